@@ -169,9 +169,9 @@ class FlinkEngine:
         return ()
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
-        from stateshift.engines.flink.rewrite.choice import taken_along
+        from stateshift.engines.flink.rewrite.choice import take_along
 
-        return taken_along(job, number, image)
+        return take_along(job, number, image)
 
 
 ENGINE: Engine = FlinkEngine()

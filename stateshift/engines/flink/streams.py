@@ -35,7 +35,7 @@ Read = Callable[[str, int], Iterator[bytes]]
 
 
 @lru_cache(maxsize=2)
-def decoded(content: bytes) -> Metadata:
+def decode_once(content: bytes) -> Metadata:
     """Read again for every operator of an image, and the same each time."""
     return decode_metadata(content)
 

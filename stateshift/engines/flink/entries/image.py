@@ -33,7 +33,7 @@ from typing import NamedTuple
 from stateshift.engines.flink.entries.frames import check_operator
 from stateshift.engines.flink.entries.operators import first_section, is_hashmap
 from stateshift.engines.flink.places import places
-from stateshift.engines.flink.streams import Streams, decoded
+from stateshift.engines.flink.streams import Streams, decode_once
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
 from stateshift.formats.flink import snappy_frames
@@ -104,7 +104,7 @@ def comparable(
     """Yield the entries of one operator."""
     setting = json.loads(settings[SETTING])
     streams = Streams(read, places(setting))
-    metadata = decoded(bounds.gather(read(shard.files[0]), "_metadata"))
+    metadata = decode_once(bounds.gather(read(shard.files[0]), "_metadata"))
     own = bytes.fromhex(setting.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
     if setting.get("checked"):

@@ -27,8 +27,6 @@ from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.free_space import of_faster_storage, of_free_space
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.key_groups import PARALLELISM_MAX
-from stateshift.formats.flink.metadata import OperatorState
-from stateshift.specification import JobSpec
 from stateshift.specification.transform import Convert, Drop, Rename, Rescale, find_change
 from stateshift.specification.waves import sharing
 from stateshift.suggestion import BEHIND_COLON, did_you_mean
@@ -74,7 +72,9 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
             "all input",
             hint="a job that goes on needs a savepoint that was taken without drain",
         )
-    backends = _backends(image)
+    # The last word names the backend, also of "changelog over rocksdb".
+    words = {(operator.provider or "").rpartition(" ")[2] for operator in image.operators}
+    backends = sorted(words & {"rocksdb", "hashmap"})
     if backends:
         yield Finding(
             "note",
@@ -89,48 +89,29 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
         )
 
 
-def _backends(image: Image) -> list[str]:
-    """Return the backends whose own formats the state has."""
-    names: set[str] = set()
-    for operator in image.operators:
-        if operator.provider:
-            names.add(operator.provider.rpartition(" ")[2])  # also of "changelog over rocksdb"
-    return sorted(names & {"rocksdb", "hashmap"})
-
-
 def of_target(move: Move) -> Iterator[Finding]:
     """Refuse a target that is not empty, or a change that needs a new savepoint where the spec
     names no place for it.
     """
-    target = move.facts.target
-    if move.job.target is None:
-        yield from _of_no_target(move.job)
-    elif target.kind != "empty":
+    target, flink = move.facts.target, move.job.flink
+    if move.job.target is not None:
+        if target.kind != "empty":
+            yield Finding(
+                "refuse",
+                f"{target.location} is not empty ({len(target.files)} files): the new savepoint "
+                "must not exist",
+                hint=f"choose an empty place, or look: stateshift inspect {quote(target.location)}",
+            )
+        return
+    what = "only some operators go along" if move.job.operators else None
+    if flink is not None and (len(flink.job_ids) > 1 or len(flink.existing_savepoints) > 1):
+        what = "several images become one"
+    if what is not None:
         yield Finding(
             "refuse",
-            f"{target.location} is not empty ({len(target.files)} files): the new savepoint must "
-            "not exist",
-            hint=f"choose an empty place, or look: stateshift inspect {quote(target.location)}",
+            f"{what}, and there is no place for the new savepoint",
+            hint='name it: "new_savepoint_path"',
         )
-
-
-def _of_no_target(job: JobSpec) -> Iterator[Finding]:
-    """Refuse a change that needs a place for a new savepoint."""
-    if job.flink is None:
-        has_several_sources = False
-    else:
-        has_several_sources = len(job.flink.job_ids) > 1 or len(job.flink.existing_savepoints) > 1
-    if has_several_sources:
-        what = "several images become one"
-    elif job.operators:
-        what = "only some operators go along"
-    else:
-        return
-    yield Finding(
-        "refuse",
-        f"{what}, and there is no place for the new savepoint",
-        hint='name it: "new_savepoint_path"',
-    )
 
 
 def of_choice(move: Move) -> Iterator[Finding]:
@@ -164,9 +145,11 @@ def of_choice(move: Move) -> Iterator[Finding]:
 
 def _of_names(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
     """Refuse names in the spec that no operator has."""
-    uids = _uids(surveys)
+    uids: set[str] = set()
+    for image in chain.from_iterable(survey.images for survey in surveys):
+        uids.update(operator.uid for operator in image.operators if operator.uid)
     for name in choice.unknown:
-        meant = did_you_mean(name, uids, BEHIND_COLON)
+        meant = did_you_mean(name, sorted(uids), BEHIND_COLON)
         yield Finding(
             "refuse",
             f"no operator has the uid or id {name!r}{meant}",
@@ -190,14 +173,6 @@ def _of_names(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
         )
 
 
-def _uids(surveys: Sequence[Survey]) -> list[str]:
-    uids: set[str] = set()
-    for survey in surveys:
-        for image in survey.images:
-            uids.update(operator.uid for operator in image.operators if operator.uid)
-    return sorted(uids)
-
-
 def of_redistribution(move: Move) -> Iterator[Finding]:
     """Refuse keyed state that cannot be redistributed, and note operators that become one."""
     for operator, what, why in move.redistribution.obstacles:
@@ -217,8 +192,12 @@ def of_key_groups(move: Move) -> Iterator[Finding]:
     """
     if move.redistribution.max_parallelism is not None:
         return
-    keyed = _max_parallelisms(filter(_has_keyed_state, move.operators))
-    others = sorted(_max_parallelisms(move.operators) - keyed)
+    keyed, every = set[int](), set[int]()
+    for operator in move.operators:
+        every.add(operator.max_parallelism)
+        if any(subtask.managed_keyed for subtask in operator.all_subtasks):
+            keyed.add(operator.max_parallelism)
+    others = sorted(every - keyed)
     if len(keyed) == 1 and others:
         (most,) = keyed
         yield Finding(
@@ -229,14 +208,6 @@ def of_key_groups(move: Move) -> Iterator[Finding]:
             hint=f'{{"kind": "rescale", "max_parallelism": {most}}} gives all of them the same, '
             "and rewrites no state",
         )
-
-
-def _has_keyed_state(operator: OperatorState) -> bool:
-    return any(subtask.managed_keyed for subtask in operator.all_subtasks)
-
-
-def _max_parallelisms(operators: Iterable[OperatorState]) -> set[int]:
-    return {operator.max_parallelism for operator in operators}
 
 
 def of_left(move: Move) -> Iterator[Finding]:

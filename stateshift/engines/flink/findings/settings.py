@@ -66,7 +66,7 @@ def of_settings(move: Move) -> Iterator[Finding]:
     other = [
         f"{key} {ours[key]} instead of {value}"
         for key, value in here.settings.items()
-        if key in ours and ours[key] != value
+        if ours.get(key, value) != value
     ]
     if other:
         yield Finding("note", f"{job.name} will have other settings: {', '.join(other)}")

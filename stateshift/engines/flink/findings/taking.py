@@ -7,13 +7,12 @@ one; a native one does where nothing needs the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from stateshift.engines.flink.changes import asked_version
 from stateshift.engines.flink.findings.versions import of_reading, of_writing
 from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.rewrite.move import Move
-from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, FileHandle, Segment, files_of
 from stateshift.formats.flink.versions import newest_for
@@ -42,7 +41,10 @@ def of_taking(move: Move) -> Iterator[Finding]:
     job, facts, cluster = move.job, move.facts, move.facts.source_cluster
     if cluster is not None:
         yield from _of_asking(job, cluster)
-    written = _version_written(job, cluster)
+    # The newest version that the metadata may have: as asked for, or as the cluster writes it.
+    written = newest_for(asked_version(job))
+    if written is None and cluster is not None:
+        written = newest_for(cluster.version)
     if facts.target_cluster is not None and written is not None:
         yield from of_reading(facts.target_cluster, written)
     if cluster is not None:
@@ -91,23 +93,8 @@ def _running_there(cluster: ClusterFacts) -> str:
         ids.update(dict.fromkeys(savable.listed))
     if not ids:
         return f"no job runs on {cluster.name}"
-    return f'jobs that run there, for "job_ids": {_first_of([*ids])}'
-
-
-def _first_of(ids: Sequence[str]) -> str:
-    shown = ", ".join(ids[:LISTED_MAX])
-    more = len(ids) - LISTED_MAX
-    return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _version_written(job: JobSpec, cluster: ClusterFacts | None) -> int | None:
-    """Return the newest version that the metadata may have: as asked for, or as the cluster writes
-    it; None if neither tells.
-    """
-    asked = newest_for(asked_version(job))
-    if asked is not None or cluster is None:
-        return asked
-    return newest_for(cluster.version)
+    more = f" and {len(ids) - LISTED_MAX} more" if len(ids) > LISTED_MAX else ""
+    return f'jobs that run there, for "job_ids": {", ".join([*ids][:LISTED_MAX])}{more}'
 
 
 def _of_stopping(job: JobSpec) -> Iterator[Finding]:
@@ -229,24 +216,19 @@ def of_parallelism(move: Move) -> Iterator[Finding]:
     wanted = _parallelism(move.job)
     if wanted is None:
         return
-    narrow = []
-    for operator in _widest(move.operators):
+    operators, narrow = move.operators, []
+    # One with fewer subtasks than the widest has a number of its own, which `submit` does not
+    # change.
+    widest = max((operator.parallelism for operator in operators), default=0)
+    for operator in operators:
         most = move.redistribution.max_parallelism or operator.max_parallelism
-        if 1 < most < wanted:
+        is_widest = bool(operator.subtasks) and operator.parallelism == widest
+        if is_widest and 1 < most < wanted:
             narrow.append((most, operator.uid or operator.id.hex()))
     if narrow:
         most, name = min(narrow)
         more = f" (and of {len(narrow) - 1} more)" if len(narrow) > 1 else ""
         yield _too_wide(wanted, f"operator {name}{more}", most)
-
-
-def _widest(operators: Sequence[OperatorState]) -> list[OperatorState]:
-    """Return the operators with the most subtasks. One with fewer has a number of its own, which
-    `submit` does not change.
-    """
-    running = [operator for operator in operators if operator.subtasks]
-    widest = max((operator.parallelism for operator in operators), default=0)
-    return [operator for operator in running if operator.parallelism == widest]
 
 
 def _too_wide(wanted: int, operator: str, most: int) -> Finding:

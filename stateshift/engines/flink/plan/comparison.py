@@ -5,7 +5,7 @@ and one for each operator that is made of several. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -13,11 +13,10 @@ from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.image import SETTING
 from stateshift.engines.flink.image import metadata_of
 from stateshift.engines.flink.plan.copy import rewritten_names, unkeyed_names
-from stateshift.engines.flink.rewrite.choice import Source
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.unkeyed import handles_of
-from stateshift.formats.flink.operator_handles import BROADCAST, StateOffsets
+from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import files_of
 from stateshift.step import CompareImages
@@ -42,22 +41,16 @@ def compares(move: Move) -> Iterator[CompareImages]:
     """Compare image by image; an operator that is made of several, by itself."""
     united = move.redistribution.united
     apart = frozenset(chain.from_iterable(rewritten.sources for rewritten in united))
-    for source in _sources_of_each(move, apart):
-        yield _comparison(f"compare/{source.number}", move, [source])
-    for rewritten in united:
-        sources = [_Source(number, {old: rewritten.operator}) for number, old in rewritten.sources]
-        yield _comparison(f"compare/{rewritten.operator}", move, sources)
-
-
-def _sources_of_each(move: Move, apart: Container[Source]) -> Iterator[_Source]:
-    """Yield the part of each image that is compared, without what is compared `apart`."""
     for number, taken in enumerate(move.choice.taken):
         operators = {}
         for old, (new, _) in taken.operators.items():
             if (number, old) not in apart:
                 operators[old] = new
         if operators:
-            yield _Source(number, operators)
+            yield _comparison(f"compare/{number}", move, [_Source(number, operators)])
+    for rewritten in united:
+        sources = [_Source(number, {old: rewritten.operator}) for number, old in rewritten.sources]
+        yield _comparison(f"compare/{rewritten.operator}", move, sources)
 
 
 def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareImages:
@@ -66,10 +59,26 @@ def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareIma
     for source in sources:
         operators.update(dict.fromkeys(source.operators.values()))
     whole = sorted(operator for operator in operators if move.rewritten(operator) is None)
-    sides = tuple(_sides(move, sources, operators, whole))
-    first = sides[0]
-    once: dict[str, list[str]] = {operator: [] for operator in _with_unkeyed(move, operators)}
+    # The operators whose unkeyed state is rewritten.
+    once: dict[str, list[str]] = {}
+    for operator in operators:
+        rewritten = move.rewritten(operator)
+        if rewritten is not None and rewritten.unkeyed:
+            once[operator] = []
     at_target = {"root": move.target, "image": "", "checked": True, "whole": whole, "once": once}
+    sides = []
+    for source in sources:
+        survey, image = move.surveys[source.number], move.surveys[source.number].images[0]
+        places = move.choice.taken[source.number].places
+        own = {**places.plain(), "whole": whole, "once": once, "as": source.id_before}
+        settings = {SETTING: json.dumps(own, sort_keys=True)}
+        sides.append(Side(survey.location, tuple(_shards(image, source)), settings))
+        # Each subtask has all broadcast state: what an earlier image has is not counted again.
+        once = {
+            operator: sorted({*seen, *_broadcast(image, source.id_before.get(operator))})
+            for operator, seen in once.items()
+        }
+    first = sides[0]
     return CompareImages(
         name=name,
         engine=layout.ENGINE,
@@ -81,45 +90,8 @@ def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareIma
         settings=first.settings,
         size=sum(_bytes_read(move.surveys[source.number], source) for source in sources),
         target_settings={SETTING: json.dumps(at_target, sort_keys=True)},
-        beside=sides[1:],
+        beside=tuple(sides[1:]),
     )
-
-
-def _with_unkeyed(move: Move, operators: Iterable[str]) -> list[str]:
-    """Return the operators whose unkeyed state is rewritten."""
-    with_unkeyed = []
-    for operator in operators:
-        rewritten = move.rewritten(operator)
-        if rewritten is not None and rewritten.unkeyed:
-            with_unkeyed.append(operator)
-    return with_unkeyed
-
-
-def _sides(
-    move: Move, sources: Sequence[_Source], operators: Iterable[str], whole: list[str]
-) -> Iterator[Side]:
-    """Yield the part of each image that is read. Each subtask has all broadcast state: what an
-    earlier image has is not counted again (`once`).
-    """
-    once: dict[str, list[str]] = {operator: [] for operator in _with_unkeyed(move, operators)}
-    for source in sources:
-        survey, taken = move.surveys[source.number], move.choice.taken[source.number]
-        image = survey.images[0]
-        settings = {
-            **taken.places.plain(),
-            "whole": whole,
-            "once": once,
-            "as": source.id_before,
-        }
-        yield Side(
-            survey.location,
-            tuple(_shards(image, source)),
-            {SETTING: json.dumps(settings, sort_keys=True)},
-        )
-        once = {
-            operator: sorted({*seen, *_broadcast(image, source.id_before.get(operator))})
-            for operator, seen in once.items()
-        }
 
 
 def _shards(image: Image, source: _Source) -> Iterator[ShardFiles]:
@@ -168,19 +140,11 @@ def _written_names(move: Move, operator: str) -> list[str]:
 def _broadcast(image: Image, operator: str | None) -> set[str]:
     """Return the names of an operator's broadcast states that hold something."""
     names: set[str] = set()
-    for state in _operator_states(image, operator):
-        if state.mode == BROADCAST and state.offsets:
-            names.add(state.name)
+    subtasks = (o.all_subtasks for o in metadata_of(image).operators if o.id.hex() == operator)
+    for _, handle in chain.from_iterable(map(handles_of, chain.from_iterable(subtasks))):
+        broadcast = [state for state in handle.states if state.mode == BROADCAST]
+        names.update(state.name for state in broadcast if state.offsets)
     return names
-
-
-def _operator_states(image: Image, operator: str | None) -> Iterator[StateOffsets]:
-    for candidate in metadata_of(image).operators:
-        if candidate.id.hex() != operator:
-            continue
-        for subtask in candidate.all_subtasks:
-            for _, handle in handles_of(subtask):
-                yield from handle.states
 
 
 def _roles_by_name(image: Image, taken: Taken) -> dict[str, dict[str, str]]:

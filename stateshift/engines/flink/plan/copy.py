@@ -30,7 +30,7 @@ from stateshift.engines.flink.rewrite.choice import Choice
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.redistribution import Rewritten
 from stateshift.engines.flink.rewrite.transforms import CUT, RESCALE
-from stateshift.formats.flink.references import Reference, references
+from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.marks import FOLDER
 from stateshift.step import AnyStep, BringFiles, CompareImages, CopyFiles, Elsewhere, TransformShard
@@ -78,17 +78,14 @@ class Whole:
         """Return the copies of an image. Files that keep their names come first."""
         infos = {file.path: file for file in survey.files}
         files: list[Named] = []
+        pieces: dict[str, Pieces] = {}
         for path, parts in wanted.items():
             files += [Named(infos[path], name) for name, part in parts if part is None]
+            own = tuple((name, part) for name, part in parts if part is not None)
+            if own:
+                pieces[path] = own
         files.sort(key=lambda named: not named.keeps_its_name)
-        pieces = {path: _pieces(parts) for path, parts in wanted.items()}
-        with_pieces = {path: own for path, own in pieces.items() if own}
-        return cls(survey.location, tuple(files), with_pieces)
-
-
-def _pieces(parts: Parts) -> Pieces:
-    """Return the parts that become files of their own."""
-    return tuple((name, part) for name, part in parts if part is not None)
+        return cls(survey.location, tuple(files), pieces)
 
 
 def as_they_are(move: Move) -> Iterator[Whole]:
@@ -133,34 +130,22 @@ def _copies_of_image(
 def _wanted(move: Move, number: int) -> dict[str, Parts]:
     """Return the copies of the files of an image that are not rewritten, by their paths."""
     image, taken = move.surveys[number].images[0], move.choice.taken[number]
-    places = places_of(image)
+    places, rewritten_of = places_of(image), move.rewritten_of(number)
     wanted: dict[str, Parts] = {}
-    for reference in _copied_references(move, number):
+    for reference in references(metadata_of(image)):
+        rewritten = rewritten_of.get(reference.operator)
+        is_rewritten = rewritten is not None and reference.role in rewritten.roles
+        if is_rewritten or reference.operator not in taken.operators:
+            continue
         for file in files_of(reference.stream):
             path = places.path_of(file)
             assert path is not None, "what lies elsewhere is refused before"
             name = taken.name(file, reference.whole)
-            # None for all of it.
+            part = None  # all of it
             if isinstance(file, Segment) and not reference.whole:
                 part = file.start, file.size
-            else:
-                part = None
             wanted.setdefault(path, {})[name, part] = None
     return wanted
-
-
-def _copied_references(move: Move, number: int) -> Iterator[Reference]:
-    """Yield the references of an image that go along, and are not rewritten."""
-    taken, rewritten = move.choice.taken[number], move.rewritten_of(number)
-    for reference in references(metadata_of(move.surveys[number].images[0])):
-        if reference.operator not in taken.operators:
-            continue
-        if not _is_rewritten(reference, rewritten.get(reference.operator)):
-            yield reference
-
-
-def _is_rewritten(reference: Reference, rewritten: Rewritten | None) -> bool:
-    return rewritten is not None and reference.role in rewritten.roles
 
 
 def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:

@@ -14,7 +14,7 @@ plan, and a move plan that is made once the savepoints are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from stateshift import plain
@@ -133,17 +133,13 @@ def _behind_rounds(move: Move) -> tuple[tuple[AnyStep, ...], tuple[KeepBrought, 
     wholes = tuple(as_they_are(move))
     wanted = names_of(wholes)
     at_target = there_already(move.facts, wanted)
-    written = set(_written(move))
+    # The files that a plan writes beside those of its sources.
+    written = {layout.METADATA, layout.STAGED}
+    written.update(metadata_copy(number) for number, _ in enumerate(move.choice.taken))
+    written.update(summary(rewritten) for rewritten in move.redistribution.rewritten)
     written.update(name for key, name in wanted.items() if key not in at_target)
     copied = copies(move, wholes, at_target)
     return tuple(copied), tuple(kept_of(move.facts, at_target, written))
-
-
-def _written(move: Move) -> Iterator[str]:
-    """Yield the files that a plan writes beside those of its sources."""
-    yield from (layout.METADATA, layout.STAGED)
-    yield from (metadata_copy(number) for number, _ in enumerate(move.choice.taken))
-    yield from (summary(rewritten) for rewritten in move.redistribution.rewritten)
 
 
 def _is_whole(survey: Survey) -> bool:
@@ -171,27 +167,24 @@ def _move_from_checkpoint(move: Move) -> Plan:
 
 def halt_plan(move: Move) -> Plan:
     """Return the plan that takes the savepoints. The next survey is made where they are."""
+    job, again = move.job, _restarting(move.job)
     steps: tuple[AnyStep, ...]
-    if move.job.mode == "warm":
-        steps = (_take_checkpoint(move.spec, move.job),)
+    if job.mode == "warm":
+        (job_id,) = job.image_writers
+        take_checkpoint = TakeCheckpoint(
+            name="halt/checkpoint",
+            cluster=job.source_cluster or "",
+            job=job.name,
+            job_id=job_id,
+            seconds_max=_patience(move.spec, job),
+            restart=again.options if again else None,
+            restart_environment=again.environment if again else {},
+        )
+        steps = (take_checkpoint,)
     else:
         steps = tuple(_take_savepoints(move))
     halted = _plan(move, phases_of(Phase("halt", steps)), ())
     return replace(halted, purpose="halt", epoch=None, facts=identity_of(move.facts))
-
-
-def _take_checkpoint(spec: Spec, job: JobSpec) -> TakeCheckpoint:
-    (job_id,) = job.image_writers
-    again = _restarting(job)
-    return TakeCheckpoint(
-        name="halt/checkpoint",
-        cluster=job.source_cluster or "",
-        job=job.name,
-        job_id=job_id,
-        seconds_max=_patience(spec, job),
-        restart=again.options if again else None,
-        restart_environment=again.environment if again else {},
-    )
 
 
 def _take_savepoints(move: Move) -> Iterator[TakeSavepoint]:
@@ -245,29 +238,21 @@ def move_plan(move: Move) -> Plan:
         return _plan(move, phases_of(*_start(move, epoch)), findings, epoch)
     copied, kept = _behind_rounds(move)
     keeping, gone_last = without_shown(move.facts, kept)
+    is_as_it_is = all(isinstance(step, CopyFiles) for step in copied)
+    compared: Iterator[CompareImages] = compares(move)
+    if move.job.verify == "none":
+        compared = iter(())
+    elif is_as_it_is and any(step.items for step in keeping):
+        # Rounds have compared what they copied byte for byte: the rest then is, too.
+        compared = compare_copies(copied)
     phases = phases_of(
         Phase("copy", (*keeping, *copied)),
         Phase("transform", (_metadata(move),)),
-        Phase("compare", tuple(_comparisons(move, copied, keeping))),
+        Phase("compare", tuple(compared)),
         Phase("publish", (*gone_last, _published(move.target)), ordered=True),
         *_start(move, epoch),
     )
     return _plan(move, phases, findings, epoch)
-
-
-def _comparisons(
-    move: Move, copied: Sequence[AnyStep], keeping: Sequence[KeepBrought]
-) -> Iterator[CompareImages]:
-    """Yield the comparisons. Rounds have compared what they copied byte for byte: the rest then is,
-    too, where all of it is copied as it is.
-    """
-    if move.job.verify == "none":
-        return
-    after_rounds = any(step.items for step in keeping)
-    if after_rounds and all(isinstance(step, CopyFiles) for step in copied):
-        yield from compare_copies(copied)
-    else:
-        yield from compares(move)
 
 
 def identity_of(facts: Facts) -> str:
@@ -315,10 +300,11 @@ def _plan(
 
 def _metadata(move: Move) -> TransformShard:
     asked = asked_version(move.job)
-    inputs = [
-        FileInfo(metadata_copy(number), _metadata_size(survey))
-        for number, survey in enumerate(move.surveys)
-    ]
+    inputs = []
+    for number, survey in enumerate(move.surveys):
+        path = layout.under(survey.images[0].path, layout.METADATA)
+        size = next(file.size for file in survey.files if file.path == path)
+        inputs.append(FileInfo(metadata_copy(number), size))
     inputs += [FileInfo(summary(rewritten), 0) for rewritten in move.redistribution.rewritten]
     return TransformShard(
         name="transform/metadata",
@@ -333,11 +319,6 @@ def _metadata(move: Move) -> TransformShard:
         target=move.target,
         outputs=(layout.STAGED,),
     )
-
-
-def _metadata_size(survey: Survey) -> int:
-    path = layout.under(survey.images[0].path, layout.METADATA)
-    return next(file.size for file in survey.files if file.path == path)
 
 
 def _published(target: str) -> TransformShard:

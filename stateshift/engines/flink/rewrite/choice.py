@@ -1,6 +1,6 @@
 """Which operators of which image go to the target, and under which ids. Pure.
 
-    chosen(job, surveys)    Choice(taken, unknown, twice, left, elsewhere, alone)
+    choose(job, surveys)    Choice(taken, unknown, twice, left, elsewhere, alone)
 
 An operator is named by its uid, whose hash is its id, or by the id itself (32 hexadecimal digits).
 Without names, all go.
@@ -16,7 +16,7 @@ A drop or rename may be `of` one image: jobs that were started from one jar have
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.engines.flink.changes import dropped_names, images_meant, new_names, unions_of
@@ -59,38 +59,36 @@ def id_of(name: str) -> str:
     return name if _ID.fullmatch(name) else flink_operator_id(name)
 
 
-def _id_and_uid(name: str) -> tuple[str, str | None]:
-    """Return the id that a name stands for, and the uid where the name is one."""
-    id_ = id_of(name)
-    return id_, None if id_ == name else name
-
-
 def choose(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
     """Return the operators of each image that go to the target, and the faults of the names."""
     images = [survey.images[0] for survey in surveys]
-    taken = _without_empty_twins(images, _taken_of_each(job, images))
+    stateful = [
+        {operator.id for operator in image.operators if operator.stores} for image in images
+    ]
+    taken = _without_empty_twins(stateful, _taken_of_each(job, images))
+    left: set[str] = set()
+    for own, full in zip(taken, stateful, strict=True):
+        left |= full - own.operators.keys()
     by_id = sources_by_id(taken)
+    united = {id_of(name) for name in unions_of(job)}
+    twice = []
+    for new, sources in by_id.items():
+        are_of_different_images = len({number for number, _ in sources}) == len(sources)
+        may_be_one = new in united and are_of_different_images
+        if len(sources) > 1 and not may_be_one:
+            twice.append(new)
+    count, elsewhere = len(images), []
+    for change in job.transform:
+        if isinstance(change, Rename | Drop) and change.of and not images_meant(job, count, change):
+            elsewhere.append(change.of)
     return Choice(
         taken=tuple(taken),
         unknown=tuple(dict.fromkeys(_unknown(job, images, by_id))),
-        twice=tuple(sorted(_twice(job, by_id))),
-        left=tuple(sorted(_left(images, taken))),
+        twice=tuple(sorted(twice)),
+        left=tuple(sorted(left)),
         alone=tuple(name for name in unions_of(job) if len(by_id.get(id_of(name), ())) == 1),
-        elsewhere=tuple(_of_no_image(job, len(images))),
+        elsewhere=tuple(elsewhere),
     )
-
-
-def _twice(job: JobSpec, by_id: Mapping[str, Sequence[Source]]) -> Iterator[str]:
-    """Yield the ids that several operators would have in the target, and may not."""
-    united = {id_of(name) for name in unions_of(job)}
-    for new, sources in by_id.items():
-        if len(sources) > 1 and not (new in united and _are_of_different_images(sources)):
-            yield new
-
-
-def _are_of_different_images(sources: Sequence[Source]) -> bool:
-    images = {number for number, _ in sources}
-    return len(images) == len(sources)
 
 
 def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
@@ -100,7 +98,10 @@ def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
     names: set[str] = set()
     taken = []
     for number, image in enumerate(images):
-        new_ids = {id_of(old): _id_and_uid(new) for old, new in new_names(job, number).items()}
+        new_ids: dict[str, tuple[str, str | None]] = {}
+        for old, new in new_names(job, number).items():
+            new_id = id_of(new)
+            new_ids[id_of(old)] = new_id, None if new_id == new else new
         going = _going(job, number, [operator.id for operator in image.operators])
         operators = {id_: new_ids.get(id_, (id_, None)) for id_ in going}
         metadata = metadata_of(image)
@@ -110,14 +111,7 @@ def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
     return taken
 
 
-def _of_no_image(job: JobSpec, count: int) -> Iterator[str]:
-    """Yield the names in changes (`of`) that are of no image."""
-    for change in job.transform:
-        if isinstance(change, Rename | Drop) and change.of and not images_meant(job, count, change):
-            yield change.of
-
-
-def taken_along(job: JobSpec, number: int, image: Image) -> Image:
+def take_along(job: JobSpec, number: int, image: Image) -> Image:
     """Return an image, the `number`th of the job's, without the operators that its spec leaves
     behind.
     """
@@ -142,22 +136,16 @@ def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
     return [id_ for id_ in staying if id_ in named]
 
 
-def _left(images: Sequence[Image], taken: Sequence[Taken]) -> set[str]:
-    left: set[str] = set()
-    for image, own in zip(images, taken, strict=True):
-        for operator in image.operators:
-            if operator.stores and operator.id not in own.operators:
-                left.add(operator.id)
-    return left
-
-
-def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> list[Taken]:
+def _without_empty_twins(
+    stateful: Sequence[Collection[str]], taken: Sequence[Taken]
+) -> list[Taken]:
     """Return the same, without operators that have no state and the id of another operator.
 
     Jobs of one jar have the same operators. One without state is of no use beside one that has it.
     """
-    stateful = [_ids_with_state(image) for image in images]
-    held = _ids_with_state_in_target(taken, stateful)
+    held: set[str] = set()
+    for own, full in zip(taken, stateful, strict=True):
+        held.update(new for old, (new, _) in own.operators.items() if old in full)
     kept_of_each = []
     for own, full in zip(taken, stateful, strict=True):
         kept = {}
@@ -169,19 +157,6 @@ def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> lis
     return kept_of_each
 
 
-def _ids_with_state(image: Image) -> set[str]:
-    return {operator.id for operator in image.operators if operator.stores}
-
-
-def _ids_with_state_in_target(
-    taken: Sequence[Taken], stateful: Sequence[Collection[str]]
-) -> set[str]:
-    ids: set[str] = set()
-    for own, full in zip(taken, stateful, strict=True):
-        ids.update(new for old, (new, _) in own.operators.items() if old in full)
-    return ids
-
-
 def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Iterator[str]:
     """Yield the names of the spec that match no operator."""
     ids_of_each = [{operator.id for operator in image.operators} for image in images]
@@ -191,8 +166,8 @@ def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Ite
         if isinstance(change, Drop | Rename):
             meant = [ids_of_each[number] for number in images_meant(job, len(images), change)]
             ids = set().union(*meant)
-            unknown_in_change = _not_among(change.operators, ids) if ids else []
-            yield from unknown_in_change
+            if ids:
+                yield from _not_among(change.operators, ids)
     yield from _not_among(unions_of(job), made)
 
 

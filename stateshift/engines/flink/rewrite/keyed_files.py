@@ -25,7 +25,7 @@ from stateshift.engines.flink.entries.operators import first_section
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import Incompatible
 from stateshift.formats.flink.keyed_handles import KeyedHandle, KeyGroups
-from stateshift.formats.flink.keyed_state import Header, StateInfo, decode_header
+from stateshift.formats.flink.keyed_state import Header, decode_header
 from stateshift.formats.flink.metadata import OperatorState
 
 
@@ -83,20 +83,17 @@ class KeyedFile:
 
 def keyed_files(origins: Sequence[Origin]) -> list[KeyedFile]:
     """Return the files of all subtasks; the one whose header is kept comes first."""
-    files = list(_files_of_each(origins))
-    if not files:
-        return []
-    first = max(files, key=_count_of_states)
-    others = [file for file in files if file is not first]
-    return [first, *(replace(file, states=_renumbering(first, file)) for file in others)]
-
-
-def _files_of_each(origins: Sequence[Origin]) -> Iterator[KeyedFile]:
+    files = []
     for image, origin in enumerate(origins):
         for handle in keyed_handles(origin.operator):
             file = _file(image, origin, handle)
             if file is not None:
-                yield file
+                files.append(file)
+    if not files:
+        return []
+    first = max(files, key=lambda file: len(file.header.states) if file.header is not None else 0)
+    others = [file for file in files if file is not first]
+    return [first, *(replace(file, states=_renumbering(first, file)) for file in others)]
 
 
 def _file(image: int, origin: Origin, handle: KeyedHandle | None) -> KeyedFile | None:
@@ -112,10 +109,6 @@ def _file(image: int, origin: Origin, handle: KeyedHandle | None) -> KeyedFile |
     return KeyedFile(image, origin.operator.max_parallelism, streams, handle, head, header)
 
 
-def _count_of_states(file: KeyedFile) -> int:
-    return len(file.header.states) if file.header is not None else 0
-
-
 def _renumbering(first: KeyedFile, file: KeyedFile) -> tuple[int, ...]:
     """Return the numbers in the first file of this one's states; nothing where all are equal."""
     if file.head == first.head:
@@ -129,34 +122,24 @@ def _renumbering(first: KeyedFile, file: KeyedFile) -> tuple[int, ...]:
     names = [state.name for state in first.header.states]
     missing = [state.name for state in file.header.states if state.name not in names]
     if file.image == first.image:
-        _refuse_other_subtasks(missing, first.header, file.header)
-    else:
-        _refuse_other_states(missing)
-        what = _what_differs(first.header, file.header)
-        if what is not None:
+        if missing or first.header.compressed != file.header.compressed:
+            lacking = ", ".join(missing) or "compressed"
             raise Incompatible(
-                f"the images have {what} of other types, or of types that are not known here",
-                hint="take savepoints of jobs of the same version",
+                f"one subtask has states that another has not: {lacking}",
+                hint="take a savepoint once every subtask has had records",
             )
+    else:
+        fact = None
+        if missing:
+            fact = (
+                f"one image has states that another has not: {', '.join(missing)}, and the other "
+                "has others"
+            )
+        elif (what := _what_differs(first.header, file.header)) is not None:
+            fact = f"the images have {what} of other types, or of types that are not known here"
+        if fact is not None:
+            raise Incompatible(fact, hint="take savepoints of jobs of the same version")
     return tuple(names.index(state.name) for state in file.header.states)
-
-
-def _refuse_other_subtasks(missing: list[str], first: Header, other: Header) -> None:
-    """Refuse headers of two subtasks where one has what the other has not."""
-    if missing or first.compressed != other.compressed:
-        raise Incompatible(
-            f"one subtask has states that another has not: {', '.join(missing) or 'compressed'}",
-            hint="take a savepoint once every subtask has had records",
-        )
-
-
-def _refuse_other_states(missing: list[str]) -> None:
-    if missing:
-        raise Incompatible(
-            f"one image has states that another has not: {', '.join(missing)}, and the other has "
-            "others",
-            hint="take savepoints of jobs of the same version",
-        )
 
 
 def _what_differs(first: Header, other: Header) -> str | None:
@@ -164,17 +147,11 @@ def _what_differs(first: Header, other: Header) -> str | None:
         return "keys"
     states = {state.name: state for state in first.states}
     for state in other.states:
-        if not _is_same(states[state.name], state):
+        has_types = state.value is not None and state.namespace is not None
+        is_known = has_types or state.kind == "timers"
+        if states[state.name] != state or not is_known:
             return f"state {state.name!r}"
     return None
-
-
-def _is_same(first: StateInfo, other: StateInfo) -> bool:
-    """Whether both states are of one known type."""
-    if first != other:
-        return False
-    is_known = first.value is not None and first.namespace is not None
-    return is_known or first.kind == "timers"
 
 
 def keyed_handles(operator: OperatorState) -> Iterator[KeyedHandle]:

@@ -182,7 +182,8 @@ class RewrittenOperator:
 def _with_parts(operator: OperatorState, rewritten: RewrittenOperator) -> OperatorState:
     """Return an operator with its new state."""
     before = {subtask.index: subtask for subtask in operator.all_subtasks}
-    like = _first_key_groups(operator)
+    keyed = [subtask.managed_keyed for subtask in operator.all_subtasks]
+    like = next((handle for handle in keyed if isinstance(handle, KeyGroups)), None)
     subtasks = [
         part.subtask(before.get(index, SubtaskState(index)), like)
         for index, part in enumerate(rewritten.parts)
@@ -193,13 +194,6 @@ def _with_parts(operator: OperatorState, rewritten: RewrittenOperator) -> Operat
         max_parallelism=rewritten.max_parallelism,
         subtasks=tuple(subtasks),
     )
-
-
-def _first_key_groups(operator: OperatorState) -> KeyGroups | None:
-    for subtask in operator.all_subtasks:
-        if isinstance(subtask.managed_keyed, KeyGroups):
-            return subtask.managed_keyed
-    return None
 
 
 def unite_images(
@@ -221,10 +215,14 @@ def unite_images(
         for image, own in zip(images, taken, strict=True)
     ]
     by_id = {operator.operator: operator for operator in rewritten}
-    operators = [
-        _with_new_state(operator, by_id.get(operator.id.hex()), max_parallelism)
-        for operator in _each_once(parts, by_id)
-    ]
+    operators = []
+    for operator in _each_once(parts, by_id):
+        new_state = by_id.get(operator.id.hex())
+        if new_state is not None:
+            operators.append(_with_parts(operator, new_state))
+        else:
+            most = max_parallelism or operator.max_parallelism
+            operators.append(replace(operator, max_parallelism=most))
     masters = list(chain.from_iterable(part.masters for part in parts))
     _refuse_twice([operator.id.hex() for operator in operators], "operator")
     _refuse_twice([master.name for master in masters], "master state")
@@ -236,14 +234,6 @@ def unite_images(
     )
 
 
-def _with_new_state(
-    operator: OperatorState, rewritten: RewrittenOperator | None, max_parallelism: int | None
-) -> OperatorState:
-    if rewritten is not None:
-        return _with_parts(operator, rewritten)
-    return replace(operator, max_parallelism=max_parallelism or operator.max_parallelism)
-
-
 def _each_once(images: Sequence[Metadata], rewritten: Container[str]) -> Iterator[OperatorState]:
     """Yield the operators; of those that become one, the first with keyed state, with whatever
     coordinator there is: at most one has any.
@@ -252,20 +242,13 @@ def _each_once(images: Sequence[Metadata], rewritten: Container[str]) -> Iterato
     for operator in chain.from_iterable(image.operators for image in images):
         by_id.setdefault(operator.id.hex(), []).append(operator)
     for id_, same in by_id.items():
-        if id_ in rewritten:
-            yield _with_any_coordinator(same)
-        else:
+        if id_ not in rewritten:
             yield from same
-
-
-def _with_any_coordinator(same: Sequence[OperatorState]) -> OperatorState:
-    first = next((operator for operator in same if _is_keyed(operator)), same[0])
-    coordinators = [o.coordinator for o in same if o.coordinator is not None]
-    return replace(first, coordinator=coordinators[0] if coordinators else None)
-
-
-def _is_keyed(operator: OperatorState) -> bool:
-    return any(subtask.managed_keyed is not None for subtask in operator.all_subtasks)
+            continue
+        keyed = (o for o in same if any(subtask.managed_keyed for subtask in o.all_subtasks))
+        first = next(keyed, same[0])
+        coordinators = [o.coordinator for o in same if o.coordinator is not None]
+        yield replace(first, coordinator=coordinators[0] if coordinators else None)
 
 
 def _taken(image: Metadata, own: Taken) -> Metadata:

@@ -1,14 +1,14 @@
 """Which operators of the target are rewritten, for other numbers of subtasks and key groups, or
 because several images become one; and why others cannot be. Pure.
 
-    redistributed(job, surveys, choice)    Redistribution(rewritten, max_parallelism, obstacles)
+    redistribute(job, surveys, choice)    Redistribution(rewritten, max_parallelism, obstacles)
 
 Flink itself deals out state of no key: it is rewritten only together with keyed state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -19,7 +19,7 @@ from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 from stateshift.specification import JobSpec
 from stateshift.specification.transform import Rescale, find_change
-from stateshift.survey import Image, Survey
+from stateshift.survey import Survey
 
 _RESCALED = "cannot get another number of subtasks or key groups"
 _UNITED = "cannot become one of several"
@@ -139,7 +139,12 @@ def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Red
     rescale = find_change(job.transform, Rescale)
     rewritten: list[Rewritten] = []
     obstacles: list[tuple[str, str, Obstacle]] = []
-    for candidate in _candidates(surveys, choice):
+    for new, sources in sources_by_id(choice.taken).items():
+        operators = []
+        for number, old in sources:
+            known = metadata_of(surveys[number].images[0]).operators
+            operators.append(next(operator for operator in known if operator.id.hex() == old))
+        candidate = _Candidate(new, sources, tuple(operators))
         if rescale is None and not candidate.is_united:
             continue
         match _redistributed_operator(candidate, surveys, rescale or Rescale()):
@@ -153,20 +158,19 @@ def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Red
     )
 
 
-def _candidates(surveys: Sequence[Survey], choice: Choice) -> Iterator[_Candidate]:
-    for new, sources in sources_by_id(choice.taken).items():
-        operators = [_operator(surveys[number].images[0], old) for number, old in sources]
-        yield _Candidate(new, sources, tuple(operators))
-
-
 def _redistributed_operator(
     candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
 ) -> Rewritten | Obstacle | None:
     """Return the rewriting of an operator, or the obstacle to it; None where it need not be
     rewritten.
     """
-    inseparable = _why_inseparable(_heads(candidate, surveys))
-    rewritten = _rewritten(candidate, _wanted(candidate, rescale, inseparable))
+    inseparable = _why_inseparable(candidate, surveys)
+    wanted = rescale
+    if inseparable is not None and not candidate.is_united:
+        # Operator state that cannot be joined need not be refused where no more than the
+        # parallelism was asked for: Flink itself deals that out.
+        wanted = replace(rescale, parallelism=None)
+    rewritten = _rewritten(candidate, wanted)
     if rewritten is None:
         return _cannot_stay(candidate, surveys, rescale)
     obstacle = _cannot(candidate, rewritten, rescale) or _blocked(surveys, candidate)
@@ -177,16 +181,6 @@ def _redistributed_operator(
     return rewritten
 
 
-def _wanted(candidate: _Candidate, rescale: Rescale, inseparable: Obstacle | None) -> Rescale:
-    """Return the part of a change that has to be done here. Operator state that cannot be joined
-    need not be refused where no more than the parallelism was asked for: Flink itself deals that
-    out.
-    """
-    if inseparable is None or candidate.is_united:
-        return rescale
-    return replace(rescale, parallelism=None)
-
-
 def _cannot_stay(
     candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
 ) -> Obstacle | None:
@@ -195,10 +189,6 @@ def _cannot_stay(
     regrouped = rescale.max_parallelism not in (None, operator.max_parallelism)
     if regrouped and candidate.is_bound_to_groups:
         return _blocked(surveys, candidate)
-    return _too_many_subtasks(operator, rescale)
-
-
-def _too_many_subtasks(operator: OperatorState, rescale: Rescale) -> Obstacle | None:
     most = operator.max_parallelism
     if rescale.max_parallelism is not None:
         most = rescale.max_parallelism
@@ -223,29 +213,20 @@ def _blocked(surveys: Sequence[Survey], candidate: _Candidate) -> Obstacle | Non
     return None
 
 
-def _heads(candidate: _Candidate, surveys: Sequence[Survey]) -> list[Beginnings]:
-    """Return the beginnings of the files of each source's operator state."""
-    heads = []
-    for number, old in candidate.sources:
-        kept = flink_facts(surveys[number].images[0])
-        heads.append(kept.heads.get(old, {}))
-    return heads
-
-
-def _why_inseparable(heads_of_each: Sequence[Beginnings]) -> Obstacle | None:
+def _why_inseparable(candidate: _Candidate, surveys: Sequence[Survey]) -> Obstacle | None:
     """Return the obstacle to joining operator state of several subtasks, by the beginnings of its
     files.
     """
+    heads_of_each: list[Beginnings] = []
+    for number, old in candidate.sources:
+        kept = flink_facts(surveys[number].images[0])
+        heads_of_each.append(kept.heads.get(old, {}))
     for role in UNKEYED:
         heads = chain.from_iterable(own.get(role, ()) for own in heads_of_each)
         why = why_not([*heads], role == RAW)
         if why is not None:
             return Obstacle(why)
     return None
-
-
-def _operator(image: Image, id_: str) -> OperatorState:
-    return next(operator for operator in metadata_of(image).operators if operator.id.hex() == id_)
 
 
 def _rewritten(candidate: _Candidate, rescale: Rescale) -> Rewritten | None:
@@ -260,22 +241,18 @@ def _rewritten(candidate: _Candidate, rescale: Rescale) -> Rewritten | None:
     is_same = (parallelism, max_parallelism) == (first.parallelism, first.max_parallelism)
     if not candidate.is_united and (is_same or not candidate.is_keyed):
         return None
+    # State of no key is rewritten with the keyed state where subtasks go, and where what each of
+    # them has whole is for more of them.
+    moves_unkeyed = candidate.is_united or parallelism < before
+    if candidate.has_broadcast_state and parallelism != before:
+        moves_unkeyed = True
     return Rewritten(
         operator=candidate.operator,
         sources=candidate.sources,
         parallelism=parallelism,
         max_parallelism=max_parallelism,
-        unkeyed=candidate.roles if _moves_unkeyed(candidate, before, parallelism) else (),
+        unkeyed=candidate.roles if moves_unkeyed else (),
     )
-
-
-def _moves_unkeyed(candidate: _Candidate, before: int, after: int) -> bool:
-    """Whether state of no key is to be rewritten with the keyed state: where subtasks go, and
-    where what each of them has whole is for more of them.
-    """
-    if candidate.is_united or after < before:
-        return True
-    return candidate.has_broadcast_state and after != before
 
 
 def _cannot(candidate: _Candidate, rewritten: Rewritten, rescale: Rescale) -> Obstacle | None:

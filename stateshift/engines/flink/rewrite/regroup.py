@@ -53,24 +53,20 @@ def dealt_sections(
 ) -> Sections:
     """Return the entries of all files, by the key groups that they belong to from now on."""
     runs = _Runs(scratch)
-    for file, columns in _batches(files, min(batch_bytes, bounds.piece())):
-        if len(columns):
-            runs.add(_Dealing(file, columns, becomes))
+    size_max = min(batch_bytes, bounds.piece())
+    for _, alike in groupby(files, key=lambda file: (file.head, file.states)):
+        first = next(alike)
+        for columns in _columns(first, chain((first,), alike), size_max):
+            if len(columns):
+                runs.add(_Dealing(first, columns, becomes))
     sections = Sections(files[0].head, scratch)
-    for group, rows in groupby(runs.rows(), key=_group_of):
+    for group, rows in groupby(runs.rows(), key=lambda row: row[0] >> _STATE_BITS):
         sections.add(group, runs.section(rows))
     return sections
 
 
-def _batches(files: Iterable[KeyedFile], size_max: int) -> Iterator[tuple[KeyedFile, Columns]]:
-    """Yield entries of files with one header, and a file with that header."""
-    for _, alike in groupby(files, key=lambda file: (file.head, file.states)):
-        first = next(alike)
-        for columns in _columns(first, chain((first,), alike), size_max):
-            yield first, columns
-
-
 def _columns(first: KeyedFile, files: Iterable[KeyedFile], size_max: int) -> Iterator[Columns]:
+    """Yield the entries of files with one header, that of the first."""
     prefix, states = prefix_bytes(first.was), len(first.known_header.states)
     held: list[Part] = []
     size = 0
@@ -97,8 +93,16 @@ class _Dealing:
     def __init__(self, file: KeyedFile, columns: Columns, becomes: int) -> None:
         self._file, self._columns = file, columns
         self._was_prefix, self._prefix = prefix_bytes(file.was), prefix_bytes(becomes)
-        groups, states = self._groups(becomes), self._states()
-        order = _in_order(groups, states)
+        groups, states = self._groups(becomes), columns.states
+        if file.states:
+            states = np.array(file.states)[states]
+        # By groups, of one group by states. Both have 16 bits at most: such numbers are sorted
+        # without a comparison.
+        if states.any():
+            by_state = np.argsort(states.astype(np.uint16), kind="stable")
+            order = by_state[np.argsort(groups[by_state].astype(np.uint16), kind="stable")]
+        else:
+            order = np.argsort(groups.astype(np.uint16), kind="stable")
         self._order = order
         self._buckets = groups[order] << _STATE_BITS | states[order]
         self._keys = columns.key_sizes[order] - self._was_prefix
@@ -144,21 +148,6 @@ class _Dealing:
         if wrong.any():
             refuse_other_hash(int(columns.groups[np.argmax(wrong)]))
         return mixed % becomes
-
-    def _states(self) -> Ints:
-        if not self._file.states:
-            return self._columns.states
-        return np.array(self._file.states)[self._columns.states]
-
-
-def _in_order(groups: Ints, states: Ints) -> Ints:
-    """Return the order by groups, of one group by states. Both have 16 bits at most: such numbers
-    are sorted without a comparison.
-    """
-    if states.any():
-        by_state = np.argsort(states.astype(np.uint16), kind="stable")
-        return by_state[np.argsort(groups[by_state].astype(np.uint16), kind="stable")]
-    return np.argsort(groups.astype(np.uint16), kind="stable")
 
 
 def _copy(source: Any, sources: Ints, made: Any, places: Ints, sizes: Ints) -> None:
@@ -239,10 +228,6 @@ class _Runs:
             self._file, self._scratch = on_disk, None
         put_aside(self._file, self._end, content)
         self._end += size
-
-
-def _group_of(row: _Row) -> int:
-    return row[0] >> _STATE_BITS
 
 
 def _state_of(row: _Row) -> int:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from io import BytesIO
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.entries.image import header_of, is_canonical
@@ -67,47 +68,24 @@ def why_not(
     handles = list(keyed_handles(operator))
     is_dealt = max_parallelism != operator.max_parallelism
     if is_dealt:
-        obstacle = _why_keys_are_not_hashed(handles, streams)
-        if obstacle is not None:
-            return obstacle
-    if not all(isinstance(handle, KeyGroups) for handle in handles):
+        for handle in handles:
+            header = _any_header(handle, streams)
+            if header is not None and not hashable(header.key):
+                return Obstacle(_of_keys(header))
+    files = [handle for handle in handles if isinstance(handle, KeyGroups)]
+    if len(files) < len(handles):
         return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
-    are_decodable = all(_is_decodable(handle, streams) for handle in handles)
-    if are_decodable:
+    filled = [file for file in files if first_section(file) is not None]
+    if all(is_canonical(file, streams) for file in filled):
         return None
+    of_hashmap = "it is in the hashmap backend's own format"
     if is_dealt or united:
-        return Obstacle(
-            "it is in the hashmap backend's own format, which is not taken apart", CANONICAL
-        )
-    return _why_not_cut(operator, handles)
-
-
-def _why_not_cut(operator: OperatorState, handles: Sequence[KeyedHandle]) -> Obstacle | None:
-    """Return the obstacle to cutting and joining files of the hashmap backend. Flink reads each key
-    group that such a file is said to have, empty ones too (HeapRestoreOperation): none may be
-    missing.
-    """
-    groups = sum(len(handle.offsets) for handle in handles if isinstance(handle, KeyGroups))
-    if groups == operator.max_parallelism:
+        return Obstacle(f"{of_hashmap}, which is not taken apart", CANONICAL)
+    # Flink reads each key group that such a file is said to have, empty ones too
+    # (HeapRestoreOperation): none may be missing.
+    if sum(len(file.offsets) for file in files) == operator.max_parallelism:
         return None
-    return Obstacle(
-        "it is in the hashmap backend's own format, and not every subtask has some", CANONICAL
-    )
-
-
-def _why_keys_are_not_hashed(handles: Sequence[KeyedHandle], streams: Streams) -> Obstacle | None:
-    for handle in handles:
-        header = _any_header(handle, streams)
-        if header is not None and not hashable(header.key):
-            return Obstacle(_of_keys(header))
-    return None
-
-
-def _is_decodable(handle: KeyedHandle, streams: Streams) -> bool:
-    """Whether a handle's entries can be separated; true where there are none."""
-    if not isinstance(handle, KeyGroups) or first_section(handle) is None:
-        return True
-    return is_canonical(handle, streams)
+    return Obstacle(f"{of_hashmap}, and not every subtask has some", CANONICAL)
 
 
 class Rescaler:
@@ -149,7 +127,11 @@ class Rescaler:
         every: list[Held] = []
         own: list[Held] = []
         for origin in self._origins:
-            for index, held in _held(origin, role):
+            for index, handle in _handles(origin.operator, role):
+                if handle.stream is None or not handle.states:
+                    continue
+                content = bounds.gather(origin.streams.chunks(handle.stream), "operator state")
+                held = Held(handle, content, role == RAW)
                 every.append(held)
                 if index % self._parallelism == subtask:
                     own.append(held)
@@ -165,13 +147,6 @@ def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes
     return list(dict.fromkeys(heads))
 
 
-def _held(origin: Origin, role: str) -> Iterator[tuple[int, Held]]:
-    for index, handle in _handles(origin.operator, role):
-        if handle.stream is not None and handle.states:
-            content = bounds.gather(origin.streams.chunks(handle.stream), "operator state")
-            yield index, Held(handle, content, role == RAW)
-
-
 def _handles(operator: OperatorState, role: str) -> Iterator[tuple[int, Partitioned]]:
     for subtask in operator.all_subtasks:
         for own, handle in handles_of(subtask):
@@ -183,7 +158,9 @@ def _joined(files: list[KeyedFile], groups: range) -> Cut:
     """Return sections as they are, but for their states' numbers where these differ."""
     places: dict[int, int] = {}
     at = len(files[0].head)
-    for group, size in _sizes(files, groups):
+    for group, size in chain.from_iterable(file.sizes() for file in files):
+        if group not in groups:
+            continue
         if group in places:
             raise FormatError(f"key group {group} is in two subtasks", None, None)
         places[group] = at
@@ -196,14 +173,6 @@ def _joined(files: list[KeyedFile], groups: range) -> Cut:
                 yield _with_numbers(file, section, group) if file.states else section
 
     return cut_of(groups, places, at, content)
-
-
-def _sizes(files: list[KeyedFile], groups: range) -> Iterator[tuple[int, int]]:
-    """Yield group and size of each section, in the order of the files."""
-    for file in files:
-        for group, size in file.sizes():
-            if group in groups:
-                yield group, size
 
 
 def _with_numbers(file: KeyedFile, content: bytes, group: int) -> bytes:
@@ -229,15 +198,8 @@ def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
         case Incremental(meta=meta) if meta is not None:
             return decode_header(streams.head(meta, meta.size), meta.size)
         case Changelog(bases=bases):
-            return _first_header(bases, streams)
-    return None
-
-
-def _first_header(handles: Sequence[KeyedHandle], streams: Streams) -> Header | None:
-    for handle in handles:
-        header = _any_header(handle, streams)
-        if header is not None:
-            return header
+            headers = (_any_header(base, streams) for base in bases)
+            return next((header for header in headers if header is not None), None)
     return None
 
 
@@ -245,15 +207,11 @@ def _of_keys(header: Header) -> str:
     """Return the obstacle of keys that cannot be hashed here. Only a known serializer tells whose
     class hashes them.
     """
-    name = _key_serializer(header)
+    name = header.key.name if header.key else ""
+    if header.unknown:
+        name = snapshot_name(header.unknown)
     if name == ROW_DATA:
         return "its keys are rows of Flink SQL (RowData), which are not hashed here"
     if not name:
         return "its keys are of a serializer that is not known here, and are not hashed"
     return f"its keys are written by {name}, and are not hashed here"
-
-
-def _key_serializer(header: Header) -> str:
-    if header.unknown:
-        return snapshot_name(header.unknown)
-    return header.key.name if header.key else ""

@@ -57,19 +57,16 @@ class Sections:
 
         def content() -> Iterator[bytes]:
             yield self._head
-            yield from self._bytes(begin, end)
+            self._file.seek(begin)
+            left = end - begin
+            while left:
+                chunk = self._file.read(min(left, CHUNK))
+                if not chunk:
+                    return
+                left -= len(chunk)
+                yield chunk
 
         return cut_of(groups, places, len(self._head) + end - begin, content)
-
-    def _bytes(self, begin: int, end: int) -> Iterator[bytes]:
-        self._file.seek(begin)
-        left = end - begin
-        while left:
-            chunk = self._file.read(min(left, CHUNK))
-            if not chunk:
-                return
-            left -= len(chunk)
-            yield chunk
 
 
 def nothing(groups: range) -> Cut:

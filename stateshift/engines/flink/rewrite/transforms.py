@@ -29,7 +29,7 @@ from stateshift.engines.flink.rewrite.metadata import (
 )
 from stateshift.engines.flink.rewrite.rescale import Rescaler
 from stateshift.engines.flink.rewrite.unkeyed import Joined
-from stateshift.engines.flink.streams import Streams, decoded
+from stateshift.engines.flink.streams import Streams, decode_once
 from stateshift.formats import bounds
 from stateshift.formats.flink.metadata import encode_metadata
 from stateshift.formats.stream import Stream
@@ -54,22 +54,13 @@ def keep(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
 def cut(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
     """Return pieces of the one input, one output for each [start, size] in bytes (`flink.cut`)."""
     (content,) = inputs
-    return tuple(_piece(content, start, size) for start, size in options["pieces"])
+    return tuple(partial(_piece, content, start, size) for start, size in options["pieces"])
 
 
-def _piece(content: Input, start: int, size: int) -> Content:
-    def piece() -> Iterator[bytes]:
-        data = Stream(content(start), "a segment of a merged file")
-        for length in _lengths(size):
-            yield data.take(length)
-
-    return piece
-
-
-def _lengths(size: int) -> Iterator[int]:
-    while size > 0:
-        yield min(size, CHUNK)
-        size -= CHUNK
+def _piece(content: Input, start: int, size: int) -> Iterator[bytes]:
+    data = Stream(content(start), "a segment of a merged file")
+    for place in range(0, size, CHUNK):
+        yield data.take(min(CHUNK, size - place))
 
 
 def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
@@ -81,7 +72,7 @@ def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
     def made() -> Iterator[bytes]:
         contents = [bounds.gather(content(), "_metadata") for content in inputs]
         of_images, summaries = contents[: len(taken)], contents[len(taken) :]
-        images = [decoded(content) for content in of_images]
+        images = [decode_once(content) for content in of_images]
         rewritten = [RewrittenOperator.of(json.loads(summary)) for summary in summaries]
         max_parallelism = options.get("max_parallelism")
         target = unite_images(images, taken, options["version"], rewritten, max_parallelism)
@@ -126,16 +117,15 @@ class _NewFiles:
         parts = []
         for number, name in enumerate(self.names):
             made = self._rescaler.keyed(number)
-            unkeyed = tuple(self._unkeyed_files(number))
-            parts.append(Part(name, made.size, made.first, made.offsets, unkeyed))
+            unkeyed = []
+            for role, files in self.unkeyed_names.items():
+                joined = self._unkeyed(number, role)
+                size = len(joined.content)
+                unkeyed.append(UnkeyedFile(role, files[number], size, joined.states))
+            parts.append(Part(name, made.size, made.first, made.offsets, tuple(unkeyed)))
         most = self._options["max_parallelism"]
         operator = RewrittenOperator(self._options["operator"], most, tuple(parts))
         yield json.dumps(operator.plain(), sort_keys=True).encode()
-
-    def _unkeyed_files(self, number: int) -> Iterator[UnkeyedFile]:
-        for role, files in self.unkeyed_names.items():
-            made = self._unkeyed(number, role)
-            yield UnkeyedFile(role, files[number], len(made.content), made.states)
 
     def _unkeyed(self, number: int, role: str) -> Joined:
         if (number, role) not in self._joined:
@@ -166,7 +156,7 @@ def _origin(plain: PlainOrigin, inputs: Sequence[Input]) -> Origin:
     def read(path: str, offset: int = 0) -> Iterator[bytes]:
         return files[paths.index(path)](offset)
 
-    image = decoded(bounds.gather(inputs[0](), "_metadata"))
+    image = decode_once(bounds.gather(inputs[0](), "_metadata"))
     operator = next(o for o in image.operators if o.id.hex() == plain["operator"])
     return Origin(operator, Streams(read, places(plain)))
 

@@ -67,13 +67,8 @@ def _by_group(
     while batch := list(islice(records, _AT_ONCE)):
         piles.add(0, block_of(batch))
     rows = chain.from_iterable(block.records() for block in piles.pile(0).blocks())
-    for group, own in groupby(rows, key=_group_of):
+    for group, own in groupby(rows, key=lambda row: int(_SORTED_BY.unpack_from(row[0])[0])):
         yield group, [_entry(files, key, packed or b"") for key, packed in own]
-
-
-def _group_of(row: tuple[bytes, bytes | None]) -> int:
-    group, _, _ = _SORTED_BY.unpack_from(row[0])
-    return int(group)
 
 
 def _records(files: list[KeyedFile], becomes: int) -> Iterator[tuple[bytes, bytes]]:

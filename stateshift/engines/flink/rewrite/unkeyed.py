@@ -2,7 +2,7 @@
 the new parallelism, and what several get is joined in one file.
 
     handles_of(subtask)     (role, handle) of those that it has
-    joined(held, copies)    Joined(content, states)
+    join_subtask(held, every)    Joined(content, states)
 
 A file begins with a header of its states (a raw one has none), which has to be the same in all: it
 is not read. Behind it are elements, each up to where the next one begins. A list's and a union's
@@ -81,8 +81,10 @@ class Joined:
 
 def why_not(heads: Sequence[bytes], raw: bool) -> str | None:
     """Return the obstacle to joining files with these headers."""
-    if not raw and any(_is_compressed(head) for head in heads):
-        return "its operator state is compressed, and cannot be taken apart"
+    for head in () if raw else heads:
+        version = int.from_bytes(head[:_COMPRESSED_AT], "big")
+        if version >= COMPRESSED_FROM and head[_COMPRESSED_AT] != 0:
+            return "its operator state is compressed, and cannot be taken apart"
     if len(set(heads)) > 1:
         return "its operator states are others, or in another order, in one file than in another"
     return None
@@ -97,7 +99,12 @@ def join_subtask(held: Iterable[Held], every: Iterable[Held]) -> Joined:
     why = why_not(heads, others[0].raw)
     if why is not None:
         raise Incompatible(why, hint="leave out the rescale: Flink itself deals operator state out")
-    return _file_of(heads[0], [*_dealt_elements(held), *_broadcast_elements(others)])
+    # What the subtask gets for itself, those of a state together.
+    own: list[Element] = []
+    for file in held:
+        own += [element for element in file.elements() if element.mode != BROADCAST]
+    own.sort(key=lambda element: element.state)
+    return _file_of(heads[0], [*own, *_broadcast_elements(others)])
 
 
 def _file_of(head: bytes, elements: Sequence[Element]) -> Joined:
@@ -111,14 +118,6 @@ def _file_of(head: bytes, elements: Sequence[Element]) -> Joined:
         at += len(element.content)
     states = tuple((name, mode, tuple(own)) for (name, mode), own in offsets.items())
     return Joined(head + b"".join(element.content for element in elements), states)
-
-
-def _dealt_elements(held: Iterable[Held]) -> list[Element]:
-    """Return the elements that a new subtask gets for itself, those of a state together."""
-    elements: list[Element] = []
-    for file in held:
-        elements.extend(element for element in file.elements() if element.mode != BROADCAST)
-    return sorted(elements, key=lambda element: element.state)
 
 
 def _broadcast_elements(every: Iterable[Held]) -> list[Element]:
@@ -136,8 +135,3 @@ def _broadcast_elements(every: Iterable[Held]) -> list[Element]:
                     hint="drop it from all but one, or rename its operator there",
                 )
     return [element for _, element in sorted(by_state.items())]
-
-
-def _is_compressed(head: bytes) -> bool:
-    version = int.from_bytes(head[:_COMPRESSED_AT], "big")
-    return version >= COMPRESSED_FROM and head[_COMPRESSED_AT] != 0

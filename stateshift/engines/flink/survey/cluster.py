@@ -12,7 +12,6 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -48,57 +47,38 @@ def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFa
     """Return the facts of a job's cluster, with the jobs that savepoints are to be taken of: each
     job, and the reason for which its savepoint would not be a canonical one.
     """
-    known = replace(known, settings=_settings_of(cluster, job))
+    asks = cast(AsksFlink, cluster)
+    settings: dict[str, str] = {}
+    # Those that the job runs under, or ran under until it was stopped. Several jobs may differ.
+    if len(job.ids_on_cluster) == 1 and _tells(cluster, "job_settings"):
+        running = asks.running(job.ids_on_cluster[0])
+        settings = asks.job_settings(running[-1].id) if running else {}
+    known = replace(known, settings=settings)
     if not job.image_writers or not _tells(cluster, "running"):
         return known
-    findings = _of_checkpoints(cluster, job) if job.mode == "warm" else ()
-    return replace(
-        known,
-        findings=(*known.findings, *findings),
-        savable=tuple(_savable(cluster, id) for id in job.image_writers),
-    )
-
-
-def _settings_of(cluster: Cluster, job: JobSpec) -> dict[str, str]:
-    """Return the settings that a job runs under, or ran under until it was stopped; none of several
-    jobs, which may differ.
-    """
-    if len(job.ids_on_cluster) != 1 or not _tells(cluster, "job_settings"):
-        return {}
-    running = cast(AsksFlink, cluster).running(job.ids_on_cluster[0])
-    return cast(AsksFlink, cluster).job_settings(running[-1].id) if running else {}
-
-
-def _of_checkpoints(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
-    """Refuse a job that is to end with its last checkpoint, and does not leave it behind."""
-    alive = _alive(cluster, job.image_writers[0])
+    findings = known.findings
+    alive = _alive(cluster, job.image_writers[0]) if job.mode == "warm" else []
     if any(running.lasting is False for running in alive):
-        return (_leaves_no_checkpoint(job),)
-    return ()
-
-
-def _leaves_no_checkpoint(job: JobSpec) -> Finding:
-    message = (
-        f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end with one"
-    )
-    hint = (
-        'start it with "execution.checkpointing.externalized-checkpoint-retention": '
-        '"RETAIN_ON_CANCELLATION"; or "mode": "move"'
-    )
-    return Finding("refuse", message, hint=hint)
+        refusal = Finding(
+            "refuse",
+            f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end "
+            "with one",
+            hint='start it with "execution.checkpointing.externalized-checkpoint-retention": '
+            '"RETAIN_ON_CANCELLATION"; or "mode": "move"',
+        )
+        findings = (*findings, refusal)
+    savable = tuple(_savable(cluster, id) for id in job.image_writers)
+    return replace(known, findings=findings, savable=savable)
 
 
 def _savable(cluster: Cluster, id: str) -> Savable:
-    alive = _alive(cluster, id)
+    asks, alive = cast(AsksFlink, cluster), _alive(cluster, id)
     if not alive:
-        return Savable(id, listed=_listed(cluster))
+        others = asks.alive() if _tells(cluster, "alive") else ()
+        return Savable(id, listed=tuple(f"{other.id} ({other.name})" for other in others))
     job = alive[0]
     backend = str(job.settings.get("state_backend") or "") or None
-    # None where it is, or nobody knows.
-    if not _tells(cluster, "no_canonical"):
-        why = None
-    else:
-        why = cast(AsksFlink, cluster).no_canonical(job.id)
+    why = asks.no_canonical(job.id) if _tells(cluster, "no_canonical") else None
     widths = {name: (parallelism, most) for name, parallelism, most in job.vertices.values()}
     return Savable(id, job.name, backend, why, widths)
 
@@ -106,12 +86,6 @@ def _savable(cluster: Cluster, id: str) -> Savable:
 def _alive(cluster: Cluster, id: str) -> list[RunningJob]:
     """Return the jobs of this id, or of this name, that have not ended."""
     return [job for job in cast(AsksFlink, cluster).running(id) if job.state.alive]
-
-
-def _listed(cluster: Cluster) -> tuple[str, ...]:
-    """Return the jobs that run there, for a person who has named another."""
-    jobs = cast(AsksFlink, cluster).alive() if _tells(cluster, "alive") else ()
-    return tuple(f"{job.id} ({job.name})" for job in jobs)
 
 
 def ask_target(
@@ -133,24 +107,14 @@ def ask_target(
 def _of_jar(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
     assert job.submit is not None, "only a job that is to be started"
     id = job.submit.options.get("jar_id")
-    jars = None if id is None else _jars_of(cluster)
+    if id is None or not _tells(cluster, "jars"):
+        return ()
+    jars = cast(AsksFlink, cluster).jars()
     if jars is None or str(id) in jars:
         return ()
-    return (_no_jar(cluster, str(id), jars),)
-
-
-def _jars_of(cluster: Cluster) -> Collection[str] | None:
-    """Return the jars that were uploaded to a cluster; None where it does not say."""
-    if not _tells(cluster, "jars"):
-        return None
-    return cast(AsksFlink, cluster).jars()
-
-
-def _no_jar(cluster: Cluster, id: str, jars: Collection[str]) -> Finding:
     names = ", ".join(sorted(jars)) or "none"
-    message = f"{cluster.name} has no jar {id!r}"
     hint = f'jars there: {names}; or "jar" names a file here, which is uploaded'
-    return Finding("refuse", message, hint=hint)
+    return (Finding("refuse", f"{cluster.name} has no jar {str(id)!r}", hint=hint),)
 
 
 def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[Finding, ...]:
@@ -162,8 +126,11 @@ def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[F
     if slots is None or slots.on_demand:
         return ()
     free = slots.free
-    if source is not None and _is_same(source, cluster):
-        free += _slots_given_back(job, source)
+    if source is not None:
+        url = _url(source)
+        has_same_url = url != "" and url == _url(cluster)
+        if source.name == cluster.name or has_same_url:
+            free += _slots_given_back(job, source)
     if wanted <= free:
         return ()
     message = (
@@ -187,20 +154,11 @@ def _slots_given_back(job: JobSpec, source: Cluster) -> int:
         return 0
     slots = 0
     for id in job.image_writers:
-        slots += sum(map(_slots_of, cast(AsksFlink, source).running(id)))
+        for running in cast(AsksFlink, source).running(id):
+            if running.state is JobState.RUNNING:
+                # A job has as many slots as its widest vertex has subtasks.
+                slots += max((count for _, count, _ in running.vertices.values()), default=0)
     return slots
-
-
-def _slots_of(job: RunningJob) -> int:
-    """Return as many slots as a job's widest vertex has subtasks; none if it does not run."""
-    if job.state is not JobState.RUNNING:
-        return 0
-    return max((count for _, count, _ in job.vertices.values()), default=0)
-
-
-def _is_same(one: Cluster, other: Cluster) -> bool:
-    url = _url(one)
-    return one.name == other.name or (url != "" and url == _url(other))
 
 
 def _url(cluster: Cluster) -> str:

@@ -8,7 +8,7 @@ others
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.engines.flink import layout
@@ -66,7 +66,23 @@ def locate_files(storage: Storage, at: str, metadata: Metadata, aside: Sequence[
     folder was moved to; and, for those that should lie beside the metadata and do not, in the
     folders `aside`.
     """
-    return _with_aside(storage, metadata, _in_place_or_moved(storage, at, metadata), aside)
+    plain = _in_place_or_moved(storage, at, metadata)
+    beside = [file for file in files_named(metadata) if isinstance(file, RelativeFile)]
+    missing = {file.path for file in beside if not plain.has(file)}
+    if not missing:
+        return plain
+    found: dict[str, str] = {}
+    listed: Listing = {}
+    for folder in aside:
+        if locations.is_within(folder, storage.location):
+            below = locations.relative(locations.normal(folder), storage.location)
+            own = {file.path: file for file in storage.list(below)}
+            paths = {name: layout.under(below, name) for name in missing}
+            found.update((name, path) for name, path in paths.items() if path in own)
+            listed.update(own)
+    if not found:
+        return plain
+    return Located(replace(plain.places, aside=found), {**plain.listed, **listed})
 
 
 def _in_place_or_moved(storage: Storage, at: str, metadata: Metadata) -> Located:
@@ -79,33 +95,6 @@ def _in_place_or_moved(storage: Storage, at: str, metadata: Metadata) -> Located
     named = {file for file in files_named(metadata) if isinstance(file, AbsoluteFile | Segment)}
     has_more = moved.count(named) > in_place.count(named)
     return moved if has_more else in_place
-
-
-def _with_aside(
-    storage: Storage, metadata: Metadata, plain: Located, folders: Sequence[str]
-) -> Located:
-    """Return the same, and where files are that should lie beside the metadata and do not."""
-    missing = set(_missing_beside(metadata, plain))
-    if not missing:
-        return plain
-    aside: dict[str, str] = {}
-    listed: Listing = {}
-    for folder in folders:
-        if locations.is_within(folder, storage.location):
-            below = locations.relative(locations.normal(folder), storage.location)
-            own = {file.path: file for file in storage.list(below)}
-            paths = {name: layout.under(below, name) for name in missing}
-            aside.update((name, path) for name, path in paths.items() if path in own)
-            listed.update(own)
-    if not aside:
-        return plain
-    return Located(replace(plain.places, aside=aside), {**plain.listed, **listed})
-
-
-def _missing_beside(metadata: Metadata, located: Located) -> Iterator[str]:
-    for file in files_named(metadata):
-        if isinstance(file, RelativeFile) and not located.has(file):
-            yield file.path
 
 
 def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> Located:

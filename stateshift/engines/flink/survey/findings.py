@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from shlex import quote
-from typing import NamedTuple
 
 from stateshift.engines.flink.entries.operators import sections_in
 from stateshift.engines.flink.places import Places, absolute_places
@@ -82,7 +81,13 @@ def _divided(metadata: Metadata) -> Iterator[Finding]:
                 )
         for subtask in subtasks:
             yield from _misplaced(operator, subtask)
-        yield from _gap(operator)
+        with_keys = sum(subtask.managed_keyed is not None for subtask in subtasks)
+        if 0 < with_keys < operator.parallelism:
+            yield Finding(
+                "note",
+                f"operator {own}: {operator.parallelism - with_keys} of {operator.parallelism} "
+                "subtasks have no keyed state: they have had no keys, or their state is gone",
+            )
 
 
 def _misplaced(operator: OperatorState, subtask: SubtaskState) -> Iterator[Finding]:
@@ -103,19 +108,6 @@ def _misplaced(operator: OperatorState, subtask: SubtaskState) -> Iterator[Findi
             )
 
 
-def _gap(operator: OperatorState) -> Iterator[Finding]:
-    """Yield a note where some subtasks have keyed state and others have none."""
-    subtasks = operator.all_subtasks
-    with_keys = sum(subtask.managed_keyed is not None for subtask in subtasks)
-    if 0 < with_keys < operator.parallelism:
-        yield Finding(
-            "note",
-            f"operator {operator.id.hex()}: {operator.parallelism - with_keys} of "
-            f"{operator.parallelism} subtasks have no keyed state: they have had no keys, or their "
-            "state is gone",
-        )
-
-
 def _missing(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> Iterator[Finding]:
     """Yield a refusal for each of the first files that are missing or of another size, and one for
     the rest.
@@ -131,59 +123,37 @@ def _wrong_files(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -
     seen: set[tuple[str, int]] = set()
     for reference in references(metadata):
         for file in files_of(reference.stream):
-            if isinstance(file, Segment):
-                expected = _Expected(file.start + file.size, exact=False)
-            else:
-                expected = _Expected(file.size, exact=not reference.whole)
-            if (file.path, expected.bytes) in seen:
+            least = file.size + (file.start if isinstance(file, Segment) else 0)
+            if (file.path, least) in seen:
                 continue
-            seen.add((file.path, expected.bytes))
-            fault = _fault(file, expected, places, sizes)
-            if fault is not None:
-                yield Finding(
-                    "refuse",
-                    f"operator {reference.operator}, subtask {reference.subtask}, "
-                    f"{reference.role} state: {fault.fact}",
-                    path=places.path_of(file),
-                    hint=fault.hint,
-                )
+            seen.add((file.path, least))
+            path = places.path_of(file)
+            size = None if path is None else sizes.get(path)
+            may_be_larger = isinstance(file, Segment) or reference.whole
+            if size == least or (size is not None and size > least and may_be_larger):
+                continue
+            fact, hint = f"{path} has {size} bytes, {least} expected", None
+            if size is None:
+                fact, hint = _missing_file(file, path, places.root)
+            yield Finding(
+                "refuse",
+                f"operator {reference.operator}, subtask {reference.subtask}, "
+                f"{reference.role} state: {fact}",
+                path=path,
+                hint=hint,
+            )
 
 
-class _Expected(NamedTuple):
-    """The size that a file has to have, or the least one."""
-
-    bytes: int
-    exact: bool
-
-
-class _Fault(NamedTuple):
-    """The fault of a file, and the way out where there is one."""
-
-    fact: str
-    hint: str | None = None
-
-
-def _fault(
-    file: FileHandle, expected: _Expected, places: Places, sizes: Mapping[str, int]
-) -> _Fault | None:
-    path = places.path_of(file)
+def _missing_file(file: FileHandle, path: str | None, root: str) -> tuple[str, str | None]:
+    """Return the fact of a file that is not there, and the way out where there is one."""
     if path is None:
-        return _Fault(
-            f"{file.path} is not below {places.root}, and cannot be looked at from there",
+        return (
+            f"{file.path} is not below {root}, and cannot be looked at from there",
             "take a canonical savepoint of the job, which has everything in one folder",
         )
-    size = sizes.get(path)
-    if size is None:
-        return _missing_file(file, path)
-    if size == expected.bytes or (size > expected.bytes and not expected.exact):
-        return None
-    return _Fault(f"{path} has {size} bytes, {expected.bytes} expected")
-
-
-def _missing_file(file: FileHandle, path: str) -> _Fault:
     if not isinstance(file, RelativeFile):
-        return _Fault(f"{file.path} is missing")
-    return _Fault(
+        return f"{file.path} is missing", None
+    return (
         f"{path} is missing, where the metadata has it beside itself",
         "a checkpoint of Flink 2.2 or 2.3 that was restored from a native savepoint with CLAIM may "
         "look so (FLINK-39964): its files lie in that savepoint, and "
@@ -201,11 +171,10 @@ def _outside(metadata: Metadata, places: Places) -> Iterator[Finding]:
             try:
                 sections_in(handle)
             except FormatError as error:
-                file = next(files_of(handle.stream), None)
                 yield Finding(
                     "refuse",
                     f"operator {operator.id.hex()}, subtask {subtask.index}: {error.fact}",
-                    path=places.path_of(file) if file is not None else None,
+                    path=places.file_of(handle.stream),
                 )
 
 
@@ -248,11 +217,13 @@ def faults_of(handle: Changelog) -> Iterator[str]:
         yield "its changelog follows a state that was written out, and names none"
     for base in handle.bases:
         groups = _groups(base)
-        if groups and own and not _overlap(groups, own):
+        overlap = groups.start < own.stop and own.start < groups.stop
+        if groups and own and not overlap:
             yield (
                 f"its changelog follows a state of key groups {_shown(groups)}, and "
                 f"{_shown(own)} are its own"
             )
+    named: list[tuple[object, ...]] = []
     for delta in handle.deltas:
         groups = _groups(delta)
         if groups.start < own.start or groups.stop > own.stop:
@@ -260,7 +231,12 @@ def faults_of(handle: Changelog) -> Iterator[str]:
                 f"its changelog has changes of key groups {_shown(groups)}, and "
                 f"{_shown(own)} are its own"
             )
-    if _holds_twice(handle.deltas):
+        match delta:
+            case FileDelta(parts=parts):
+                named += [(groups, offset, stream) for offset, stream in parts]
+            case MemoryDelta(start=start, end=end, changes=changes) if changes:
+                named.append((groups, start, end, changes))
+    if any(named.count(changes) > 1 for changes in named):
         yield "its changelog names the same changes twice: Flink would apply them twice"
 
 
@@ -268,30 +244,5 @@ def _groups(handle: KeyedHandle) -> range:
     return range(handle.first, handle.first + handle.count)
 
 
-def _overlap(one: range, other: range) -> bool:
-    return one.start < other.stop and other.start < one.stop
-
-
 def _shown(groups: range) -> str:
     return f"{groups.start} to {groups.stop - 1}"
-
-
-def _holds_twice(deltas: tuple[KeyedHandle, ...]) -> bool:
-    seen: list[tuple[object, ...]] = []
-    for delta in deltas:
-        for changes in _changes_of(delta):
-            if changes in seen:
-                return True
-            seen.append(changes)
-    return False
-
-
-def _changes_of(delta: KeyedHandle) -> Iterator[tuple[object, ...]]:
-    """Yield the identity of the changes of a delta."""
-    groups = _groups(delta)
-    match delta:
-        case FileDelta(parts=parts):
-            for offset, stream in parts:
-                yield groups, offset, stream
-        case MemoryDelta(start=start, end=end, changes=changes) if changes:
-            yield groups, start, end, changes

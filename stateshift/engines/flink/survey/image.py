@@ -7,7 +7,7 @@ checkpoint shares files with others of its job. The state itself is not read: `c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +20,7 @@ from stateshift.engines.flink.image import Beginnings, FlinkImage, Obstacle, fli
 from stateshift.engines.flink.places import absolute_places, moved_folders, root_of
 from stateshift.engines.flink.rewrite.rescale import heads_of, why_not
 from stateshift.engines.flink.rewrite.unkeyed import UNKEYED
-from stateshift.engines.flink.streams import Streams, decoded
+from stateshift.engines.flink.streams import Streams, decode_once
 from stateshift.engines.flink.survey.files import locate_files
 from stateshift.engines.flink.survey.findings import findings_of
 from stateshift.engines.single_file import folder_of_single
@@ -28,7 +28,7 @@ from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, StorageError
 from stateshift.formats import bounds
 from stateshift.formats.flink.metadata import Metadata, OperatorState
-from stateshift.formats.flink.properties import Properties, decode_properties
+from stateshift.formats.flink.properties import decode_properties
 from stateshift.formats.flink.versions import WRITTEN_BY
 from stateshift.formats.marks import FOLDER
 from stateshift.specification.transform import Change, Repair, Rescale, Union, find_change
@@ -47,28 +47,21 @@ def survey(
     folder = image_folder(storage)
     if folder is None:
         return storage, _without_image(storage)
-    content = _metadata(storage, layout.under(folder, layout.METADATA))
+    path = layout.under(folder, layout.METADATA)
+    info = storage.stat(path)
+    if info is not None:
+        bounds.require_whole(info.size, path)
+    content = storage.read(path, bounds.whole())
     place = locations.join(storage.location, folder)
     root = _root(place, content, changes)
     if root != storage.location:
         storage = opening(root)
     image, files = _image(storage, locations.relative(place, root), content, changes)
-    return storage, Survey(storage.location, layout.ENGINE, _kind_of(image), files, (image,))
-
-
-def _kind_of(image: Image) -> Literal["checkpoint", "savepoint"]:
-    """Return the kind of an image; a savepoint where its metadata cannot be read."""
     kept = flink_image(image)
+    kind: Literal["checkpoint", "savepoint"] = "savepoint"  # also of one that cannot be read
     if kept is not None and kept.kind == "checkpoint":
-        return "checkpoint"
-    return "savepoint"
-
-
-def _metadata(storage: Storage, path: str) -> bytes:
-    info = storage.stat(path)
-    if info is not None:
-        bounds.require_whole(info.size, path)
-    return storage.read(path, bounds.whole())
+        kind = "checkpoint"
+    return storage, Survey(storage.location, layout.ENGINE, kind, files, (image,))
 
 
 def _root(place: str, content: bytes, changes: Sequence[Change]) -> str:
@@ -76,7 +69,7 @@ def _root(place: str, content: bytes, changes: Sequence[Change]) -> str:
     own.
     """
     try:
-        folders = list(absolute_places(decoded(content)))
+        folders = list(absolute_places(decode_once(content)))
     except FormatError:
         return place
     moved = moved_folders(place, folders)
@@ -94,7 +87,18 @@ def _aside(changes: Sequence[Change]) -> tuple[str, ...]:
 def _without_image(storage: Storage) -> Survey:
     files = tuple(sorted(storage.list()))
     kind: Literal["foreign", "empty"] = "foreign" if files else "empty"
-    return Survey(storage.location, None, kind, files, (), tuple(_several(storage, files)))
+    below = images_below(files)
+    findings: tuple[Finding, ...] = ()
+    if len(below) > 1:
+        first = locations.join(storage.location, below[-1])
+        several = Finding(
+            "refuse",
+            f"{storage.location} holds {len(below)} savepoints or checkpoints "
+            f"({', '.join(below[:3])}, ...)",
+            hint=f"name one of them: stateshift inspect {quote(first)}",
+        )
+        findings = (several,)
+    return Survey(storage.location, None, kind, files, (), findings)
 
 
 def _image(
@@ -102,7 +106,7 @@ def _image(
 ) -> tuple[Image, tuple[FileInfo, ...]]:
     path = layout.under(at, layout.METADATA)
     try:
-        metadata = decoded(content)
+        metadata = decode_once(content)
         properties = decode_properties(metadata.properties)
     except FormatError as error:
         return _broken(at, path, error), tuple(sorted(storage.list(at)))
@@ -114,14 +118,18 @@ def _image(
     streams = Streams(storage.chunks, located_files.places)
     paths = located_files.by_operator(metadata)
     needed = {path, *({file.path for file in files} & set(chain.from_iterable(paths.values())))}
+    # Old metadata does not say whether it is a checkpoint or a savepoint: its folder's name does.
+    is_checkpoint = layout.CHECKPOINT.fullmatch(locations.name(location)) is not None
+    kind_by_name = "checkpoint" if is_checkpoint else "savepoint"
     kept = FlinkImage(
         metadata,
         located_files.places,
-        kind=_kind(properties, locations.name(location)),
+        kind=properties.kind if properties else kind_by_name,
         layout=properties.layout if properties else None,
         drained=properties.drained if properties else False,
         operator_states=_operator_states(metadata, streams),
     )
+    ids = dict.fromkeys(operator.id.hex() for operator in metadata.operators)
     image = Image(
         path=at,
         name=None,
@@ -130,7 +138,7 @@ def _image(
         epochs=(metadata.checkpoint_id,) if is_whole else (),
         planned=None,
         operators=operators_of(metadata, streams),
-        shards=tuple(_shards(metadata, path, paths)),
+        shards=tuple(ShardFiles(id_, "", 0, (path, *paths.get(id_, ()))) for id_ in ids),
         needed=tuple(sorted(needed)),
         first_read=(path,),
         embedded=tuple(
@@ -144,26 +152,6 @@ def _image(
         details=_with_obstacles(kept, changes, streams),
     )
     return image, files
-
-
-def _shards(
-    metadata: Metadata, path: str, paths: Mapping[str, tuple[str, ...]]
-) -> Iterator[ShardFiles]:
-    """Yield one shard an operator: its files behind the metadata."""
-    for operator in dict.fromkeys(operator.id.hex() for operator in metadata.operators):
-        yield ShardFiles(operator, "", 0, (path, *paths.get(operator, ())))
-
-
-def _several(storage: Storage, files: tuple[FileInfo, ...]) -> Iterator[Finding]:
-    below = images_below(files)
-    if len(below) > 1:
-        first = locations.join(storage.location, below[-1])
-        yield Finding(
-            "refuse",
-            f"{storage.location} holds {len(below)} savepoints or checkpoints "
-            f"({', '.join(below[:3])}, ...)",
-            hint=f"name one of them: stateshift inspect {quote(first)}",
-        )
 
 
 def _broken(at: str, path: str, error: FormatError) -> Image:
@@ -197,9 +185,13 @@ def _with_obstacles(kept: FlinkImage, changes: Sequence[Change], streams: Stream
         return kept
     operators = kept.metadata.operators
     most = None if rescale is None else rescale.max_parallelism
+    heads: dict[str, Beginnings] = {}
+    for operator in operators:
+        by_role = {role: heads_of(operator, streams, role) for role in UNKEYED}
+        heads[operator.id.hex()] = {role: own for role, own in by_role.items() if own}
     return replace(
         kept,
-        heads={operator.id.hex(): _heads(operator, streams) for operator in operators},
+        heads=heads,
         rigid={} if rescale is None else _obstacles(operators, streams, most, united=False),
         apart=_obstacles(operators, streams, most, united=True) if united else {},
     )
@@ -217,34 +209,20 @@ def _obstacles(
     return obstacles
 
 
-def _heads(operator: OperatorState, streams: Streams) -> Beginnings:
-    """Return the beginnings of the files of an operator's unkeyed state, by their roles."""
-    heads = {role: heads_of(operator, streams, role) for role in UNKEYED}
-    return {role: beginnings for role, beginnings in heads.items() if beginnings}
-
-
 def _operator_states(metadata: Metadata, streams: Streams) -> dict[str, int]:
     """Return the version of each operator's operator state, by its first file: one Flink wrote them
     all. Files that cannot be read are reported elsewhere.
     """
     versions: dict[str, int] = {}
     for operator in metadata.operators:
-        handles = (subtask.managed_operator for subtask in operator.all_subtasks)
-        first = next((handle for handle in handles if handle is not None and handle.starts), None)
+        listed = (subtask.managed_operator for subtask in operator.all_subtasks)
+        handles = (handle for handle in listed if handle is not None)
+        first = next((handle for handle in handles if handle.starts), None)
         if first is not None and first.stream is not None:
             with suppress(FormatError, StorageError):
                 head = streams.head(first.stream, 4)
                 versions[operator.id.hex()] = int.from_bytes(head, "big")
     return versions
-
-
-def _kind(properties: Properties | None, folder: str) -> str:
-    """Return whether it is a checkpoint or a savepoint: old metadata does not say, its folder's
-    name does.
-    """
-    if properties is not None:
-        return properties.kind
-    return "checkpoint" if layout.CHECKPOINT.fullmatch(folder) else "savepoint"
 
 
 def image_folder(storage: Storage) -> str | None:
@@ -254,14 +232,11 @@ def image_folder(storage: Storage) -> str | None:
     if storage.stat(layout.METADATA) is not None:
         return ""
     below = images_below(storage.list())
-    if len({_job_of(folder) for folder in below}) != 1:
+    # The folders of checkpoints' jobs, and those of savepoints.
+    jobs = {layout.folder_of(folder) if _number(folder) is not None else folder for folder in below}
+    if len(jobs) != 1:
         return None
     return max(below, key=lambda folder: (_number(folder) or 0, folder))
-
-
-def _job_of(folder: str) -> str:
-    """Return the folder of a checkpoint's job, or that of a savepoint."""
-    return folder if _number(folder) is None else layout.folder_of(folder)
 
 
 def images_below(files: Iterable[FileInfo]) -> list[str]:
@@ -269,13 +244,11 @@ def images_below(files: Iterable[FileInfo]) -> list[str]:
     folders = []
     for file in files:
         folder, _, name = file.path.rpartition("/")
-        if folder and name == layout.METADATA and _may_hold_an_image(folder):
+        if not folder or name != layout.METADATA:
+            continue
+        if folder.count("/") <= 1 and FOLDER not in folder:
             folders.append(folder)
     return sorted(folders)
-
-
-def _may_hold_an_image(folder: str) -> bool:
-    return folder.count("/") <= 1 and FOLDER not in folder
 
 
 def _number(folder: str) -> int | None:

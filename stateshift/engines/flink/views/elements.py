@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from stateshift.engines.flink.entries.image import Digest, of_subtask
@@ -27,7 +26,7 @@ from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned, StateOffsets
+from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 from stateshift.formats.flink.operator_state import (
     OperatorHeader,
     Pair,
@@ -39,7 +38,7 @@ from stateshift.formats.flink.operator_state import (
 from stateshift.formats.flink.serializers import Unknown
 from stateshift.formats.flink.state_values import key_parts, read_value
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Image, Survey
+from stateshift.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +62,12 @@ def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
     """Yield the entries of one operator, subtask by subtask."""
     own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
     for subtask in operator.all_subtasks:
-        with _errors_of(own, subtask):
+        try:
             for state, key, value in _of_subtask(subtask, prefix, streams):
                 yield Shown(own, state, subtask.index, key, value)
-
-
-@contextmanager
-def _errors_of(operator: str, subtask: SubtaskState) -> Iterator[None]:
-    """Name whose state it is in errors that are raised inside."""
-    try:
-        yield
-    except FormatError as error:
-        fact = f"operator {operator}, subtask {subtask.index}: {error.fact}"
-        raise type(error)(fact, error.path, error.offset, hint=error.hint or HINT_FILE) from error
+        except FormatError as error:
+            fact, hint = f"operator {own}, subtask {subtask.index}: {error.fact}", error.hint
+            raise type(error)(fact, error.path, error.offset, hint=hint or HINT_FILE) from error
 
 
 def _of_subtask(
@@ -106,14 +98,11 @@ def listed_elements(handle: Partitioned, streams: Streams) -> Iterator[tuple[str
         index = 0
         for offset, count in Counter(named.offsets).items():
             for key, value in _element(header, named.name, elements[offset], count):
-                yield named.name, _shown_key(named, index, key), value
+                shown: dict[str, object] = {"index": index}
+                if named.mode == BROADCAST:
+                    shown = {} if key is None else {"key": key}
+                yield named.name, shown, value
                 index += 1
-
-
-def _shown_key(state: StateOffsets, index: int, key: object) -> dict[str, object]:
-    if state.mode != BROADCAST:
-        return {"index": index}
-    return {} if key is None else {"key": key}
 
 
 def _element(header: OperatorHeader, name: str, raw: bytes, count: int) -> list[Pair]:
@@ -140,10 +129,19 @@ class Shower:
 
     def __init__(self, operator: OperatorState, streams: Streams) -> None:
         self._states: dict[str, tuple[Header, StateInfo]] = {}
-        for header in _keyed_headers(operator, streams):
-            for state in header.states:
-                self._states.setdefault(state.name, (header, state))
-        self._listed = dict(_operator_headers(operator, streams))
+        self._listed: dict[str, OperatorHeader] = {}
+        for subtask in operator.all_subtasks:
+            if why_opaque(subtask.managed_keyed, streams) is not None:
+                continue
+            for header in headers_of(subtask.managed_keyed, streams):
+                for state in header.states:
+                    self._states.setdefault(state.name, (header, state))
+        for subtask in operator.all_subtasks:
+            handle = subtask.managed_operator
+            if handle is not None and handle.stream is not None and handle.starts:
+                head = streams.head(handle.stream, min(handle.starts))
+                described_by = decode_operator_header(head)
+                self._listed.update((state.name, described_by) for state in handle.states)
 
     def key(self, state: str, raw: bytes) -> object:
         if state in self._states:
@@ -160,31 +158,6 @@ class Shower:
         if len(pairs) == 1 and pairs[0][0] is None:
             return pairs[0][1]
         return [list(pair) for pair in pairs]
-
-
-def _keyed_headers(operator: OperatorState, streams: Streams) -> Iterator[Header]:
-    """Yield the headers of keyed state whose entries can be separated."""
-    for subtask in operator.all_subtasks:
-        if why_opaque(subtask.managed_keyed, streams) is None:
-            yield from headers_of(subtask.managed_keyed, streams)
-
-
-def _operator_headers(
-    operator: OperatorState, streams: Streams
-) -> Iterator[tuple[str, OperatorHeader]]:
-    """Yield the header that describes each state of no key, by the state's name."""
-    for subtask in operator.all_subtasks:
-        handle = subtask.managed_operator
-        if handle is None:
-            continue
-        # None where it has no elements.
-        starts = handle.starts
-        if handle.stream is None or not starts:
-            header = None
-        else:
-            header = decode_operator_header(streams.head(handle.stream, min(starts)))
-        if header is not None:
-            yield from ((state.name, header) for state in handle.states)
 
 
 def _key(header: Header, state: StateInfo, raw: bytes) -> dict[str, object]:
@@ -214,17 +187,13 @@ def _text(key: bytes) -> str:
 def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
     """Yield up to `limit` entries of every state of every image that has metadata."""
     for image in survey.images:
-        if flink_image(image) is not None:
-            yield from _of_image(storage, image, limit)
-
-
-def _of_image(storage: Storage, image: Image, limit: int) -> Iterator[ShownEntry]:
-    names = names_of(image)
-    counts: Counter[tuple[str, str]] = Counter()
-    for entry in shown_entries(metadata_of(image), Streams(storage.chunks, places_of(image))):
-        state = (entry.operator, entry.state)
-        counts[state] += 1
-        if counts[state] <= limit:
-            yield ShownEntry(
-                names[entry.operator], entry.state, entry.subtask, entry.key, entry.value
-            )
+        if flink_image(image) is None:
+            continue
+        names = names_of(image)
+        counts: Counter[tuple[str, str]] = Counter()
+        for entry in shown_entries(metadata_of(image), Streams(storage.chunks, places_of(image))):
+            state = (entry.operator, entry.state)
+            counts[state] += 1
+            if counts[state] <= limit:
+                name = names[entry.operator]
+                yield ShownEntry(name, entry.state, entry.subtask, entry.key, entry.value)

@@ -61,10 +61,8 @@ class FlinkExport:
         for entry in shown_entries(metadata_of(self.image), self.streams):
             operator = names[entry.operator]
             if self.wanted.operator not in (None, operator, entry.operator):
-                fits = False
-            else:
-                fits = self.wanted.store in (None, entry.state)
-            if not fits:
+                continue
+            if self.wanted.store not in (None, entry.state):
                 continue
             self.entries += 1
             if _is_bytes(entry.key) or _is_bytes(entry.value):
@@ -101,14 +99,12 @@ class FlinkExport:
         writer = open_writer(out, schema)
         rows = self._rows()
         while batch := list(islice(rows, ROWS)):
-            writer.write_table(pa.Table.from_pylist([_as_text(row) for row in batch], schema))
+            for row in batch:
+                row.update(key=json.dumps(row["key"]), value=json.dumps(row["value"]))
+            writer.write_table(pa.Table.from_pylist(batch, schema))
             yield out.taken()
         writer.close()
         yield out.taken()
-
-
-def _as_text(row: Row) -> Row:
-    return {**row, "key": json.dumps(row["key"]), "value": json.dumps(row["value"])}
 
 
 def _is_bytes(shown: object) -> bool:
@@ -128,17 +124,16 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Flin
         )
     storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
-    why = f"{location} holds no Flink image" if image is None else _why_not_whole(image)
+    why: str | None = f"{location} holds no Flink image"
+    if image is not None:
+        refusals = (finding.message for finding in image.findings if finding.level == "refuse")
+        why = next(refusals, None)
     if image is None or why is not None:
         raise PlanError(
             f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}"
         )
     _require_operator(location, image, wanted)
     return FlinkExport(image, Streams(storage.chunks, places_of(image)), wanted, format)
-
-
-def _why_not_whole(image: Image) -> str | None:
-    return next((finding.message for finding in image.findings if finding.level == "refuse"), None)
 
 
 def _require_operator(location: str, image: Image, wanted: Wanted) -> None:
