@@ -11,7 +11,7 @@ storage knows of itself (`Traits.faster_by`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from shlex import quote
@@ -37,59 +37,49 @@ def of_free_space(job: JobSpec, facts: Facts, staying: Collection[str] = ()) -> 
     where they are need none.
     """
     needs = tuple(_needs(job, facts, staying))
-    yield from _of_permission(job, facts)
+    written = tuple(_written(job, facts))
+    for survey in written:
+        if survey.denied:
+            yield _no_permission(survey, survey.denied, facts)
     for shared in dict.fromkeys(need.space.shared for need in needs):
         together = [need for need in needs if need.space.shared == shared]
         yield from _of_bytes(together)
-        yield from _of_files(together)
-    for location in dict.fromkeys((*_unmeasured(needs), *_untried(job, facts))):
+        free = _least(need.space.files_free for need in together)
+        files = sum(need.files for need in together)
+        if free is not None and free < files:
+            limits = (need.space for need in together if need.space.files_free == free)
+            limit = next(limits).files_limit
+            yield _short(f"{_places(together)} needs {files} files, and {limit} leaves {free}")
+    # Storages that do not say how much is free, or whether they may be written to.
+    silent = [need.location for need in needs if need.space.bytes_free is None]
+    asked = [survey for survey in written if survey.room is not None]
+    silent += [survey.location for survey in asked if survey.denied is None]
+    for location in dict.fromkeys(silent):
         yield Finding(
             "note",
-            (
-                f"{location} does not say beforehand whether it has space and may be written "
-                "to: the first files will show"
-            ),
+            f"{location} does not say beforehand whether it has space and may be written to: the "
+            "first files will show",
         )
 
 
-def _unmeasured(needs: tuple[Need, ...]) -> Iterator[str]:
-    """Yield the places that do not say how much is free."""
-    for need in needs:
-        if need.space.bytes_free is None:
-            yield need.location
-
-
-def _untried(job: JobSpec, facts: Facts) -> Iterator[str]:
-    """Yield the places that do not say whether they may be written to."""
-    for survey in _written(job, facts):
-        if survey.denied is None and survey.room is not None:
-            yield survey.location
-
-
-def _of_permission(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    for survey in _written(job, facts):
-        if survey.denied:
-            places = ", ".join(f"{place}{_why(place, survey, facts)}" for place in survey.denied)
-            location = survey.denied[0]
-            if location.startswith("file://"):
-                listing = f"ls -ld {quote(location.removeprefix('file://') or '/')}"
-            else:
-                listing = f"hdfs dfs -ls -d {quote(location)}"
-            yield Finding(
-                "refuse",
-                f"no permission to write to {places}",
-                waive="permission",
-                hint=f"let whoever runs this write there: {listing}; or, "
-                "where it only seems to "
-                'be refused, "waive": ["permission"]',
-            )
-
-
-def _why(place: str, survey: Survey, facts: Facts) -> str:
-    """Return the purpose of writing there, where that is not the image."""
-    if relation(place, survey.location) == "around":
-        return " (the lock lies beside its target)"
-    return " (the old job is fenced off there)" if survey is facts.source else ""
+def _no_permission(survey: Survey, denied: Sequence[str], facts: Facts) -> Finding:
+    places = []
+    for place in denied:
+        why = " (the old job is fenced off there)" if survey is facts.source else ""
+        if relation(place, survey.location) == "around":
+            why = " (the lock lies beside its target)"
+        places.append(f"{place}{why}")
+    location = denied[0]
+    listing = f"hdfs dfs -ls -d {quote(location)}"
+    if location.startswith("file://"):
+        listing = f"ls -ld {quote(location.removeprefix('file://') or '/')}"
+    return Finding(
+        "refuse",
+        f"no permission to write to {', '.join(places)}",
+        waive="permission",
+        hint=f"let whoever runs this write there: {listing}; or, where it only seems to be "
+        'refused, "waive": ["permission"]',
+    )
 
 
 def _of_bytes(needs: list[Need]) -> Iterator[Finding]:
@@ -113,15 +103,6 @@ def _of_bytes(needs: list[Need]) -> Iterator[Finding]:
         )
 
 
-def _of_files(needs: list[Need]) -> Iterator[Finding]:
-    """Compare the files that places of one space need with how many it still takes."""
-    free = _least(need.space.files_free for need in needs)
-    files = sum(need.files for need in needs)
-    if free is not None and free < files:
-        limit = next(need.space.files_limit for need in needs if need.space.files_free == free)
-        yield _short(f"{_places(needs)} needs {files} files, and {limit} leaves {free}")
-
-
 def _least(numbers: Iterable[int | None]) -> int | None:
     return min((number for number in numbers if number is not None), default=None)
 
@@ -140,19 +121,14 @@ def _short(fact: str) -> Finding:
 
 def _needs(job: JobSpec, facts: Facts, staying: Collection[str]) -> Iterator[Need]:
     """Yield the places that take something, as far as their storages were asked."""
-    image = _image_place(job, facts)
+    image = facts.source if job.transform else None  # in place
+    if job.target:
+        image = facts.target
     if image is not None and image.room is not None:
         yield Need(image.location, image.room, *space_needed(facts, staying))
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy and there.room is not None:
             yield Need(there.location, there.room, here.bytes, len(here.files))
-
-
-def _image_place(job: JobSpec, facts: Facts) -> Survey | None:
-    """Return the place where an image is written: at the target, or in place."""
-    if job.target:
-        return facts.target
-    return facts.source if job.transform else None
 
 
 def space_needed(facts: Facts, staying: Collection[str] = ()) -> tuple[int, int]:

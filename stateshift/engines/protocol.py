@@ -72,7 +72,7 @@ class Engine(Protocol):
     def decodes_files(self) -> bool:
         """Whether a single file of an image says something alone.
 
-        Where it does not, the file that an image begins with stands for its whole folder. An engine
+        Else the file that an image begins with stands for its whole folder. An engine
         that another package adds is asked for a single file where it recognises the file's folder.
         """
         ...
@@ -108,8 +108,8 @@ class Engine(Protocol):
                 know more of it.
         Returns:
             The storage that the survey is of, which may be above or below the location, and the
-            survey. What is wrong with an image is among its findings; a folder without an image
-            gives a survey without images.
+            survey. The faults of an image are among its findings; a folder without an image gives a
+            survey without images.
         Raises:
             StorageError: the location cannot be read.
             FormatError: a file says what nobody can go on from.
@@ -203,8 +203,8 @@ class Engine(Protocol):
             job: the one to plan.
             facts: the surveys, and what clusters, brokers and sinks said.
         Returns:
-            Plans in the order in which they are run. What must not be done, or should be known
-            first, is among their findings.
+            Plans in the order in which they are run. Their findings say what must not be done, or
+            should be known first.
         Raises:
             PlanError: the request cannot be planned at all.
         """

@@ -1,4 +1,4 @@
-"""The engines by name, and whose image lies somewhere.
+"""The engines by name, and the engine of the image at a location.
 
 The table below names the engines that come with stateshift; others are added by entry points of
 the group `stateshift.engines` (see `extensions`). An engine is imported when it is asked for: who
@@ -96,7 +96,7 @@ def _engines_added() -> Iterator[Engine]:
 # ------------------------------------------------------------------------------ whose image it is
 
 
-def recognised(storage: Storage) -> str | None:
+def recognise(storage: Storage) -> str | None:
     """Return the name of the engine whose image lies there; None where nothing lies there."""
     built_in = next(_begun_by(storage), None)
     if built_in is not None:
@@ -135,14 +135,14 @@ def _begun_by(storage: Storage) -> Iterator[str]:
             yield name
 
 
-def found_at(
+def find_image(
     location: str, opening: Opening, thorough: bool = False
 ) -> tuple[Engine, Storage, Survey]:
-    """Survey a location with the first engine that finds an image there.
+    """Survey a location with the first engine that finds an image there; else with the last of
+    stateshift's own engines.
 
     Returns:
-        The engine, the storage that the survey is of, and the survey. Where no engine finds an
-        image, what the last of stateshift's own engines says.
+        The engine, the storage that the survey is of, and the survey.
     """
     location = folder_meant(location, opening)
     last = None
@@ -170,13 +170,11 @@ def _likeliest_first(storage: Storage) -> Iterator[Engine]:
             yield added
 
 
-def shown_by(*locations: str, opening: Opening) -> Engine:
-    """Return the engine whose images lie at these locations.
-
-    Where they are of several engines, the last of them is returned, which refuses what is not its
-    own. What is no image at all is for the first engine to refuse.
+def engine_of(*locations: str, opening: Opening) -> Engine:
+    """Return the engine whose images are at these locations; of several engines, the last, which
+    refuses what is not its own. The first engine refuses what is no image at all.
     """
-    names = {recognised(opening(folder_meant(location, opening))) for location in locations}
+    names = {recognise(opening(folder_meant(location, opening))) for location in locations}
     added = sorted(filter(None, names - set(BUILT_IN)))
     for name in reversed([*BUILT_IN, *added]):
         if name in names:

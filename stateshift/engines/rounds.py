@@ -57,8 +57,12 @@ def transfers_of(
     """Yield the round that does what these copies would, as far as it is not done. A bundle knows
     the chains that its files complete, also where what is missing of one is in another bundle.
     """
-    stamps = _stamps(facts)
-    chain_of = _by_file(chains)
+    stamps: dict[tuple[str, str], FileInfo] = {}
+    for survey in (facts.source, *(here for here, _ in facts.data)):
+        stamps.update(((survey.location, file.path), file) for file in survey.files)
+    chain_of: dict[str, ShardFiles] = {}
+    for shard in chains:
+        chain_of.update(dict.fromkeys(shard.files, shard))
     for step in still_to_copy(facts, copied).steps:
         items = tuple(stamps[step.source, item.path] for item in step.items)
         completed = filter(None, (chain_of.get(item.path) for item in items))
@@ -72,28 +76,6 @@ def transfers_of(
             step.keep_times,
             read_back,
         )
-
-
-def _stamps(facts: Facts) -> dict[tuple[str, str], FileInfo]:
-    """Return the files of all sources, by location and path."""
-    stamps = {}
-    for survey in _sources(facts):
-        for file in survey.files:
-            stamps[survey.location, file.path] = file
-    return stamps
-
-
-def _by_file(chains: Iterable[ShardFiles]) -> dict[str, ShardFiles]:
-    chain_of = {}
-    for chain in chains:
-        for path in chain.files:
-            chain_of[path] = chain
-    return chain_of
-
-
-def _sources(facts: Facts) -> Iterator[Survey]:
-    yield facts.source
-    yield from (here for here, _ in facts.data)
 
 
 def keep_copied(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from stateshift.errors import StorageError
 from stateshift.storage import locations
@@ -19,14 +20,10 @@ def single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, s
     if not name:
         return None
     storage = opening(locations.parent(location))
-    return (storage, name) if _is_file(storage, name) else None
-
-
-def _is_file(storage: Storage, name: str) -> bool:
-    try:
-        return storage.stat(name) is not None
-    except StorageError:
-        return False
+    with suppress(StorageError):
+        if storage.stat(name) is not None:
+            return storage, name
+    return None
 
 
 def folder_of_single(location: str, opening: Callable[[str], Storage]) -> str:

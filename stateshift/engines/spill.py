@@ -95,8 +95,12 @@ class Piles:
         dealt, start = batch.take(pa.array(order)), 0
         with storage_errors():
             for number in np.flatnonzero(counts).tolist():
+                if number not in self._files:
+                    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the `with` ends
+                    self._files[number] = file
+                    self._writers[number] = pa.ipc.new_stream(file, self._schema)
                 count = int(counts[number])
-                self._writer(number).write_batch(dealt.slice(start, count))
+                self._writers[number].write_batch(dealt.slice(start, count))
                 start += count
 
     def each(self) -> Iterator[tuple[int, Iterator[RecordBatch]]]:
@@ -110,13 +114,6 @@ class Piles:
                 file.seek(0)
             yield number, iter(pa.ipc.open_stream(file))
             file.close()
-
-    def _writer(self, number: int) -> Writer:
-        if number not in self._files:
-            file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the `with` ends
-            self._files[number] = file
-            self._writers[number] = pa.ipc.new_stream(file, self._schema)
-        return self._writers[number]
 
     def close(self) -> None:
         for file in self._files.values():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from stateshift.engines.registry import shown_by
+from stateshift.engines.registry import engine_of
 from stateshift.engines.views import Export, Opening, Readers, Wanted
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.specification.location import relation
@@ -33,7 +33,7 @@ def export(
 def rows_of(location: str, format: str, wanted: Wanted, opening: Opening) -> Export:
     """Return the export in this format, wherever it goes."""
     place = locations.normal(location, os.getcwd())
-    return shown_by(place, opening=opening).export(location, wanted, format, opening)
+    return engine_of(place, opening=opening).export(location, wanted, format, opening)
 
 
 def save(

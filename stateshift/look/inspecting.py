@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 
-from stateshift.engines.registry import decoded_file, found_at, is_whole, shown_by
+from stateshift.engines.registry import decoded_file, engine_of, find_image, is_whole
 from stateshift.engines.single_file import single
 from stateshift.engines.views import DecodedFile, Differences, Opening, Readers, ShownEntry
 from stateshift.errors import MissingFile
@@ -36,7 +36,7 @@ def inspect(location: str, opening: Opening = open_patiently) -> Look:
     if file is not None:
         storage, name = file
         return Look(file=decoded_file(storage, name, location, opening))
-    _, _, survey = found_at(location, opening)
+    _, _, survey = find_image(location, opening)
     if not survey.images and survey.kind == "empty":
         parent = locations.parent(locations.normal(location, os.getcwd()))
         hint = f"check the path: stateshift inspect {quote(parent)}"
@@ -48,7 +48,7 @@ def entries(
     location: str, opening: Opening = open_patiently, limit: int = 20
 ) -> Iterator[ShownEntry]:
     """Return the first entries of every store, by the names of their columns if these are known."""
-    engine, storage, survey = found_at(location, opening)
+    engine, storage, survey = find_image(location, opening)
     return engine.first_entries(storage, survey, limit)
 
 
@@ -63,5 +63,5 @@ def diff(
     that are added (only B has the key), removed (only A) or changed; `show` of them are decoded. A
     `fleet` reads them, where there is one.
     """
-    engine = shown_by(*(locations.normal(at, os.getcwd()) for at in (one, other)), opening=opening)
+    engine = engine_of(*(locations.normal(at, os.getcwd()) for at in (one, other)), opening=opening)
     return engine.diff(one, other, opening, show, fleet)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from stateshift.engines.protocol import Engine
-from stateshift.engines.registry import found_at
+from stateshift.engines.registry import find_image
 from stateshift.engines.views import (
     CheckStage,
     Coverage,
@@ -87,7 +87,7 @@ def restartable(
     end, as far as `how` says (a `fleet` does, where there is one), and of the earlier epochs names
     those that would do, if the newest does not.
     """
-    engine, storage, survey = found_at(location, opening, thorough=True)
+    engine, storage, survey = find_image(location, opening, thorough=True)
     if not survey.images:
         nothing = Finding(
             "refuse",

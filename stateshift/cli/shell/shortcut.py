@@ -187,13 +187,13 @@ _OPTIONS = {
 
 def _engine(location: str, terminal: Terminal, only: str | None) -> str:
     """Return the engine of the image there. The plan says so if there is none."""
-    from stateshift.engines.registry import folder_meant, recognised
+    from stateshift.engines.registry import folder_meant, recognise
     from stateshift.errors import PlanError
     from stateshift.storage import locations
 
     opening = terminal.opening()
     folder = folder_meant(locations.normal(location, os.getcwd()), opening)
-    engine = recognised(opening(folder))
+    engine = recognise(opening(folder))
     if only is None:
         return engine or "spark"
     if engine not in (None, only):
