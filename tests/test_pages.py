@@ -67,7 +67,7 @@ def test_the_readme_is_a_front_page() -> None:
 def test_the_readme_names_every_command() -> None:
     words = [sys.executable, "-m", "stateshift", "--help"]
     shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    commands = re.findall(r"^  ([a-z]+)  +\S", shown.split("Commands:")[1], re.MULTILINE)
+    commands = re.findall(r"^  ([a-z]+)  +\S", shown.split("Look:")[1], re.MULTILINE)
     listed = commands[: commands.index("json")] if "json" in commands else commands
     page = (ROOT / "README.md").read_text("utf-8")
     assert [name for name in listed if f"`{name}`" not in page] == []

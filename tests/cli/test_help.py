@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli.commands import NAMES
+from stateshift.cli.commands import NAMES, PANELS
 from tests.cli.support import said, whole_names
 
 pytestmark = pytest.mark.every_case
@@ -104,48 +104,33 @@ def test_every_command_takes_json_and_verbose_and_ends_with_an_example_and_exit_
     assert "--fleet" not in help.out or "  7    " in codes, "a fleet may fail"
 
 
+def test_the_help_has_the_parts_that_the_readme_has() -> None:
+    page = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
+    table = page.split("## Commands")[1].split("##")[0]
+    places = [table.index(f"`{name}`") for name in COMMANDS]
+    assert places == sorted(places), "the README has them in the order of the help"
+    overview = said("--help").out
+    for panel, names in PANELS.items():
+        part = overview.split(f"\n{panel}:\n")[1].split("\n\n")[0]
+        assert tuple(line.split()[0] for line in part.splitlines()) == names
+
+
 def test_the_commands_of_later_issues_are_not_announced() -> None:
-    assert COMMANDS == [
-        "inspect",
-        "verify",
-        "export",
-        "diff",
-        "plan",
-        "apply",
-        "resume",
-        "rollback",
-        "status",
-        "runs",
-        "metrics",
-        "cutover",
-        "pause",
-        "throttle",
-        "move",
-        "compact",
-        "repartition",
-        "rewind",
-        "fork",
-        "convert",
-        "rename",
-        "split",
-        "merge",
-        "evolve",
-        "gather",
-        "repair",
-        "dataflow",
-        "advise",
-        "rebalance",
+    assert [
+        *("inspect", "verify", "export", "diff", "uid"),
+        *("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
+        *("cutover", "pause", "throttle"),
+        *("compact", "repartition", "rewind", "fork", "convert", "rename"),
+        *("split", "merge", "evolve", "gather", "repair"),
         "live",
-        "uid",
-        "schema",
-        "man",
-        "completion",
-    ]
+        *("dataflow", "advise", "rebalance"),
+        *("schema", "man", "completion"),
+    ] == COMMANDS
 
 
 def test_no_command_shortens_what_the_overview_says_of_it() -> None:
-    for argv in (("--help",), ("live", "--help")):
-        overview = said(*argv).out.split("Commands:")[1].split("Example:")[0]
+    for argv, first in ((("--help",), "Look:"), (("live", "--help"), "Commands:")):
+        overview = said(*argv).out.split(first)[1].split("Example:")[0]
         assert "..." not in overview
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from stateshift.cli.commands import GROUPS, NAMES
 from stateshift.cli.shell.reference import program_and_commands
-from stateshift.cli.views.command_facts import CommandFacts, Parameter
 from stateshift.cli.views.completion import SHELLS, script
-from stateshift.cli.views.manual import man_page, page_name
+from stateshift.cli.views.manual import CommandFacts, Parameter, man_page, page_name
 from tests.cli.support import said, whole_names
 from tests.cli.test_help import HEAVY, imported_by
 
@@ -37,7 +36,8 @@ def test_every_command_is_known_and_in_the_order_of_the_help() -> None:
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_the_facts_are_those_that_the_help_says(name: str) -> None:
     help_text = said(*name.split(), "--help").out
-    options = help_text.split("Options:")[1].split("Example:")[0].split("Commands:")[0]
+    options = help_text.split("Options:")[1].split("Example:")[0]
+    options = options.split("Commands:")[0].split("\nLook:")[0]
     spelt = re.findall(r"^  (-[^\s,]+(?:, -\S+)*)", options, re.MULTILINE)
     assert options_of(BY_NAME[name]) == {word for words in spelt for word in words.split(", ")}
     for block in BY_NAME[name].blocks:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stateshift import migration
 from stateshift.cli.views.run_html import page
-from stateshift.cli.views.run_html_axis import Axis
+from stateshift.cli.views.run_html_curves import Axis
 from stateshift.cli.views.units import number, size, span
 from stateshift.documents.run import RunFacts
 from stateshift.errors import PlanError

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 from stateshift.cli.commands import fork, gather
 from stateshift.cli.commands import inspect as inspect_command
+from stateshift.cli.shell.entry import Parsed, with_shared_options
 from stateshift.cli.shell.options import LocalRunOptions, RunOptions
-from stateshift.cli.shell.signature import Parsed, with_shared_options
 from stateshift.cli.shell.terminal import Terminal
 
 RUN_OPTIONS = [field.name for field in fields(RunOptions)]

@@ -28,18 +28,14 @@ def absence_of(where: Mapping[str, Whereabouts], before: Absence, now: float) ->
         if not each.is_absent:
             continue
         since[name] = min(now, before.since.get(name, now))
-        why = _why_ended(each, now - since[name]) or before.ended.get(name, "")
+        why = before.ended.get(name, "")
+        if each.ended in WANTED_ENDS:
+            why = f"it has ended on {each.place.cluster} ({each.ended})"
+        elif now - since[name] >= ABSENT_SECONDS_MAX:
+            why = "it has not run anywhere for a day"
         if why:
             ended[name] = why
     return Absence(since, ended)
-
-
-def _why_ended(where: Whereabouts, seconds: float) -> str:
-    if where.ended in WANTED_ENDS:
-        return f"it has ended on {where.place.cluster} ({where.ended})"
-    if seconds >= ABSENT_SECONDS_MAX:
-        return "it has not run anywhere for a day"
-    return ""
 
 
 def notes_on(absence: Absence, before: Absence, in_spec: Collection[str]) -> Iterator[str]:

@@ -7,7 +7,6 @@ locks are judged by what judges every other move. Reads only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import cast
@@ -16,7 +15,7 @@ from stateshift import migration
 from stateshift.advise.rebalance.decision import Decision, Move, decide
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Job, Situation
+from stateshift.advise.rebalance.situation import Situation
 from stateshift.api.rebalancing.folder import Folder
 from stateshift.api.rebalancing.memory_needs import without_memory
 from stateshift.api.rebalancing.move_spec import Way, spec_of_move
@@ -76,9 +75,11 @@ class Choosing:
         """Return the decision. Each round forbids a move or has planned one, so that it ends."""
         situation = self.surveyed.situation
         policy = policy_of(self.request.section, self.request.sample_seconds)
+        clusters = {cluster.name: cluster for cluster in self.request.clusters}
+        needed, told = self.surveyed.memory, self.surveyed.capacities
         while True:
             decision = decide(situation, policy, memory)
-            forbidden = tuple(self._too_large(decision))
+            forbidden = tuple(without_memory(decision, needed, clusters, told))
             new = [move for move in decision.moves if _key(move) not in self.ways]
             if not forbidden and not new:
                 ways = tuple(self.ways[_key(move)] for move in decision.moves)
@@ -90,11 +91,6 @@ class Choosing:
             for move in new:
                 situation = self._planned(situation, move)
 
-    def _too_large(self, decision: Decision) -> Iterator[tuple[Move, str]]:
-        clusters = {cluster.name: cluster for cluster in self.request.clusters}
-        surveyed = self.surveyed
-        yield from without_memory(decision, surveyed.memory, clusters, surveyed.capacities)
-
     def _planned(self, situation: Situation, move: Move) -> Situation:
         """Plan a move; return the situation with what its plan says."""
         refused = reason_against(self.folder, self.request, move, self.adapters.clock.now())
@@ -102,7 +98,10 @@ class Choosing:
             return _forbidding(situation, move, refused)
         number = self.folder.next_move() + len(self.ways)
         reasons = []
-        for mode in self._modes(move):
+        modes: tuple[Mode, ...] = ("move",)
+        if self.request.section.warm and all(map(self._can_be_followed, move.jobs)):
+            modes = ("warm", "move")  # the best first
+        for mode in modes:
             way = Way(move.jobs, move.source, move.target, number, mode, move.parallelism)
             try:
                 spec = spec_of_move(self.request, self.surveyed, way)
@@ -118,16 +117,10 @@ class Choosing:
             reasons.append(proposal.refusals[0].message)
         return _forbidding(situation, move, f"the plan refuses it: {reasons[-1]}")
 
-    def _modes(self, move: Move) -> tuple[Mode, ...]:
-        """Return the ways to move, the best first. A job of Flink that has completed no checkpoint
-        would be waited for, and may never complete one.
-        """
-        if not self.request.section.warm or not all(map(self._can_be_followed, move.jobs)):
-            return ("move",)
-        return "warm", "move"
-
     def _can_be_followed(self, name: str) -> bool:
-        """Whether a job has left a checkpoint that can be copied while it runs."""
+        """Whether a job has left a checkpoint that can be copied while it runs. A job of Flink that
+        has completed none would be waited for, and may never complete one.
+        """
         where = self.surveyed.whereabouts[name]
         spec = self.request.spec.cluster(where.place.cluster)
         cluster = self.adapters.open_cluster(spec, self.folder.place)
@@ -149,28 +142,15 @@ class Choosing:
         for plan in proposal.plans:
             seconds = 0.0 if plan.estimate is None else plan.estimate.downtime_seconds
             estimated[plan.job] = estimated.get(plan.job, 0.0) + seconds
-        names = [name for name in move.jobs if not needs[name].is_measured]
-        changed = {
-            name: _as_measured(estimated[name], restarts) for name in names if estimated.get(name)
-        }
-        return replace(situation, jobs=tuple(_downtimes(situation, changed)))
-
-
-def _as_measured(estimated: float, restarts: Sequence[float]) -> float:
-    """Return an estimate with what moves of other jobs took, in place of what is assumed of a
-    restart.
-    """
-    if not restarts:
-        return estimated
-    return max(0.0, estimated - RESTART_SECONDS) + median(restarts)
-
-
-def _downtimes(situation: Situation, seconds: Mapping[str, float]) -> Iterator[Job]:
-    for job in situation.jobs:
-        if job.name in seconds:
-            yield replace(job, downtime_seconds=seconds[job.name])
-        else:
-            yield job
+        jobs = []
+        for job in situation.jobs:
+            downtime = estimated.get(job.name)
+            if job.name in move.jobs and not needs[job.name].is_measured and downtime:
+                if restarts:  # what moves of other jobs took, in place of what is assumed
+                    downtime = max(0.0, downtime - RESTART_SECONDS) + median(restarts)
+                job = replace(job, downtime_seconds=downtime)
+            jobs.append(job)
+        return replace(situation, jobs=tuple(jobs))
 
 
 def _key(move: Move) -> _Key:

@@ -233,17 +233,13 @@ class Folder:
         try:
             return self._read("memory.json", MemoryRecord)
         except JournalError as error:
-            raise error.with_hint(self._forget_memory) from error
-
-    @property
-    def _forget_memory(self) -> str:
-        """Return the hint for a memory that cannot be read: places do not depend on it."""
-        file = quote(str(self.path / "memory.json"))
-        return (
-            f"restore {file} from a copy, or remove it: where jobs are is kept elsewhere. Only how "
-            "often a cluster was too full is forgotten, which moves did not help, and which jobs "
-            "have ended"
-        )
+            file = quote(str(self.path / "memory.json"))
+            hint = (
+                f"restore {file} from a copy, or remove it: where jobs are is kept elsewhere. Only "
+                "how often a cluster was too full is forgotten, which moves did not help, and "
+                "which jobs have ended"
+            )
+            raise error.with_hint(hint) from error
 
     def keep_memory(self, memory: MemoryRecord) -> None:
         """Write what the next run has to know."""

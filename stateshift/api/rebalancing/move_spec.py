@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -80,6 +80,10 @@ def spec_of_move(request: RebalanceRequest, surveyed: Surveyed, way: Way) -> Spe
     spec = request.spec
     jobs = tuple(_job(request, surveyed, name, way) for name in way.jobs)
     names = [job.name for job in jobs]
+    dataflow = spec.dataflow
+    if dataflow is not None:  # which has to have all of these jobs
+        in_dataflow = {operator.job for operator in dataflow.operators}
+        dataflow = dataflow if in_dataflow.issuperset(names) else None
     made = replace(
         spec,
         jobs=jobs,
@@ -88,17 +92,9 @@ def spec_of_move(request: RebalanceRequest, surveyed: Surveyed, way: Way) -> Spe
         on_failure="rollback" if spec.on_failure == "restart" else spec.on_failure,
         waves=(tuple(names),) if len(names) > 1 else (),
         strategy=None,
-        dataflow=spec.dataflow if _is_dataflow_of(spec, names) else None,
+        dataflow=dataflow,
     )
     return parse_spec(json.dumps(to_plain_spec(made)), names_added=names_added)
-
-
-def _is_dataflow_of(spec: Spec, names: Sequence[str]) -> bool:
-    """Whether all of these jobs are in the spec's dataflow."""
-    if spec.dataflow is None:
-        return False
-    in_dataflow = {operator.job for operator in spec.dataflow.operators}
-    return in_dataflow.issuperset(names)
 
 
 def _job(request: RebalanceRequest, surveyed: Surveyed, name: str, way: Way) -> JobSpec:
@@ -116,7 +112,11 @@ def _job(request: RebalanceRequest, surveyed: Surveyed, name: str, way: Way) -> 
         moved = with_parallelism(moved, way.parallelism[name])
     if job.flink is None:
         return moved
-    folder = _savepoint_folder(request, name, where.place, way) or job.source
+    # Flink's savepoints lie where the spec says, as long as the job is where the spec has it.
+    folder = job.source
+    if where.place.number is not None:
+        image = image_of(request, name, way.source, way.number)
+        folder = folder if image is None else image + TAKEN
     ids = () if where.id is None else (where.id,)
     flink = replace(job.flink, job_ids=ids, target_directory=folder, new_savepoint=None)
     return replace(moved, source=folder, flink=flink)
@@ -133,13 +133,3 @@ def _moved_with(request: RebalanceRequest, name: str, place: Place) -> SubmitSpe
             moved = read_started_jobs(Workdir(folder)).get(name)
             return None if moved is None else moved.submit
     return None
-
-
-def _savepoint_folder(request: RebalanceRequest, job: str, place: Place, way: Way) -> str | None:
-    """Return the folder of Flink's savepoints on the cluster that the job leaves: the spec's, as
-    long as the job is where the spec has it.
-    """
-    if place.number is None:
-        return None
-    image = image_of(request, job, way.source, way.number)
-    return None if image is None else image + TAKEN

@@ -131,13 +131,21 @@ class _Once:
         inputs = inputs_of(self.request, chosen, memory)
         file = self.folder.keep_decision(number, {**inputs, "decision": chosen.decision})
         self._remember(number, chosen, past, surveyed.absence)
+        notes = [*surveyed.notes]
+        if self.request.acting is None and not self.request.draining:
+            for trigger in chosen.decision.triggers:
+                if not trigger.is_due:
+                    notes.append(
+                        f"{trigger.cluster}: a dry run does not count as one in which it was too "
+                        "full; only runs with --yes do"
+                    )
         outcome = Rebalance(
             chosen.decision,
             carried=tuple(map(plan_move, chosen.ways)),
             folder=self.request.folder,
             file=file,
             unfinished=resumed,
-            notes=(*surveyed.notes, *self._does_not_count(chosen.decision)),
+            notes=tuple(notes),
             inputs=to_plain(inputs),
         )
         if self.request.acting is None:
@@ -166,16 +174,6 @@ class _Once:
             memory = memory_of(self.folder, past)
             record = replace(record, counts=memory.counts, counted=memory.counted)
         self.folder.keep_memory(record)
-
-    def _does_not_count(self, decision: Decision) -> Iterator[str]:
-        """Yield that a dry run is none of the runs in which a cluster was too full."""
-        if self.request.acting is None and not self.request.draining:
-            for trigger in decision.triggers:
-                if not trigger.is_due:
-                    yield (
-                        f"{trigger.cluster}: a dry run does not count as one in which it was too "
-                        "full; only runs with --yes do"
-                    )
 
     def _act(
         self,

@@ -9,8 +9,6 @@ has ended is not tried again to that cluster until the cool-down is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from stateshift import plain
@@ -54,7 +52,12 @@ def remember(
 def reason_against(folder: Folder, request: RebalanceRequest, move: Move, now: float) -> str | None:
     """Return the reason why a move is not tried now; None if there is none."""
     spec = _fingerprint(request.spec, move.jobs)
-    for refused in _all(folder):
+    for path in sorted((folder.path / "refused").glob("[0-9]*.json"), reverse=True):
+        try:
+            written = Workdir(folder.path).read(f"refused/{path.name}")
+            refused: Refused = plain.from_plain(Refused, written)
+        except (JournalError, plain.Misfit):
+            continue
         if refused.jobs != move.jobs:
             continue
         if refused.lasting and refused.spec == spec:
@@ -68,15 +71,6 @@ def reason_against(folder: Folder, request: RebalanceRequest, move: Move, now: f
 def refused_numbers(folder: Folder) -> set[int]:
     """Return the numbers of all moves that have failed."""
     return {int(path.stem) for path in (folder.path / "refused").glob("[0-9]*.json")}
-
-
-def _all(folder: Folder) -> Iterator[Refused]:
-    for path in sorted((folder.path / "refused").glob("[0-9]*.json"), reverse=True):
-        with suppress(JournalError, plain.Misfit):
-            value: Refused = plain.from_plain(
-                Refused, Workdir(folder.path).read(f"refused/{path.name}")
-            )
-            yield value
 
 
 def _fingerprint(spec: Spec, jobs: tuple[str, ...]) -> str:

@@ -44,7 +44,7 @@ from stateshift.api.restarts import restarts_below
 from stateshift.errors import Complaint, SpecError
 from stateshift.estimating import PREPARED_RESTART_SECONDS, RESTART_SECONDS
 from stateshift.migration import Adapters
-from stateshift.specification import JobSpec, RebalancedCluster, Rebalancing
+from stateshift.specification import JobSpec, RebalancedCluster
 from stateshift.specification.excluded import excluding
 from stateshift.specification.rebalancing import matches
 
@@ -93,15 +93,30 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
         present, move_times(where, adapters.clock.now())
     )
     now = adapters.clock.now()
-    before = _before_their_moves(request, folder, past, now)
-    needs = {name: _estimated(each, before.get(name)) for name, each in needs.items()}
-    capacities = {each.name: _capacity(request, each) for each in request.clusters}
-    taken = _taken(where, needs)
-    memory = {
-        name: _memory(job, needs[name], capacities.get(where[name].place.cluster))
-        for name, job in present.items()
-    }
+    needs = _estimate_moved(request, folder, past, needs, now)
+    capacities = {}
+    for each in request.clusters:
+        if each.capacity is not None and each.other_load is not None:  # nothing is asked
+            capacities[each.name] = Capacity(each.capacity, memory=each.memory)
+        else:
+            capacities[each.name] = capacity_of(request.spec.cluster(each.name))
+    # The slots or cores that our own jobs have on each cluster, and the memory of each job.
+    taken: dict[str, float] = {}
+    memory: dict[str, int | None] = {}
+    for name, job in present.items():
+        cluster, width = where[name].place.cluster, needs[name].width
+        taken[cluster] = taken.get(cluster, 0.0) + width
+        if job.flink is None:
+            memory[name] = memory_of_job(job)
+        else:
+            memory[name] = memory_of_slots(width, capacities.get(cluster))
     capacities = _with_our_memory(capacities, where, memory)
+    period = excluding(request.section.excluded, datetime.fromtimestamp(now, zone))
+    excluded = f"nothing is moved at this time: {period} ({zone.key}) is excluded"
+    together: list[tuple[str, ...]] = []
+    for patterns in request.section.together:
+        together.append(tuple(name for name in present if _named(name, patterns)))
+    together += [tuple(cut.jobs) for cut in migration.cuts_of(request.spec)]
     closed = cordons_of(request, folder)
     situation = Situation(
         at=now,
@@ -113,11 +128,11 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
             for each in request.clusters
         ),
         jobs=tuple(
-            _Measured(request, adapters, past).job(job, where[job.name], needs[job.name])
+            _job(request, adapters, job, where[job.name], needs[job.name])
             for job in present.values()
         ),
-        together=tuple(_together(request, tuple(present))),
-        excluded=_excluded(request, zone, now),
+        together=tuple(together),
+        excluded="" if period is None else excluded,
     )
     return Surveyed(
         situation=situation,
@@ -155,13 +170,6 @@ def _zone(request: RebalanceRequest) -> ZoneInfo:
         expected = "a name such as Europe/Athens"
         complaint = Complaint("/rebalance/timezone", message, expected=expected)
         raise SpecError((complaint,), hint="timedatectl list-timezones") from error
-
-
-def _excluded(request: RebalanceRequest, zone: ZoneInfo, now: float) -> str:
-    period = excluding(request.section.excluded, datetime.fromtimestamp(now, zone))
-    if period is None:
-        return ""
-    return f"nothing is moved at this time: {period} ({zone.key}) is excluded"
 
 
 def _listed(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> dict[str, Listed]:
@@ -233,10 +241,13 @@ def _with_restart(needs: Needs, name: str, restarts: Mapping[str, float], warm: 
     return replace(needs, downtime_seconds=least)
 
 
-def _before_their_moves(
-    request: RebalanceRequest, folder: Folder, past: Past, now: float
-) -> dict[str, Job]:
-    """Return the jobs that we have moved within their cool-down, as they were then."""
+def _estimate_moved(
+    request: RebalanceRequest, folder: Folder, past: Past, needs: Mapping[str, Needs], now: float
+) -> dict[str, Needs]:
+    """Return the needs; of a job that we have moved within its cool-down and that cannot be
+    measured yet, what they were before. Else one move would keep all jobs where they are until the
+    next look or two.
+    """
     before: dict[str, Job] = {}
     for move in past.finished:
         record = folder.decision(move.decision)
@@ -244,24 +255,20 @@ def _before_their_moves(
             continue
         moved = [job for job in record.situation.jobs if job.name in move.jobs]
         before.update({job.name: job for job in moved})
-    return before
-
-
-def _estimated(needs: Needs, before: Job | None) -> Needs:
-    """Return the needs; of a job that cannot be measured yet behind its move, what they were before
-    it. Else one move would keep all jobs where they are until the next look or two.
-    """
-    if not needs.unknown or before is None or before.load is None:
-        return needs
-    return replace(
-        needs,
-        load=before.load,
-        width=before.width,
-        rate=before.rate,
-        capacity_rate=before.capacity_rate,
-        unknown="",
-        estimated_because=needs.unknown,
-    )
+    estimated = dict(needs)
+    for name, each in needs.items():
+        was = before.get(name)
+        if each.unknown and was is not None and was.load is not None:
+            estimated[name] = replace(
+                each,
+                load=was.load,
+                width=was.width,
+                rate=was.rate,
+                capacity_rate=was.capacity_rate,
+                unknown="",
+                estimated_because=each.unknown,
+            )
+    return estimated
 
 
 def _estimates(needs: Mapping[str, Needs]) -> Iterator[str]:
@@ -270,71 +277,44 @@ def _estimates(needs: Mapping[str, Needs]) -> Iterator[str]:
             yield f"{name}: its load is taken to be what it was before its move: {each.load:.2f}"
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """The measures that jobs are made from."""
-
-    request: RebalanceRequest
-    adapters: Adapters
-    past: Past
-
-    def job(self, job: JobSpec, where: Whereabouts, needs: Needs) -> Job:
-        """Return a job of the situation."""
-        section = self.request.section
-        known = not (where.unknown or needs.unknown)
-        return Job(
-            name=job.name,
-            cluster=where.place.cluster,
-            load=needs.load if known else None,
-            rate=needs.rate,
-            capacity_rate=needs.capacity_rate,
-            bytes=self._bytes(job, where) if known else 0,
-            downtime_seconds=needs.downtime_seconds,
-            keeps_up=needs.keeps_up,
-            pinned=_named(job.name, section.pinned),
-            paused=_named(job.name, section.paused),
-            moved_at=where.place.at,
-            unknown=where.unknown or needs.unknown,
-            width=needs.width,
-            wanted=_bounded(needs.wanted, section) if known else None,
-        )
-
-    def _bytes(self, job: JobSpec, where: Whereabouts) -> int:
-        if self.request.spec.engine != "flink":
-            return size_of_checkpoint(self.adapters.open_storage, job.source)
-        if where.id is None:
-            return 0
-        return size_on_flink(self.request.spec.cluster(where.place.cluster), where.id)
-
-
-def _bounded(wanted: int | None, section: Rebalancing) -> int | None:
-    """Return the parallelism that a job is to have, within the spec's bounds."""
-    if wanted is None or not section.scale:
-        return None
-    most = wanted if section.parallelism_max is None else section.parallelism_max
-    return max(section.parallelism_min, min(wanted, most))
+def _job(
+    request: RebalanceRequest, adapters: Adapters, job: JobSpec, where: Whereabouts, needs: Needs
+) -> Job:
+    """Return a job of the situation."""
+    section = request.section
+    unknown = where.unknown or needs.unknown
+    bytes_ = 0
+    if not unknown and request.spec.engine != "flink":
+        bytes_ = size_of_checkpoint(adapters.open_storage, job.source)
+    elif not unknown and where.id is not None:
+        bytes_ = size_on_flink(request.spec.cluster(where.place.cluster), where.id)
+    wanted = None if unknown or not section.scale else needs.wanted
+    if wanted is not None:  # the parallelism, within the spec's bounds
+        most = wanted if section.parallelism_max is None else section.parallelism_max
+        wanted = max(section.parallelism_min, min(wanted, most))
+    return Job(
+        name=job.name,
+        cluster=where.place.cluster,
+        load=None if unknown else needs.load,
+        rate=needs.rate,
+        capacity_rate=needs.capacity_rate,
+        bytes=bytes_,
+        downtime_seconds=needs.downtime_seconds,
+        keeps_up=needs.keeps_up,
+        pinned=_named(job.name, section.pinned),
+        paused=_named(job.name, section.paused),
+        moved_at=where.place.at,
+        unknown=unknown,
+        width=needs.width,
+        wanted=wanted,
+    )
 
 
 def _named(name: str, patterns: Sequence[str]) -> bool:
     return any(matches(name, pattern) for pattern in patterns)
 
 
-def _together(request: RebalanceRequest, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the groups of jobs that move together: the spec's, and those of one cut."""
-    for patterns in request.section.together:
-        yield tuple(name for name in names if _named(name, patterns))
-    for cut in migration.cuts_of(request.spec):
-        yield tuple(cut.jobs)
-
-
 # ---- clusters
-
-
-def _capacity(request: RebalanceRequest, cluster: RebalancedCluster) -> Capacity:
-    """Return the capacity of a cluster; nothing is asked if the spec gives it all."""
-    if cluster.capacity is not None and cluster.other_load is not None:
-        return Capacity(cluster.capacity, memory=cluster.memory)
-    return capacity_of(request.spec.cluster(cluster.name))
 
 
 def _with_our_memory(
@@ -351,15 +331,6 @@ def _with_our_memory(
         ours[cluster] = ours.get(cluster, 0) + (memory[name] or 0)
     used = {name: max(told.memory_used, ours.get(name, 0)) for name, told in capacities.items()}
     return {name: replace(told, memory_used=used[name]) for name, told in capacities.items()}
-
-
-def _taken(where: Mapping[str, Whereabouts], needs: Mapping[str, Needs]) -> dict[str, float]:
-    """Return the number of slots or cores that our own jobs have on each cluster."""
-    taken: dict[str, float] = {}
-    for name, each in where.items():
-        cluster = each.place.cluster
-        taken[cluster] = taken.get(cluster, 0.0) + needs[name].width
-    return taken
 
 
 def _cluster(
@@ -415,13 +386,6 @@ def _of_others(
             f"{cluster.name}: {who} {cluster.other_load:g} {workers}, which count as busy all the "
             "time"
         )
-
-
-def _memory(job: JobSpec, needs: Needs, told: Capacity | None) -> int | None:
-    """Return the memory that a job takes; None if nothing tells."""
-    if job.flink is None:
-        return memory_of_job(job)
-    return memory_of_slots(needs.width, told)
 
 
 def _notes(request: RebalanceRequest, memory: Mapping[str, int | None]) -> Iterator[str]:

@@ -5,7 +5,8 @@ it runs, if it brings its image itself, as Flink's do; nobody tells where anothe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Protocol, TypeVar, cast
 
@@ -58,17 +59,18 @@ class Whereabouts:
 
 def list_jobs(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
     """Return the jobs that clusters list, by the clusters' names."""
-    return {name: _listed(cluster) for name, cluster in clusters.items()}
-
-
-def _listed(cluster: Cluster) -> Listed:
-    if not hasattr(cluster, "alive"):
-        return Listed(cluster)
-    try:
-        running = cast(Lists, cluster).alive()
-    except StateshiftError as error:
-        return Listed(cluster, trouble=error.fact)
-    return Listed(cluster, tuple((job.id, job.name) for job in running))
+    listed = {}
+    for name, cluster in clusters.items():
+        listed[name] = Listed(cluster)
+        if hasattr(cluster, "alive"):
+            try:
+                running = cast(Lists, cluster).alive()
+            except StateshiftError as error:
+                listed[name] = Listed(cluster, trouble=error.fact)
+            else:
+                jobs = tuple((job.id, job.name) for job in running)
+                listed[name] = Listed(cluster, jobs)
+    return listed
 
 
 # ---- patterns
@@ -84,19 +86,12 @@ def jobs_meant(
     meant = {job.name: job for job in jobs if not is_pattern(job.name)}
     for job in jobs:
         if is_pattern(job.name):
-            for name in _names(job, clusters, places):
-                meant.setdefault(name, replace(_filled(job, name), name=name))
+            here = clusters.get(job.source_cluster or "")
+            running = [] if here is None else [name for _, name in here.jobs or ()]
+            for name in sorted({*running, *places}):
+                if matches(name, job.name):
+                    meant.setdefault(name, replace(_filled(job, name), name=name))
     return tuple(meant.values())
-
-
-def _names(
-    job: JobSpec, clusters: Mapping[str, Listed], places: Mapping[str, Place]
-) -> Iterator[str]:
-    here = clusters.get(job.source_cluster or "")
-    running = [] if here is None else [name for _, name in here.jobs or ()]
-    for name in sorted({*running, *places}):
-        if matches(name, job.name):
-            yield name
 
 
 def _filled(value: T, name: str) -> T:
@@ -201,21 +196,15 @@ def _absent(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -> Where
     """Return that a job was found nowhere. It may be where a cluster gives no answer."""
     if any(each.trouble for each in clusters.values()):
         return Whereabouts(place, unknown=f"it does not run on {place.cluster}, nor elsewhere")
-    ended = _ended_as(job, clusters.get(place.cluster))
+    # The end of the job, as the cluster where it was left reports it.
+    ended, left = "", clusters.get(place.cluster)
+    if left is not None and left.jobs is not None:
+        with suppress(StateshiftError):
+            ended = cast(Lists, left.cluster).ended_as(name_there(job)) or ""
     fact = f"it does not run on {place.cluster}, nor elsewhere"
     if ended:
         fact = f"it has ended on {place.cluster} ({ended}), and does not run elsewhere"
     return Whereabouts(place, unknown=fact, is_absent=True, ended=ended)
-
-
-def _ended_as(job: JobSpec, listed: Listed | None) -> str:
-    """Return the end of a job, as the cluster where it was left reports it; "" if it does not."""
-    if listed is None or listed.jobs is None:
-        return ""
-    try:
-        return cast(Lists, listed.cluster).ended_as(name_there(job)) or ""
-    except StateshiftError:
-        return ""
 
 
 def name_there(job: JobSpec) -> str:

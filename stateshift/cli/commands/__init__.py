@@ -5,43 +5,21 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-# In the order of the help.
-NAMES = (
-    "inspect",
-    "verify",
-    "export",
-    "diff",
-    "plan",
-    "apply",
-    "resume",
-    "rollback",
-    "status",
-    "runs",
-    "metrics",
-    "cutover",
-    "pause",
-    "throttle",
-    "move",
-    "compact",
-    "repartition",
-    "rewind",
-    "fork",
-    "convert",
-    "rename",
-    "split",
-    "merge",
-    "evolve",
-    "gather",
-    "repair",
-    "dataflow",
-    "advise",
-    "rebalance",
-    "live",
-    "uid",
-    "schema",
-    "man",
-    "completion",
-)
+# The parts of the help, in its order, as the README's table of commands has them.
+PANELS = {
+    "Look": ("inspect", "verify", "export", "diff", "uid"),
+    "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
+    "Steer a warm move": ("cutover", "pause", "throttle"),
+    "Change state": (
+        *("compact", "repartition", "rewind", "fork", "convert", "rename"),
+        *("split", "merge", "evolve", "gather", "repair"),
+    ),
+    "Change running jobs": ("live",),
+    "Learn what should move": ("dataflow", "advise", "rebalance"),
+    "Get schemas and help": ("schema", "man", "completion"),
+}
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+NAMES = tuple(PANEL_OF)
 
 # Those that are groups of commands, whose packages name their members: `stateshift live replace`.
 GROUPS = ("live",)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.choice import choice
-from stateshift.cli.shell.options import epilog
+from stateshift.cli.shell.options import choice, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -129,8 +128,13 @@ def command(
     from stateshift.dataflow.pruning import RULES
     from stateshift.dataflow.schedulers import SCHEDULERS, schedule
     from stateshift.documents.dataflow import DataflowDocument, change_facts
+    from stateshift.errors import Complaint, SpecError
 
-    _refuse_both(terminal.json, dot, mermaid)
+    if sum((terminal.json, dot, mermaid)) > 1:  # one document at a time goes to stdout
+        raise SpecError(
+            (Complaint("--json, --dot, --mermaid", "more than one document at once"),),
+            hint="leave all but one of them out",
+        )
     chosen = choice("--scheduler", scheduler, SCHEDULERS)
     by = choice("--rule", rule, RULES)
     flow, wanted = _read(dataflow, targets)
@@ -179,14 +183,3 @@ def _input() -> str:
     except UnicodeDecodeError as error:
         fact = f"not UTF-8 text (at byte {error.start})"
         raise SpecError((Complaint(STDIN, fact),), hint=HINT) from error
-
-
-def _refuse_both(*documents: bool) -> None:
-    """Refuse a second document: one at a time goes to stdout."""
-    from stateshift.errors import Complaint, SpecError
-
-    if sum(documents) > 1:
-        raise SpecError(
-            (Complaint("--json, --dot, --mermaid", "more than one document at once"),),
-            hint="leave all but one of them out",
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as plain_json
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -119,7 +120,11 @@ def column_of(text: str) -> Keys:
         raise typer.BadParameter(f"--add takes NAME:TYPE[=DEFAULT][@AFTER], not {text!r}")
     column: Keys = {"name": name, "type": kind}
     if equals:
-        column["default"] = _json(default, kind)
+        column["default"] = default
+        with suppress(ValueError):
+            value = plain_json.loads(default)
+            if kind.strip().lower() != "string" or isinstance(value, str | None):
+                column["default"] = value
     if after is not None:
         column["after"] = after
     return column
@@ -133,13 +138,3 @@ def _split_after(text: str) -> tuple[str, str | None]:
     if is_inside_quotes or not at:
         return text, None
     return before, after
-
-
-def _json(text: str, kind: str) -> object:
-    try:
-        value = plain_json.loads(text)
-    except ValueError:
-        return text
-    if kind.strip().lower() == "string" and not isinstance(value, str | None):
-        return text
-    return value

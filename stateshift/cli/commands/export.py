@@ -76,10 +76,20 @@ def command(
     from stateshift.cli.shell.fleet import readers_for
     from stateshift.cli.views import survey_text
     from stateshift.documents.survey import export_document
+    from stateshift.errors import Complaint, SpecError
 
-    _refuse_both(terminal, to, batch, changes)
+    if to == STDOUT and terminal.json:
+        raise SpecError(
+            (Complaint("--to -", "the state goes to stdout, and so would the document of --json"),)
+        )
+    if batch is not None and changes is not None:
+        raise SpecError((Complaint("--batch", "--changes names its batches itself"),))
     opening = terminal.opening()
-    wanted = look.Wanted(operator, store, batch, _batches(changes))
+    batches = None
+    if changes is not None:
+        first, _, last = changes.partition("..")
+        batches = int(first), int(last)
+    wanted = look.Wanted(operator, store, batch, batches)
     state = look.export(location, to, wanted, opening)
     with readers_for(terminal, None, [location], parallel) as readers:
         if to == STDOUT:
@@ -96,22 +106,3 @@ def command(
         for note in state.notes:
             terminal.say(f"note: {note}")
     return None
-
-
-def _refuse_both(terminal: Terminal, to: str, batch: int | None, changes: str | None) -> None:
-    """Refuse options of which one says what the other one does."""
-    from stateshift.errors import Complaint, SpecError
-
-    if to == STDOUT and terminal.json:
-        raise SpecError(
-            (Complaint("--to -", "the state goes to stdout, and so would the document of --json"),)
-        )
-    if batch is not None and changes is not None:
-        raise SpecError((Complaint("--batch", "--changes names its batches itself"),))
-
-
-def _batches(changes: str | None) -> tuple[int, int] | None:
-    if changes is None:
-        return None
-    first, _, last = changes.partition("..")
-    return int(first), int(last)

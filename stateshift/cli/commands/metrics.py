@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,6 @@ from stateshift.cli.shell.terminal import Terminal
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision
     from stateshift.documents.metrics import Judged, ObservedRun, Rebalanced
-    from stateshift.errors import StateshiftError
 
 EPILOG = epilog(
     "stateshift metrics /var/lib/stateshift\n"
@@ -88,10 +88,18 @@ def command(
     from stateshift.api.local_files import write_whole
     from stateshift.cli.views import metrics_text
     from stateshift.documents.metrics import families, metrics_document
+    from stateshift.errors import Complaint, SpecError
 
     for folder in dirs or ():
-        _refuse_missing(folder)
-    runs = [observe_run(path) for path in _paths(dirs or [workdirs])]
+        if not os.path.isdir(folder):  # its jobs would silently have no metrics
+            raise SpecError(
+                (Complaint("DIR", f"there is no directory {folder}"),),
+                hint="stateshift runs DIR lists the workdirs in a directory",
+            )
+    by_place: dict[str, str] = {}
+    for path in chain.from_iterable(map(below, dirs or [workdirs])):
+        by_place.setdefault(os.path.realpath(path), path)
+    runs = [observe_run(path) for path in by_place.values()]
     folders = _by_name(_there(terminal, "decision", rebalance or []))
     rebalanced = [_rebalanced(terminal, name, folder) for name, folder in folders.items()]
     judged = _judged(_there(terminal, "advice", advice or []))
@@ -104,27 +112,6 @@ def command(
     elif output is None:
         terminal.write(text.encode("utf-8"))
     return None
-
-
-def _paths(folders: list[str]) -> list[str]:
-    """Return the workdirs in these directories, each once."""
-    by_place: dict[str, str] = {}
-    for folder in folders:
-        for path in below(folder):
-            by_place.setdefault(os.path.realpath(path), path)
-    return list(by_place.values())
-
-
-def _refuse_missing(folder: str) -> None:
-    """Refuse a directory that is not there: its jobs would silently have no metrics."""
-    if os.path.isdir(folder):
-        return
-    from stateshift.errors import Complaint, SpecError
-
-    raise SpecError(
-        (Complaint("DIR", f"there is no directory {folder}"),),
-        hint="stateshift runs DIR lists the workdirs in a directory",
-    )
 
 
 def _there(terminal: Terminal, what: str, files: list[str]) -> list[str]:
@@ -176,12 +163,11 @@ def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
     folder = Folder(path)
     decision: Decision | None = None
     moves: dict[str, int] = {}
-    damaged = False
+    errors: list[StateshiftError] = []
     try:
         decision = folder.last_decision()
     except StateshiftError as error:
-        damaged = True
-        _say_damaged(terminal, error)
+        errors.append(error)
     try:
         past = past_of(folder)
         moves = {
@@ -190,19 +176,15 @@ def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
             "unfinished": len(past.unfinished),
         }
     except StateshiftError as error:
-        damaged = True
-        _say_damaged(terminal, error)
+        errors.append(error)
     try:
         folder.memory()  # without it no run decides
     except StateshiftError as error:
-        damaged = True
-        _say_damaged(terminal, error)
-    return Rebalanced(name, decision, moves, damaged)
-
-
-def _say_damaged(terminal: Terminal, error: StateshiftError) -> None:
-    hint = f"; {error.hint}" if error.hint else ""
-    terminal.say(f"left out of the metrics: {error}{hint}")
+        errors.append(error)
+    for damage in errors:
+        hint = f"; {damage.hint}" if damage.hint else ""
+        terminal.say(f"left out of the metrics: {damage}{hint}")
+    return Rebalanced(name, decision, moves, bool(errors))
 
 
 def observe_run(path: str) -> ObservedRun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,11 +15,9 @@ from stateshift.cli.shell.options import (
     Throttle,
     Workdirs,
     epilog,
+    refuse_no_file,
 )
 from stateshift.cli.shell.terminal import Terminal
-
-if TYPE_CHECKING:
-    from stateshift.migration import Proposal
 
 EPILOG = epilog(
     "stateshift plan orders.json -o orders.plan",
@@ -90,45 +88,27 @@ def command(
     )
     if output is not None:
         save(proposal, output)
-        terminal.say(f"saved; {_next(proposal, output)}")
+        if proposal.refusals:
+            terminal.say("saved; it is refused as it stands")
+        else:
+            terminal.say(f"saved; carry it out with: stateshift apply {shlex.quote(output)}")
     return PlanError.exit_code if proposal.refusals else None
-
-
-def _next(proposal: Proposal, output: str) -> str:
-    """Return the commands that take a saved plan."""
-    if proposal.refusals:
-        return "it is refused as it stands"
-    return f"carry it out with: stateshift apply {shlex.quote(output)}"
 
 
 def _refuse_output(spec: str, output: str) -> None:
     """Refuse a file that is read, or that cannot be written."""
-    from stateshift.errors import Complaint, SpecError, StorageError
+    from stateshift.errors import Complaint, SpecError
 
     if _same(spec, output):
-        other = _other_name(spec, output)
+        stem = os.path.splitext(output)[0]
+        other = f"{stem}.plan"
+        if _same(spec, other):
+            other = f"{stem}-2.plan"
         raise SpecError(
             (Complaint("-o", f"{output} is the file that is read: the plan would take its place"),),
             hint=f"give it another name: -o {shlex.quote(other)}",
         )
-    if os.path.isdir(output):
-        raise SpecError(
-            (Complaint("-o", f"{output} is a directory, and a plan is a file"),),
-            hint=f"-o {shlex.quote(os.path.join(output, 'plan.json'))}",
-        )
-    folder = os.path.dirname(output)
-    if folder and not os.path.isdir(folder):
-        raise StorageError(
-            f"-o {output}: the directory {folder} is not there",
-            location=output,
-            hint=f"mkdir -p {shlex.quote(folder)}",
-        )
-
-
-def _other_name(spec: str, output: str) -> str:
-    stem = os.path.splitext(output)[0]
-    other = f"{stem}.plan"
-    return f"{stem}-2.plan" if _same(spec, other) else other
+    refuse_no_file("-o", output, "a plan", "plan.json")
 
 
 def _same(path: str, other: str) -> bool:

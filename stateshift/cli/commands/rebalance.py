@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +16,7 @@ from stateshift.cli.shell.measuring import (
     seconds_in,
     settings_in,
 )
-from stateshift.cli.shell.optional_values import UNBOUNDED
-from stateshift.cli.shell.options import WORKDIRS, Workdirs, epilog
+from stateshift.cli.shell.options import UNBOUNDED, WORKDIRS, Workdirs, epilog, refuse_no_file
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -137,13 +135,16 @@ def command(
     path = require_argument(spec, "SPEC", "stateshift rebalance clusters.json --once")
     if html is not None:
         _refuse_page(html)  # before anything is moved
+    wait_seconds = 0.0  # for another run: not at all, for a time, or until it has ended
+    if wait is not None:
+        wait_seconds = float("inf") if wait == UNBOUNDED else seconds_in(wait, "--wait")
     request = RebalanceRequest(
         spec=spec_of(path),
         folder=workdir or usual_folder(workdirs, path),
         acting=_acting(terminal) if yes else None,
         draining=tuple(dict.fromkeys(drain or ())),
         uncordoned=tuple(uncordon or ()),
-        wait_seconds=_wait_seconds(wait),
+        wait_seconds=wait_seconds,
         say=terminal.say,
         settings=settings_in(setting or ()),
         sample_seconds=seconds_in(sample),
@@ -170,19 +171,22 @@ def _interrupted(draining: Collection[str]) -> Interrupted:
     return Interrupted(f"interrupted{unasked}", hint="the same command goes on with what is begun")
 
 
-def _wait_seconds(wait: str | None) -> float:
-    """Return the seconds to wait for another run: not at all, for a time, or until it has ended."""
-    if wait is None:
-        return 0.0
-    return float("inf") if wait == UNBOUNDED else seconds_in(wait, "--wait")
-
-
 def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: bool) -> None:
+    from stateshift.api.local_files import write_whole
     from stateshift.cli.views import rebalance_html, rebalance_text
     from stateshift.documents.rebalance import RebalanceDocument
 
     if html is not None:
-        _write(html, rebalance_html.page(outcome), outcome.file)
+        # Whole or not at all, before the answer is printed: a page that fails leaves an error, and
+        # no half of an answer. The decision is kept.
+        page = rebalance_html.page(outcome)
+        try:
+            write_whole(html, page)
+        except OSError as error:
+            hint = "name another file with --html"
+            if outcome.file is not None:
+                hint = f"stateshift rebalance --replay {quote(outcome.file)} --html OTHER"
+            raise _unwritable(html, error, hint) from error
     terminal.answer_value(
         "rebalance", RebalanceDocument, outcome, rebalance_text.blocks(outcome, explain)
     )
@@ -191,36 +195,12 @@ def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: boo
 def _refuse_page(html: str) -> None:
     """Refuse a page that cannot be written where it is to be: it is tried."""
     from stateshift.api.local_files import try_writing
-    from stateshift.errors import Complaint, SpecError, StorageError
 
-    if os.path.isdir(html):
-        raise SpecError(
-            (Complaint("--html", f"{html} is a directory, and a page is a file"),),
-            hint=f"--html {quote(os.path.join(html, 'rebalance.html'))}",
-        )
-    folder = os.path.dirname(html)
-    if folder and not os.path.isdir(folder):
-        fact = f"--html {html}: the directory {folder} is not there"
-        raise StorageError(fact, location=html, hint=f"mkdir -p {quote(folder)}")
+    refuse_no_file("--html", html, "a page", "rebalance.html")
     try:
         try_writing(html)
     except OSError as error:
         raise _unwritable(html, error, "name another file with --html") from error
-
-
-def _write(html: str, page: str, decision: str | None) -> None:
-    """Write the page, whole or not at all, before the answer is printed: a page that fails leaves
-    an error, and no half of an answer. The decision is kept.
-    """
-    from stateshift.api.local_files import write_whole
-
-    try:
-        write_whole(html, page)
-    except OSError as error:
-        hint = "name another file with --html"
-        if decision is not None:
-            hint = f"stateshift rebalance --replay {quote(decision)} --html OTHER"
-        raise _unwritable(html, error, hint) from error
 
 
 def _unwritable(html: str, error: OSError, hint: str) -> StorageError:

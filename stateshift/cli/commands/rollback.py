@@ -12,7 +12,6 @@ from stateshift.cli.shell.options import WorkdirOf, Yes, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.errors import PlanError
     from stateshift.migration import Adapters
     from stateshift.report import Report
     from stateshift.workdir import Workdir
@@ -80,19 +79,13 @@ def command(
                 _end(terminal, place)
             return migration.rollback(place, adapters, discard_progress, begun, discard_last_copy)
         except PlanError as error:
-            raise error.with_hint(_whole_hint(error, terminal) or error.hint or "") from error
+            hint = error.hint or ""
+            if hint.endswith(" --discard-progress"):  # together with what else was said here
+                words, _, _ = hint.partition("stateshift rollback ")
+                hint = words + terminal.again("--discard-progress")
+            raise error.with_hint(hint) from error
 
     return carry_out(terminal, place, work)
-
-
-def _whole_hint(error: PlanError, terminal: Terminal) -> str | None:
-    """Return a hint that asks for `--discard-progress`, with what else was said here; None where
-    the error asks for something else.
-    """
-    if not error.hint or not error.hint.endswith(" --discard-progress"):
-        return None
-    words, _, _ = error.hint.partition("stateshift rollback ")
-    return words + terminal.again("--discard-progress")
 
 
 def _end(terminal: Terminal, place: Workdir) -> None:

@@ -60,28 +60,21 @@ def command(
     is divided by operators.
     """
     _refuse_mismatch(to, column, values or [], operators or [])
+    mode = fork_keys(True, no_sync)
+    jobs: list[Keys] = []
     if operators:
-        jobs = _by_operators(source, to, operators, waive, fork_keys(True, no_sync))
+        for number, (target, names) in enumerate(zip(to, operators, strict=True)):
+            job = one_job(source, target, [], waive, mode)
+            jobs.append({**job, "name": f"part-{number}", "operators": names_in(names)})
         return run_jobs(terminal, options, jobs, "flink")
     if column is not None:
         parts: list[Keys] = [{"column": column, "values": part} for part in values or ()]
     else:
         parts = [{"by": len(to), "part": number} for number in range(len(to))]
-    jobs = []
     for number, (target, part) in enumerate(zip(to, parts, strict=True)):
-        job = one_job(source, target, [{"kind": "split", **part}], waive, fork_keys(True, no_sync))
+        job = one_job(source, target, [{"kind": "split", **part}], waive, mode)
         jobs.append({**job, "name": f"{job['name']}-{number}"})
     return run_jobs(terminal, options, jobs)
-
-
-def _by_operators(
-    source: str, to: list[str], operators: list[str], waive: list[str] | None, mode: Keys
-) -> list[Keys]:
-    jobs = []
-    for number, (target, names) in enumerate(zip(to, operators, strict=True)):
-        job = one_job(source, target, [], waive, mode)
-        jobs.append({**job, "name": f"part-{number}", "operators": names_in(names)})
-    return jobs
 
 
 def _refuse_mismatch(

@@ -50,14 +50,19 @@ def command(
     --watch repeats it: what the run does, what is left, and how long the job would be down.
     With --json it prints one document a line.
     """
+    from stateshift import migration
     from stateshift.cli.views import run_text as render_run
     from stateshift.documents.run import StatusDocument
+    from stateshift.steering import ticking
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
     if watch and place.held:
         place.require()
-        _watch(terminal, place)
+        with _shown(terminal, place) as show:
+            while place.held:
+                show(migration.status(place), ticking(place.steering.live(), time.time()))
+                time.sleep(SECONDS_BETWEEN)
     facts = _facts(place, workdir)
     terminal.answer_value("status", StatusDocument, facts, render_run.status(facts))
     return None
@@ -72,17 +77,6 @@ def _facts(place: Workdir, path: str) -> RunFacts:
     if held:
         return RunFacts(report, path, held, ticking(place.steering.live(), now), now=now)
     return RunFacts(report, path, held, page=place.page_told, now=now)
-
-
-def _watch(terminal: Terminal, place: Workdir) -> None:
-    """Show where the run stands, until no process works on it."""
-    from stateshift import migration
-    from stateshift.steering import ticking
-
-    with _shown(terminal, place) as show:
-        while place.held:
-            show(migration.status(place), ticking(place.steering.live(), time.time()))
-            time.sleep(SECONDS_BETWEEN)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -38,13 +37,18 @@ def command(
 ) -> int | None:
     """Change how fast a run may go. Overrides the spec."""
     from stateshift.cli.shell import steer
+    from stateshift.cli.views.units import size
     from stateshift.steering import Throttle
     from stateshift.workdir import Workdir
 
     place, limit = Workdir(workdir), _limit(rate)
     steer.refuse_over(place, "throttle")
     place.steering.throttle(Throttle(limit, operations))
-    limits = list(_limits(limit, operations))
+    limits = []
+    if limit:
+        limits.append(f"at most {size(limit)} a second")
+    if operations:
+        limits.append(f"at most {operations:g} requests a second")
     steer.show_request(
         terminal,
         place,
@@ -69,12 +73,3 @@ def _limit(rate: str) -> float | None:
         raise SpecError(
             (Complaint("RATE", str(error)),), hint="stateshift throttle WORKDIR 50MB"
         ) from None
-
-
-def _limits(bytes_per_second: float | None, operations: float | None) -> Iterator[str]:
-    from stateshift.cli.views.units import size
-
-    if bytes_per_second:
-        yield f"at most {size(bytes_per_second)} a second"
-    if operations:
-        yield f"at most {operations:g} requests a second"

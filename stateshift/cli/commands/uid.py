@@ -10,7 +10,6 @@ from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.text import Table
     from stateshift.documents.survey import OperatorIdDocument
 
 EPILOG = epilog(
@@ -39,27 +38,17 @@ def command(
     ] = "default",
 ) -> int | None:
     """Show the directory and Flink id of operators' names."""
-    rows = describe_names(names, constants(profile))
-    refuse_collisions(rows)
-    terminal.answer("uid", lambda: rows, [_table(rows)])
-    return None
-
-
-def _table(rows: list[OperatorIdDocument]) -> Table:
     from stateshift.cli.views.text import Table
 
+    rows = describe_names(names, constants(profile))
+    refuse_collisions(rows)
     heads = ("name", ">hash", "directory", "results (in production)", "Flink operator id")
-    return Table(heads, tuple(_cells(row) for row in rows), indent=0)
-
-
-def _cells(row: OperatorIdDocument) -> tuple[str, ...]:
-    return (
-        row["name"],
-        str(row["hash"]),
-        row["directory"],
-        row["results_directory"],
-        row["flink_operator_id"],
-    )
+    cells = []
+    for row in rows:
+        directories = row["directory"], row["results_directory"]
+        cells.append((row["name"], str(row["hash"]), *directories, row["flink_operator_id"]))
+    terminal.answer("uid", lambda: rows, [Table(heads, tuple(cells), indent=0)])
+    return None
 
 
 def constants(profile: str) -> tuple[int, int, int, bool]:

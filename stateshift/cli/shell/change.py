@@ -119,7 +119,7 @@ def search_working_directory() -> Iterator[None]:
 
 
 def _manner(options: ChangeOptions) -> Manner:
-    from stateshift.cli.shell.choice import choice
+    from stateshift.cli.shell.options import choice
     from stateshift.live.acts import Manner
 
     asked = options.scheduler

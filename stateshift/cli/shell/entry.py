@@ -5,22 +5,27 @@ fails.
 from __future__ import annotations
 
 import gc
+import inspect
 import os
+import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import is_dataclass
 from functools import wraps
+from inspect import Parameter, Signature
+from itertools import zip_longest
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 import typer
+from typer.core import TyperGroup
 
 from stateshift import __version__, leave_logging_to_the_program
-from stateshift.cli.commands import GROUPS, NAMES, members_of, module_of
+from stateshift.cli.commands import GROUPS, NAMES, PANEL_OF, members_of, module_of
 from stateshift.cli.shell import settings
-from stateshift.cli.shell.optional_values import with_values
-from stateshift.cli.shell.signature import Parsed, with_shared_options
+from stateshift.cli.shell.options import UNBOUNDED, Json, Verbose
 from stateshift.cli.shell.terminal import Terminal, drop, open_streams, output_errors
 
 if TYPE_CHECKING:
@@ -32,6 +37,19 @@ OLD_NAMES = {"reconfigure": "dataflow"}
 # The setting that asks for JSON, and what the parser takes for a yes.
 JSON = "STATESHIFT_JSON"
 YES = ("1", "true", "t", "yes", "y", "on")
+
+# The options whose value may be left out, by their commands.
+_OPTIONAL_VALUES = {"rebalance": "--wait"}
+_TIME = re.compile(r"\d")
+
+# The function that the parser calls: every value comes by name.
+Parsed = Callable[..., int | None]
+
+_CONTEXT = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+_OF_EVERY_COMMAND = (
+    Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=Json),
+    Parameter("verbose", Parameter.KEYWORD_ONLY, default=0, annotation=Verbose),
+)
 
 # The error of an argument that does not fit; which package it comes from depends on typer's
 # version.
@@ -111,6 +129,17 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     return answer if isinstance(answer, int) else 0
 
 
+def with_values(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments with a value behind an option that has none, since typer knows no value
+    that may be left out: the next word is one only if it begins as a time does.
+    """
+    option = _OPTIONAL_VALUES.get(arguments[0]) if arguments else None
+    for argument, word in zip_longest(arguments, arguments[1:], fillvalue=""):
+        yield argument
+        if option is not None and argument == option and not _TIME.match(word):
+            yield UNBOUNDED
+
+
 def parser() -> typer.Typer:
     """Return the parser of all commands, as help pages are made from it."""
     return _app(())
@@ -130,11 +159,40 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
+class HelpLines(Protocol):
+    """The part of the parser's help that we write."""
+
+    width: int
+
+    def section(self, name: str) -> AbstractContextManager[None]: ...
+
+    def write_dl(self, rows: Sequence[tuple[str, str]]) -> None: ...
+
+
+class GroupedCommands(TyperGroup):
+    """Commands whose help has a part for each of their panels. typer groups them by rich alone,
+    which help does not wait for.
+    """
+
+    def format_commands(self, ctx: object, formatter: HelpLines) -> None:
+        shown = {name: each for name, each in self.commands.items() if not each.hidden}
+        longest = max(map(len, shown))
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, command in shown.items():
+            about = command.get_short_help_str(formatter.width - 6 - longest)
+            panel = getattr(command, "rich_help_panel", None) or "Commands"
+            panels.setdefault(panel, []).append((name.ljust(longest), about))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
+
+
 def _empty_parser(names_command: bool) -> typer.Typer:
     # Help is plain text, the same at a terminal and in a pipe: it is printed before a coloured one
     # is imported. If a command is named, it is the one that is asked for help, and nobody asks
     # for completions: an option that is not given loads pydantic, half of the time of such help.
     return typer.Typer(
+        cls=GroupedCommands,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
@@ -154,22 +212,16 @@ def _add_commands(
     for name in (first,) if first in names else names:
         whole_name = f"{group} {name}".strip()
         if lists_only:
-            _list_command(app, name, module_of(whole_name))
+            # Without its options: building those takes half of the time, and the list shows none.
+            about = module_of(whole_name).command.__doc__
+            app.command(name, help=about, rich_help_panel=PANEL_OF.get(whole_name))(_listed)
         elif whole_name in GROUPS:
             _add_group(app, name, arguments and (arguments[1:] or HELP))
         else:
             _add_command(app, name, module_of(whole_name))
 
 
-def _list_command(app: typer.Typer, name: str, module: ModuleType) -> None:
-    """Add a command without its options: building those takes half of the time, and the list of
-    commands shows none of them.
-    """
-
-    def listed() -> None: ...
-
-    listed.__doc__ = module.command.__doc__
-    app.command(name)(listed)
+def _listed() -> None: ...
 
 
 def _add_group(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
@@ -209,6 +261,39 @@ def _top(
         context.fail("Missing command.")
 
 
+def with_shared_options(command: Parsed) -> Parsed:
+    """Return the command as the parser calls it, with a parameter for each of its options.
+
+    A command says by two parameters which options it shares with others, and gets their values
+    whole:
+
+        terminal: Terminal      --json and --verbose, of every command
+        options: RunOptions     how a run is carried out: --yes, --workdir, --parallel, …
+
+    Annotations are evaluated here, for the commands that are parsed, and not when their modules are
+    imported.
+    """
+    declared = inspect.signature(command, eval_str=True).parameters
+    own = [each for name, each in declared.items() if name not in ("terminal", "options")]
+    group: type | None = declared["options"].annotation if "options" in declared else None
+    shared: list[Parameter] = []  # the fields that a group of options is made from
+    if group is not None:
+        assert is_dataclass(group), "a group of options is declared as a dataclass"
+        shared = list(inspect.signature(group, eval_str=True).parameters.values())
+
+    def parsed(context: typer.Context, json: bool, verbose: int, **values: object) -> int | None:
+        if group is not None:
+            given = {each.name: values.pop(each.name) for each in shared}
+            values["options"] = group(**given)
+        return command(Terminal.of(context, json, verbose), **values)
+
+    parameters = [_CONTEXT, *own, *shared, *_OF_EVERY_COMMAND]
+    by_name = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
+    parsed.__doc__ = command.__doc__
+    parsed.__signature__ = Signature(by_name)  # type: ignore[attr-defined]
+    return parsed
+
+
 def _telling_errors(command: Parsed) -> Parsed:
     """Return a command that shows what the given one raises, and returns its exit code."""
 
@@ -226,7 +311,14 @@ def _run_telling(
     command: Parsed, context: typer.Context, verbose: int, values: Mapping[str, object]
 ) -> int | None:
     try:
-        with _logging(verbose):
+        logging: AbstractContextManager[None] = nullcontext()
+        if verbose:
+            from stateshift.cli.shell.verbosity import on_stderr
+
+            logging = on_stderr(verbose)
+        else:
+            leave_logging_to_the_program()
+        with logging:
             return command(context=context, verbose=verbose, **values)
     except (typer.Exit, BrokenPipeError, Usage):
         raise
@@ -243,16 +335,6 @@ def _unread() -> int:
     """Return the exit code of a program whose output nobody reads: `… | head`."""
     drop(sys.stdout)
     return 128 + signal.SIGPIPE
-
-
-def _logging(verbosity: int) -> AbstractContextManager[None]:
-    """Show log records on stderr if asked to, and none otherwise."""
-    if not verbosity:
-        leave_logging_to_the_program()
-        return nullcontext()
-    from stateshift.cli.shell.verbosity import on_stderr
-
-    return on_stderr(verbosity)
 
 
 def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:

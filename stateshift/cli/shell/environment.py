@@ -49,10 +49,18 @@ def version_lines() -> Iterator[str]:
 
 def _packages() -> Iterator[str]:
     """Yield the versions of the packages that are always needed, and of the installed extras."""
-    requirements = sorted(set(_requirements()), key=lambda needed: needed.name)
+    try:
+        lines = metadata.requires(PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        lines = []
+    requirements = sorted(set(map(parse_requirement, lines)), key=lambda needed: needed.name)
     always = [each.name for each in requirements if each.extra is None]
-    extras = [each.name for each in requirements if _is_installed_extra(each)]
-    extras_alone = [name for name in dict.fromkeys(extras) if name not in always]
+    extras: dict[str, None] = {}  # each once
+    for each in requirements:
+        is_for_users = each.extra is not None and each.extra not in DEVELOPMENT
+        if is_for_users and _installed_version(each.name) is not None:
+            extras[each.name] = None
+    extras_alone = [name for name in extras if name not in always]
     yield f"  dependencies  {_versions(always) or 'not known: the package is not installed'}"
     yield f"  extras        {_versions(extras_alone) or 'none'}"
 
@@ -94,21 +102,6 @@ def java_version() -> str | None:
         return f"unknown version in {home}"
     version = re.search(r'^JAVA_VERSION="([^"]+)"', release, re.MULTILINE)
     return f"{version[1]} ({home})" if version else f"unknown version in {home}"
-
-
-def _requirements() -> Iterator[Requirement]:
-    try:
-        lines = metadata.requires(PACKAGE) or []
-    except metadata.PackageNotFoundError:
-        return
-    for line in lines:
-        yield parse_requirement(line)
-
-
-def _is_installed_extra(needed: Requirement) -> bool:
-    if needed.extra is None or needed.extra in DEVELOPMENT:
-        return False
-    return _installed_version(needed.name) is not None
 
 
 def _installed_version(name: str) -> str | None:

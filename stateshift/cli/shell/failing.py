@@ -49,10 +49,24 @@ def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | 
     error = ours(caught)
     if error is None:
         error = _bug(caught)
+    # Where stdout itself is what failed (a full disk), stderr and the exit code have to do.
     if terminal.json:
-        _document(terminal, error, report)
+        try:
+            if report is None:
+                terminal.document("error", error_document(error))
+            else:
+                terminal.document("report", report)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            pass
     terminal.talk(describe_error(error))
-    _drop_what_is_stuck()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:  # let go of what it cannot write, so that the exit code is ours
+        drop(sys.stdout)
     return error.exit_code
 
 
@@ -68,31 +82,6 @@ def tell_aborted(
     return error.exit_code
 
 
-def _drop_what_is_stuck() -> None:
-    """Let go of what stdout cannot write, so that the exit code is ours."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError:
-        drop(sys.stdout)
-
-
-def _document(terminal: Terminal, error: StateshiftError, report: FailedRunDocument | None) -> None:
-    """Print the error's document; where stdout itself is what failed (a full disk), stderr and the
-    exit code have to do.
-    """
-    try:
-        if report is None:
-            terminal.document("error", error_document(error))
-        else:
-            terminal.document("report", report)
-    except BrokenPipeError:
-        raise
-    except OSError:
-        return
-
-
 def ours(caught: BaseException) -> StateshiftError | None:
     """Return the error as one of ours, None where only a bug explains it."""
     match caught:
@@ -104,8 +93,11 @@ def ours(caught: BaseException) -> StateshiftError | None:
             return Interrupted("interrupted; nothing was changed")
         case OutputError():
             return unwritten(caught)
-        case OSError():
-            return _storage_error(caught)
+        case OSError() if caught.filename is not None:
+            place = str(caught.filename)
+            return StorageError(f"{caught.strerror or caught}: {place}", location=place)
+        case OSError() if caught.errno is not None:
+            return StorageError(caught.strerror or str(caught))
     return None
 
 
@@ -119,27 +111,11 @@ def unwritten(caught: OutputError, way_out: str = "") -> StorageError:
     return StorageError(f"the output (stdout) cannot be written: {caught.strerror}", hint=hint)
 
 
-def _storage_error(caught: OSError) -> StorageError | None:
-    """Return an error of the file system; None where no system call failed."""
-    if caught.filename is not None:
-        place = str(caught.filename)
-        return StorageError(f"{caught.strerror or caught}: {place}", location=place)
-    if caught.errno is not None:
-        return StorageError(caught.strerror or str(caught))
-    return None
-
-
 def describe_error(error: StateshiftError) -> Iterator[Block]:
     """Show the error on stderr."""
-    yield from _facts(error)
-    if error.where.get("step"):
-        yield Line(f"step: {error.where['step']}", "dim")
-    if error.hint:
-        yield Line(f"hint: {redact(error.hint)}")
-
-
-def _facts(error: StateshiftError) -> Iterator[Block]:
-    file = _file(error)
+    # A spec or a saved plan is named; a FormatError says its path itself.
+    path = error.where.get("path") if isinstance(error, SpecError | PlanError) else None
+    file = f"{redact(str(path))}: " if path else ""
     complaints = error.complaints if isinstance(error, SpecError) else ()
     match complaints:
         case ():
@@ -151,14 +127,10 @@ def _facts(error: StateshiftError) -> Iterator[Block]:
             yield Line(f"error: {file}the request is not valid, for {reasons}", "bad")
             for complaint in complaints:
                 yield Line(_complaint(complaint), indent=2)
-
-
-def _file(error: StateshiftError) -> str:
-    """Return `orders.json: ` where a spec or a saved plan is wrong; a FormatError says its path
-    itself.
-    """
-    path = error.where.get("path") if isinstance(error, SpecError | PlanError) else None
-    return f"{redact(str(path))}: " if path else ""
+    if error.where.get("step"):
+        yield Line(f"step: {error.where['step']}", "dim")
+    if error.hint:
+        yield Line(f"hint: {redact(error.hint)}")
 
 
 def _complaint(complaint: Complaint, in_file: bool = False) -> str:
@@ -172,31 +144,18 @@ def _complaint(complaint: Complaint, in_file: bool = False) -> str:
 
 def _details(complaint: Complaint) -> Iterator[str]:
     """Yield the details that the message does not have."""
-    found, message = complaint.found, complaint.message
-    is_said = repr(found) in message or message.startswith(f"{found} is not ")
-    if found is not None and not is_said:
-        yield f"found {_short(found)}"
-    if complaint.expected and not _pointed_out(complaint):
-        yield f"expected {complaint.expected}"
-
-
-def _pointed_out(complaint: Complaint) -> bool:
-    """Return whether the message names the way out: the key that was meant, instead of all thirty
-    that there are.
-    """
-    message = complaint.message
-    if message.startswith("unknown key "):
-        names_key = ", did you mean " in message or ", which belongs " in message
-        if names_key:
-            return True
-    return (complaint.expected or "") in message
-
-
-def _short(value: object) -> str:
     import json
 
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    found, message, expected = complaint.found, complaint.message, complaint.expected
+    is_said = repr(found) in message or message.startswith(f"{found} is not ")
+    if found is not None and not is_said:
+        text = json.dumps(found, ensure_ascii=False, default=str)
+        yield f"found {text}" if len(text) <= LONGEST else f"found {text[: LONGEST - 1]}…"
+    # A message may name the key that was meant, instead of all thirty that there are.
+    names_key = ", did you mean " in message or ", which belongs " in message
+    is_key_named = message.startswith("unknown key ") and names_key
+    if expected and expected not in message and not is_key_named:
+        yield f"expected {expected}"
 
 
 def _bug(caught: BaseException) -> StateshiftError:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
     from stateshift.migration import Adapters, Proposal
     from stateshift.report import Report
-    from stateshift.survey import Finding
 
 
 def launch(terminal: Terminal, options: RunOptions, request: Request) -> int:
@@ -70,21 +69,13 @@ def refuse_refused(proposal: Proposal, typed: bool) -> None:
     refusals = proposal.refusals
     if not refusals:
         return
+    hint, names = refusals[0].hint, [refusal.waive for refusal in refusals if refusal.waive]
+    if typed and len(names) == len(refusals):
+        # There is no spec to correct: what can be waived is waived on the command line.
+        hint = "to waive it: " + " ".join(f"--waive {name}" for name in dict.fromkeys(names))
     count = many(len(refusals), "finding refuses", "findings refuse")
     raise PlanError(
         f"{count} this plan; nothing was done",
-        hint=_way_out(refusals, typed),
+        hint=hint,
         findings=documents_of(FindingDocument, refusals),
     )
-
-
-def _way_out(refusals: tuple[Finding, ...], typed: bool) -> str | None:
-    """Return the hint of the first refusal.
-
-    Hints that speak of a spec are of no use for a job that was `typed`: what can be waived is
-    waived on the command line.
-    """
-    names = [refusal.waive for refusal in refusals if refusal.waive]
-    if typed and len(names) == len(refusals):
-        return "to waive it: " + " ".join(f"--waive {name}" for name in dict.fromkeys(names))
-    return refusals[0].hint

@@ -6,11 +6,15 @@ may be imported here.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from stateshift.cli.views.units import rate
+
+T = TypeVar("T", bound=str)
+# The value of a time that was left out.
+UNBOUNDED = "unbounded"
 
 
 def _rate(text: str | None) -> str | None:
@@ -25,6 +29,38 @@ def _rate(text: str | None) -> str | None:
 def names_in(text: str) -> list[str]:
     """Return the names that an option gives with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def choice(flag: str, text: str, choices: tuple[T, ...]) -> T:
+    """Return the word that an option was given, or refuse it with those there are."""
+    from stateshift.errors import Complaint, SpecError
+
+    for known in choices:
+        if text.strip().lower() == known:
+            return known
+    names = ", ".join(choices)
+    complaint = Complaint(flag, f"{text!r} is not one of {names}", text, f"one of {names}")
+    raise SpecError((complaint,), hint=f"{flag} {choices[0]}")
+
+
+def refuse_no_file(flag: str, path: str, noun: str, name: str) -> None:
+    """Refuse a path where no file can be written: a directory, or a place in none that is there.
+    The hint for a directory is the file of this `name` in it.
+    """
+    import os
+    from shlex import quote
+
+    from stateshift.errors import Complaint, SpecError, StorageError
+
+    if os.path.isdir(path):
+        raise SpecError(
+            (Complaint(flag, f"{path} is a directory, and {noun} is a file"),),
+            hint=f"{flag} {quote(os.path.join(path, name))}",
+        )
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
+        fact = f"{flag} {path}: the directory {folder} is not there"
+        raise StorageError(fact, location=path, hint=f"mkdir -p {quote(folder)}")
 
 
 Json = Annotated[

@@ -53,12 +53,9 @@ class Tally:
         """How much is done, from 0 to 1: by bytes where there are any, and by files, whichever
         is further behind.
         """
-        parts = [done / whole for done, whole in self._counts if whole]
+        amounts = (self.files_done, self.files), (self.bytes_done, self.bytes)
+        parts = [done / whole for done, whole in amounts if whole]
         return min(1.0, *parts) if parts else 0.0
-
-    @property
-    def _counts(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        return (self.files_done, self.files), (self.bytes_done, self.bytes)
 
     def rate(self, now: float) -> float:
         """Return the bytes a second since the phase began."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol, cast
 
 import typer
 
 from stateshift.cli.commands import GROUPS, NAMES, members_of
-from stateshift.cli.views.command_facts import PROGRAM, Block, CommandFacts, Parameter
+from stateshift.cli.views.manual import PROGRAM, Block, CommandFacts, Parameter
 
 HELP = Parameter(("--help", "-h"), "", "Show this message and exit.")
 
@@ -47,30 +46,36 @@ def program_and_commands() -> tuple[CommandFacts, tuple[CommandFacts, ...]]:
     """
     from stateshift.cli.shell.entry import parser
 
-    group = cast(DeclaredGroup, typer.main.get_command(parser()))
-    return command_facts("", group), tuple(_facts_of_all(group))
-
-
-def _facts_of_all(program: DeclaredGroup) -> Iterator[CommandFacts]:
+    program = cast(DeclaredGroup, typer.main.get_command(parser()))
+    facts = []
     for name in NAMES:
-        yield command_facts(name, program.commands[name])
+        facts.append(command_facts(name, program.commands[name]))
         for member in members_of(name):
             group = cast(DeclaredGroup, program.commands[name])
-            yield command_facts(f"{name} {member}", group.commands[member])
+            facts.append(command_facts(f"{name} {member}", group.commands[member]))
+    return command_facts("", program), tuple(facts)
 
 
 def command_facts(name: str, command: DeclaredCommand) -> CommandFacts:
     """Return the facts of one command of the parser."""
     visible = [each for each in command.params if not getattr(each, "hidden", False)]
     paragraphs = [_unfolded(part) for part in (command.help or "").split("\n\n")]
-    blocks, notes = _epilog(command.epilog or "")
+    blocks = []
+    for part in (command.epilog or "").split("\n\n"):
+        lines = part.strip("\n").split("\n")
+        if lines[0] == "\b":  # a block, which stays as it is
+            heading = lines[1].removesuffix(":")
+            assert heading != lines[1], "the first line of a block is its heading"
+            blocks.append(Block(heading, tuple(lines[2:])))
+        elif part.strip():
+            paragraphs.append(_unfolded(part))
     return CommandFacts(
         name=name,
         usage=_usage(name, visible),
         summary=paragraphs[0],
-        paragraphs=(*paragraphs, *notes),
+        paragraphs=tuple(paragraphs),
         parameters=(*(_parameter(each) for each in visible), HELP),
-        blocks=blocks,
+        blocks=tuple(blocks),
     )
 
 
@@ -96,16 +101,11 @@ def _about(declared: DeclaredParameter) -> str:
     notes = []
     if declared.envvar:
         notes.append(f"env var: {declared.envvar}")
-    if _shows_default(declared):
+    # A number or a word says something.
+    says_something = isinstance(declared.default, int | float | str) and declared.default
+    if declared.show_default and says_something and declared.default is not True:
         notes.append(f"default: {declared.default}")
     return f"{about} [{'; '.join(notes)}]".strip() if notes else about
-
-
-def _shows_default(declared: DeclaredParameter) -> bool:
-    """Return whether a default says something: a number, or a word."""
-    if not declared.show_default or not declared.default:
-        return False
-    return isinstance(declared.default, int | float | str) and declared.default is not True
 
 
 def _usage(name: str, declared: list[DeclaredParameter]) -> str:
@@ -121,23 +121,3 @@ def _usage(name: str, declared: list[DeclaredParameter]) -> str:
 
 def _unfolded(paragraph: str) -> str:
     return " ".join(paragraph.split())
-
-
-def _epilog(text: str) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-    r"""Return the parts of an epilog that stay as they are, and the rest; each of the former begins
-    with a \b.
-    """
-    blocks, notes = [], []
-    for part in text.split("\n\n"):
-        lines = part.strip("\n").split("\n")
-        if lines[0] == "\b":
-            blocks.append(_block(lines[1:]))
-        elif part.strip():
-            notes.append(_unfolded(part))
-    return tuple(blocks), tuple(notes)
-
-
-def _block(lines: list[str]) -> Block:
-    heading = lines[0].removesuffix(":")
-    assert heading != lines[0], "the first line of a block is its heading"
-    return Block(heading, tuple(lines[1:]))

@@ -56,24 +56,20 @@ def read(directories: tuple[str, ...]) -> Settings:
 
 
 def _file(path: str) -> Settings:
-    settings = _parsed(path)
+    import tomllib
+
+    with open(path, "rb") as file:
+        try:
+            settings = tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SpecError(
+                (Complaint(path, f"not TOML: {error}"),), hint=f"correct or remove {path}"
+            ) from error
     complaints = [_complaint(path, key, value) for key, value in settings.items()]
     wrong = tuple(complaint for complaint in complaints if complaint is not None)
     if wrong:
         raise SpecError(wrong, hint=f"correct or remove {path}")
     return settings
-
-
-def _parsed(path: str) -> Settings:
-    import tomllib
-
-    with open(path, "rb") as file:
-        try:
-            return tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SpecError(
-                (Complaint(path, f"not TOML: {error}"),), hint=f"correct or remove {path}"
-            ) from error
 
 
 def _complaint(path: str, name: str, value: object) -> Complaint | None:

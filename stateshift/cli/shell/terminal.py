@@ -224,7 +224,11 @@ class Terminal:
         from stateshift.cli.views.text import plain_text, rich_blocks
 
         if not self.colours(stream):
-            stream.write(_escaped(plain_text(blocks), stream))
+            text = plain_text(blocks)
+            if not _encodable(text, stream):  # escapes for what the stream cannot show
+                encoding = stream.encoding or "ascii"
+                text = text.encode(encoding, "backslashreplace").decode(encoding)
+            stream.write(text)
             stream.flush()
             return
         from rich.console import Console
@@ -278,14 +282,6 @@ class Terminal:
         from stateshift.migration import real_adapters
 
         return real_adapters(meter=meter, stop=stop)
-
-
-def _escaped(text: str, stream: TextIO) -> str:
-    """Return the text with escapes for what the stream cannot show."""
-    if _encodable(text, stream):
-        return text
-    encoding = stream.encoding or "ascii"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:

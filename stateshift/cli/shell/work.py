@@ -70,7 +70,10 @@ def carry_out(
     try:
         with watching(terminal) as meter, stoppable(stop, path):
             adapters = terminal.adapters(meter, stop)
-            with _with_fleet(adapters, spec, fleet, workdir) as enlisted:
+            enlisting: AbstractContextManager[Adapters] = nullcontext(adapters)
+            if spec is not None:
+                enlisting = migration.open_fleet(adapters, fleet, spec, workdir)
+            with enlisting as enlisted:
                 report = work(enlisted, begun)
     except StateshiftError as error:
         return _failed(terminal, workdir, error)
@@ -88,14 +91,6 @@ def carry_out(
     return 0
 
 
-def _with_fleet(
-    adapters: Adapters, spec: Spec | None, fleet: str | None, workdir: Workdir
-) -> AbstractContextManager[Adapters]:
-    if spec is None:
-        return nullcontext(adapters)
-    return migration.open_fleet(adapters, fleet, spec, workdir)
-
-
 def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int:
     """Report a run that stopped on the way as far as it came, then the reason."""
     path = str(workdir.path)
@@ -107,20 +102,15 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     page = None if held else _left_page(terminal, workdir, report)
     facts = RunFacts(report, path, held, page=page)
     if not terminal.json:
-        _show_report(terminal, facts)
+        try:
+            terminal.show(render_run.report(facts))
+        except OutputError as unseen:  # why it failed comes first
+            shown_by = render_run.command("status", path)
+            terminal.say(f"{unwritten(unseen).fact}; `{shown_by}` shows the report")
     code = tell(error, terminal, failed_run(facts, error))
     if not held and report.state in ("failed", "interrupted", "running"):
         terminal.talk(_way_out(error, path))
     return code
-
-
-def _show_report(terminal: Terminal, facts: RunFacts) -> None:
-    """Show how far a failed run came; where stdout cannot be written, why it failed comes first."""
-    try:
-        terminal.show(render_run.report(facts))
-    except OutputError as error:
-        status = render_run.command("status", facts.workdir)
-        terminal.say(f"{unwritten(error).fact}; `{status}` shows the report")
 
 
 def _way_out(error: StateshiftError, path: str) -> Iterator[Line]:

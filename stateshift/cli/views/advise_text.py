@@ -34,7 +34,19 @@ def blocks(advice: Sequence[Advice], explain: bool) -> Iterator[Block]:
         yield Line("no job runs there")
         return
     heads = ("job", "verdict", ">now", ">advised", ">headroom", ">waits")
-    yield Table(heads, tuple(_row(each.verdict) for each in advice), indent=0)
+    rows: list[Row] = []
+    for each in advice:
+        verdict, word = each.verdict, each.verdict.word
+        row = (
+            verdict.job,
+            Cell("cannot tell" if word == "unknown" else word, _TONES[word]),
+            "-" if verdict.parallelism is None else _count(verdict.parallelism, verdict),
+            "-" if verdict.wanted is None else _count(verdict.wanted, verdict),
+            "-" if verdict.headroom is None else f"{verdict.headroom:.0%}",
+            "-" if verdict.lag is None else f"{verdict.lag:,.0f}",
+        )
+        rows.append(row)
+    yield Table(heads, tuple(rows), indent=0)
     for each in advice:
         yield Gap()
         yield Line(f"{each.verdict.job}: {headline(each.verdict)}", "strong")
@@ -62,16 +74,10 @@ def headline(verdict: Verdict) -> str:
             return "fits"
         case "limited":
             return "limited: more subtasks do not help"
+        case word if verdict.wanted is None:
+            return f"{word} to {verdict.factor or 1:.2f} times the cores"
         case word:
-            return f"{word} to {_wanted(verdict)}"
-
-
-def _wanted(verdict: Verdict) -> str:
-    if verdict.wanted is None:
-        return f"{verdict.factor or 1:.2f} times the cores"
-    if verdict.unit == "subtasks":
-        return str(verdict.wanted)
-    return in_units(verdict.wanted, verdict.unit)
+            return f"{word} to {_count(verdict.wanted, verdict)}"
 
 
 def _line(verdict: Verdict) -> str:
@@ -87,17 +93,6 @@ def _formulas(advice: Advice) -> Iterator[Line]:
     """Yield each formula of a verdict with its numbers, below its line."""
     for formula in explain(advice.inputs, advice.verdict):
         yield Line(f"    {formula}")
-
-
-def _row(verdict: Verdict) -> Row:
-    return (
-        verdict.job,
-        Cell("cannot tell" if verdict.word == "unknown" else verdict.word, _TONES[verdict.word]),
-        "-" if verdict.parallelism is None else _count(verdict.parallelism, verdict),
-        "-" if verdict.wanted is None else _count(verdict.wanted, verdict),
-        "-" if verdict.headroom is None else f"{verdict.headroom:.0%}",
-        "-" if verdict.lag is None else f"{verdict.lag:,.0f}",
-    )
 
 
 def _count(parallelism: int, verdict: Verdict) -> str:

@@ -11,7 +11,6 @@ from stateshift.documents.live import live_command
 
 if TYPE_CHECKING:
     from stateshift.documents.bin_count import CountFacts
-    from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.moved import Moved
 
 LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">rows/s", ">of the mean")
@@ -20,7 +19,12 @@ LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">rows/s", ">of
 def show_count(facts: CountFacts) -> Iterator[Block]:
     """Show the hottest bins, and the number that they speak for."""
     yield Line(f"{many(facts.bins.count, 'bin')} in {facts.location}", "strong")
-    yield Table(LOAD_HEADS, tuple(_load_row(each) for each in facts.hottest))
+    rows: list[Row] = []
+    for load in facts.hottest:
+        changes, rate = f"{size(load.changed_per_second)}/s", per_second(load.rows_per_second)
+        amounts = (number(load.keys), size(load.size), changes, rate)
+        rows.append((str(load.bin), load.worker, *amounts, f"{load.times:.1f} x"))
+    yield Table(LOAD_HEADS, tuple(rows))
     yield Gap()
     advice = facts.advice
     if advice.count == facts.bins.count:
@@ -32,18 +36,6 @@ def show_count(facts: CountFacts) -> Iterator[Block]:
     yield Line(f"try it: {ask} --to {advice.count} --check")
 
 
-def _load_row(load: Load) -> Row:
-    return (
-        str(load.bin),
-        load.worker,
-        number(load.keys),
-        size(load.size),
-        f"{size(load.changed_per_second)}/s",
-        per_second(load.rows_per_second),
-        f"{load.times:.1f} x",
-    )
-
-
 def show_checked(facts: CountFacts) -> Iterator[Block]:
     """Show what is asked for."""
     before, wanted = facts.bins.count, facts.wanted
@@ -53,14 +45,15 @@ def show_checked(facts: CountFacts) -> Iterator[Block]:
         return
     act = "split" if wanted > before else "merge"
     yield Line(f"{act} {many(before, 'bin')} into {number(wanted)} in {facts.location}", "strong")
-    hottest = [
-        f"bin {load.bin} at {load.worker}, {load.times:.1f} times the mean"
-        for load in facts.hottest[:1]
-    ]
+    hottest = None
+    if facts.hottest:
+        load = facts.hottest[0]
+        words = f"bin {load.bin} at {load.worker}, {load.times:.1f} times the mean"
+        hottest = ("hottest", words)
     yield pairs(
         ("redistributed", f"{many(facts.keys, 'key')}, {size(facts.size)}, each where it is"),
         ("workers", f"{many(len(facts.bins.running), 'part')} to acknowledge it"),
-        ("hottest", hottest[0]) if hottest else None,
+        hottest,
     )
 
 

@@ -24,10 +24,8 @@ from itertools import chain
 
 from stateshift.cli.views.bins_text import MOVE_HEADS, PART_HEADS, part_row, past_rows, whys
 from stateshift.cli.views.live_html_drawing import curves_drawn
-from stateshift.cli.views.markup import escape, tag
-from stateshift.cli.views.page import bullets, table, tile
-from stateshift.cli.views.run_html_axis import Axis
-from stateshift.cli.views.run_html_curves import Curve, Point, place_points
+from stateshift.cli.views.page import bullets, escape, table, tag, tile
+from stateshift.cli.views.run_html_curves import Axis, Curve, Point, place_points
 from stateshift.cli.views.run_html_drawing import Mark
 from stateshift.cli.views.text import Row
 from stateshift.cli.views.units import clock, many, number, span
@@ -105,10 +103,11 @@ def _curves(part: PartPast, reached: Reached, axis: Axis, zero: float) -> Iterat
     """Yield the curves over time; one that was 0 all the while is left out."""
     batches = [each for each in part.commits if each.commit.counts.came]
     held = _points(part.commits, lambda past: past.commit.counts.held, zero)
+    took = _points(batches, lambda past: max(0.0, past.commit.at - past.commit.began), zero)
     wanted = (
         Curve("bins", "in", _points(part.commits, lambda past: past.bins, zero), _count),
         Curve("behind the furthest worker", "left", _behind(part.commits, reached, zero), span),
-        Curve("a batch took", "left", _points(batches, _seconds, zero), span),
+        Curve("a batch took", "left", took, span),
         Curve("rows that wait for their bins", "in", held, _count),
     )
     for curve in wanted:
@@ -124,10 +123,6 @@ def _points(
 
 def _count(value: float) -> str:
     return number(round(value))
-
-
-def _seconds(past: CommitPast) -> float:
-    return max(0.0, past.commit.at - past.commit.began)
 
 
 def _behind(commits: Sequence[CommitPast], reached: Reached, zero: float) -> tuple[Point, ...]:

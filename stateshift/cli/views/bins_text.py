@@ -12,7 +12,6 @@ from stateshift.documents.live import live_command
 if TYPE_CHECKING:
     from stateshift.documents.bins import (
         BinsFacts,
-        CrossingFacts,
         MoveFacts,
         PartFacts,
         PastMoveFacts,
@@ -58,8 +57,11 @@ def show_checked(facts: MoveFacts) -> Iterator[Block]:
     if not facts.steps:
         yield Line("all of them are where they shall be", indent=2)
         return
-    rows = tuple(_crossing_row(each) for each in facts.crossings)
-    yield Table(CROSSING_HEADS, rows)
+    rows: list[Row] = []
+    for each in facts.crossings:
+        ends, bins = (each.source, each.target), (number(len(each.bins)), _which(each.bins))
+        rows.append((*ends, *bins, number(each.keys), size(each.bytes)))
+    yield Table(CROSSING_HEADS, tuple(rows))
     yield Gap()
     manner = facts.manner
     prepared = ", proposed together" if manner.prepared else ""
@@ -92,17 +94,6 @@ def _estimates(facts: MoveFacts) -> Iterator[Block]:
 def _which(bins: Sequence[int]) -> str:
     which = ranges(bins)
     return f"{which[:WHICH_MAX]}…" if len(which) > WHICH_MAX else which
-
-
-def _crossing_row(facts: CrossingFacts) -> Row:
-    return (
-        facts.source,
-        facts.target,
-        number(len(facts.bins)),
-        _which(facts.bins),
-        number(facts.keys),
-        size(facts.bytes),
-    )
 
 
 def progress(moved: Moved) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, TypedDict
 
-from stateshift.cli.views.command_facts import PROGRAM, CommandFacts, Parameter
+from stateshift.cli.views.manual import PROGRAM, CommandFacts, Parameter
 
 Commands = Sequence[CommandFacts]
 

@@ -12,7 +12,7 @@ from stateshift.dataflow.delays import round_rate
 if TYPE_CHECKING:
     from stateshift.dataflow.delays import Forecast
     from stateshift.dataflow.schedulers import Schedule, Scheduler
-    from stateshift.documents.dataflow import ChangeFacts, ComponentFacts, JobAndCluster
+    from stateshift.documents.dataflow import ChangeFacts
 
 ROWS_MAX = 20
 NAMES_MAX = 12
@@ -33,9 +33,20 @@ def blocks(facts: ChangeFacts, verbose: bool = False) -> Iterator[Block]:
     schedule, delays = facts.schedule, facts.delays
     yield Line(_headline(schedule), "strong")
     yield from _warning(facts)
-    components = _components(facts.components, rows_max)
-    yield from section("Components: what changes at one cut", *components)
-    yield from section("Restarts, in this order", *_orders(facts.components, rows_max))
+    components: list[Row] = []
+    orders: list[Row] = []
+    for number_, each in enumerate(facts.components, start=1):
+        operators = _names(each.component.operators, rows_max)
+        heads, edges = _names(each.component.heads, rows_max), number(len(each.component.edges))
+        named = [f"{job.name} ({job.cluster})" if job.cluster else job.name for job in each.jobs]
+        components.append((str(number_), operators, heads, edges, _names(named)))
+        for place, step in enumerate(each.order, start=1):
+            orders.append((str(number_) if place == 1 else "", f"{place}.", _names(step, rows_max)))
+    titles = (">", "operators", "heads", ">edges", "jobs (clusters)")
+    table = _table(titles, components, rows_max)
+    yield from section("Components: what changes at one cut", *table)
+    table = _table((">component", "", "operators"), orders, rows_max)
+    yield from section("Restarts, in this order", *table)
     if facts.reasons is not None:
         yield from section("Why", *_table(("operator", ""), facts.reasons, rows_max))
     elif schedule.pruned:
@@ -81,29 +92,14 @@ def _warning(facts: ChangeFacts) -> Iterator[Block]:
     yield Line("hint: --rule sound")
 
 
-def _components(components: Sequence[ComponentFacts], rows_max: int | None) -> Iterator[Block]:
-    rows = []
-    for number_, facts in enumerate(components, start=1):
-        component = facts.component
-        operators, heads = _names(component.operators, rows_max), _names(component.heads, rows_max)
-        edges, jobs = number(len(component.edges)), _names(list(map(_job, facts.jobs)))
-        rows.append((str(number_), operators, heads, edges, jobs))
-    yield from _table((">", "operators", "heads", ">edges", "jobs (clusters)"), rows, rows_max)
-
-
-def _orders(components: Sequence[ComponentFacts], rows_max: int | None) -> Iterator[Block]:
-    rows = []
-    for number_, facts in enumerate(components, start=1):
-        for place, step in enumerate(facts.order, start=1):
-            component = str(number_) if place == 1 else ""
-            rows.append((component, f"{place}.", _names(step, rows_max)))
-    yield from _table((">component", "", "operators"), rows, rows_max)
-
-
 def _delays(facts: ChangeFacts) -> Iterator[Block]:
     delays = facts.delays
-    rows = tuple(_delay_row(facts, name, seconds) for name, seconds in delays.seconds.items())
-    yield Table(("scheduler", ">delay", ""), rows)
+    rows: list[Row] = []
+    for name, seconds in delays.seconds.items():
+        scheduler = Cell(name, "strong" if name == facts.schedule.scheduler else "")
+        taken = "-" if seconds is None else delay(seconds)
+        rows.append((scheduler, taken, _promise(name, delays)))
+    yield Table(("scheduler", ">delay", ""), tuple(rows))
     if delays.no_figure is not None:
         yield Line(f"there is no figure: {delays.no_figure}", "warn", 2)
     else:
@@ -112,15 +108,6 @@ def _delays(facts: ChangeFacts) -> Iterator[Block]:
         yield Line(f"busiest: {busiest.name}, {share}", "dim", 2)
     for assumed in delays.assumed:
         yield Line(f"assumed: {assumed}", "dim", 2)
-
-
-def _delay_row(facts: ChangeFacts, name: Scheduler, seconds: float | None) -> Row:
-    is_chosen = name == facts.schedule.scheduler
-    return (
-        Cell(name, "strong" if is_chosen else ""),
-        "-" if seconds is None else delay(seconds),
-        _promise(name, facts.delays),
-    )
 
 
 def _promise(name: Scheduler, delays: Forecast) -> Cell:
@@ -144,10 +131,6 @@ def _load(delays: Forecast) -> str:
 def delay(seconds: float) -> str:
     """Return `3.1 ms` below a tenth of a second, where `span` would say nothing."""
     return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else span(seconds)
-
-
-def _job(job: JobAndCluster) -> str:
-    return f"{job.name} ({job.cluster})" if job.cluster else job.name
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[Row], rows_max: int | None) -> Iterator[Block]:

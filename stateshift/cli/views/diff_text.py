@@ -14,7 +14,7 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.engines.views import Counts, Difference, Differences
+    from stateshift.engines.views import Counts
 
 _TONES: dict[str, Tone] = {"added": "good", "removed": "bad", "changed": "warn"}
 _OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
@@ -27,27 +27,21 @@ _OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
 def differences(facts: DiffFacts, a: str, b: str, verbose: bool = False) -> Iterator[Block]:
     """Show how two images differ; `a` and `b` are what they were called."""
     images = facts.differences
-    yield _headline(facts, f"{redact(a)} and {redact(b)}")
-    yield from _epochs(images)
+    both = f"{redact(a)} and {redact(b)}"
+    if facts.outcome is Outcome.EQUAL:
+        yield Line(f"equal, {amounts_compared(images.same)}: {both}", "good")
+    else:
+        words, tone = _OUTCOMES[facts.outcome]
+        yield Line(f"{words}: {both}", tone)
+    first, second = images.epochs
+    if first != second:
+        at = terms_of(images.engine).at
+        yield Line(f"{at} {first} and {at} {second}", "dim", 2)
     yield from _stores(images.stores if verbose else facts.unequal_stores)
     for operator, name, why in images.incomparable:
         yield Line(f"not compared: store {name} of operator {operator}: {why}", "warn", 2)
     if images.shown:
         yield from section("Differences", *_shown(facts))
-
-
-def _headline(facts: DiffFacts, both: str) -> Line:
-    if facts.outcome is Outcome.EQUAL:
-        return Line(f"equal, {amounts_compared(facts.differences.same)}: {both}", "good")
-    words, tone = _OUTCOMES[facts.outcome]
-    return Line(f"{words}: {both}", tone)
-
-
-def _epochs(images: Differences) -> Iterator[Block]:
-    first, second = images.epochs
-    if first != second:
-        at = terms_of(images.engine).at
-        yield Line(f"{at} {first} and {at} {second}", "dim", 2)
 
 
 def _stores(stores: Iterable[Counts]) -> Iterator[Block]:
@@ -64,17 +58,9 @@ def _shown(facts: DiffFacts) -> Iterator[Block]:
     rows: list[Row] = []
     for shown in facts.differences.shown:
         change = Cell(shown.change, _TONES[shown.change])
-        key, values = compact_json(shown.key), _values(shown)
-        rows.append((shown.operator, shown.store, change, key, values))
+        before, after = compact_json(shown.before), compact_json(shown.after)
+        values = {"added": after, "removed": before}.get(shown.change, f"{before} -> {after}")
+        rows.append((shown.operator, shown.store, change, compact_json(shown.key), values))
     yield Table(("operator", "store", "", "key", "value"), tuple(rows))
     if facts.more:
         yield Line("… and more: --show N shows more of each store", "dim", indent=2)
-
-
-def _values(shown: Difference) -> str:
-    match shown.change:
-        case "added":
-            return compact_json(shown.after)
-        case "removed":
-            return compact_json(shown.before)
-    return f"{compact_json(shown.before)} -> {compact_json(shown.after)}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from stateshift.cli.views.text import Cell, Row
 from stateshift.cli.views.units import number
 from stateshift.documents.endpoints import (
-    SinkBatches,
     TableVersion,
     TopicOffsets,
     sink_batches_of,
@@ -89,11 +88,8 @@ def _sink(end: Endpoint) -> Iterator[str]:
         yield "its log cannot be read"
     unit = "snapshot" if end.kind == "iceberg" else "version"
     for batches in sink_batches_of(end):
-        yield _batches(batches, unit)
-
-
-def _batches(batches: SinkBatches, unit: str) -> str:
-    if batches.last_batch is None:
-        return "no batch of this query"
-    words = f"batches up to {batches.last_batch}"
-    return words if batches.version is None else f"{words} ({unit} {batches.version})"
+        version = "" if batches.version is None else f" ({unit} {batches.version})"
+        if batches.last_batch is None:
+            yield "no batch of this query"
+        else:
+            yield f"batches up to {batches.last_batch}{version}"

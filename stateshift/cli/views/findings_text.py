@@ -51,18 +51,12 @@ def findings(noted: Iterable[Finding], verbose: bool = False) -> Iterator[Block]
     """
     groups = groups_of(dict.fromkeys(noted))
     for group in sorted(groups, key=lambda group: ORDER.index(group.level)):
-        yield from _group(group, verbose)
-
-
-def _group(group: FindingGroup, verbose: bool) -> Iterator[Block]:
-    first, *others = group.findings
-    yield from _finding(first)
-    if verbose or len(group.findings) <= EACH_MAX:
-        for finding in others:
+        are_all_shown = verbose or len(group.findings) <= EACH_MAX
+        for finding in group.findings if are_all_shown else group.findings[:1]:
             yield from _finding(finding)
-    else:
-        more = number(len(others))
-        yield Line(f"and {more} more like this: --verbose shows each", "dim", 4)
+        if not are_all_shown:
+            more = number(len(group.findings) - 1)
+            yield Line(f"and {more} more like this: --verbose shows each", "dim", 4)
 
 
 def groups_of(noted: Iterable[Finding]) -> list[FindingGroup]:

@@ -26,9 +26,8 @@ from stateshift.cli.views.live_text import (
     query_row,
     whys,
 )
-from stateshift.cli.views.markup import escape, tag
-from stateshift.cli.views.page import bullets, chip, table, tile, whole_page
-from stateshift.cli.views.run_html_axis import Axis
+from stateshift.cli.views.page import bullets, chip, escape, table, tag, tile, whole_page
+from stateshift.cli.views.run_html_curves import Axis
 from stateshift.cli.views.run_html_drawing import Mark
 from stateshift.cli.views.text import Row
 from stateshift.cli.views.units import clock, many, per_second, span

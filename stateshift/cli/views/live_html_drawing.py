@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stateshift.cli.views.markup import tag
-from stateshift.cli.views.run_html_axis import Axis
-from stateshift.cli.views.run_html_curves import PANEL, Curve, Point, place_points
+from stateshift.cli.views.page import tag
+from stateshift.cli.views.run_html_curves import PANEL, Axis, Curve, Point, place_points
 from stateshift.cli.views.run_html_drawing import (
     BAR,
     BELOW,

@@ -1,4 +1,7 @@
-"""The manual: a man page for each command, and one page of all of them in Markdown. Pure.
+"""The parameters and the help of commands, as values; and the manual that is made from them: a man
+page for each command, and one page of all of them in Markdown. Pure.
+
+The facts are read from the parser, so that no page can say something else.
 
 A man page is roff in the `man` macros: `.TH` begins it, `.SH` begins a section, `.TP` is a term
 with its text, `.nf` and `.fi` keep lines as they are.
@@ -7,12 +10,63 @@ with its text, `.nf` and `.fi` keep lines as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
-from stateshift.cli.views.command_facts import PROGRAM, CommandFacts, Parameter
-
+PROGRAM = "stateshift"
 SECTION = 1
 RENEW = f"{PROGRAM} man --markdown"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument, or an option with all its spellings. `value` is what stands behind an option,
+    empty for a flag.
+    """
+
+    names: tuple[str, ...]
+    value: str
+    about: str
+    is_option: bool = True
+
+    @property
+    def shown(self) -> str:
+        """The spellings, short ones first, and the value."""
+        spellings = ", ".join(sorted(self.names, key=len))
+        return f"{spellings} {self.value}".strip()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines that stay as they are under a heading: an example, or exit codes."""
+
+    heading: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CommandFacts:
+    """A command; the program itself has no `name`."""
+
+    name: str
+    usage: str
+    summary: str
+    paragraphs: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def whole_name(self) -> str:
+        """`stateshift inspect`, or `stateshift`."""
+        return f"{PROGRAM} {self.name}".strip()
+
+    @property
+    def arguments(self) -> tuple[Parameter, ...]:
+        return tuple(each for each in self.parameters if not each.is_option)
+
+    @property
+    def options(self) -> tuple[Parameter, ...]:
+        return tuple(each for each in self.parameters if each.is_option)
 
 
 class ManPageDocument(TypedDict):

@@ -9,30 +9,23 @@ reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable
 
-from stateshift.documents.metrics import Family, Labels
+from stateshift.documents.metrics import Family
 
 
 def exposition(families: Iterable[Family]) -> str:
     """Return the metrics as Prometheus reads them."""
-    lines = chain.from_iterable(map(_lines, families))
+    lines: list[str] = []
+    for family in families:
+        lines += [f"# HELP {family.name} {_escaped(family.help)}", f"# TYPE {family.name} gauge"]
+        for sample in family.samples:
+            pairs = ",".join(f'{name}="{_quoted(value)}"' for name, value in sample.labels)
+            labels = f"{{{pairs}}}" if pairs else ""
+            value = float(sample.value)  # without more digits than it has
+            digits = str(int(value)) if value.is_integer() else repr(value)
+            lines.append(f"{family.name}{labels} {digits}")
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
-
-
-def _lines(family: Family) -> Iterator[str]:
-    yield f"# HELP {family.name} {_escaped(family.help)}"
-    yield f"# TYPE {family.name} gauge"
-    for sample in family.samples:
-        yield f"{family.name}{_labels(sample.labels)} {_number(sample.value)}"
-
-
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    pairs = [f'{name}="{_quoted(value)}"' for name, value in labels]
-    return f"{{{','.join(pairs)}}}"
 
 
 def _escaped(text: str) -> str:
@@ -43,9 +36,3 @@ def _quoted(text: str) -> str:
     # A path may hold bytes that are no text: Prometheus reads UTF-8 and nothing else.
     readable = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return _escaped(readable).replace('"', r"\"")
-
-
-def _number(value: float) -> str:
-    """Return a number without more digits than it has."""
-    number = float(value)
-    return str(int(number)) if number.is_integer() else repr(number)

@@ -1,14 +1,19 @@
 """Parts of a page that can be sent around: one file, nothing loaded, no script. Values in, markup
 out.
+
+Elements are text, HTML's and SVG's alike: well-formed as XML, and nothing that was said becomes
+one.
 """
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Sequence
 
-from stateshift.cli.views.markup import escape, tag
-from stateshift.cli.views.text import Cell, Row, Tone
+from stateshift.cli.views.text import Cell, Row, Tone, harmless
 from stateshift.cli.views.units import number
+from stateshift.storage.locations import redact
 
 FIRST, LAST = 1, 10  # rows of a long table
 LINES_MAX = 100
@@ -148,7 +153,10 @@ def _table(titles: Sequence[str], lines: Sequence[str]) -> str:
 
 
 def _row(heads: Sequence[str], row: Row, *more: str) -> str:
-    cells = [_cell(cell, head) for head, cell in zip(heads, row, strict=True)]
+    cells = []
+    for head, cell in zip(heads, row, strict=True):
+        text, tone = (cell.text, cell.tone) if isinstance(cell, Cell) else (cell, "")
+        cells.append(tag("td", escape(text), class_=f"{_kind(head)} {tone}".strip()))
     return tag("tr", *cells, *more)
 
 
@@ -163,11 +171,6 @@ def _shortened(lines: list[str], columns: int, kept_in: str) -> list[str]:
     return [*lines[:FIRST], gap, *lines[-LAST:]]
 
 
-def _cell(cell: str | Cell, head: str) -> str:
-    text, tone = (cell.text, cell.tone) if isinstance(cell, Cell) else (cell, "")
-    return tag("td", escape(text), class_=f"{_kind(head)} {tone}".strip())
-
-
 def _kind(head: str) -> str:
     return "number" if head.startswith(">") else "text"
 
@@ -178,3 +181,33 @@ def bullets(lines: Sequence[str], kept_in: str = "report.json") -> str:
     if len(lines) > LINES_MAX:
         shown.append(tag("li", f"{number(len(lines) - LINES_MAX)} more, in {kept_in}"))
     return tag("ul", *shown)
+
+
+# ---- elements
+
+# Halves of characters (names of files that are no text) and what no XML may hold.
+_NO_CHARACTER = re.compile("[\ud800-\udfff\ufffe\uffff]")
+
+
+def escape(text: str) -> str:
+    """Return the text as it may stand between tags: names, notes, and messages of the user's and of
+    storages.
+    """
+    shown = _NO_CHARACTER.sub(lambda found: f"\\u{ord(found[0]):04x}", harmless(redact(text)))
+    return html.escape(shown)
+
+
+def tag(element: str, *inner: str, **attributes: str | float) -> str:
+    """Return an element; `inner` is markup, attributes are not. `class_` is `class`, `text_anchor`
+    is `text-anchor`.
+    """
+    written = ""
+    for name, value in attributes.items():
+        text = escape(value) if isinstance(value, str) else f"{value:g}"
+        written += f' {name.rstrip("_").replace("_", "-")}="{text}"'
+    return f"<{element}{written}>{''.join(inner)}</{element}>"
+
+
+def percent(share: float) -> str:
+    """Return a length in percent of the width."""
+    return f"{share:.2f}".rstrip("0").rstrip(".") + "%"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import endpoints_text as render_endpoints
@@ -124,21 +125,7 @@ def one_plan(plan: Plan, spec: Spec, verbose: bool = False) -> Iterator[Block]:
         yield _warning(f"the source may run on: what is copied is {newest} at that time")
         if job is not None and unsynced_places(spec, job):
             yield _warning("the copy is not synced: a power cut can lose files of it")
-    else:
-        yield from _provisional(plan, job)
-    if not plan.phases:
-        why = "the findings say why" if plan.refusals else "there is nothing to do"
-        yield Line(f"no steps: {why}", indent=2)
-        return
-    yield _phases(plan)
-    if verbose:
-        yield Gap()
-        yield _steps(plan)
-
-
-def _provisional(plan: Plan, job: JobSpec | None) -> Iterator[Block]:
-    """Show what a plan that is made while the job runs stands for."""
-    if plan.purpose == "warm":
+    elif plan.purpose == "warm":
         yield _warning(
             "provisional: the first round, as of now; later rounds copy what the job adds"
         )
@@ -150,6 +137,11 @@ def _provisional(plan: Plan, job: JobSpec | None) -> Iterator[Block]:
             "job has stopped,"
         )
         yield _warning("and refused if the job has changed by then.")
+    if not plan.phases:
+        why = "the findings say why" if plan.refusals else "there is nothing to do"
+        yield Line(f"no steps: {why}", indent=2)
+        return
+    yield from _phases(plan, verbose)
 
 
 def _is_fork(plan: Plan, job: JobSpec | None) -> bool:
@@ -191,21 +183,20 @@ def _enough(job: JobSpec) -> str:
     return f"after {rounds}" if job.until is None else f"{little_left}, within {rounds}"
 
 
-def _phases(plan: Plan) -> Table:
+def _phases(plan: Plan, verbose: bool) -> Iterator[Block]:
     rows: list[Row] = []
     for phase in plan.phases:
         steps = number(len(phase.steps))
         rows.append((phase.name, steps, dash(phase.files, number), dash(phase.bytes, size)))
-    return Table(("phase", ">steps", ">files", ">size"), tuple(rows))
-
-
-def _steps(plan: Plan) -> Table:
-    rows: list[Row] = []
-    for phase in plan.phases:
-        for step in phase.steps:
-            files, bytes_ = dash(step.files, number), dash(step.bytes, size)
-            rows.append((step.name, step.kind, files, bytes_, redact(step.describe())))
-    return Table(("step", "kind", ">files", ">size", "does"), tuple(rows))
+    yield Table(("phase", ">steps", ">files", ">size"), tuple(rows))
+    if not verbose:
+        return
+    each: list[Row] = []
+    for step in chain.from_iterable(phase.steps for phase in plan.phases):
+        files, bytes_ = dash(step.files, number), dash(step.bytes, size)
+        each.append((step.name, step.kind, files, bytes_, redact(step.describe())))
+    yield Gap()
+    yield Table(("step", "kind", ">files", ">size", "does"), tuple(each))
 
 
 def _endpoints(plans: Iterable[Plan], verbose: bool) -> Iterator[Block]:

@@ -15,23 +15,30 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from stateshift import __version__
-from stateshift.cli.views.markup import escape, percent, tag
-from stateshift.cli.views.page import bullets, chip, table, table_of_pictures, tile, whole_page
-from stateshift.cli.views.rebalance_facts import (
-    claim_of_quality,
-    closed_clusters,
-    contents,
-    headline,
-    mean_share,
-    shares_after,
-    shares_before,
+from stateshift.cli.views.page import (
+    bullets,
+    chip,
+    escape,
+    percent,
+    table,
+    table_of_pictures,
+    tag,
+    tile,
+    whole_page,
 )
 from stateshift.cli.views.rebalance_text import (
     EARLIER_HEADS,
     MOVE_HEADS,
+    claim_of_quality,
+    closed_clusters,
+    contents,
     earlier_row,
+    headline,
+    mean_share,
     move_row,
     percentage,
+    shares_after,
+    shares_before,
     whys,
 )
 from stateshift.cli.views.units import clock, many, size

@@ -4,29 +4,20 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from stateshift.cli.views.rebalance_facts import (
-    claim_of_quality,
-    closed_clusters,
-    contents,
-    headline,
-    mean_share,
-    shares_after,
-    shares_before,
-    stays_by_reason,
-)
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, section
-from stateshift.cli.views.units import bar, many, size, span
+from stateshift.cli.views.units import bar, clock, many, size, span
 from stateshift.documents.rebalance import moves_of, share
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision, Loaded
-    from stateshift.advise.rebalance.outcome import Carried, CarriedState, Rebalance
+    from stateshift.advise.rebalance.outcome import Carried, CarriedState, Drained, Rebalance
     from stateshift.documents.rebalance import MoveFacts
 
+CANNOT_TELL: Final = "cannot tell: "
 BAR: Final = 20
 CLUSTER_HEADS: Final = ("cluster", ">capacity", ">before", "", ">after", "")
 MOVE_HEADS: Final = (
@@ -60,11 +51,19 @@ def blocks(rebalance: Rebalance, explain: bool = False) -> Iterator[Block]:
     held = list(chain.from_iterable(map(contents, rebalance.drained)))
     yield from section("drained", *(Line(line, indent=2) for line in held))
     yield from section("cordoned", *(Line(line, indent=2) for line in closed_clusters(rebalance)))
-    yield from section("moves of earlier runs", *_earlier(rebalance))
+    if rebalance.unfinished:
+        earlier = Table(EARLIER_HEADS, tuple(map(earlier_row, rebalance.unfinished)))
+        facts = (Line(each.fact, indent=2) for each in rebalance.unfinished if each.fact)
+        yield from section("moves of earlier runs", earlier, *facts)
     if decision is not None:
         whole = max([1.0, *shares_before(decision), *shares_after(decision)])
-        rows = tuple(_cluster_row(each, whole) for each in decision.clusters)
-        yield from section("clusters", Table(CLUSTER_HEADS, rows))
+        rows: list[Row] = []
+        for each in decision.clusters:
+            capacity = "cannot tell" if each.capacity is None else f"{each.capacity:g}"
+            before = percentage(each.before, each), _bar(share(each.before, each), whole)
+            after = percentage(each.after, each), _bar(share(each.after, each), whole)
+            rows.append((each.name, capacity, *before, *after))
+        yield from section("clusters", Table(CLUSTER_HEADS, tuple(rows)))
         yield from section("moves", *_moves(rebalance, explain))
         yield from section("stay", *_stays(decision))
         if explain:
@@ -73,13 +72,6 @@ def blocks(rebalance: Rebalance, explain: bool = False) -> Iterator[Block]:
     if rebalance.file is not None:
         yield Gap()
         yield Line(f"the decision and its inputs: {rebalance.file}", "dim")
-
-
-def _earlier(rebalance: Rebalance) -> Iterator[Block]:
-    if not rebalance.unfinished:
-        return
-    yield Table(EARLIER_HEADS, tuple(earlier_row(each) for each in rebalance.unfinished))
-    yield from (Line(each.fact, indent=2) for each in rebalance.unfinished if each.fact)
 
 
 def earlier_row(carried: Carried) -> Row:
@@ -91,17 +83,6 @@ def earlier_row(carried: Carried) -> Row:
         _downtime(carried.downtime_seconds),
         Cell(carried.state, TONES[carried.state]),
         carried.workdir or "-",
-    )
-
-
-def _cluster_row(cluster: Loaded, whole: float) -> Row:
-    return (
-        cluster.name,
-        "cannot tell" if cluster.capacity is None else f"{cluster.capacity:g}",
-        percentage(cluster.before, cluster),
-        _bar(share(cluster.before, cluster), whole),
-        percentage(cluster.after, cluster),
-        _bar(share(cluster.after, cluster), whole),
     )
 
 
@@ -162,7 +143,10 @@ def _downtime(seconds: float | None) -> str:
 
 
 def _stays(decision: Decision) -> Iterator[Block]:
-    for reason, jobs in stays_by_reason(decision):
+    by_reason: dict[str, list[tuple[str, str]]] = {}
+    for stay in decision.stays:
+        by_reason.setdefault(stay.reason, []).append((stay.job, stay.cluster))
+    for reason, jobs in by_reason.items():
         named = [f"{job} ({cluster})" for job, cluster in jobs[:NAMED_MAX]]
         if len(jobs) > NAMED_MAX:
             named.append(f"and {many(len(jobs) - NAMED_MAX, 'more job')}")
@@ -178,3 +162,91 @@ def _numbers(decision: Decision) -> Iterator[Line]:
         due = "it is time to act" if trigger.is_due else "that is not yet often enough"
         yield Line(f"{trigger.cluster}: {trigger.reason}, {often}: {due}", indent=2)
     yield Line(claim_of_quality(decision), indent=2)
+
+
+# ---- facts that the page shows, too
+
+
+def shares_before(decision: Decision) -> list[float]:
+    """Return the loads before, as parts of the capacities that are known."""
+    shares = (share(cluster.before, cluster) for cluster in decision.clusters)
+    return [each for each in shares if each is not None]
+
+
+def shares_after(decision: Decision) -> list[float]:
+    """Return the loads after the moves, as parts of the capacities that are known."""
+    shares = (share(cluster.after, cluster) for cluster in decision.clusters)
+    return [each for each in shares if each is not None]
+
+
+def mean_share(decision: Decision) -> float | None:
+    """Return the load of all clusters together as a part of their capacity."""
+    known = [cluster for cluster in decision.clusters if cluster.capacity]
+    capacity = sum(cluster.capacity or 0.0 for cluster in known)
+    return sum(cluster.before for cluster in known) / capacity if capacity else None
+
+
+def headline(rebalance: Rebalance) -> tuple[str, Tone]:
+    """Return the run on one line, and the tone that it is said in."""
+    if rebalance.busy:
+        return f"another run is at work: {rebalance.busy}", "warn"
+    moves = moves_of(rebalance)
+    if rebalance.drained and all(each.is_empty for each in rebalance.drained):
+        return f"{_named(rebalance.drained)} empty", "good"
+    begun = (*rebalance.unfinished, *rebalance.carried)
+    failed = [each for each in begun if each.state in ("failed", "unfinished")]
+    if failed:
+        return f"{many(len(failed), 'move')} to be finished or taken back first", "bad"
+    if rebalance.drained and all(each.state == "finished" for each in moves):
+        holding = [each for each in rebalance.drained if not each.is_empty]
+        return f"{_named(holding)} not empty", "bad"
+    if not moves and rebalance.decision is not None and is_unknown(rebalance.decision):
+        return "nothing is moved", "warn"
+    if not moves:
+        return "nothing to move", "good"
+    if all(each.state == "finished" for each in moves):
+        return f"{many(len(moves), 'move')} made", "good"
+    them = "it" if len(moves) == 1 else "them"
+    return f"{many(len(moves), 'move')} to make: --yes makes {them}", "warn"
+
+
+def _named(drained: Sequence[Drained]) -> str:
+    names = [each.cluster for each in drained]
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def closed_clusters(rebalance: Rebalance) -> Iterator[str]:
+    """Yield the clusters that nothing moves to, and the option that ends that."""
+    for each in rebalance.cordoned:
+        if each.since is None:
+            yield f"{each.cluster} is cordoned by the spec: nothing moves there"
+        else:
+            since = f"{clock(each.since)} UTC"
+            way = f"--uncordon {each.cluster} ends it"
+            yield f"{each.cluster} is cordoned since {since}: nothing moves there; {way}"
+
+
+def contents(drained: Drained) -> Iterator[str]:
+    """Yield the contents of a cluster that was to be emptied."""
+    if drained.is_empty:
+        held = f"no job of the spec runs there; {drained.note}" if drained.note else "nothing runs"
+        yield f"{drained.cluster} is empty: it was asked, and {held}"
+    if drained.unknown:
+        yield f"{drained.cluster} cannot be asked: {drained.unknown}"
+    for job, reason in drained.jobs:
+        yield f"{drained.cluster} still has {job}: {reason}"
+    for other in drained.others:
+        yield f"{drained.cluster} still has {other}, which the spec does not know"
+
+
+def is_unknown(decision: Decision) -> bool:
+    """Whether nothing could be decided, for what nobody could tell."""
+    return decision.reason.startswith(CANNOT_TELL)
+
+
+def claim_of_quality(decision: Decision) -> str:
+    """Return the quality of the spread that was found, as a claim that can be checked."""
+    bound = f"no spread has less than {decision.bound:.0%} on the fullest cluster"
+    if decision.is_best:
+        return f"{bound}, and no spread is better than this one"
+    return bound

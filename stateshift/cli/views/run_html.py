@@ -14,19 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import assert_never
 
 from stateshift import __version__
-from stateshift.cli.views.markup import escape, tag
 from stateshift.cli.views.page import (
     bullets,
     chip,
+    escape,
     table,
     table_of_pictures,
+    tag,
     tile,
     whole_page,
 )
-from stateshift.cli.views.run_html_axis import axis_of
+from stateshift.cli.views.run_html_curves import axis_of
 from stateshift.cli.views.run_html_drawing import closer, picture, strip
 from stateshift.cli.views.run_text import (
     PHASE_HEADS,
@@ -66,7 +68,9 @@ def page(facts: RunFacts) -> str:
     return whole_page(
         f"{_names(report)}: {facts.state}",
         *_head(facts),
-        *_jobs(report),
+        *([] if report.jobs else [tag("p", "Nothing was begun.", class_="dim")]),
+        *_overview(report),
+        *chain.from_iterable(_job(report, job) for job in report.jobs),
         *_steered(report),
         *_left(report.left),
         tag("footer", tag("p", escape(f"{words} Written by stateshift {__version__}."))),
@@ -114,7 +118,11 @@ def _downtime(facts: RunFacts) -> tuple[str, ...]:
     commit = terms_of(report.engine).one
     match downtime.known:
         case Known.LASTS:
-            return "not over", *_stopped(report, downtime.job)
+            assert downtime.job is not None, "a downtime that lasts is a job's"
+            start = downtime.job.downtime_start or 0.0
+            clock = f" ({_clock(report, start)} UTC)" if report.began is not None else ""
+            stopped = f"{downtime.job.job} was stopped {span(start)} after the run began{clock}"
+            return "not over", stopped, f"no {commit} on the target was seen since"
         case Known.MEASURED:
             assert downtime.job is not None, "a downtime that was measured is a job's"
             longest = [f"the longest, of {downtime.job.job}"] if len(report.jobs) > 1 else []
@@ -126,13 +134,6 @@ def _downtime(facts: RunFacts) -> tuple[str, ...]:
         case Known.NONE:
             return "none", "this run stopped no job"
     assert_never(downtime.known)
-
-
-def _stopped(report: Report, job: JobReport | None) -> tuple[str, str]:
-    assert job is not None, "a downtime that lasts is a job's"
-    stopped_at = _at(report, job.downtime_start or 0.0)
-    commit = terms_of(report.engine).one
-    return f"{job.job} was stopped {stopped_at}", f"no {commit} on the target was seen since"
 
 
 def _counted(job: JobReport) -> Iterator[str]:
@@ -150,11 +151,6 @@ def _from_to(report: Report) -> Iterator[str]:
         yield f"to {ended:%H:%M:%S} UTC"
     else:
         yield f"to {ended:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _at(report: Report, seconds: float) -> str:
-    clock = f" ({_clock(report, seconds)} UTC)" if report.began is not None else ""
-    return f"{span(seconds)} after the run began{clock}"
 
 
 def _clock(report: Report, seconds: float) -> str:
@@ -204,38 +200,32 @@ def _left(lines: Sequence[str]) -> Iterator[str]:
 # ---- jobs ----------------------------------------------------------------------------------------
 
 
-def _jobs(report: Report) -> Iterator[str]:
-    if not report.jobs:
-        yield tag("p", "Nothing was begun.", class_="dim")
-    if len(report.jobs) > 1:
-        yield tag("h3", "Jobs")
-        yield _overview(report)
-    for job in report.jobs:
-        yield from _job(report, job)
-
-
-def _overview(report: Report) -> str:
+def _overview(report: Report) -> Iterator[str]:
+    """Yield a line for each of several jobs."""
+    if len(report.jobs) < 2:
+        return
     axis = axis_of(report)
     heads = ("job", "state", ">files", ">size", ">down for")
-    rows = []
+    rows: list[Row] = []
     for job in report.jobs:
         state = Cell(job.state, TONES.get(job.state, "warn"))
-        rows.append((job.job, state, number(job.files), size(job.bytes), _down_for(job)))
-    return table_of_pictures(
-        heads, rows, "when it was moved", [strip(job, axis) for job in report.jobs]
-    )
-
-
-def _down_for(job: JobReport) -> str | Cell:
-    if job.is_down:
-        return Cell("not over", "bad")
-    return "-" if job.downtime_seconds is None else span(job.downtime_seconds)
+        down: str | Cell = "-" if job.downtime_seconds is None else span(job.downtime_seconds)
+        if job.is_down:
+            down = Cell("not over", "bad")
+        rows.append((job.job, state, number(job.files), size(job.bytes), down))
+    pictures = [strip(job, axis) for job in report.jobs]
+    yield tag("h3", "Jobs")
+    yield table_of_pictures(heads, rows, "when it was moved", pictures)
 
 
 def _job(report: Report, job: JobReport) -> Iterator[str]:
     if len(report.jobs) > 1:
         yield tag("h2", escape(job.job), _state(job.state))
-        yield from (tag("p", escape(line)) for line in _job_lines(job))
+        words = [many(job.files, "file"), size(job.bytes), same_of((job,))]
+        yield tag("p", escape(", ".join(word for word in words if word)))
+        if job.downtime_seconds is not None:
+            down = "; ".join((f"down for {span(job.downtime_seconds)}", *_counted(job)))
+            yield tag("p", escape(down))
     yield from _failure(job.failure)
     if job.phases:
         yield from _figures(report, job)
@@ -252,13 +242,6 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
         yield tag("h3", "Notes")
         yield bullets(job.notes)
     yield from _left(job.left)
-
-
-def _job_lines(job: JobReport) -> Iterator[str]:
-    words = [many(job.files, "file"), size(job.bytes), same_of((job,))]
-    yield ", ".join(word for word in words if word)
-    if job.downtime_seconds is not None:
-        yield "; ".join((f"down for {span(job.downtime_seconds)}", *_counted(job)))
 
 
 def _figures(report: Report, job: JobReport) -> Iterator[str]:

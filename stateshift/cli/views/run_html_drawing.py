@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stateshift.cli.views.markup import escape, percent, tag
-from stateshift.cli.views.run_html_axis import Axis
-from stateshift.cli.views.run_html_curves import PANEL, Curve, curves, panel
+from stateshift.cli.views.page import escape, percent, tag
+from stateshift.cli.views.run_html_curves import PANEL, Axis, Curve, curves, panel
 from stateshift.cli.views.units import many, size, span
 from stateshift.plan import PHASES
 from stateshift.report import JobReport, PhaseReport, RoundReport, SteeredReport
@@ -204,17 +203,12 @@ def lane(name: str, top: float, bars: Iterable[str]) -> str:
 def _round_bars(rounds: Sequence[RoundReport], undone: bool, axis: Axis, y: float) -> Iterator[str]:
     for group in neighbours(rounds, axis, _stretch_of, FINEST):
         whole = Stretch(group[0].start, _stretch_of(group[-1]).end)
-        yield bar(axis, whole, y, _round_kind(group[0], undone), _round_words(group, whole))
+        kind = "bar round" if group[0].number % 2 else "bar round even"
+        yield bar(axis, whole, y, "bar undone" if undone else kind, _round_words(group, whole))
         left, right = axis.at(whole.start), axis.at(whole.end)
         if len(group) == 1 and right - left >= SPACE_FOR_NUMBER:
             number, middle = str(group[0].number), percent((right + left) / 2)
             yield tag("text", number, x=middle, y=y + 11, class_="mid" if undone else "mid inside")
-
-
-def _round_kind(first: RoundReport, undone: bool) -> str:
-    if undone:
-        return "bar undone"
-    return "bar round" if first.number % 2 else "bar round even"
 
 
 def _round_words(group: Sequence[RoundReport], whole: Stretch) -> str:
@@ -226,23 +220,15 @@ def _round_words(group: Sequence[RoundReport], whole: Stretch) -> str:
 
 def _phase_bar(phase: PhaseReport, undone: bool, axis: Axis, y: float) -> Iterator[str]:
     when = _stretch_of(phase)
-    kind = _phase_kind(phase, undone)
+    kind, beside = "bar torn", f"{phase.done} of {phase.steps}"
+    if undone:
+        kind, beside = "bar undone", "undone"
+    elif phase.done == phase.steps:
+        kind, beside = "bar", span(phase.seconds)
     words = f"{phase.name}: {_when(when)}, {phase.done} of {phase.steps} steps"
     yield bar(axis, when, y, kind, words)
     place, side = _beside(axis, when, kind)
-    yield tag("text", _phase_words(phase, undone), x=percent(place), y=y + 11, class_=side)
-
-
-def _phase_kind(phase: PhaseReport, undone: bool) -> str:
-    if undone:
-        return "bar undone"
-    return "bar" if phase.done == phase.steps else "bar torn"
-
-
-def _phase_words(phase: PhaseReport, undone: bool) -> str:
-    if undone:
-        return "undone"
-    return span(phase.seconds) if phase.done == phase.steps else f"{phase.done} of {phase.steps}"
+    yield tag("text", beside, x=percent(place), y=y + 11, class_=side)
 
 
 def _beside(axis: Axis, when: Stretch, kind: str) -> tuple[float, str]:

@@ -20,7 +20,7 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.report import FailureReport, JobReport, PhaseReport, Report
+    from stateshift.report import JobReport, PhaseReport, Report
 
 TONES: dict[str, Tone] = {
     "finished": "good",
@@ -112,20 +112,17 @@ def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Ta
 
 def phase_row(phase: PhaseReport, undone: bool) -> Row:
     """Return the cells below PHASE_HEADS."""
+    steps: str | Cell = number(phase.done)
+    if phase.done != phase.steps:
+        steps = Cell(f"{number(phase.done)} of {number(phase.steps)}", "warn")
     return (
         phase.name,
         span(phase.start),
         span(phase.seconds),
-        Cell("undone", "dim") if undone else _steps(phase),
+        Cell("undone", "dim") if undone else steps,
         dash(phase.files, number),
         dash(phase.bytes, size),
     )
-
-
-def _steps(phase: PhaseReport) -> str | Cell:
-    if phase.done == phase.steps:
-        return number(phase.done)
-    return Cell(f"{number(phase.done)} of {number(phase.steps)}", "warn")
 
 
 def _summary(facts: RunFacts) -> Iterator[Pair]:
@@ -163,9 +160,13 @@ def status(facts: RunFacts) -> Iterator[Block]:
         yield from render_live.live(facts.live, facts.report.engine)
     elif facts.now is not None:
         yield from _still_down(facts, facts.now)
-    if facts.report.failure is not None:
+    failure = facts.report.failure
+    if failure is not None:
         yield Gap()
-        yield from _failure(facts.report.failure)
+        step = f" (in step {failure.step})" if failure.step else ""
+        yield Line(f"stopped by {failure.error}{step}: {redact(failure.message)}", "bad")
+        if failure.hint:
+            yield Line(f"hint: {redact(failure.hint)}")
     yield Gap()
     yield from _next(facts)
 
@@ -178,13 +179,6 @@ def _still_down(facts: RunFacts, now: float) -> Iterator[Block]:
     for job in facts.still_down:
         so_far = render_live.down_for(began + (job.downtime_start or 0.0), now)
         yield pairs((f"downtime of {redact(job.job)}", f"{so_far} so far"))
-
-
-def _failure(failure: FailureReport) -> Iterator[Block]:
-    step = f" (in step {failure.step})" if failure.step else ""
-    yield Line(f"stopped by {failure.error}{step}: {redact(failure.message)}", "bad")
-    if failure.hint:
-        yield Line(f"hint: {redact(failure.hint)}")
 
 
 def _next(facts: RunFacts) -> Iterator[Block]:

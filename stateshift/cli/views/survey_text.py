@@ -30,15 +30,13 @@ if TYPE_CHECKING:
     from stateshift.api import Inspection
     from stateshift.documents.survey import (
         EndpointOf,
-        FileAmounts,
-        FileRow,
         FirstEntries,
         OperatorOf,
         SoughtName,
         SurveyFacts,
     )
     from stateshift.engines.views import Coverage, DecodedFile, Part
-    from stateshift.look import Export, JudgedImage, Judgement
+    from stateshift.look import Export, Judgement
     from stateshift.look.judging import Checked, PartsSoFar
     from stateshift.survey import EmbeddedPath, Image, Operator, Store
 
@@ -84,22 +82,31 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
     image_facts = _image_facts(only, surveyed.engine) if only else ()
     yield pairs(*image_facts, *_file_facts(facts))
     if several and surveyed.images:
-        yield from section("Images", _images(surveyed.images))
+        rows: list[Row] = []
+        for image in surveyed.images:
+            names = (image.path or ".", image.name or "", image.identity or "")
+            rows.append((*names, epoch_of(image), epochs_of(image), image.fence or ""))
+        heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
+        yield from section("Images", without_empty(Table(heads, tuple(rows))))
     yield from _operator_sections(facts, several)
     yield from section("Sources and sinks", *_endpoints(facts.endpoints, several, verbose))
     yield from section("Absolute paths inside", *_embedded(facts.embedded, verbose))
     if verbose:
-        yield from section("Settings in the last offsets", *_settings(surveyed.images))
+        settings: list[Row] = []
+        for image in surveyed.images:
+            for key, value in sorted(image.settings.items()):
+                settings.append((image.path, key, value))
+        table = table_or_nothing(("", "", ""), settings)
+        yield from section("Settings in the last offsets", *table)
     yield from section("Findings", *findings(facts.findings, verbose))
-    yield from _asked_for(facts)
-
-
-def _asked_for(facts: SurveyFacts) -> Iterator[Block]:
-    """Show what the user asked for besides: names, files, entries."""
+    # What the user asked for besides.
     if facts.names is not None:
         yield from section("Names", _names(facts.names))
     if facts.files.rows is not None:
-        yield from section("Files", _all_files(facts.files.rows))
+        files = []
+        for row in facts.files.rows:
+            files.append(("needed" if row.needed else "", number(row.file.size), row.file.path))
+        yield from section("Files", Table(("restart", ">bytes", "path"), tuple(files)))
     if facts.entries is not None:
         yield from section("Entries", *_entries(facts.entries))
 
@@ -113,8 +120,22 @@ def _operator_sections(facts: SurveyFacts, several: bool) -> Iterator[Block]:
         return
     operators = [each.operator for each in facts.operators]
     yield from section("Operators", _flink_operators(operators))
-    yield from section("States", *_states(operators))
-    yield from section("Key groups", *_key_groups(operators))
+    states: list[Row] = []
+    key_groups: list[Row] = []
+    for operator in operators:
+        name = operator.uid or operator.name or operator.id
+        for state in operator.details["states"]:
+            states.append((name, state["name"], state["kind"], state["type"] or ""))
+        groups = operator.details["key_groups"]
+        if groups:
+            sizes = groups["bytes"]
+            filled = f"{groups['count'] - groups['empty']} of {groups['count']}"
+            least, median, most = size(sizes["min"]), size(sizes["median"]), size(sizes["max"])
+            key_groups.append((name, filled, least, median, most))
+    heads: tuple[str, ...] = ("operator", "state", "kind", "type")
+    yield from section("States", *table_or_nothing(heads, states))
+    heads = ("operator", ">filled", ">least", ">median", ">most")
+    yield from section("Key groups", *table_or_nothing(heads, key_groups))
 
 
 # ---- the image -----------------------------------------------------------------------------------
@@ -175,28 +196,20 @@ def _file_facts(facts: SurveyFacts) -> Iterator[Pair]:
             f"{many(spare.count, 'file')}, {size(spare.bytes)} ({part} of the files)",
         )
     for image in facts.survey.images:
-        yield from _strangers(image)
+        for held in image.described.get("strangers", ()):
+            place = f"{image.path}/{held['path']}" if image.path else held["path"]
+            where = f"in {place}" if place.endswith("/") else f"({place})"
+            files = many(held["files"], "file")
+            yield "not Spark's", f"{files} {where}, which a move leaves behind"
     if every.count:
-        yield "small", _small(facts.files)
-
-
-def _strangers(image: Image) -> Iterator[Pair]:
-    """Yield the files in a checkpoint that are not Spark's."""
-    for held in image.described.get("strangers", ()):
-        place = f"{image.path}/{held['path']}" if image.path else held["path"]
-        where = f"in {place}" if place.endswith("/") else f"({place})"
-        yield "not Spark's", f"{many(held['files'], 'file')} {where}, which a move leaves behind"
-
-
-def _small(files: FileAmounts) -> str:
-    """Return the numbers of small files, up to the first bound that holds all files."""
-    parts: list[str] = []
-    for small in files.small:
-        below = size(small.below).replace(".0", "")
-        if small.count == files.all.count:
-            return ", ".join([*parts, f"all below {below}"])
-        parts.append(f"{number(small.count)} below {below}")
-    return ", ".join(parts)
+        parts: list[str] = []
+        for small in facts.files.small:  # up to the first bound that holds all files
+            below = size(small.below).replace(".0", "")
+            if small.count == every.count:
+                parts.append(f"all below {below}")
+                break
+            parts.append(f"{number(small.count)} below {below}")
+        yield "small", ", ".join(parts)
 
 
 def epoch_of(image: Image) -> str:
@@ -217,22 +230,6 @@ def epochs_of(image: Image) -> str | Cell:
     return Cell("none: see the findings", "bad")
 
 
-def _images(images: Iterable[Image]) -> Table:
-    heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
-    return without_empty(Table(heads, tuple(_image_row(image) for image in images)))
-
-
-def _image_row(image: Image) -> Row:
-    return (
-        image.path or ".",
-        image.name or "",
-        image.identity or "",
-        epoch_of(image),
-        epochs_of(image),
-        image.fence or "",
-    )
-
-
 # ---- operators -----------------------------------------------------------------------------------
 
 
@@ -240,22 +237,19 @@ def _operators(operators: Iterable[OperatorOf], several: bool) -> Table:
     """Return a line per store; what is the operator's stands on its first line only."""
     rows: list[Row] = []
     for owned in operators:
-        stores = [_store(store) for store in owned.operator.stores]
-        rows.extend(_below(_operator(owned, several), stores or [("", "", "")]))
+        operator, image = owned.operator, owned.image
+        head = (
+            image.path if several else "",
+            operator.id,
+            operator.name or image.name or "",
+            operator.uid or "",
+            operator.provider or "",
+            number(operator.shards),
+        )
+        stores = [_store(store) for store in operator.stores]
+        rows.extend(_below(head, stores or [("", "", "")]))
     heads = ("directory", "id", "name", "uid", "provider", ">shards", "store", ">files", ">size")
     return without_empty(Table(heads, tuple(rows)))
-
-
-def _operator(owned: OperatorOf, several: bool) -> Row:
-    operator, image = owned.operator, owned.image
-    return (
-        image.path if several else "",
-        operator.id,
-        operator.name or image.name or "",
-        operator.uid or "",
-        operator.provider or "",
-        number(operator.shards),
-    )
 
 
 def _flink_operators(operators: Iterable[Operator]) -> Table:
@@ -285,31 +279,6 @@ def _below(head: Row, lines: Sequence[Row]) -> Iterator[Row]:
     blank: Row = ("",) * len(head)
     for place, line in enumerate(lines):
         yield (*(blank if place else head), *line)
-
-
-def _states(operators: Iterable[Operator]) -> Iterator[Block]:
-    rows: list[Row] = []
-    for operator in operators:
-        name = _name_of(operator)
-        for state in operator.details["states"]:
-            rows.append((name, state["name"], state["kind"], state["type"] or ""))
-    return table_or_nothing(("operator", "state", "kind", "type"), rows)
-
-
-def _key_groups(operators: Iterable[Operator]) -> Iterator[Block]:
-    rows: list[Row] = []
-    for operator in operators:
-        groups = operator.details["key_groups"]
-        if groups:
-            sizes = groups["bytes"]
-            filled = f"{groups['count'] - groups['empty']} of {groups['count']}"
-            least, median, most = size(sizes["min"]), size(sizes["median"]), size(sizes["max"])
-            rows.append((_name_of(operator), filled, least, median, most))
-    return table_or_nothing(("operator", ">filled", ">least", ">median", ">most"), rows)
-
-
-def _name_of(operator: Operator) -> str:
-    return operator.uid or operator.name or operator.id
 
 
 # ---- what the image names ------------------------------------------------------------------------
@@ -346,22 +315,7 @@ def _place(named: Sequence[EmbeddedPath]) -> Row:
     return redact(first.path), place, number(count), files
 
 
-def _settings(images: Iterable[Image]) -> Iterator[Block]:
-    rows: list[Row] = []
-    for image in images:
-        for key, value in sorted(image.settings.items()):
-            rows.append((image.path, key, value))
-    return table_or_nothing(("", "", ""), rows)
-
-
 # ---- what was asked for besides ------------------------------------------------------------------
-
-
-def _all_files(files: Iterable[FileRow]) -> Table:
-    rows = []
-    for row in files:
-        rows.append(("needed" if row.needed else "", number(row.file.size), row.file.path))
-    return Table(("restart", ">bytes", "path"), tuple(rows))
 
 
 def _names(names: Iterable[SoughtName]) -> Table:
@@ -398,7 +352,12 @@ def judgement(judged: Judgement, location: str, verbose: bool = False) -> Iterat
     yield _answer(judged, redact(location))
     if len(judged.images) > 1:
         heads = ("directory", "operator's name", "epoch", "restart from")
-        yield without_empty(Table(heads, tuple(_judged_row(image) for image in judged.images)))
+        rows: list[Row] = []
+        for image in judged.images:
+            epoch = "none committed yet" if image.epoch is None else f"{image.epoch} committed"
+            epochs = ranges(image.epochs) if image.epochs else Cell("none", "bad")
+            rows.append((image.path or ".", image.name or "", epoch, epochs))
+        yield without_empty(Table(heads, tuple(rows)))
     elif judged.epochs:
         yield pairs(("restart from", ranges(judged.epochs)))
     yield from section("Findings", *findings(judged.findings, verbose))
@@ -445,12 +404,6 @@ def _answer(judged: Judgement, location: str) -> Line:
         return Line(f"a job can restart{limits}: {location}", "good")
     at = f"{terms_of(judged.engine).at} {judged.epoch}"
     return Line(f"a job can restart from {at}{limits}: {location}", "good")
-
-
-def _judged_row(image: JudgedImage) -> Row:
-    epoch = "none committed yet" if image.epoch is None else f"{image.epoch} committed"
-    epochs = ranges(image.epochs) if image.epochs else Cell("none", "bad")
-    return image.path or ".", image.name or "", epoch, epochs
 
 
 # ---- export --------------------------------------------------------------------------------------

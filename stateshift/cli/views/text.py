@@ -95,19 +95,15 @@ def plain_text(blocks: Iterable[Block]) -> str:
     """
     lines: list[str] = []
     for block in blocks:
-        lines.extend(line.rstrip() for line in _plain(block))
+        match block:
+            case Gap():
+                lines.append("")
+            case Line():
+                own = (" " * block.indent + line for line in lines_of(block.text))
+                lines.extend(line.rstrip() for line in own)
+            case Table():
+                lines.extend(line.rstrip() for line in _plain_table(block))
     return "\n".join(lines) + "\n" if lines else ""
-
-
-def _plain(block: Block) -> Iterator[str]:
-    match block:
-        case Gap():
-            yield ""
-        case Line():
-            for line in lines_of(block.text):
-                yield " " * block.indent + line
-        case Table():
-            yield from _plain_table(block)
 
 
 def _plain_table(table: Table) -> Iterator[str]:
@@ -120,7 +116,10 @@ def _plain_table(table: Table) -> Iterator[str]:
     widths = [max(map(_width, column)) for column in columns]
     is_number = [head.startswith(">") for head in table.heads]
     for row in rows:
-        cells = map(_set, row, widths, is_number)
+        cells = []
+        for text, width, is_right in zip(row, widths, is_number, strict=True):
+            blanks = " " * (width - _width(text))
+            cells.append(blanks + text if is_right else text + blanks)
         yield " " * table.indent + "  ".join(cells)
 
 
@@ -137,11 +136,7 @@ def harmless(text: str) -> str:
     """Return the text with characters that would do something, rather than be seen, as escapes."""
     if text.isprintable():
         return text
-    return _CONTROL.sub(_escape, text)
-
-
-def _escape(character: re.Match[str]) -> str:
-    return character[0].encode("unicode_escape").decode()
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def lines_of(text: str) -> list[str]:
@@ -156,24 +151,17 @@ def lines_of(text: str) -> list[str]:
     return [f"{first}:", *(f"  | {harmless(line)}" for line in log.split("\n"))]
 
 
-def _set(text: str, width: int, right: bool) -> str:
-    blanks = " " * (width - _width(text))
-    return blanks + text if right else text + blanks
-
-
 def _width(text: str) -> int:
     """Return the columns on a terminal: East Asian wide characters take two, combining ones
     none.
     """
     if text.isascii():
         return len(text)
-    return sum(_columns(character) for character in text)
-
-
-def _columns(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    columns = 0
+    for character in text:
+        if not unicodedata.combining(character):
+            columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return columns
 
 
 # Longer tables are shown plainly, line by line: laying one out in colours takes seconds.
@@ -254,16 +242,11 @@ def table_or_nothing(heads: tuple[str, ...], rows: Sequence[Row]) -> Iterator[Bl
 
 def without_empty(table: Table) -> Table:
     """Return the table without the columns that are empty in every row."""
-    columns = range(len(table.heads))
-    kept = [column for column in columns if any(_is_filled(row[column]) for row in table.rows)]
-    picked = [_picked(row, kept) for row in table.rows]
+    kept = []
+    for column in range(len(table.heads)):
+        cells = (row[column] for row in table.rows)
+        if any(cell.text if isinstance(cell, Cell) else cell for cell in cells):
+            kept.append(column)
+    rows = [tuple(row[column] for column in kept) for row in table.rows]
     heads = tuple(table.heads[column] for column in kept)
-    return Table(heads, tuple(picked), table.indent)
-
-
-def _picked(row: Row, columns: Iterable[int]) -> Row:
-    return tuple(row[column] for column in columns)
-
-
-def _is_filled(cell: str | Cell) -> bool:
-    return bool(cell.text if isinstance(cell, Cell) else cell)
+    return Table(heads, tuple(rows), table.indent)

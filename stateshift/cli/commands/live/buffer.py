@@ -113,7 +113,7 @@ def _tell_troubles(terminal: Terminal, at_work: AtWork) -> None:
 
 
 def _limits(options: BufferOptions) -> Limits:
-    from stateshift.cli.shell.choice import choice
+    from stateshift.cli.shell.options import choice
     from stateshift.live.buffer.queue import Limits
 
     return Limits(
