@@ -3,16 +3,11 @@
 import errno
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
 
 import pytest
 
-from stateshift.cli.shell import bin_moves, change
-from stateshift.cli.shell.progress import Bar, Lines, Tally, draws_bar
+from stateshift.cli.shell.progress import Bar, Lines, Tally, draws_bar, tell_changes
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.cli.views import live_text
 
 
 class Watched:
@@ -108,20 +103,13 @@ class Gone:
         raise OSError(errno.EIO, "Input/output error")
 
 
-Drawing = AbstractContextManager[Callable[[Any], None]]
-
-
-@pytest.mark.parametrize(
-    "drawing", [lambda terminal: bin_moves.told_progress(terminal, str), change._progress]
-)
 def test_a_terminal_that_has_gone_away_ends_no_run_in_its_middle(
-    drawing: Callable[[Terminal], Drawing], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(live_text, "progress", str)
     monkeypatch.setattr(sys, "stderr", Gone())
     terminal = Terminal(environment={"TERM": "xterm"})
     assert draws_bar(terminal)
-    with drawing(terminal) as progress:
+    with tell_changes(terminal, str, str) as progress:
         for step in range(3):
             progress(step)
 

@@ -18,7 +18,9 @@ PANELS = {
     "Learn what should move": ("dataflow", "advise", "rebalance"),
     "Get schemas and help": ("schema", "man", "completion"),
 }
-PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+PANEL_OF: dict[str, str] = {}
+for _panel, _names in PANELS.items():
+    PANEL_OF |= dict.fromkeys(_names, _panel)
 NAMES = tuple(PANEL_OF)
 
 # Those that are groups of commands, whose packages name their members: `stateshift live replace`.

@@ -1,18 +1,19 @@
-"""How `stateshift live move` goes: what is asked for, checked, carried, and what came of it."""
+"""How `stateshift live move` and `live bins` go: what is there, what is asked for, checked and
+carried, and what came of it.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 from stateshift.api.local_files import text_of
 from stateshift.cli.shell.failing import tell_aborted
 from stateshift.cli.shell.options import MoveOptions
-from stateshift.cli.shell.progress import draws_bar, status_line
+from stateshift.cli.shell.progress import tell_changes
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.cli.views import bins_text
+from stateshift.cli.views import bin_count_text, bins_text
+from stateshift.documents.bin_count import CountFacts, LiveCountDocument, failed_count
 from stateshift.documents.bins import (
     LiveMoveDocument,
     MoveFacts,
@@ -22,6 +23,8 @@ from stateshift.documents.bins import (
 )
 from stateshift.documents.live import live_command
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
+from stateshift.live.bins.bin_count import advised
+from stateshift.live.bins.bin_loads import loads
 from stateshift.live.bins.controlling import Controller
 from stateshift.live.bins.move_request import Manner, Steps, check, hint_if_gone
 from stateshift.live.bins.moved import Moved
@@ -29,7 +32,6 @@ from stateshift.live.bins.watch import Bins
 from stateshift.live.protocol.bins import BINS_MAX
 from stateshift.storage.locations import redact
 
-SECONDS_BETWEEN_LINES = 1.0
 HINT_BINS = "stateshift live move GROUP --to WORKER --bins 0-127,200"
 HINT_EVEN = "stateshift live move GROUP --rebalance 25% --by-rows"
 HINT_PLAN = "a plan file has a line `M time worker …` and lines `D time bin worker …`"
@@ -110,9 +112,13 @@ def carry_out(
     return NOT_SEEN_COMPLETE if facts.state == "applied" else None
 
 
+def _stage(moved: Moved) -> str | None:
+    return None if moved.is_over else "moving"
+
+
 def _carried(terminal: Terminal, controller: Controller, steps: Steps, manner: Manner) -> Moved:
     try:
-        with told_progress(terminal, bins_text.progress) as progress:
+        with tell_changes(terminal, bins_text.progress, _stage) as progress:
             return controller.carry(steps, manner, progress)
     except KeyboardInterrupt:
         withdrawn = controller.withdraw("interrupted")
@@ -122,35 +128,6 @@ def _carried(terminal: Terminal, controller: Controller, steps: Steps, manner: M
             f"interrupted{fact}; steps that are decided are carried out, no other begins",
             hint=f"look: {status}; run this command again: it moves what is left",
         ) from None
-
-
-@contextmanager
-def told_progress(
-    terminal: Terminal, progress: Callable[[Moved], str]
-) -> Iterator[Callable[[Moved], None]]:
-    """Show how far it is, as `progress` says it: at a terminal over the last line; elsewhere now
-    and then.
-    """
-    if not draws_bar(terminal):
-        yield _Lines(terminal.say, progress)
-        return
-    with status_line() as show:
-        yield lambda moved: show(progress(moved))
-
-
-class _Lines:
-    """A line where something has changed, not more often than a log can bear."""
-
-    def __init__(self, say: Callable[[str], None], progress: Callable[[Moved], str]) -> None:
-        self._say, self._progress = say, progress
-        self._last, self._said_at = "", 0.0
-
-    def __call__(self, moved: Moved) -> None:
-        line, now = self._progress(moved), time.monotonic()
-        if moved.is_over or line == self._last or now - self._said_at < SECONDS_BETWEEN_LINES:
-            return
-        self._last, self._said_at = line, now
-        self._say(line)
 
 
 def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
@@ -186,3 +163,59 @@ def show_steering(
         lambda: bins_steering(state, location, throttle, by),
         bins_text.show_steering(words),
     )
+
+
+# ------------------------------------------------------------------------------------ their number
+
+
+def show_count(terminal: Terminal, group: str) -> int | None:
+    """Show which bins are hot."""
+    facts = _count_facts(Controller(group))
+    terminal.answer_value("live-bins", LiveCountDocument, facts, bin_count_text.show_count(facts))
+    return None
+
+
+def resize(
+    terminal: Terminal, group: str, count: int, manner: Manner, is_check: bool
+) -> int | None:
+    """Split or merge all bins, and say what came of it; return the exit code."""
+    controller = Controller(group)
+    facts = replace(_count_facts(controller), wanted=count)
+    controller.check_resize(facts.bins, count, manner.at)
+    if not terminal.json:
+        terminal.show(bin_count_text.show_checked(facts))
+    if not is_check:
+        facts = replace(facts, moved=_resized(terminal, controller, count, manner))
+    if facts.state == "aborted":
+        return _tell_resize_aborted(terminal, facts)
+    terminal.answer_value("live-bins", LiveCountDocument, facts, bin_count_text.came(facts))
+    return NOT_SEEN_COMPLETE if facts.state == "applied" else None
+
+
+def _count_facts(controller: Controller) -> CountFacts:
+    bins = controller.status()
+    found = loads(bins)
+    return CountFacts(bins, found, advised(bins, found))
+
+
+def _resized(terminal: Terminal, controller: Controller, count: int, manner: Manner) -> Moved:
+    try:
+        with tell_changes(terminal, bin_count_text.progress, _stage) as progress:
+            return controller.resize(count, at=manner.at, manner=manner, progress=progress)
+    except KeyboardInterrupt:
+        withdrawn = controller.withdraw("interrupted")
+        fact = "it is decided: workers deal their bins anew"
+        if withdrawn is not None:
+            fact = f"move {withdrawn.number} is aborted, and nothing has changed"
+        status = live_command("status", controller.location)
+        raise Interrupted(f"interrupted; {fact}", hint=f"look: {status}") from None
+
+
+def _tell_resize_aborted(terminal: Terminal, facts: CountFacts) -> int:
+    moved = facts.moved
+    assert moved is not None, "what is aborted has begun"
+    error = ClusterError(
+        f"aborted, there are {facts.bins.count} bins as before: {moved.reason}",
+        hint=hint_aborted(facts.location, moved),
+    )
+    return tell_aborted(terminal, "live-bins", failed_count(facts, error), error)

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 SCHEDULERS: tuple[Scheduler, ...] = ("epoch", "fries")
 ON_ERROR: tuple[OnError, ...] = ("fail", "revert")
-SECONDS_BETWEEN_LINES = 1.0
 HINT_DATAFLOW = "name a dataflow of JSON, or the plan of a running job (stateshift dataflow --help)"
 
 
@@ -153,44 +151,15 @@ def _dataflow(path: str) -> Dataflow:
 
 
 def _carried(terminal: Terminal, checked: Checked, wait_seconds: float) -> Carried:
+    from stateshift.cli.shell.progress import tell_changes
+    from stateshift.cli.views.live_text import progress as words
     from stateshift.live import acts
 
     try:
-        with _progress(terminal) as progress:
+        with tell_changes(terminal, words, lambda each: each.decided is not None) as progress:
             return acts.carry(checked, wait_seconds, progress)
     except KeyboardInterrupt:
         raise _interrupted(checked) from None
-
-
-@contextmanager
-def _progress(terminal: Terminal) -> Iterator[Callable[[Carried], None]]:
-    """Show how far a change is: at a terminal over the last line; elsewhere now and then."""
-    from stateshift.cli.shell.progress import draws_bar, status_line
-    from stateshift.cli.views.live_text import progress
-
-    if not draws_bar(terminal):
-        yield _Lines(terminal.say, progress)
-        return
-    with status_line() as show:
-        yield lambda carried: show(progress(carried))
-
-
-class _Lines:
-    """A line where something has changed, not more often than a log can bear."""
-
-    def __init__(self, say: Callable[[str], None], words: Callable[[Carried], str]) -> None:
-        self._say, self._words = say, words
-        self._last, self._said_at = "", 0.0
-        self._was_decided: bool | None = None
-
-    def __call__(self, carried: Carried) -> None:
-        line, now = self._words(carried), time.monotonic()
-        is_decided = carried.decided is not None
-        is_soon = now - self._said_at < SECONDS_BETWEEN_LINES
-        if line == self._last or (is_soon and is_decided == self._was_decided):
-            return
-        self._last, self._said_at, self._was_decided = line, now, is_decided
-        self._say(line)
 
 
 def _interrupted(checked: Checked) -> Interrupted:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Protocol, cast
+from typing import IO, TYPE_CHECKING, Protocol, TypeVar, cast
 
 from stateshift.cli.shell.terminal import Unfailing
 from stateshift.cli.views.text import lines_of
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from stateshift.world import Meter
 
 SECONDS_BETWEEN_LINES = 5.0
+SECONDS_BETWEEN_CHANGES = 1.0
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +251,32 @@ def status_line() -> Iterator[Callable[[str], None]]:
     """Yield the function that shows a text over the last line of the terminal."""
     with console().status("") as status:
         yield status.update
+
+
+@contextmanager
+def tell_changes(
+    terminal: Terminal, words: Callable[[V], str], stage: Callable[[V], object]
+) -> Iterator[Callable[[V], None]]:
+    """Show how far something is, in `words`: at a terminal over the last line; elsewhere a line
+    where something has changed, not more often than a log can bear. A new `stage` is told at once,
+    and None not at all.
+    """
+    if draws_bar(terminal):
+        with status_line() as show:
+            yield lambda value: show(words(value))
+        return
+    last, last_stage, told_at = "", cast(object, None), 0.0
+
+    def tell(value: V) -> None:
+        nonlocal last, last_stage, told_at
+        line, its_stage, now = words(value), stage(value), time.monotonic()
+        is_soon = its_stage == last_stage and now - told_at < SECONDS_BETWEEN_CHANGES
+        if its_stage is None or line == last or is_soon:
+            return
+        last, last_stage, told_at = line, its_stage, now
+        terminal.say(line)
+
+    yield tell
 
 
 def draws_bar(terminal: Terminal) -> bool:

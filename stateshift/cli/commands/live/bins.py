@@ -67,10 +67,10 @@ def command(
     that become one must be at one worker. No job stops, and no key goes to another worker: each
     worker redistributes its own bins between two batches. Without --to it only reads.
     """
-    from stateshift.cli.shell.bin_count import change, show
+    from stateshift.cli.shell.bin_moves import resize, show_count
     from stateshift.live.bins.move_request import Manner
 
     if to is None:
-        return show(terminal, group)
+        return show_count(terminal, group)
     manner = Manner(at=at, timeout_seconds=timeout, wait_seconds=wait)
-    return change(terminal, group, to, manner, check)
+    return resize(terminal, group, to, manner, check)
