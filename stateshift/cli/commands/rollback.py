@@ -54,9 +54,10 @@ def command(
 ) -> int | None:
     """Take a run back, and nothing else.
 
-    Lifts the fence, restarts the old job if the spec has a `source_submit`, deletes what the run
-    wrote at the target, and lists what it could not delete. If a process works on the run, it
-    is asked to stop first.
+    Lifts the fence, restarts the old job as it was started before (or by the spec's
+    `source_submit`), deletes what the run wrote at the target, and lists what it could not
+    delete. If a process works on the run, and the rollback is not refused, it is asked to stop
+    first.
     """
     from stateshift import migration
     from stateshift.cli.shell.work import carry_out, confirm
