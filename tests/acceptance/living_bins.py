@@ -115,6 +115,14 @@ class Applications:
         begin.write_text(str(time.time()))
         begin.rename(self.folder / "begin")
 
+    def end_the_log(self) -> None:
+        """Let the open loop end in a few seconds, whatever rows are still to come."""
+        began = float((self.folder / "begin").read_text())
+        self.rows = FIRST + int((time.time() - began + 5.0) * self.rate)
+        end = self.folder / "end.new"
+        end.write_text(str(self.rows))
+        end.rename(self.folder / "end")
+
     def wait(self, done: object, otherwise: str) -> None:
         """Wait for something while the workers run."""
         assert callable(done)

@@ -3,7 +3,7 @@
     live_bins.py --folder FOLDER --name west --first 100 --rate 300 --rows 6000 --keys 200
 
 All bins begin at west. FOLDER/group is what the workers share, FOLDER/begin when the open loop begins, FOLDER/output where
-all rows go; FOLDER/NAME is its own. It ends when there is a file FOLDER/stop, or its query fails.
+all rows go; FOLDER/end, once it is there, how many rows there are; FOLDER/NAME is its own. It ends when there is a file FOLDER/stop, or its query fails.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def main() -> None:
         "rate": options.rate,
         "rows": options.rows,
         "keys": options.keys,
+        "end": str(folder / "end"),
     }
     rows = spark.readStream.format("open-loop").options(begin=str(folder / "begin"), **source)
     output = live.files(str(folder / "output"))
