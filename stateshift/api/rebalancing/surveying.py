@@ -26,7 +26,6 @@ from stateshift.advise.measuring import (
 from stateshift.advise.rebalance.outcome import Cordon
 from stateshift.advise.rebalance.situation import Cluster, Job, Situation
 from stateshift.advise.subjects import Outside
-from stateshift.api.rebalancing.absence import absence_of, notes_on
 from stateshift.api.rebalancing.folder import Absence, Folder
 from stateshift.api.rebalancing.memory_needs import memory_of_job, memory_of_slots
 from stateshift.api.rebalancing.past import Past
@@ -34,10 +33,12 @@ from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.whereabouts import (
     Listed,
     Whereabouts,
+    absence_of,
     jobs_now,
     list_jobs,
     move_times,
     name_there,
+    notes_on,
     refuse_lost_clusters,
 )
 from stateshift.api.restarts import restarts_below

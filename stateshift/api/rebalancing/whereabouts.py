@@ -5,11 +5,12 @@ it runs, if it brings its image itself, as Flink's do; nobody tells where anothe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Protocol, TypeVar, cast
 
+from stateshift.api.rebalancing.folder import Absence
 from stateshift.api.rebalancing.past import Place
 from stateshift.clusters.protocol import Cluster, JobState, RunningJob, StopRequest
 from stateshift.errors import Complaint, SpecError, StateshiftError
@@ -252,3 +253,42 @@ def _judged(job: JobSpec, place: Place, found: Mapping[str, list[str]]) -> Where
     if job.writes_at_source:
         return Whereabouts(place, unknown=fact)
     return Whereabouts(Place(names[0], number=BY_HAND), id, note=fact)
+
+
+# ---- jobs that run nowhere
+#
+# finished or canceled, as its cluster says    it has ended
+# failed, or its cluster does not know it      it may come back, and is waited for; a day without a
+#                                              trace of it counts as an end
+#
+# One that has ended stays so until it runs again: its cluster forgets it after a while.
+
+# For so long a job may be without a trace before it counts as ended.
+ABSENT_SECONDS_MAX = 86400.0
+# The words of a cluster for an end that somebody wanted.
+WANTED_ENDS = ("finished", "canceled")
+
+
+def absence_of(where: Mapping[str, Whereabouts], before: Absence, now: float) -> Absence:
+    """Return the jobs that run nowhere now. `before` is what the last run has found."""
+    since: dict[str, float] = {}
+    ended: dict[str, str] = {}
+    for name, each in where.items():
+        if not each.is_absent:
+            continue
+        since[name] = min(now, before.since.get(name, now))
+        why = before.ended.get(name, "")
+        if each.ended in WANTED_ENDS:
+            why = f"it has ended on {each.place.cluster} ({each.ended})"
+        elif now - since[name] >= ABSENT_SECONDS_MAX:
+            why = "it has not run anywhere for a day"
+        if why:
+            ended[name] = why
+    return Absence(since, ended)
+
+
+def notes_on(absence: Absence, before: Absence, in_spec: Collection[str]) -> Iterator[str]:
+    """Yield the jobs that are left out: each time if the spec names it, once if by a pattern."""
+    for name, why in absence.ended.items():
+        if name in in_spec or name not in before.ended:
+            yield f"{name}: {why}, and is left out until it runs again"

@@ -122,24 +122,21 @@ class Walk:
         except OldVersion as error:
             yield self._old(error, stream)
         except FormatError as error:
-            yield Wrong(error.fact, error.path or self._path(stream), error.offset)
+            yield Wrong(error.fact, error.path or self.streams.places.file_of(stream), error.offset)
         except StorageError as error:
-            yield Wrong(error.fact, self._path(stream))
+            yield Wrong(error.fact, self.streams.places.file_of(stream))
 
     def _old(self, error: OldVersion, stream: StreamHandle | None) -> Wrong:
         """Return a warning of state that is not read, or a refusal where no Flink that wrote it so
         can have written the image.
         """
         self.headers["old"] += 1
-        path = error.path or self._path(stream)
+        path = error.path or self.streams.places.file_of(stream)
         if not self.may_be_old:
             return Wrong(error.fact, path, error.offset)
         size = 0 if stream is None else stream.size
         fact = f"{error.fact}: {size:,} bytes were not looked at"
         return Wrong(fact, path, error.offset, "warn", error.hint)
-
-    def _path(self, stream: StreamHandle | None) -> str | None:
-        return self.streams.places.file_of(stream)
 
     # ---- keyed state -----------------------------------------------------------------------------
 

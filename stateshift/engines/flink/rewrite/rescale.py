@@ -114,14 +114,11 @@ class Rescaler:
 
     @cached_property
     def _sorted(self) -> Sections:
-        # These load Arrow, for which no other plan should wait.
-        if len(self._origins) > 1:
-            from stateshift.engines.flink.rewrite.union import united_sections
+        # It loads Arrow, for which no other plan should wait.
+        from stateshift.engines.flink.rewrite.regroup import dealt_sections, united_sections
 
-            return united_sections(self._files, self._max_parallelism, self._scratch)
-        from stateshift.engines.flink.rewrite.regroup import dealt_sections
-
-        return dealt_sections(self._files, self._max_parallelism, self._scratch)
+        sorted_by_group = united_sections if len(self._origins) > 1 else dealt_sections
+        return sorted_by_group(self._files, self._max_parallelism, self._scratch)
 
     def unkeyed(self, subtask: int, role: str) -> Joined:
         every: list[Held] = []
