@@ -30,6 +30,7 @@ ENTRIES = ("stateshift.__main__", "stateshift.api", "stateshift.job")
 # What others call by a name that we never say.
 CALLED_BY_OTHERS = {
     "emit": "logging calls a handler",
+    "format_commands": "typer asks a group of commands for this part of its help",
     **dict.fromkeys(
         ("do_DELETE", "do_GET", "do_POST", "do_PUT", "log_message"), "http.server calls these"
     ),

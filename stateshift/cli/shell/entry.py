@@ -176,7 +176,7 @@ class GroupedCommands(TyperGroup):
 
     def format_commands(self, ctx: object, formatter: HelpLines) -> None:
         shown = {name: each for name, each in self.commands.items() if not each.hidden}
-        longest = max(map(len, shown))
+        longest = max(map(len, shown), default=0)
         panels: dict[str, list[tuple[str, str]]] = {}
         for name, command in shown.items():
             about = command.get_short_help_str(formatter.width - 6 - longest)

@@ -1,14 +1,6 @@
 """The steps that bring state to the target of a Flink plan: files as they are, parts of files, the
 metadata of the sources, and state that is rewritten. Pure.
 
-    as_they_are(move)                 what is copied whole, an image each, with names in the target
-    copies(move, wholes, ...)         the steps, by image; then one for each rewritten operator
-    bundles(files)                    files and their names, in worthwhile units
-    rewritten_names, unkeyed_names    what the new files of a rewritten operator are called
-    summary(rewritten)                where the target says what is in them
-    metadata_copy(number)             where it keeps the metadata of a source
-    round_of(move, wholes)            what a round copies of the last checkpoint of a job that runs
-
 A checkpoint's files never change once it is completed, and an incremental one names those of
 earlier ones again: a round may copy all of the last checkpoint, and the next one has little that is
 new. The metadata of the checkpoint that the job ends with says which files the image is made of;
