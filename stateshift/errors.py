@@ -1,29 +1,9 @@
 """The error tree: split by who can fix it. Only the cli turns an error into text; only storage
 wrappers retry.
 
-    StateshiftError            exit 1  a bug of ours, when it is raised bare
-      SpecError                     2  the author of the spec            (JSON pointer)
-      FormatError                   3  bytes are not what they should be (path, offset)
-        UnknownVersion              3  ... but may be, for a newer stateshift
-          OldVersion                3  ... but were, long ago: they may be whole
-        TooLarge                    3  ... or would take more memory than is allowed
-      PlanError                     4  the request does not fit what was found
-        StalePlan                   4  ... any more
-        LastCopyError               4  ... since what would be deleted may be the last copy
-        Incompatible                4  ... because the two ends differ
-      VerifyError                   5  an effect does not hold           (step, expected, found)
-      StorageError                  6  where bytes live failed           (location)
-        MissingFile                 6  ... it is not there
-        AlreadyThere                6  ... somebody created it first
-        TransientStorageError       6  ... and may work in a moment: the only one that is retried
-      ClusterError                  7  where jobs run failed             (cluster, job)
-      JournalError                  8  the journal is damaged, foreign or held  (record)
-      Interrupted                 130  asked to stop; always resumable
-    (no error)                      9  what was asked for is decided, and not seen to be complete
-    any of these                   10  where a job that ran is down behind it (JOB_DOWN)
-
 Every error is one line of fact, and a hint: what to do about it, best of all a command that can be
-pasted.
+pasted. Its class has the exit code of the process: 1 is a bug of ours, 130 an interruption, which
+can always be resumed.
 """
 
 from __future__ import annotations

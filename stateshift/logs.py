@@ -7,12 +7,9 @@ levels:
     INFO     runs, waves, phases and steps: begin, end, evidence; jobs submitted and stopped; locks
     DEBUG    requests, commands, operations of storages
 
-The listeners:
-
-    keep_log(path)  the log of a run, at DEBUG: a file of at most BYTES_MAX and an older one
-    listen(own)     `-v` and `-vv` of every command: INFO and DEBUG, on stderr
-    anybody         a program that embeds this package adds handlers of its own; it hears DEBUG only
-                    if it asks for it, also while a run keeps its own log
+A run keeps a log at DEBUG (`keep_log`); `-v` and `-vv` of every command print INFO and DEBUG. A
+program that embeds this package adds handlers of its own; it hears DEBUG only if it asks for it,
+also while a run keeps its own log.
 
 A line is one record. Secrets are replaced by `***`, and characters that could move a terminal's
 cursor are escaped.

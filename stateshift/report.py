@@ -1,13 +1,6 @@
 """The report of a run, for a person or a program. Nothing is in it that is not in the journal.
 
 A field with words is a key of the documents of runs, which have shapes of their own for the rest.
-
-Report
-  state, jobs
-    job        phases as a timeline, downtime, what a rollback had to leave
-    rounds           of a job that was copied while it ran, and what each of them left
-  steered            what somebody outside requested of the run
-  failure
 """
 
 from __future__ import annotations
@@ -39,12 +32,12 @@ from stateshift.step.evidence import (
     JobStarted,
     JobStopped,
 )
+from stateshift.step.jobs import RAN
 from stateshift.storage.locations import Redacted
 from stateshift.terms import terms_of
 
 Evidence = TypeVar("Evidence")
 
-MAY_HAVE_RUN = ("running", "queued", "unknown")  # before it was stopped
 COPYING = ("copy", "transform", "publish")  # the phases that write the image
 
 
@@ -486,25 +479,18 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
 
 
 def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:
-    for step in steps:
-        moment = _stopped_at(step)
-        if moment is not None:
-            yield moment
-
-
-def _stopped_at(step: StepProgress) -> float | None:
-    """Return the time at which a step has stopped its job; None if it has not. An attempt that was
-    cut short may have stopped it already: then it is down since that one began.
+    """Yield the times at which steps have stopped their jobs. An attempt that was cut short may
+    have stopped it already: then it is down since that one began.
     """
-    evidence = step.evidence
-    if not isinstance(evidence, JobStopped | ImageTaken):
-        return None
-    if step.repeated:
-        return step.at
-    # Only a job that runs is asked for an image, by savepoint or last checkpoint.
-    if isinstance(evidence, JobStopped) and evidence.state_before not in MAY_HAVE_RUN:
-        return None
-    return evidence.at
+    for step in steps:
+        evidence = step.evidence
+        if not isinstance(evidence, JobStopped | ImageTaken):
+            continue
+        # Only a job that runs is asked for an image, by savepoint or last checkpoint.
+        if step.repeated:
+            yield step.at
+        elif isinstance(evidence, ImageTaken) or evidence.state_before in RAN:
+            yield evidence.at
 
 
 def _between(start: float, end: float) -> float:

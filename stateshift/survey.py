@@ -4,22 +4,12 @@
       files             everything there, as the storage lists it
       images            one for a query's checkpoint or a savepoint; one per operator for a workflow
                         directory
-        operators         stateful nodes, with their stores
-        shards            per operator, store and shard: the files its state at `epoch` is folded
-                          from, in order
         needed            every path a restart at `epoch` reads, shards and logs alike
-        planned_state     what a batch has written that was planned and not committed
         first_read        of those, the files the engine looks for first, in the order they must be
                           published
-        embedded          absolute locations inside files: what has to be rewritten when those
-                          places move
-      findings          what a person should know before acting
+        embedded          absolute locations inside files: to be rewritten when those places move
       names             the name index: operator name -> directory
       traits            what the storage can do: renames, keeps_times, exclusive
-      real              where the links in the location lead
-      faster_by         how a person makes it faster
-      room, denied      whether it has space, and lets us write: what the storage answers before
-                        anything is written
 
     Facts = the surveys of source, merge directories, target, and of others whose state is added
             + what the clusters say of themselves + what the brokers of its input still have

@@ -132,6 +132,8 @@ def _checked_together(images: Collection[Judged], part: Part | None) -> Checked:
     """Return the same stages of all images as one, and what was left out of each."""
     stages: dict[str, CheckStage] = {}
     left_out: list[str] = []
+    no_checksum: dict[str, tuple[tuple[int, int], ...]] = {}
+    undecoded: set[str] = set()
     coverage = None if part is None else Coverage(0, 0, 0, 0)
     for image in images:
         left_out += image.left_out
@@ -140,9 +142,6 @@ def _checked_together(images: Collection[Judged], part: Part | None) -> Checked:
             stages[stage.name] = stage if before is None else before + stage
         if coverage is not None and image.coverage is not None:
             coverage += image.coverage
-    no_checksum: dict[str, tuple[tuple[int, int], ...]] = {}
-    undecoded: set[str] = set()
-    for image in images:
         no_checksum.update(image.no_checksum)
         undecoded.update(image.undecoded)
     return Checked(

@@ -17,16 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError, Interrupted, StateshiftError, StorageError
 from stateshift.migration.context import RunContext
 from stateshift.migration.wave_order import cuts_of
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import sharing
 from stateshift.step import StopJob
+from stateshift.step.starting import OVER
 
 POLL_SECONDS = 1.0
-OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
 
 Place = tuple[str, int]  # topic and partition
 

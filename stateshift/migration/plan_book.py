@@ -5,6 +5,7 @@ resume.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from stateshift.journal import Journal, PlanAdopted, PlanProgress
 from stateshift.migration.proposal import Proposal
@@ -18,17 +19,15 @@ from stateshift.world import Clock
 NumberedPlan = tuple[int, Plan]
 
 
+@dataclass
 class PlanBook:
     """Finds, saves and reads plans. Each is read from the workdir once."""
 
-    def __init__(
-        self, proposal: Proposal, journal: Journal, workdir: Workdir, clock: Clock
-    ) -> None:
-        self._proposal = proposal
-        self._journal = journal
-        self._workdir = workdir
-        self._clock = clock
-        self._plans: dict[int, Plan] = {}
+    _proposal: Proposal
+    _journal: Journal
+    _workdir: Workdir
+    _clock: Clock
+    _plans: dict[int, Plan] = field(default_factory=dict)
 
     def proposed_for(self, job: JobSpec) -> list[Plan]:
         """Return the plans that were proposed for a job, in their order."""

@@ -49,11 +49,11 @@ from stateshift.specification.warm import NEVER
 from stateshift.step import BringFiles
 from stateshift.step.contents import digest_of
 from stateshift.step.evidence import FilesBrought
+from stateshift.step.jobs import RAN
 from stateshift.survey import Facts, FileInfo, Left
 from stateshift.terms import terms_of
 from stateshift.world import Unwatched
 
-RUNS = ("running", "queued", "unknown")
 POLL_SECONDS = 2.0  # between two looks, where nothing is worth copying yet
 STOPPING_SECONDS = 0.1  # the same, while the job goes
 STOPPING_SECONDS_MAX = 5.0  # and where that fails again and again
@@ -157,7 +157,7 @@ class WarmRounds:
             return None
         plan = self.context.engine.plan_round(self.context.spec, job, facts)
         looking = time.perf_counter() - began
-        runs = facts.source_cluster is not None and facts.source_cluster.state in RUNS
+        runs = facts.source_cluster is not None and facts.source_cluster.state in RAN
         left = self._left(job, plan, looking)
         earlier = last.lefts if last is not None else ()
         if last is not None and (left.round or last.left.round):

@@ -128,36 +128,28 @@ class _Digesting:
         self.size, self.digest = size, digest.hexdigest()
 
 
-def files_hold(world: World, location: str, files: Sequence[FileEvidence]) -> list[Discrepancy]:
-    """Return a discrepancy for each file that does not hold what was written."""
+def files_hold(
+    world: World, location: str, files: Sequence[FileEvidence], replaceable: bool = False
+) -> list[Discrepancy]:
+    """Return a discrepancy for each file that does not hold what was written. `replaceable` ones
+    hold as long as they are there.
+    """
     storage = world.storage(location)
 
-    def asked(file: FileEvidence) -> Discrepancy | None:
+    def ask(file: FileEvidence) -> Discrepancy | None:
         path, size, digest = file
         info = storage.stat(path)
         if info is None:
             return Discrepancy(path, f"{size} bytes", "nothing")
+        if replaceable:
+            return None
         if info.size != size:
             return Discrepancy(path, f"{size} bytes", f"{info.size} bytes")
         if digest_of(storage.chunks(path))[1] != digest:
             return Discrepancy(path, f"sha256 {digest[:12]}", "other content of the same size")
         return None
 
-    answers = each(world, files, asked, storage)
-    return [answer for answer in answers if answer is not None]
-
-
-def files_are_there(
-    world: World, location: str, files: Sequence[FileEvidence]
-) -> list[Discrepancy]:
-    """Return a discrepancy for each file that is gone, whatever is in the others by now."""
-    storage = world.storage(location)
-
-    def asked(file: FileEvidence) -> Discrepancy | None:
-        path, size, _ = file
-        return Discrepancy(path, f"{size} bytes", "nothing") if storage.stat(path) is None else None
-
-    answers = each(world, files, asked, storage)
+    answers = each(world, files, ask, storage)
     return [answer for answer in answers if answer is not None]
 
 

@@ -1,23 +1,7 @@
 """The evidence of finished steps: a class for each kind.
 
 In the journal evidence is a JSON object without a kind. It is told apart by the one key that no
-other kind has:
-
-    key           class           of which steps
-    files         FilesWritten    CopyFiles, WriteFile, TransformShard
-    stamps        FilesBrought    BringFiles
-    dropped       FilesKept       KeepBrought
-    staged        FilesStaged     StageFiles
-    moved         FilesMoved      MoveFiles
-    operators     ImagesCompared  CompareImages
-    given         OwnersGiven     KeepOwners
-    ready         FenceReadied    ReadyFence
-    fenced        SourceFenced    FenceSource
-    lifted        FenceLifted     LiftFence
-    state_before  JobStopped      StopJob
-    image         ImageTaken      TakeSavepoint, TakeCheckpoint
-    tag           JobStarted      PrepareJob, SubmitJob
-    committed     JobConfirmed    AwaitProgress
+other kind has (`_KINDS`).
 
 Evidence that fits no class (another version may have written it) is kept as OtherEvidence. Fields
 that hold their default are left out; `repeated` is true where an earlier attempt was cut short,
@@ -251,22 +235,23 @@ class OtherEvidence(Evidence):
 
 _OF_ANOTHER_VERSION = "the journal was written by another version of stateshift: use that one"
 
-# The key that tells a kind. Kinds that have a key of another one, too, come first.
+# The key that tells a kind, and the steps that show it. Kinds that have a key of another one, too,
+# come first.
 _KINDS: Mapping[str, type[Evidence]] = {
-    "stamps": FilesBrought,
-    "dropped": FilesKept,
-    "files": FilesWritten,
-    "staged": FilesStaged,
-    "moved": FilesMoved,
-    "operators": ImagesCompared,
-    "given": OwnersGiven,
-    "ready": FenceReadied,
-    "fenced": SourceFenced,
-    "lifted": FenceLifted,
-    "state_before": JobStopped,
-    "image": ImageTaken,
-    "tag": JobStarted,
-    "committed": JobConfirmed,
+    "stamps": FilesBrought,  # BringFiles
+    "dropped": FilesKept,  # KeepBrought
+    "files": FilesWritten,  # CopyFiles, WriteFile, TransformShard
+    "staged": FilesStaged,  # StageFiles
+    "moved": FilesMoved,  # MoveFiles
+    "operators": ImagesCompared,  # CompareImages
+    "given": OwnersGiven,  # KeepOwners
+    "ready": FenceReadied,  # ReadyFence
+    "fenced": SourceFenced,  # FenceSource
+    "lifted": FenceLifted,  # LiftFence
+    "state_before": JobStopped,  # StopJob
+    "image": ImageTaken,  # TakeSavepoint, TakeCheckpoint
+    "tag": JobStarted,  # PrepareJob, SubmitJob
+    "committed": JobConfirmed,  # AwaitProgress
 }
 
 

@@ -18,7 +18,6 @@ from stateshift.step.at_once import each
 from stateshift.step.contents import (
     NewFile,
     digest_of,
-    files_are_there,
     files_hold,
     may_hold,
     paths_in_words,
@@ -102,9 +101,7 @@ class CopyFiles(Bundle):
         return f"copy {paths_in_words(tuple(i.path for i in self.items))} to {self.target}"
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        if self.replaceable:
-            return files_are_there(world, self.target, files_of(evidence))
-        return files_hold(world, self.target, files_of(evidence))
+        return files_hold(world, self.target, files_of(evidence), self.replaceable)
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)

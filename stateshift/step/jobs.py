@@ -17,7 +17,7 @@ from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.step.restarting import Restart
 from stateshift.world import World
 
-# The states before its stop in which a job may have run, so that it is started again.
+# The states in which a job runs, or may: one that was stopped then is started again.
 RAN = ("running", "queued", "unknown")
 
 

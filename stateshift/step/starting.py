@@ -200,8 +200,7 @@ class AwaitProgress(NoFiles):
             Silent: its cluster gives no answer.
             ClusterError: it will not go on, or has not in time.
         """
-        cluster = world.cluster(self.cluster)
-        first = first_tag(world, self.job, self.attempt)
+        cluster, first = world.cluster(self.cluster), first_tag(world, self.job, self.attempt)
         # Before the files: a job that ends in between has written them by then.
         tag, status = _latest(cluster, first)
         committed, is_enough = self._progress(cluster, tag, world)

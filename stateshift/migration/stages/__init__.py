@@ -1,14 +1,4 @@
-"""The stages of a wave, in this order, each logged by its name.
-
-    stage                        module
-    finish_interrupted_rollback  earlier_attempt  a rollback of this wave that was cut short
-    lock_targets                 targets          look at the sources, lock where the jobs go to
-    follow_until_cutover         stop             rounds of warm jobs, until they may be stopped
-    stop_jobs                    stop             carry out the plans that stop jobs
-    plan_move                    move_plan        the move plans of what is there now
-    restart_failed               earlier_attempt  start jobs again that an earlier attempt left
-    execute_plans                move_plan        carry the move plans out, phase by phase
-    release_targets              targets          let go of the locks
+"""The stages of a wave, in their order, each logged by its name.
 
 A stage is a function of the run's context and the wave's state. It skips by itself what a resume
 finds done: a wave always goes through all of them.
@@ -29,14 +19,14 @@ from stateshift.specification import JobSpec
 Stage = Callable[[RunContext, WaveState], None]
 
 STAGES: tuple[Stage, ...] = (
-    finish_interrupted_rollback,
-    lock_targets,
-    follow_until_cutover,
-    stop_jobs,
-    plan_move,
-    restart_failed,
-    execute_plans,
-    release_targets,
+    finish_interrupted_rollback,  # one of this wave that was cut short
+    lock_targets,  # look at the sources, and lock the targets
+    follow_until_cutover,  # rounds of warm jobs, until they may be stopped
+    stop_jobs,  # carry out the plans that stop jobs
+    plan_move,  # by the facts now
+    restart_failed,  # start jobs again that an earlier attempt left
+    execute_plans,  # phase by phase
+    release_targets,  # let go of the locks
 )
 
 _log = logging.getLogger(__name__)
