@@ -142,13 +142,14 @@ NO_NAME_FOR_A_FILE = (
 @dataclass(frozen=True)
 class Import:
     """One imported module (of ours or not) and where; `lazy` inside a function, `typing` under
-    TYPE_CHECKING.
+    TYPE_CHECKING, `value` if more than a type is imported from it.
     """
 
     module: str
     line: int
     lazy: bool
     typing: bool
+    value: bool = True
 
 
 @dataclass(frozen=True)
@@ -175,8 +176,9 @@ class Package:
                 for alias in node.names:
                     yield Import(alias.name, node.lineno, lazy, typing)
             elif isinstance(node, ast.ImportFrom):
-                for module in self._modules_from(node, name):
-                    yield Import(module, node.lineno, lazy, typing)
+                for module, imported in self._modules_from(node, name):
+                    is_class = imported[:1].isupper() and not imported.isupper()
+                    yield Import(module, node.lineno, lazy, typing, value=not is_class)
             elif (called := _import_by_call(node)) is not None:
                 yield Import(called, getattr(node, "lineno", 0), lazy, typing)
             deeper = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -185,7 +187,7 @@ class Package:
             )
             yield from self._walk(node, name, deeper, guarded)
 
-    def _modules_from(self, node: ast.ImportFrom, importer: str) -> Iterator[str]:
+    def _modules_from(self, node: ast.ImportFrom, importer: str) -> Iterator[tuple[str, str]]:
         """`from a import b` names the module a.b where there is one, else a."""
         start = node.module or ""
         if node.level:
@@ -195,7 +197,7 @@ class Package:
             )
         for alias in node.names:
             inner = f"{start}.{alias.name}"
-            yield inner if inner in self.sources else start
+            yield inner if inner in self.sources else start, alias.name
 
 
 def _import_by_call(node: ast.AST) -> str | None:
@@ -257,6 +259,31 @@ def rows_broken(package: Package) -> Iterator[str]:
                 )
             elif ROW_OF[there] < ROW_OF[here]:
                 yield f"{name}:{found.line} imports {found.module}, but {there} is above {here}"
+
+
+def circles(package: Package) -> Iterator[str]:
+    """No module needs itself through others, also by imports inside functions, and under
+    TYPE_CHECKING if they name more than types. A package's own `__init__` may name its modules.
+    """
+    needs: dict[str, set[str]] = {}
+    for name in package.sources.keys() - package.packages:
+        found = [each for each in package.imports[name] if each.value or not each.typing]
+        modules = {each.module for each in found} - package.packages - {name}
+        needs[name] = modules & package.sources.keys()
+    all_needed = {name: _all_needed(name, needs) for name in needs}
+    for name in sorted(needs):
+        circle = sorted(other for other in all_needed[name] if name in all_needed[other])
+        if circle and name == circle[0]:
+            yield f"{', '.join(circle)} need each other: the fact that they share belongs lower"
+
+
+def _all_needed(name: str, needs: Mapping[str, set[str]]) -> set[str]:
+    reached, waiting = set[str](), [name]
+    while waiting:
+        new = needs[waiting.pop()] - reached
+        reached |= new
+        waiting += new
+    return reached
 
 
 def engines_entangled(package: Package) -> Iterator[str]:
@@ -484,6 +511,7 @@ def talk_outside_cli(package: Package) -> Iterator[str]:
 
 RULES = (
     rows_broken,
+    circles,
     engines_entangled,
     engine_rows_broken,
     engines_named,
@@ -531,6 +559,22 @@ BROKEN = (
         rows_broken,
         {"stateshift.plan": "__import__('stateshift.migration')"},
         "migration is above plan",
+    ),
+    (
+        circles,
+        {
+            "stateshift.live.x": "from stateshift.live.y import f",
+            "stateshift.live.y": "def f():\n  from stateshift.live import x",
+        },
+        "need each other",
+    ),
+    (
+        circles,
+        {
+            "stateshift.live.x": "from stateshift.live.y import Y",
+            "stateshift.live.y": "if TYPE_CHECKING:\n  from stateshift.live.x import f",
+        },
+        "need each other",
     ),
     (
         engines_entangled,
@@ -650,6 +694,10 @@ ALLOWED = (
         "stateshift.world": "import stateshift.storage.protocol",
         "stateshift.storage": "def open_storage():\n  import fsspec",
         "stateshift.storage.protocol": "",
+    },
+    {
+        "stateshift.live.x": "from stateshift.live.y import f",
+        "stateshift.live.y": "if TYPE_CHECKING:\n  from stateshift.live.x import Other",
     },
     {"stateshift.engines.spark.survey.checkpoint": "import time"},
     {"stateshift.live.worker": "import time"},

@@ -11,16 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from shlex import quote
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from stateshift import executor, plain
+from stateshift.clusters.protocol import Origin
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import engine
 from stateshift.errors import Interrupted, StateshiftError, StorageError
 from stateshift.journal import Journal, Progress, Record, RunFailed
 from stateshift.migration.adapters import Adapters, world_of
 from stateshift.migration.gathering import Inquiry
-from stateshift.migration.origins import origin_of
 from stateshift.migration.plan_book import NumberedPlan, PlanBook
 from stateshift.migration.proposal import Proposal, proposal_of
 from stateshift.migration.run_control import LiveStatus, RunControl
@@ -33,6 +33,7 @@ from stateshift.workdir import Workdir
 from stateshift.world import World
 
 E = TypeVar("E", bound=StateshiftError)
+ORIGINS = "origins.json"
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def open_run(
         journal=journal,
         workdir=workdir,
         adapters=adapters,
-        world=replace(world, look=control.look, origins=partial(origin_of, workdir)),
+        world=replace(world, look=control.look, origins=partial(_origin_of, workdir)),
         status=status,
         control=control,
         plans=PlanBook(proposal, journal, workdir, clock),
@@ -151,6 +152,18 @@ def open_run(
             spec.on, Outbox(workdir.path, workdir.write, lambda path: Workdir(path).held)
         ),
     )
+
+
+def _origin_of(workdir: Workdir, job: str) -> Origin | None:
+    noted = read_origins(workdir).get(job)
+    return None if noted is None else Origin(**noted)
+
+
+def read_origins(workdir: Workdir) -> dict[str, Any]:
+    """Return the origins of jobs that were written down (`origins`)."""
+    if not (workdir.path / ORIGINS).exists():
+        return {}
+    return cast(dict[str, Any], workdir.read(ORIGINS))
 
 
 def reopen_run(journal: Journal, workdir: Workdir, adapters: Adapters) -> RunContext:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 from stateshift import plain
 from stateshift.clusters.protocol import Origin, StopRequest, TellsOrigin
@@ -17,13 +17,8 @@ from stateshift.clusters.redaction import redact, redact_words
 from stateshift.errors import ClusterError
 from stateshift.journal import OriginNoted
 from stateshift.migration.cluster_facts import stop_request
+from stateshift.migration.context import ORIGINS, RunContext, read_origins
 from stateshift.specification import JobSpec
-from stateshift.workdir import Workdir
-
-if TYPE_CHECKING:
-    from stateshift.migration.context import RunContext
-
-FILE = "origins.json"
 
 
 def note_origins(context: RunContext, jobs: Iterable[JobSpec]) -> None:
@@ -32,18 +27,12 @@ def note_origins(context: RunContext, jobs: Iterable[JobSpec]) -> None:
         if job.source_cluster is None or not job.moves:
             continue
         origin = _ask_origin(context, job)
-        known = _read(context.workdir)
+        known = read_origins(context.workdir)
         if origin.options is None and known.get(job.name, {}).get("options") is not None:
             continue  # an earlier attempt of the run has been told more
-        context.workdir.write(FILE, {**known, job.name: asdict(origin)})
+        context.workdir.write(ORIGINS, {**known, job.name: asdict(origin)})
         line = _without_credentials(origin)
         context.record(OriginNoted(context.now(), job.name, job.source_cluster, line))
-
-
-def origin_of(workdir: Workdir, job: str) -> Origin | None:
-    """Return the origin of a job that was written down."""
-    noted = _read(workdir).get(job)
-    return None if noted is None else Origin(**noted)
 
 
 def _ask_origin(context: RunContext, job: JobSpec) -> Origin:
@@ -67,9 +56,3 @@ def _without_credentials(origin: Origin) -> str:
         if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
             options[key] = redact_words(list(value))
     return redact(plain.canonical(options))
-
-
-def _read(workdir: Workdir) -> dict[str, Any]:
-    if not (workdir.path / FILE).exists():
-        return {}
-    return cast(dict[str, Any], workdir.read(FILE))
