@@ -74,7 +74,7 @@ LONGEST = (
     SERVERS,
     "tests/acceptance/",
     "tests/clusters/test_real_spark.py",
-    "tests/test_warm.py",
+    "tests/migration/test_warm.py",
     "tests/simulation/",
     "tests/kill/",
     "tests/engines/",

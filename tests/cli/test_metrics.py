@@ -32,9 +32,9 @@ from stateshift.documents.metrics import (
 from stateshift.errors import JOB_DOWN, ClusterError, StateshiftError
 from tests.advise.making import sample, vertex
 from tests.cli.support import said, submitting, with_checkpoint, write_spec
+from tests.migration.test_warm import Timed
 from tests.support.exposition import Metric, read
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
-from tests.test_warm import Timed
 
 Metrics = dict[str, Metric]
 

@@ -31,7 +31,7 @@ from stateshift.report import (
 from stateshift.workdir import Workdir
 from tests.cli.support import Outside, with_checkpoint, write_spec
 from tests.cli.test_commands import Failing
-from tests.test_warm import Stage
+from tests.migration.test_warm import Stage
 
 COLD = (
     PhaseReport("halt", 2.0, 2.0, 2, 2, 0, 0),

@@ -8,7 +8,7 @@ import pytest
 from stateshift.cli.views import plan_text as render_plan
 from stateshift.cli.views.text import plain_text
 from stateshift.documents.plan import plan_facts
-from tests.test_warm import Stage, warm_spec
+from tests.migration.test_warm import Stage, warm_spec
 
 LITTLE = "once what is left would take less than"
 

@@ -13,8 +13,8 @@ from stateshift import migration
 from stateshift.errors import JOB_DOWN, ClusterError, Interrupted, StateshiftError
 from stateshift.migration import notifications
 from stateshift.specification import Spec, parse_spec, to_plain_spec
+from tests.migration.test_warm import Stage, warm_spec
 from tests.support.ground import Ground, running_spec, spec_of
-from tests.test_warm import Stage, warm_spec
 
 
 @pytest.fixture

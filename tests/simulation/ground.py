@@ -744,7 +744,9 @@ def _spec(
             "source_submit": {},
             "submit": {"seconds_max": 3},
         }
-        spec["on_failure"] = "stop"  # and a person decides: tests/test_restarted.py has the default
+        spec["on_failure"] = (
+            "stop"  # and a person decides: tests/migration/test_restarted.py has the default
+        )
     return spec
 
 

@@ -22,12 +22,12 @@ from stateshift.testing.memory_storage import ProcessGone
 from stateshift.workdir import FileLines, Workdir
 from tests.engines.flink.test_running import place
 from tests.engines.flink.test_running import spec_of as flink_spec
+from tests.migration.test_warm import Stage, warm_spec
+from tests.migration.test_waves import asked, made
+from tests.migration.test_waves import going_on as going_on_but
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import SOURCE, Ground, running_spec, spec_of
 from tests.support.old_runs import _write, freeze, going_on, led_to, thaw, told_of
-from tests.test_warm import Stage, warm_spec
-from tests.test_waves import asked, made
-from tests.test_waves import going_on as going_on_but
 
 
 class _KilledLines(FileLines):

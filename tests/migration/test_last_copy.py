@@ -13,10 +13,10 @@ from stateshift import migration
 from stateshift.errors import LastCopyError, StalePlan, StateshiftError, StorageError
 from stateshift.migration.rollback_checks import CommittedSince
 from stateshift.storage.protocol import Storage
+from tests.migration.test_warm import Ended, Standby
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import SOURCE, TARGET, running_spec
 from tests.support.living import state_at
-from tests.test_warm import Ended, Standby
 
 Lose = Callable[[Standby], None]
 

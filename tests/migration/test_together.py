@@ -38,14 +38,14 @@ from stateshift.testing.memory_storage import ProcessGone
 from stateshift.world import Unwatched
 from tests.cli.support import Outside, said
 from tests.dataflow.random_dataflows import dataflows
+from tests.migration.test_waves import FLOW as SHARED
+from tests.migration.test_waves import asked, divided, going_on, made, running, told
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import Ground
-from tests.test_waves import FLOW as SHARED
-from tests.test_waves import asked, divided, going_on, made, running, told
 
 pytestmark = pytest.mark.row("IS-8", "F-8", "F-9")
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FRAUD = parse_dataflow((ROOT / "configs/examples/payment-fraud.dataflow.json").read_text("utf-8"))
 
 
