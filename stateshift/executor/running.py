@@ -302,18 +302,25 @@ def ask(
     """Return the finished steps whose evidence does not hold any more; only of some `kinds` where
     given. A fleet is asked many at once; its answers come in the plan's order.
     """
-    steps = [step for step in plan if progress.finished(step.name)]
-    if kinds:
-        steps = [step for step in steps if step.kind in kinds]
-    lifted = {(step.location, step.paths) for step in steps if isinstance(step, LiftFence)}
-    fences = [step for step in steps if isinstance(step, FenceSource)]
-    down = {step.name for step in fences if (step.location, step.paths) in lifted}
-    steps = [step for step in steps if step.name not in down]
+    steps = _asked_steps(plan, progress, kinds)
     answers = _answers(steps, progress, world, fleet)
     broken: list[Broken] = []
     for step, discrepancies in zip(steps, answers, strict=True):
         broken += [Broken(progress.plan, step.name, each) for each in discrepancies]
     return broken
+
+
+def _asked_steps(plan: Plan, progress: PlanProgress, kinds: Sequence[str]) -> list[AnyStep]:
+    """Return the finished steps of these kinds, or of all, but fences that were lifted again."""
+    steps = [step for step in plan if progress.finished(step.name)]
+    if kinds:
+        steps = [step for step in steps if step.kind in kinds]
+    lifts = [step for step in steps if isinstance(step, LiftFence)]
+    lifted = [(lift.location, lift.paths) for lift in lifts]
+    for step in steps.copy():
+        if isinstance(step, FenceSource) and (step.location, step.paths) in lifted:
+            steps.remove(step)
+    return steps
 
 
 def _answers(
