@@ -8,7 +8,6 @@ before a run
   cluster_facts       what clusters say of themselves and of a job
   proposal            the plans that `plan` prints and `apply` executes: a value, to JSON and back
   wave_order          which jobs move together, and in which order
-  preflight           what only questions tell: space, permissions, topics
   source_check        what is moved is read to its end before a job is stopped for it
   trials              the start of a job, tried before the old one is stopped
   origins             what jobs were started with where they ran

@@ -1,13 +1,6 @@
 """Jobs that stop at one cut: a job that reads what others of them write goes on until it has read
 all of it.
 
-    parts(spec, wave)              the jobs of a wave in parts, each stopped when those before it
-                                   are
-    reader = Backlog(context, job, stop)
-    reader.first_look()            while all jobs run: whether the brokers can be asked
-    reader.wait()                  return when the job has read what its topics hold, or there is no
-                                   use in waiting
-
 Nothing is then left between them: the other has read before the change what the one has written.
 Only topics can be asked for their ends, by the brokers that the spec names (`kafka`), and only
 Spark's checkpoints tell the progress of a job while it runs. Else a line says so, and nobody waits.

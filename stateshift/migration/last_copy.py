@@ -1,7 +1,5 @@
 """A run deletes its copy only where the source still has the image.
 
-    refuse_last_copy    every way back of a run asks this before it touches anything
-
 The copy at a target is taken for the last one unless the source holds, now,
 
     an image       of the same query, as far as both name theirs
@@ -56,7 +54,7 @@ class Copy:
 
 
 def refuse_last_copy(context: RunContext, plans: Iterable[PlanProgress]) -> None:
-    """Refuse to take plans back whose target may hold the last copy."""
+    """Refuse to take plans back whose target may hold the last copy: before all else."""
     for copy in _copies(context, plans):
         fault = _fault(context, copy)
         if fault is not None:

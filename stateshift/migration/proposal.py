@@ -1,11 +1,4 @@
-"""The value that `plan` prints and `apply` executes; to JSON and back.
-
-propose          the plans of the spec's jobs, computed from facts: reads only
-Proposal         the plans of every job that was named, with the spec they were made from
-jobs_of          the jobs to work on, in the order in which they move
-proposal_of      the proposal that a run began with, from its workdir
-refuse           raise the first finding that stops a plan
-"""
+"""The value that `plan` prints and `apply` executes; to JSON and back."""
 
 from __future__ import annotations
 

@@ -1,13 +1,5 @@
 """The checks that keep a run, or some of its waves, from being taken back. Each is about some plans
 of the run, and raises a PlanError with the fact and a hint.
-
-    refuse_rollback          every check below, before anything is taken back
-    refuse_moved_on          a later run has moved the job on from the target
-    refuse_foreign_job       somebody else has started the job on the target
-    refuse_built_on          the image was changed in place, and the job has gone on from it
-    refuse_lost_progress     a job has committed on the target
-    refuse_new_checkpoint    the same, asked once more while the job still runs
-    refuse_last_batch        a job has committed while it was being stopped
 """
 
 from __future__ import annotations

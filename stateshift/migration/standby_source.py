@@ -1,8 +1,5 @@
 """The source of a standby, which never gives its copy up for something worse.
 
-    follow     the facts now, or the reason why the source cannot be followed
-    fault_of   the reason why a source does not continue what the standby has. Pure
-
 A source may vanish, answer nothing, be emptied, be damaged, hold another query or an older batch.
 None of that ends a standby: the copy may be the last one. It stays as it is until the source is
 back, and is the same query at the same batch or a later one.

@@ -1,10 +1,6 @@
 """Which jobs of a spec move together: what the spec says, what they share, and what its dataflow
 makes of them.
 
-    check_dataflow(spec)  refuse a dataflow that does not fit the spec's jobs, or its waves
-    waves(spec, names)    these jobs, or all, in the order in which they move
-    cuts_of(spec, names)  which of these jobs are stopped at one cut, and why
-
 Jobs whose operators a tuple may pass one after the other change at one cut (`dataflow.cuts`):
 they are in one wave, which stops all of them before it copies any.
 """

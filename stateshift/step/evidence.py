@@ -40,8 +40,10 @@ class Evidence:
         """Return the JSON object that the journal holds."""
         values: dict[str, object] = {}
         for one in dataclasses.fields(self):
-            value = getattr(self, one.name)
-            if one.default is dataclasses.MISSING or value != one.default:
+            value, default = getattr(self, one.name), one.default
+            if one.default_factory is not dataclasses.MISSING:
+                default = one.default_factory()
+            if default is dataclasses.MISSING or value != default:
                 values[one.name] = plain.to_plain(value)
         return values
 
@@ -69,16 +71,9 @@ class OperatorFold:
 
     digest: str
     entries: int
-    files: int = 0
-    key_groups: int = 0
-    uncounted: int = 0
-
-    def to_plain(self) -> dict[str, object]:
-        values: dict[str, object] = {"digest": self.digest, "entries": self.entries}
-        for unit in ("files", "key_groups", "uncounted"):
-            if getattr(self, unit):
-                values[unit] = getattr(self, unit)
-        return values
+    files: int = plain.later(0)
+    key_groups: int = plain.later(0)
+    uncounted: int = plain.later(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +84,6 @@ class FilesWritten(Evidence):
 
     files: tuple[FileEvidence, ...]
     read: Mapping[str, OperatorFold] = field(default_factory=dict)
-
-    def to_plain(self) -> dict[str, object]:
-        values = super(FilesWritten, self).to_plain()
-        if not self.read:
-            del values["read"]
-        return values
 
 
 @dataclass(frozen=True, slots=True)
