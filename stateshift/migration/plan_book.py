@@ -19,7 +19,7 @@ from stateshift.world import Clock
 NumberedPlan = tuple[int, Plan]
 
 
-@dataclass
+@dataclass(eq=False)
 class PlanBook:
     """Finds, saves and reads plans. Each is read from the workdir once."""
 
