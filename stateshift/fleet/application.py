@@ -1,32 +1,44 @@
 """The Spark application of a fleet: its JVM started, its context made, and let go.
 
-What Spark's own processes print goes to the log, not between our lines. Spark's settings come from
-where they always come from: spark-defaults.conf, SPARK_CONF_DIR, PYSPARK_SUBMIT_ARGS,
+The output of Spark's own processes goes to the log, not between our lines. Spark's settings come
+from where they always come from: spark-defaults.conf, SPARK_CONF_DIR, PYSPARK_SUBMIT_ARGS,
 PYSPARK_PYTHON; ours are only those that a fleet depends on.
+
+`addPyFile` hands our own package as a zip to every executor, also to those that come later.
+Executors get it always, whether they have an installation or not: it comes before that on their
+path, and both ends are the same code, not only the same version. It holds sources and, beside each,
+its compiled form: a module that is imported from a zip is never kept compiled, and compiling a
+hundred of them takes each Python worker a second.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import marshal
 import os
 import re
 import shutil
+import struct
 import sys
 import warnings
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+import stateshift
 from stateshift.errors import ClusterError
 from stateshift.fleet import ending
 from stateshift.fleet.masters import kind_of
-from stateshift.fleet.package import write_package
 from stateshift.private_files import open_private
 
 # Objects of pyspark and py4j, which are imported late, and have no types that mypy could read.
 Spark: TypeAlias = Any
 
 LOG_TAIL = 4000
+PACKAGE = "stateshift.zip"
 OURS = {
     "spark.app.name": "stateshift",
     "spark.speculation": "false",
@@ -38,7 +50,7 @@ _ERROR = re.compile("[Ee]rror|[Ee]xception")
 LOCAL = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
 
 
-def started(master: str, log: Path, folder: Path) -> Spark:
+def start_application(master: str, log: Path, folder: Path) -> Spark:
     """Start an application and return its SparkContext. Our own package is put into `folder`, from
     where executors get it.
     """
@@ -98,7 +110,7 @@ def _cannot_start(master: str, log: Path, error: Exception) -> ClusterError:
 
 
 def _pyspark() -> tuple[Spark, Spark, Spark]:
-    """Return what we need of pyspark."""
+    """Return the parts of pyspark that we need."""
     try:
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
@@ -153,3 +165,25 @@ def end_jvm() -> None:
     with contextlib.suppress(Exception):
         gateway.proc.wait(10)
     SparkContext._gateway = SparkContext._jvm = None
+
+
+def write_package(folder: Path) -> Path:
+    """Write the zip of our own package into this folder. Return its path."""
+    root = Path(stateshift.__file__).parent
+    path = folder / PACKAGE
+    # A compiled form is marked as not to be checked against its source (PEP 552, flags 0b01).
+    head = importlib.util.MAGIC_NUMBER + struct.pack("<L", 0b01)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for file in sorted(root.rglob("*")):
+            if "__pycache__" in file.parts or file.suffix == ".pyc" or not file.is_file():
+                continue
+            inside = str(file.relative_to(root.parent))
+            archive.write(file, inside)
+            if file.suffix == ".py":
+                # Python mostly has the code compiled already.
+                code = SourceFileLoader(file.stem, str(file)).get_code(file.stem)
+                stamp = importlib.util.source_hash(file.read_bytes())
+                info = zipfile.ZipInfo(inside + "c")
+                info.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(info, head + stamp + marshal.dumps(code))
+    return path

@@ -1,12 +1,12 @@
-"""Orders sent out, and answers taken: how many at once, how often again.
+"""Orders sent out, and answers taken: as many at once as there are slots, and again when lost.
 
     one      an order's answer, and whether an attempt before may have done some of it
     all      the answers to all orders of a step
-    spread   the answers to orders of no step, in turn, some ahead of who takes them
+    spread   the answers to orders of no step, in turn, some ahead of the one who takes them
 
 A lost executor costs its order and nothing else: that is repeated, which is always safe, up to
-ATTEMPTS_MAX times in all, since one that kills whoever takes it would never end. Rates are shared
-out evenly over the slots: together executors never exceed them.
+ATTEMPTS_MAX times in all, since one that kills its executor would never end. Rates are shared out
+evenly over the slots: together executors never exceed them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from stateshift.world import Meter, World
 ATTEMPTS_MAX = 4
 THREADS_MAX = 256
 
-# An order, and what it is called.
+# An order, and its label.
 LabelledOrder = tuple[str, Order]
 
 _log = logging.getLogger(__name__)
 
 
 class Asking:
-    """Whom orders are sent to, by whoever carries them."""
+    """The orders of one session, sent out by a carrier."""
 
     def __init__(self, carrier: Carrier, meter: Meter, ways: Ways) -> None:
         self._carrier, self._meter, self._ways = carrier, meter, ways
@@ -88,7 +88,7 @@ class Asking:
                 raise
 
     def all_of(self, step: Step, world: World) -> AskAll:
-        """Return what sends out orders that a step is carried out by."""
+        """Return the function that sends out the orders of a step."""
 
         def ask_all(ask: str, orders: Sequence[Order]) -> list[tuple[Json, bool]]:
             labelled = []
@@ -99,8 +99,8 @@ class Asking:
         return ask_all
 
     def spread(self, ask: str, orders: Iterable[Order]) -> Iterator[Json]:
-        """Yield the answers in the order of the orders; only so many ahead of who takes them as
-        keep the fleet at work.
+        """Yield the answers in the order of the orders; only as many ahead of the one who takes
+        them as keep the fleet at work.
         """
         ahead = 2 * min(THREADS_MAX, max(1, self._carrier.slots(THREADS_MAX)))
         waiting: deque[Future[tuple[Json, bool]]] = deque()

@@ -1,7 +1,7 @@
-"""The interface of what carries orders to executors, and what messages call it.
+"""The interface of a carrier of orders to executors, and its names in messages.
 
-A carrier gets one order to one executor and its answer back, or says that it was Lost. What comes
-of a loss is the crew's to decide.
+A carrier gets one order to one executor and its answer back, or says that it was Lost. The crew
+decides about a loss.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Lost(Exception):
-    """An executor went away with an order; what became of it nobody knows."""
+    """An executor went away with an order; nobody knows the rest."""
 
 
 class Carrier(Protocol):
@@ -28,12 +28,12 @@ class Carrier(Protocol):
 
     @property
     def description(self) -> str:
-        """Who carries, in a few words."""
+        """The carrier, in a few words."""
         ...
 
     def slots(self, waiting: int) -> int:
-        """Return how many orders can be at work now, or should be handed over while so many
-        wait.
+        """Return the number of orders that can be at work now, or should be handed over while as
+        many wait.
         """
         ...
 
@@ -52,7 +52,7 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """What a crew is called. Who has chosen it (`is_chosen`) is told how well it is used."""
+    """The names of a crew. A person who has chosen it (`is_chosen`) is told of its use."""
 
     name: str = "fleet"
     is_chosen: bool = True
@@ -75,6 +75,6 @@ OF_THIS_MACHINE = Ways(
 )
 
 
-def answered(text: str, attempt: int) -> str:
-    """Return an answer with how often the order had been begun before."""
+def add_attempt(text: str, attempt: int) -> str:
+    """Return an answer with the number of times that the order had been begun before."""
     return json.dumps({**json.loads(text), "attempt": attempt})

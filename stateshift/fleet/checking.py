@@ -1,11 +1,10 @@
-"""`verify --deep` by a fleet: an image in portions, and of a portion that is one large shard its
-parts apart from what else is in it.
+"""`verify --deep` by a fleet: an image in portions. A portion that is one large shard is read in
+parts, apart from the rest of it.
 
-deep  every portion, or the parts of its shard and the rest  ──▶ findings, tallies
+    deep  every portion, or the parts of its shard and the rest  ──▶ findings, tallies
 
-Where one of several finds anything, its portion is read once more as one: what is found then is
-what a single process finds. The stores of a join stay together, since they are compared with each
-other.
+If one of several finds anything, its portion is read once more as one: the findings are those of a
+single process then. The stores of a join stay together, since they are compared with each other.
 """
 
 from __future__ import annotations
@@ -28,17 +27,24 @@ Portion = tuple[Survey, Image]
 
 
 def deep(cutter: Cutter, there: Sequence[Portion], tallies: Tallies | None) -> tuple[Finding, ...]:
-    """Return what is wrong with an image beyond what its survey has said, each thing once."""
-    settings = _settings_of_parts(cutter, there)
+    """Return the findings on an image beyond those of its survey, each once."""
+    settings, is_tallied = _settings_of_parts(cutter, there), tallies is not None
+    orders: list[Order] = []
+    for portion, own in zip(there, settings, strict=True):
+        if len(own) == 1:
+            orders.append(_order(portion, own[0], "all", is_tallied))
+        else:
+            orders.append(_order(portion, portion[1].settings, "rest", is_tallied))
+            orders += [_order(portion, part, "state", is_tallied) for part in own]
     # All of them: answers that nobody takes would end the fleet.
-    answers = iter(list(cutter.spread("deep", _orders(there, settings, tallies is not None))))
+    answers = iter(list(cutter.spread("deep", orders)))
     findings: dict[Finding, None] = {}
     for portion, own in zip(there, settings, strict=True):
         answer = next(answers)
         if len(own) > 1:
             answer = _together([answer, *islice(answers, len(own))])
             if any(finding.level != "note" for finding in _findings(answer)):
-                again = _order(portion, portion[1].settings, "all", tallies is not None)
+                again = _order(portion, portion[1].settings, "all", is_tallied)
                 (answer,) = cutter.spread("deep", [again])
         findings |= dict.fromkeys(_findings(answer))
         if tallies is not None:
@@ -82,18 +88,6 @@ def _is_divisible(image: Image) -> bool:
     (shard,) = image.shards
     names = {operator.id: operator.name for operator in image.operators}
     return names.get(shard.operator) != JOIN
-
-
-def _orders(
-    there: Sequence[Portion], settings: Sequence[Sequence[Settings]], tally: bool
-) -> Iterator[Order]:
-    for portion, own in zip(there, settings, strict=True):
-        if len(own) == 1:
-            yield _order(portion, own[0], "all", tally)
-            continue
-        yield _order(portion, portion[1].settings, "rest", tally)
-        for part in own:
-            yield _order(portion, part, "state", tally)
 
 
 def _order(portion: Portion, settings: Mapping[str, str], reads: str, tally: bool) -> Order:

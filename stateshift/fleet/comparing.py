@@ -33,8 +33,8 @@ Put = Callable[[int, Block], None]
 Sizes = tuple[Mapping[str, int], Mapping[str, int]]
 
 
-class _Piece(NamedTuple):
-    """What one order reads: some shards of a side, or a part of one by its settings."""
+class _OrderedPart(NamedTuple):
+    """The part of one order: some shards of a side, or a part of one by its settings."""
 
     side: int
     shards: list[ShardFiles]
@@ -47,7 +47,10 @@ def unequal(cutter: Cutter, sides: Sides, sizes: Sizes, put: Put) -> Compared:
     pieces = _pieces(cutter, sides, sizes)
     compared, sums = Compared(), list[Folded]()
     for answer in cutter.spread("fold", (_order(ends, piece) for piece in pieces)):
-        sums.append(_decoded(answer["folded"]))
+        folded: Folded = {}
+        for store, buckets in answer["folded"].items():
+            folded[store] = {int(bucket): tuple(own) for bucket, own in buckets.items()}
+        sums.append(folded)
         compared.met |= set(answer["met"])
     folds = list(zip(pieces, sums, strict=True))
     left = added(folded for piece, folded in folds if piece.side == LEFT)
@@ -80,15 +83,15 @@ def pick_here(order: Order, world: World) -> Json:
     return picked
 
 
-def _pieces(cutter: Cutter, sides: Sides, sizes: Sizes) -> list[_Piece]:
+def _pieces(cutter: Cutter, sides: Sides, sizes: Sizes) -> list[_OrderedPart]:
     """Return both sides in pieces: a few shards, or a part of a large one."""
-    groups: list[_Piece] = []
+    groups: list[_OrderedPart] = []
     shards: list[ShardAt] = []
     for side in (LEFT, RIGHT):
         image, storage = sides[side].image, sides[side].storage
         for group in shard_groups(tuple(sides[side].shards), sizes[side]):
             assert image is not None and storage is not None, "where there are shards"
-            groups.append(_Piece(side, group, image.settings))
+            groups.append(_OrderedPart(side, group, image.settings))
             paths = chain.from_iterable(shard.files for shard in group)
             size = sum(sizes[side].get(path, 0) for path in paths)
             shards.append(ShardAt(storage.location, group[0], image.settings, size))
@@ -96,7 +99,7 @@ def _pieces(cutter: Cutter, sides: Sides, sizes: Sizes) -> list[_Piece]:
     alone = [number for number, piece in enumerate(groups) if len(piece.shards) == 1]
     divided = cutter.settings_of_parts([shards[number] for number in alone], part_bytes)
     settings = dict(zip(alone, divided, strict=True))
-    pieces: list[_Piece] = []
+    pieces: list[_OrderedPart] = []
     for number, piece in enumerate(groups):
         own = settings.get(number, [piece.settings])
         pieces += [piece._replace(settings=each) for each in own]
@@ -104,8 +107,8 @@ def _pieces(cutter: Cutter, sides: Sides, sizes: Sizes) -> list[_Piece]:
 
 
 def _wanted(folded: Folded, different: Mapping[str, set[int]]) -> Iterator[dict[str, list[int]]]:
-    """Yield the differing buckets of a group that are not empty there, as many at once as make an
-    answer of PICKED_MAX.
+    """Yield the differing buckets of a group that are not empty there, for an answer of PICKED_MAX
+    each.
     """
     wanted: dict[str, list[int]] = {}
     size = 0
@@ -121,14 +124,14 @@ def _wanted(folded: Folded, different: Mapping[str, set[int]]) -> Iterator[dict[
         yield wanted
 
 
-def _order(ends: list[Json], piece: _Piece) -> Order:
+def _order(ends: list[Json], piece: _OrderedPart) -> Order:
     shards = plain.to_plain(piece.shards)
     settings = dict(piece.settings)
     return {"ends": ends, "side": piece.side, "shards": shards, "settings": settings}
 
 
 def _end(side: Side) -> Json:
-    """Return what it takes to read a side's rows; None if it has no such operator."""
+    """Return the facts that read a side's rows; None if it has no such operator."""
     if side.image is None or side.operator is None:
         return None
     assert side.storage is not None, "where there is an image there is a storage"
@@ -155,10 +158,3 @@ def _side(end: Json, world: World) -> Side:
 
 def _shards(order: Order) -> list[ShardFiles]:
     return [plain.from_plain(ShardFiles, shard) for shard in order["shards"]]
-
-
-def _decoded(folded: Mapping[str, Mapping[str, list[int]]]) -> Folded:
-    return {
-        store: {int(bucket): (sums[0], sums[1], sums[2]) for bucket, sums in buckets.items()}
-        for store, buckets in folded.items()
-    }

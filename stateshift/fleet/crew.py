@@ -1,10 +1,10 @@
-"""The fleet as the executor and `look` know it: orders go out, evidence comes back, and what was
-lost is repeated.
+"""The fleet as the executor and `look` know it: orders go out, evidence comes back, and lost orders
+are repeated.
 
     Carrier  gets one order to one executor and its answer back, or says that it was Lost
              (`carrier`)
     Asking   sends orders out, and those again that were lost (`asking`)
-    Crew     everything else: what is taken, what is cut, what is looked at afterwards
+    Crew     everything else: the steps that it takes, their parts, the looks at files afterwards
 """
 
 from __future__ import annotations
@@ -24,22 +24,19 @@ from stateshift.errors import ClusterError, FormatError, MissingFile
 from stateshift.fleet import checking
 from stateshift.fleet.asking import Asking, LabelledOrder
 from stateshift.fleet.carrier import OF_SPARK, Carrier, Ways
-from stateshift.fleet.cutting import PART_BYTES_MIN, Cutter, ShardAt
-from stateshift.fleet.orders import (
-    Json,
-    Order,
-    decode_discrepancies,
-    with_repeated,
-)
-from stateshift.fleet.parts import (
+from stateshift.fleet.cutting import (
+    PART_BYTES_MIN,
     WORTHWHILE_BYTES,
     ComparedParts,
+    Cutter,
     Labelled,
+    ShardAt,
     parts_of,
     shards_of,
 )
-from stateshift.fleet.redistributing import can_be_dealt_out, redistributed
-from stateshift.fleet.rewriting import count_of_parts, rewritten
+from stateshift.fleet.orders import Json, Order, decode_discrepancies, with_repeated
+from stateshift.fleet.redistributing import can_be_dealt_out, redistribute_shards
+from stateshift.fleet.rewriting import count_of_parts, rewrite_shards
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import (
     BringFiles,
@@ -66,7 +63,7 @@ CHECKED_MAX = 64
 SPARK = "spark"
 EXPORTED_BYTES_MAX = 64 * 1024 * 1024  # of state, whose rows wait for their turn on a disk
 
-# What an executor's Python must have beside the standard library; storages bring their own.
+# An executor's Python needs these beside the standard library; storages bring their own.
 MODULES = ("mmh3", "numpy", "pyarrow", "xxhash", "google_crc32c", "cramjam")
 
 
@@ -87,15 +84,13 @@ class Crew:
         self._is_uneven = False
 
     def close(self) -> None:
-        """Let go of who carries."""
+        """Let go of the carrier."""
         self._carrier.close()
 
     # -- before anything is begun
 
     def gather(self, places: Sequence[str], there: Sequence[str] = ()) -> None:
-        """See that executors come, have what is needed, and see the directories that must be
-        `there`.
-        """
+        """See that executors come, have the modules, and see the directories of `there`."""
         modules = list(MODULES)
         if any(locations.scheme(place) != "file" for place in places):
             modules.append("fsspec")
@@ -130,9 +125,7 @@ class Crew:
         return self._carrier.slots(waiting)
 
     def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
-        """Cut shards by how much there is; say what a person who chose a fleet should know of this
-        phase.
-        """
+        """Cut shards by the size of all; tell a person who chose a fleet of this phase."""
         slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
         sizes = chain.from_iterable(map(_sizes_of_shards, steps))
         self._part_bytes = self._cutter.bytes_of_part(list(sizes))
@@ -146,7 +139,8 @@ class Crew:
                 f"fleet: {phase} is {count} ({size >> 20} MiB), and {slots} "
                 "could be at work: a file, and a shard, is one step's"
             )
-        if _is_throttled(world):
+        pace = world.pace
+        if pace is not None and (pace.bytes_per_second or pace.operations_per_second):
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
 
     @property
@@ -158,15 +152,8 @@ class Crew:
         is_of_entries = bool(step.sides[1].shards) and not step.paths
         return is_of_entries and step.bytes >= 2 * self._part_bytes
 
-    def _is_dealt_out(self, step: TransformShard) -> bool:
-        """Whether several read sources of a step, and others write its targets: what lies between
-        is on the disk of one machine, and costs some time there.
-        """
-        is_worth_it = self._is_uneven and step.bytes >= 2 * self._part_bytes_min
-        return is_worth_it and not self._carrier.far and can_be_dealt_out(step)
-
     def _count_of(self, step: Step, world: World) -> int:
-        """Return how many orders a step is, about."""
+        """Return the number of orders of a step, about."""
         if isinstance(step, TransformShard):
             return count_of_parts(step, self._part_bytes)
         if not isinstance(step, CompareImages):
@@ -179,10 +166,10 @@ class Crew:
         if isinstance(step, CompareImages):
             parts = parts_of(step, world, self._is_cut(step))
             if parts is not None:
-                return self._compared(step, parts, world)
+                return self._compare(step, parts, world)
         evidence = None
         if isinstance(step, TransformShard):
-            evidence = self._rewritten(step, world)
+            evidence = self._rewrite(step, world)
         if evidence is None:
             needed = {"step": to_plain(step), "there": _there(step, world)}
             done, again = self.asking.one("run", step.name, world, **needed)
@@ -191,17 +178,21 @@ class Crew:
         world.meter.done(step.files, step.bytes)
         return evidence
 
-    def _rewritten(self, step: TransformShard, world: World) -> Evidence | None:
-        """Rewrite a large shard in parts; None where it stays whole."""
-        if self._is_dealt_out(step):
+    def _rewrite(self, step: TransformShard, world: World) -> Evidence | None:
+        """Rewrite a large shard in parts; None where it stays whole. Where several read its
+        sources, and others write its targets, the entries between are on the disk of one machine,
+        and cost some time there.
+        """
+        is_worth_it = self._is_uneven and step.bytes >= 2 * self._part_bytes_min
+        if is_worth_it and not self._carrier.far and can_be_dealt_out(step):
             count = max(2, round(step.bytes / self._part_bytes))
-            return redistributed(step, count, self.asking.all_of(step, world))
+            return redistribute_shards(step, count, self.asking.all_of(step, world))
         count = count_of_parts(step, self._part_bytes)
         if count == 1:
             return None
-        return rewritten(step, count, self.asking.all_of(step, world))
+        return rewrite_shards(step, count, self.asking.all_of(step, world))
 
-    def _compared(self, step: CompareImages, parts: ComparedParts, world: World) -> Evidence:
+    def _compare(self, step: CompareImages, parts: ComparedParts, world: World) -> Evidence:
         """Compare part by part; the sums of the parts are the step's."""
         folds = self._folds(step, [*parts.source, *parts.target], world)
         count = len(parts.source)
@@ -209,7 +200,7 @@ class Crew:
         return step.judged(at_source, fold_together(folds[count:]), world)
 
     def _folds(self, step: CompareImages, sides: Sequence[Labelled], world: World) -> list[Fold]:
-        """Return what each side comes to."""
+        """Return the sums of each side."""
         pieces = self._pieces(step, sides, world)
         orders: list[LabelledOrder] = []
         for label, side in chain.from_iterable(pieces):
@@ -265,16 +256,16 @@ class Crew:
         return checking.deep(self._cutter, list(portions(survey, image)), tallies)
 
     def histories(self, survey: Survey, image: Image, tallies: Tallies) -> HistoryCheck:
-        """Return what the snapshots of an image are, held against the changes before them."""
-        orders = (
-            _history_order(own, part, tallies)
-            for own, part in portions(survey, image)
-            if part.shards
-        )
-        checks = [
-            from_plain(HistoryCheck, answer) for answer in self.asking.spread("histories", orders)
-        ]
-        return sum(checks, HistoryCheck())
+        """Return the check of the snapshots of an image against the changes before them."""
+        orders: list[Order] = []
+        for own, part in portions(survey, image):
+            if part.shards:
+                places = [place_of(shard) for shard in part.shards]
+                known = [[place, tallies[place]] for place in places if place in tallies]
+                portion = {"survey": to_plain(own), "image": to_plain(part)}
+                orders.append({**portion, "tallies": known})
+        answers = self.asking.spread("histories", orders)
+        return sum((from_plain(HistoryCheck, answer) for answer in answers), HistoryCheck())
 
     def unequal(
         self,
@@ -293,7 +284,7 @@ class Crew:
         wanted: Wanted,
         format: str,
     ) -> Iterator[ExportedPart]:
-        """Yield what shards hold of what is wanted, in their order: in files of this machine."""
+        """Yield the wanted entries of shards, in their order: in files of this machine."""
         orders = (
             {"survey": to_plain(piece), "wanted": to_plain(wanted), "format": format}
             for piece in self._export_pieces(survey, list(shards))
@@ -323,8 +314,8 @@ class Crew:
                 yield replace(alone, images=(replace(image, settings=own),))
 
     def _see(self, step: Step, evidence: Evidence, world: World) -> None:
-        """Look for what an executor wrote. A local disk that is not everybody's shows itself here:
-        we do not find it.
+        """Look for the files that an executor wrote. A local disk that is not everybody's shows
+        itself here: we do not find them.
         """
         if not self._carrier.far or not isinstance(step, BringFiles | CopyFiles | TransformShard):
             return
@@ -344,21 +335,16 @@ class Crew:
 
 
 def _sizes_of_shards(step: Step) -> list[int]:
-    """Return how large the parts of a step are that are cut each by itself."""
+    """Return the sizes of the parts of a step that are cut each by itself."""
     count = 1
     if isinstance(step, CompareImages):
         count = max(1, len(step.sides[1].shards))
     return [step.bytes // count] * count
 
 
-def _is_throttled(world: World) -> bool:
-    pace = world.pace
-    return pace is not None and bool(pace.bytes_per_second or pace.operations_per_second)
-
-
 def _there(step: Step, world: World) -> list[str] | None:
-    """Return which of the files that a step writes may be there already, by one listing for all
-    steps; None if that is not worth it.
+    """Return the files of a step that may be there already, by one listing for all steps; None if
+    that is not worth it.
     """
     if not isinstance(step, CopyFiles) or step.files < LISTED_FILES:
         return None
@@ -366,10 +352,3 @@ def _there(step: Step, world: World) -> list[str] | None:
         return None
     listings, target = world.found, world.storage(step.target)
     return [name for _, name in step.named if listings.may_hold(target, name, worthwhile=True)]
-
-
-def _history_order(survey: Survey, image: Image, tallies: Tallies) -> dict[str, Json]:
-    """Return a portion, and what its stores come to as far as they could be read."""
-    places = [place_of(shard) for shard in image.shards]
-    own = [[place, tallies[place]] for place in places if place in tallies]
-    return {"survey": to_plain(survey), "image": to_plain(image), "tallies": own}

@@ -1,23 +1,27 @@
-"""How far shards are cut into parts, so that nobody is idle while a large one is read.
+"""Cuts of large shards into parts, to leave nobody idle while one is read; and a comparison of
+entries in parts, each an order of its own: a shard where that is worth it, else a side.
 
-    Cutter.settings_of_parts(shards, ...)  of each the settings by which its parts are read
+    Cutter.settings_of_parts(shards, ...)  the settings of each by which its parts are read
 
 There are about PARTS_A_SLOT orders for each that can be at work, and none of less than
 PART_BYTES_MIN: shards that are many enough stay whole, unless the last of them would leave others
-idle for long. Where a shard can be cut, an executor looks.
+idle for long. An executor looks for the places where a shard can be cut.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from stateshift.engines.spark.layout import has_tables
 from stateshift.errors import FormatError, MissingFile
 from stateshift.fleet.orders import Order, Spread
 from stateshift.plain import from_plain, to_plain
+from stateshift.step import CompareImages
+from stateshift.step.images import Side
 from stateshift.survey import ShardFiles
 from stateshift.world import World
 
@@ -27,11 +31,15 @@ PART_BYTES_MIN = 16 * 1024 * 1024
 IDLE_MAX = 0.15  # of the time that all would need if none were idle
 
 Settings = Mapping[str, str]
+WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large steps
+
+# A side of a comparison, and the label of its order.
+Labelled = tuple[str, Side]
 
 
 @dataclass(frozen=True, slots=True)
 class ShardAt:
-    """A shard somewhere, the settings by which it is read, and how large its files are."""
+    """A shard somewhere, the settings by which it is read, and the size of its files."""
 
     location: str
     shard: ShardFiles
@@ -41,7 +49,7 @@ class ShardAt:
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts what is read by those whom `spread` sends orders to, `slots` of them at once; no part is
+    """Cuts shards for those whom `spread` sends orders to, `slots` of them at once; no part is
     smaller than `least`.
     """
 
@@ -50,8 +58,8 @@ class Cutter:
     least: int = PART_BYTES_MIN
 
     def bytes_of_part(self, sizes: Sequence[int]) -> int:
-        """Return how large parts are, where shards of these sizes are read. To read one in more
-        parts is more work, since each reads all changelogs.
+        """Return the size of parts, where shards of these sizes are read. To read one in more parts
+        is more work, since each reads all changelogs.
         """
         part_bytes = max(self.least, sum(sizes) // (PARTS_A_SLOT * self._at_once))
         while part_bytes >= 2 * self.least and self._idle(sizes, part_bytes) > IDLE_MAX:
@@ -64,7 +72,7 @@ class Cutter:
         return largest > 0 and self._idle(sizes, largest) > IDLE_MAX
 
     def _idle(self, sizes: Sequence[int], part_bytes: int) -> float:
-        """Return how much longer it takes than if nobody were idle at the end."""
+        """Return the share of time that it takes more than if nobody were idle at the end."""
         busy = [0.0] * self._at_once
         for size in sizes:
             count = _count_of_parts(size, part_bytes)
@@ -78,11 +86,16 @@ class Cutter:
 
     def settings_of_parts(self, shards: Sequence[ShardAt], part_bytes: int) -> list[list[Settings]]:
         """Return for each shard the settings of its parts; its own where it stays whole."""
-        counts = [_parts_to_ask_for(shard, part_bytes) for shard in shards]
-        orders = []
-        for shard, count in zip(shards, counts, strict=True):
+        counts, orders = [], []
+        for shard in shards:
+            # One, where the names of its files say that it has no others.
+            count = 1
+            if has_tables(shard.shard.files):
+                count = _count_of_parts(shard.size, part_bytes)
+            counts.append(count)
             if count > 1:
-                orders.append(_order(shard, count))
+                plain = to_plain(shard.shard)
+                orders.append({"location": shard.location, "shard": plain, "count": count})
         if not orders:
             return [[shard.settings] for shard in shards]
         from stateshift.engines.spark.entries.shard_parts import SHARD_PART  # loads Arrow
@@ -97,7 +110,7 @@ class Cutter:
 
 
 def parts_here(order: Order, world: World) -> list[str]:
-    """Return the parts of a shard, on an executor; none where it cannot be read: who reads it whole
+    """Return the parts of a shard, on an executor; none where it cannot be read: reading it whole
     says why.
     """
     # Loads Arrow.
@@ -122,16 +135,34 @@ def _count_of_parts(size: int, part_bytes: int) -> int:
     return max(1, min(PARTS_MAX, round(size / part_bytes)))
 
 
-def _parts_to_ask_for(shard: ShardAt, part_bytes: int) -> int:
-    """Return how many parts to ask for: one where the names of its files say that it has no
-    others.
+class ComparedParts(NamedTuple):
+    """The parts of a comparison of entries, each with a label."""
+
+    source: list[Labelled]
+    target: list[Labelled]
+
+
+def parts_of(step: CompareImages, world: World, is_cut: bool) -> ComparedParts | None:
+    """Return the parts of a comparison of entries: each shard where they are worth it, else each
+    side. None where one order is enough. Shards of the source that were read before are no parts.
     """
-    return _count_of_parts(shard.size, part_bytes) if has_tables(shard.shard.files) else 1
+    if step.paths:
+        return None
+    is_large = step.bytes >= WORTHWHILE_BYTES or is_cut
+    if not is_large and not any(step.known(world)):
+        return None
+    source = []
+    for number, side in enumerate(step.unread(world)):
+        label = f"{step.name}/source{number or ''}"
+        source += shards_of(side, label) if is_large else [(label, side)]
+    label, side = f"{step.name}/target", step.sides[1]
+    target = shards_of(side, label) if is_large else [(label, side)]
+    return ComparedParts(source, target) if source or target else None
 
 
-def _order(shard: ShardAt, count: int) -> Order:
-    return {
-        "location": shard.location,
-        "shard": to_plain(shard.shard),
-        "count": count,
-    }
+def shards_of(side: Side, label: str) -> list[Labelled]:
+    """Return a side for each of its shards, with its label."""
+    return [
+        (f"{label}/{number}", replace(side, shards=(shard,)))
+        for number, shard in enumerate(side.shards)
+    ]

@@ -1,8 +1,8 @@
 """Errors for Spark jobs that ended without an answer, by the message of the failure. Pure.
 
-Our orders never fail as a task: whatever goes wrong with the work itself is in the answer. So what
-Spark reports is about executors and their Python; most of it passes when the order is given again,
-the rest is recognised here.
+Our orders never fail as a task: an error of the work itself is in the answer. Spark's reports are
+about executors and their Python; most of them pass when the order is given again, the rest is
+recognised here.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def hopeless(message: str, master: str) -> ClusterError | None:
             "cluster's version",
         )
     if _ENDED.search(message):
-        return ended(master, reason_of(message))
+        return end_error(master, reason_of(message))
     return None
 
 
-def ended(master: str, reason: str) -> ClusterError:
+def end_error(master: str, reason: str) -> ClusterError:
     """Return the error for an application of the fleet that ended before its orders were done."""
     return ClusterError(
         f"the fleet's application on {master} has ended: {reason}",

@@ -44,7 +44,7 @@ def kind_of(master: str) -> str:
 
 
 def check_places(master: str, places: Iterable[str]) -> Iterator[str]:
-    """Refuse locations that no executor can ever reach; yield what has to be said of the others."""
+    """Refuse locations that no executor can ever reach; yield the warnings of the others."""
     normal = sorted({locations.normal(place) for place in places})
     for place in normal:
         if locations.scheme(place) == "memory":

@@ -17,13 +17,13 @@ from stateshift.fleet.masters import check_places
 from stateshift.storage import locations
 from stateshift.world import Meter
 
-# (master, where its log goes, what is shown, set once somebody asked to stop)
+# (master, its log, its meter, set once somebody asked to stop)
 OpenFleet = Callable[[str, Path, Meter, threading.Event], Carrier]
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a fleet is started with: its master, its log, and who is with us."""
+    """The start of a fleet: its master, its log, the meter, and the event that stops it."""
 
     master: str
     log: Path
@@ -43,13 +43,12 @@ def open_crew(
         meter.say(f"fleet: {warning}")
     carrier = open_fleet(master, application.log, meter, application.stop)
     try:
-        crew = Crew(carrier, meter)
-        crew.gather(places, [place for place in places if _is_directory(place)])
+        crew, directories = Crew(carrier, meter), []
+        for place in places:
+            path = locations.local_path(locations.normal(place, os.getcwd()))
+            if path is not None and os.path.isdir(path):
+                directories.append(place)
+        crew.gather(places, directories)
         yield crew
     finally:
         carrier.close()
-
-
-def _is_directory(place: str) -> bool:
-    path = locations.local_path(locations.normal(place, os.getcwd()))
-    return path is not None and os.path.isdir(path)

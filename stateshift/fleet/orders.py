@@ -10,19 +10,19 @@
               bounds  step
               tables  step, ends: the keys between which they are; first: which of a target's tables
                       begins there
-              version  step, targets: what is known of the tables of each
-              deep    survey, image: a portion of one; reads: what of it; tally: whether tallies are
-                      asked for
+              version  step, targets: the known facts of the tables of each
+              deep    survey, image: a portion of one; reads: which part of it; tally: whether
+                      tallies are asked for
               histories  survey, image: a portion of one; tallies, as `deep` answered
               fold    ends, side, shards, settings: of this side
               pick    the same, and wanted: buckets by store
               export  survey: of one shard; wanted, format
               check   modules, locations, there (directories that everybody has to see)
-    answer    {"host": …, "done": …}            what was asked for
+    answer    {"host": …, "done": …}            the result
               {"host": …, "failed": {…}}        one of our errors, which is raised again as it was
               {"host": …, "broke": {…}}         anything else: a bug of ours, with its traceback
               {"host": …, "missing": "mmh3"}    a Python package that the executor has not
-    and, from the carrier, "attempt": how often Spark had begun it before
+    and, from the carrier, "attempt": the number of times that Spark had begun it before
 
 Nothing that is secret stands in either: credentials are the executor's own.
 """
@@ -39,10 +39,10 @@ from stateshift.errors import ClusterError, StateshiftError
 from stateshift.step import AnyStep, Discrepancy, Evidence
 from stateshift.world import Limits
 
-# What travels. Each end runs the same version, and knows the types of what it has asked for.
+# The values that travel. Each end runs the same version, and knows the types of its requests.
 Json: TypeAlias = Any
 Order: TypeAlias = Mapping[str, Json]
-# Orders of one kind go out to whoever is free; their answers come back in the same order.
+# Orders of one kind go out to any that is free; their answers come back in the same order.
 Spread: TypeAlias = Callable[[str, Iterable[Order]], Iterator[Json]]
 # The same of orders that a step is carried out by, each answer with whether an attempt before may
 # have done some of it.
@@ -57,21 +57,18 @@ def encode_order(
     ask: str, run: str, token: str, rates: Limits | None = None, share: int = 1, **more: object
 ) -> str:
     """Return an order that may use its `share`-th part of the rates."""
+    limits: tuple[float | None, float | None] = (None, None)
+    if rates is not None:
+        limits = (rates.bytes_per_second, rates.operations_per_second)
     order = {
         "stateshift": __version__,
         "ask": ask,
         "run": run,
         "token": token,
-        "rates": [rate / share if rate else None for rate in _both(rates)],
+        "rates": [rate / share if rate else None for rate in limits],
         **more,
     }
     return json.dumps(plain.to_plain(order))
-
-
-def _both(rates: Limits | None) -> tuple[float | None, float | None]:
-    if rates is None:
-        return None, None
-    return rates.bytes_per_second, rates.operations_per_second
 
 
 def decode_order(text: str) -> Order:
@@ -93,7 +90,7 @@ def decode_step(value: Json) -> AnyStep:
 
 
 def decode_discrepancies(values: Json) -> list[Discrepancy]:
-    """Return what an executor found that no longer holds."""
+    """Return the discrepancies that an executor found."""
     return [plain.from_plain(Discrepancy, value) for value in values]
 
 
@@ -103,31 +100,25 @@ def encode_error(error: StateshiftError) -> dict[str, object]:
 
 
 def decode_error(value: Mapping[str, Json]) -> StateshiftError:
-    """Return the error again. It is made without its constructor: each class's own differs, what
-    they hold does not.
+    """Return the error again. It is made without its constructor: each class's own differs, the
+    fields that they hold do not.
     """
-    kind = _error_class(value["class"])
+    kind = getattr(errors, value["class"], None)
+    if not (isinstance(kind, type) and issubclass(kind, StateshiftError)):
+        kind = StateshiftError  # of another version's classes, the one above all
     error = kind.__new__(kind, *value["arguments"])
     error.__dict__.update(value["held"])
     return error
 
 
-def _error_class(name: str) -> type[StateshiftError]:
-    """Return the class of ours with this name; of another version's classes, the one above all."""
-    kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, StateshiftError):
-        return kind
-    return StateshiftError
-
-
 def encode_answer(host: str, **fields: object) -> str:
-    """Return an executor's answer as text: its host, and what was done or went wrong."""
+    """Return an executor's answer as text: its host, and the result or the error."""
     return json.dumps({"host": host, **plain.to_plain(fields)}, default=str)
 
 
 def decode_answer(text: str) -> tuple[Json, bool]:
-    """Return what was asked for, and whether an earlier attempt may have done part of it; or raise
-    the error that was raised there.
+    """Return the result, and whether an earlier attempt may have done part of it; or raise the
+    error that was raised there.
     """
     answer = json.loads(text)
     host = answer["host"]
@@ -165,5 +156,5 @@ def with_repeated(evidence: Evidence, repeated: bool) -> Evidence:
     return replace(evidence, repeated=True) if repeated else evidence
 
 
-# What a package is called where it is not what its module is called.
+# The name of a package where it is not that of its module.
 _PACKAGES = {"google_crc32c": "google-crc32c"}

@@ -3,15 +3,15 @@
     carry ──order, a line──▶ stdin of a process that is idle ──▶ worker.serve
     answer ◀───a line─────── its stdout
 
-A process is started when an order finds none idle, up to as many as there may be; so a run whose
-steps are small starts none. They are started anew, never forked: threads and locks of this process
-stay here. One that ends with an order is Lost, and the next order starts another. Who asks to stop
-is heeded by all of them between two writes. They end when their stdin does, whatever becomes of us,
-and the directory of their temporary files goes with the last of them.
+A process is started when an order finds none idle, up to as many as there may be: a run whose steps
+are small starts none. They are started anew, never forked: threads and locks of this process stay
+here. One that ends with an order is Lost, and the next order starts another. All of them heed a
+request to stop between two writes. They end when their stdin does, whatever becomes of us, and the
+directory of their temporary files goes with the last of them.
 
-At work are as many at once as fit into the memory of all at PROCESS_BYTES each. Once one has taken
-more, that is what each is counted as: then fewer are, and those that are too many end. It is said
-where fewer are at work than there are cores.
+As many are at work as fit into the memory of all at PROCESS_BYTES each. Once one has taken more,
+each is counted as that: fewer are at work then, and those that are too many end. A line says that
+fewer are at work than there are cores.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Process:
-    """One process, and what it has done so far."""
+    """One process, and its work so far."""
 
     number: int
     popen: subprocess.Popen[bytes]
@@ -81,21 +81,17 @@ class _Process:
             if stop.is_set() and not self.told_to_stop:
                 self.told_to_stop = True
                 self.send(STOP)
-            if not self._may_read():
-                continue
             assert self.popen.stdout is not None, "it was started with pipes"
+            poll = select.poll()
+            poll.register(self.popen.stdout, select.POLLIN | select.POLLHUP)
+            if not poll.poll(MILLISECONDS_BETWEEN_LOOKS):
+                continue
             some = os.read(self.popen.stdout.fileno(), READ_BYTES)
             if not some:
                 return None
             self.rest += some
         line, _, self.rest = self.rest.partition(b"\n")
         return line.decode()
-
-    def _may_read(self) -> bool:
-        poll = select.poll()
-        assert self.popen.stdout is not None, "it was started with pipes"
-        poll.register(self.popen.stdout, select.POLLIN | select.POLLHUP)
-        return bool(poll.poll(MILLISECONDS_BETWEEN_LOOKS))
 
     def end(self) -> None:
         """End it, also in the middle of an order."""
@@ -109,7 +105,7 @@ class _Process:
             self.popen.wait()
 
     def let_go(self) -> None:
-        """Close what it was reached by, once it has ended."""
+        """Close its pipes, once it has ended."""
         assert self.popen.stdin is not None and self.popen.stdout is not None
         with contextlib.suppress(OSError):
             self.popen.stdin.close()
@@ -117,26 +113,22 @@ class _Process:
         self.errors.close()
 
     def last_words(self) -> str:
-        """Return why it ended, in a few words."""
+        """Return the reason of its end, in a few words."""
         code = self.popen.wait()
         if code < 0:
-            return f"process {self.popen.pid} was ended by {_name_of(-code)}"
+            name = f"signal {-code}"
+            with contextlib.suppress(ValueError):
+                name = signal.Signals(-code).name
+            return f"process {self.popen.pid} was ended by {name}"
         self.errors.seek(0)
         lines = self.errors.read().decode("utf-8", "replace").split("\n")
         said = [line.strip() for line in lines if line.strip()]
         return f"process {self.popen.pid} ended with exit code {code}: {said[-1] if said else '-'}"
 
 
-def _name_of(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 class ProcessCarrier:
-    """Keeps up to `count` processes, which live until `close`. `together` is how many bytes all of
-    them may take; what has to be known of that is said.
+    """Keeps up to `count` processes, which live until `close`. `together` is the number of bytes
+    that all of them may take; `say` tells of fewer processes for that.
     """
 
     far = False
@@ -166,18 +158,6 @@ class ProcessCarrier:
     def slots(self, waiting: int) -> int:
         return self._count
 
-    def _allow(self, largest: int) -> None:
-        """Have no more at work than fit, where the largest takes so much memory."""
-        if self._together is None:
-            return
-        count = fitting(max(largest, PROCESS_BYTES), self._together)
-        if count < self._count:
-            self._count = count
-            self._say(
-                f"processes: {count} at once from now on: one has taken {largest >> 20} MiB, and "
-                f"{self._together >> 20} MiB are for all (STATESHIFT_MEMORY)"
-            )
-
     @property
     def pids(self) -> list[int]:
         """Return the processes that there are now."""
@@ -185,7 +165,7 @@ class ProcessCarrier:
             return [process.popen.pid for process in self._all.values()]
 
     def carry(self, order: str, label: str) -> str:
-        process = self._taken()
+        process = self._take()
         _log.info("%s goes to process %d (pid %d)", label, process.number, process.popen.pid)
         process.send(order.encode() + b"\n")
         used, answer = process.line(self._stop), process.line(self._stop)
@@ -195,7 +175,7 @@ class ProcessCarrier:
         return answer
 
     def _loss(self, process: _Process) -> Exception:
-        """Let one go that ended with an order; return what that means."""
+        """Let one go that ended with an order; return the error for that."""
         with self._changed:
             self._busy.discard(process.number)
             self._all.pop(process.number, None)
@@ -209,7 +189,7 @@ class ProcessCarrier:
         return Lost(reason)
 
     def close(self) -> None:
-        """End all of them. One that is at work ends, too: who waits for its answer is told."""
+        """End all of them. One that is at work ends, too: its order raises an error."""
         with self._changed:
             self._closed = True
             processes = list(self._all.values())
@@ -238,7 +218,7 @@ class ProcessCarrier:
         if self._closed:
             raise ClusterError("the processes of this run were ended", cluster=MASTER)
 
-    def _taken(self) -> _Process:
+    def _take(self) -> _Process:
         """Return a process that is idle; start one if there may be one more, else wait."""
         with self._changed:
             while True:
@@ -278,19 +258,24 @@ class ProcessCarrier:
         process.memory = int(used["memory"])
         _log.info("%s: process %d took %.2f s of CPU", label, process.number, used["cpu"])
         with self._changed:
-            self._allow(process.memory)
+            if self._together is not None:
+                # No more are at work than fit, where each takes as much as the largest.
+                count = fitting(max(process.memory, PROCESS_BYTES), self._together)
+                if count < self._count:
+                    self._count = count
+                    self._say(
+                        f"processes: {count} at once from now on: one has taken "
+                        f"{process.memory >> 20} MiB, and {self._together >> 20} MiB are for all "
+                        "(STATESHIFT_MEMORY)"
+                    )
             self._busy.discard(process.number)
             if process.number in self._all:
                 self._idle.append(process)
             while self._idle and len(self._all) > self._count:
-                self._dismiss(self._idle.pop(0))
+                # Killed: one whose stdin ends would remove the temporary files of all.
+                dismissed = self._idle.pop(0)
+                del self._all[dismissed.number]
+                dismissed.popen.kill()
+                dismissed.popen.wait()
+                dismissed.let_go()
             self._changed.notify()
-
-    def _dismiss(self, process: _Process) -> None:
-        """Kill a process for which there is no memory: one whose stdin ends would remove the
-        temporary files of all.
-        """
-        del self._all[process.number]
-        process.popen.kill()
-        process.popen.wait()
-        process.let_go()

@@ -1,14 +1,14 @@
 """HDFS-backed state distributed anew by processes of one machine: some read the old shards, others
-write the new ones, and what lies between is on the machine's disk.
+write the new ones, and the entries between are on the machine's disk.
 
     deal    some of the old shards ──▶ a file of the machine: their entries by new shard, in order
     gather  all those files ──▶ some of the new shards, written
 
-An HDFS-backed shard has no order by which it could be cut, so that each process would have to read
-all of it. Dealt out, each is read once, and each written by one. The bytes are those that one
-process writes, and what the old shards come to is added up where they are read.
+An HDFS-backed shard has no order by which it could be cut: each process would have to read all of
+it. DealtFile out, each is read once, and each written by one. The bytes are those that one process
+writes, and the sums of the old shards are made where they are read.
 
-The files are removed once all is written, or has failed; what a lost process has left goes with the
+The files are removed once all is written, or has failed; those of a lost process go with the
 directory of all.
 """
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
-    """Entries that one process has dealt out, in a file whose last bytes say where they lie; and
-    what their shards came to.
+class DealtFile:
+    """Entries that one process has dealt out, in a file whose last bytes are their index; and the
+    sums of their shards.
     """
 
     file: str
@@ -58,15 +58,15 @@ def can_be_dealt_out(step: TransformShard) -> bool:
     return bool(piece.get("partitions")) and len(piece["sources"]) > 1
 
 
-def redistributed(step: TransformShard, count: int, ask_all: AskAll) -> Evidence:
-    """Distribute a step's entries anew by so many orders of each kind."""
+def redistribute_shards(step: TransformShard, count: int, ask_all: AskAll) -> Evidence:
+    """Distribute a step's entries anew by as many orders of each kind."""
     (piece,) = step.options["pieces"]
     plain = to_plain(step)
     orders: list[Order] = []
     for span in spans(len(piece["sources"]), count):
         orders.append({"step": plain, "span": span})
     answers = ask_all("deal", orders)
-    dealt = [from_plain(Dealt, done) for done, _ in answers]
+    dealt = [from_plain(DealtFile, done) for done, _ in answers]
     try:
         orders = []
         for span in spans(len(piece["targets"]), count):
@@ -103,7 +103,7 @@ def deal_here(order: Order, world: World) -> Json:
     except BaseException:
         os.unlink(path)
         raise
-    return Dealt(path, len(index), step.sums_of(read))
+    return DealtFile(path, len(index), step.sums_of(read))
 
 
 def gather_here(order: Order, world: World) -> Json:
@@ -115,16 +115,16 @@ def gather_here(order: Order, world: World) -> Json:
     (piece,) = step.options["pieces"]
     places = slice(*order["span"])
     with ExitStack() as opened:
-        dealt = from_plain(tuple[Dealt, ...], order["dealt"])
+        dealt = from_plain(tuple[DealtFile, ...], order["dealt"])
         piles = _piles(dealt, piece["targets"][places], opened)
         contents = rewrite_dealt(step.options, step.opened(world), piles)
         return step.written(world, list(zip(step.outputs[places], contents, strict=True)))
 
 
 def _piles(
-    dealt: Sequence[Dealt], targets: Sequence[int], files: ExitStack
+    dealt: Sequence[DealtFile], targets: Sequence[int], files: ExitStack
 ) -> dict[int, SortedPile]:
-    """Return what all have dealt out for some targets."""
+    """Return the piles that all have dealt out for some targets."""
     # Loads Arrow.
     from stateshift.formats.sorting import SortedPile, open_piles
 

@@ -1,26 +1,26 @@
-"""Large shards of RocksDB's rewritten in parts: each makes some of the tables, and the zips that
-name them come last, so that nothing of the shards is seen before all of it is there.
+"""Large shards of RocksDB's rewritten in parts: each makes some of the tables. The zips that name
+them come last: nothing of the shards is seen before all of it is there.
 
     bounds   ──▶ the keys at which tables end; null where the shards are not cut
     tables   between some of those keys     ──▶ TablesWritten
-    version  what is known of all tables    ──▶ the zips, written
+    version  the known facts of all tables  ──▶ the zips, written
 
 One shard becomes one, or several become others among which their entries are dealt out. A part
 reads the keys between its bounds, of every source, and writes the tables of these keys, of every
 target.
 
 Tables are those of the plan, and their bytes those that one process gives them: the keys at which
-they end follow from the shards' files alone. What the parts read of a shard is added up, and is
-what one process reads.
+they end follow from the shards' files alone. The sums of the parts of a shard are added up, and are
+those of one process.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE
@@ -33,13 +33,9 @@ from stateshift.step.images import as_evidence, fold_together, sums_in
 from stateshift.step.protocol import Evidence, FileEvidence
 from stateshift.world import World
 
-if TYPE_CHECKING:
-    from stateshift.engines.spark.rewrite.shards import TableContent
-    from stateshift.formats.rocksdb.manifest import TableFacts
-
 
 class KnownTable(NamedTuple):
-    """What the zip says of a table; keys in hexadecimal."""
+    """The facts of a table in the zip; keys in hexadecimal."""
 
     size: int
     records: int
@@ -49,7 +45,7 @@ class KnownTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TargetWritten:
-    """What came of a part for one target. `internal` are entries of Spark's own column families."""
+    """The result of a part for a target. `internal` are entries of Spark's own column families."""
 
     files: tuple[FileEvidence, ...]
     tables: tuple[KnownTable, ...]
@@ -58,21 +54,21 @@ class TargetWritten:
 
 @dataclass(frozen=True, slots=True)
 class TablesWritten:
-    """What came of a part, for every target in their order."""
+    """The result of a part, for every target in their order."""
 
     targets: tuple[TargetWritten, ...]
     read: Mapping[str, OperatorFold]
 
 
 def count_of_parts(step: TransformShard, part_bytes: int) -> int:
-    """Return in how many parts a step may be done: no part has less than one table of a target."""
+    """Return the number of parts of a step: no part has less than one table of a target."""
     if step.transform != REWRITE_STATE or step.bytes < 2 * part_bytes:
         return 1
     return max(1, min(_count_of_tables(step.options), round(step.bytes / part_bytes)))
 
 
 def _count_of_tables(options: JsonObject) -> int:
-    """Return how many tables each target has of what may be done in parts; 0 of anything else."""
+    """Return the number of tables of each target, if the step may be done in parts; else 0."""
     if len(options["pieces"]) != 1 or options["provider"] != ROCKSDB:
         return 0
     (piece,) = options["pieces"]
@@ -82,8 +78,8 @@ def _count_of_tables(options: JsonObject) -> int:
     return min(len(names) for names in piece["tables"])
 
 
-def rewritten(step: TransformShard, count: int, ask_all: AskAll) -> Evidence | None:
-    """Rewrite shards in so many parts; return None, and write nothing, where they are not cut."""
+def rewrite_shards(step: TransformShard, count: int, ask_all: AskAll) -> Evidence | None:
+    """Rewrite shards in as many parts; return None, and write nothing, where they are not cut."""
     plain = to_plain(step)
     ((bounds, _),) = ask_all("bounds", [{"step": plain}])
     if bounds is None:
@@ -95,32 +91,24 @@ def rewritten(step: TransformShard, count: int, ask_all: AskAll) -> Evidence | N
         orders.append({"step": plain, "first": first, "ends": ends[first : last + 1]})
     answers = list(ask_all("tables", orders))
     parts: list[TablesWritten] = [from_plain(TablesWritten, done) for done, _ in answers]
-    targets = list(map(_written_together, zip(*(part.targets for part in parts), strict=True)))
+    targets = []
+    for of_target in zip(*(part.targets for part in parts), strict=True):
+        written = tuple(chain.from_iterable(part.files for part in of_target))
+        tables_of_target = tuple(chain.from_iterable(part.tables for part in of_target))
+        internal = sum(part.internal for part in of_target)
+        targets.append(TargetWritten(written, tables_of_target, internal))
     ((done, again),) = ask_all("version", [{"step": plain, "targets": to_plain(targets)}])
     zips: tuple[FileEvidence, ...] = from_plain(tuple[FileEvidence, ...], done)
     files: list[FileEvidence] = []
     for target, zipped in zip(targets, zips, strict=True):
         files += [*target.files, zipped]
-    repeated = again or any(repeated for _, repeated in answers)
-    return FilesWritten(tuple(files), _read_together(parts), repeated=repeated)
-
-
-def _written_together(parts: Sequence[TargetWritten]) -> TargetWritten:
-    """Return what came of all parts for one target."""
-    return TargetWritten(
-        files=tuple(chain.from_iterable(part.files for part in parts)),
-        tables=tuple(chain.from_iterable(part.tables for part in parts)),
-        internal=sum(part.internal for part in parts),
-    )
-
-
-def _read_together(parts: Sequence[TablesWritten]) -> dict[str, OperatorFold]:
-    """Return what shards came to of which every part was read."""
-    whole = fold_together(
-        {name: sums_in(fold) for name, fold in part.read.items()} for part in parts
-    )
+    sums = [{name: sums_in(fold) for name, fold in part.read.items()} for part in parts]
+    whole = fold_together(sums)
+    # Only of shards of which every part was read.
     names = [name for name in whole if all(name in part.read for part in parts)]
-    return {name: as_evidence(whole[name]) for name in names}
+    read = {name: as_evidence(whole[name]) for name in names}
+    repeated = again or any(repeated for _, repeated in answers)
+    return FilesWritten(tuple(files), read, repeated=repeated)
 
 
 def bounds_here(order: Order, world: World) -> Json:
@@ -145,8 +133,11 @@ def tables_here(order: Order, world: World) -> Json:
     targets = []
     for names, (target, tables) in zip(_outputs(step), part.targets.items(), strict=True):
         files = step.written(world, list(zip(names[first:last], tables, strict=True)))
-        known = tuple(map(_known, tables))
-        targets.append(TargetWritten(files, known, part.entries.internal_of(target)))
+        known = []
+        for facts in (table.known() for table in tables):
+            keys = facts.smallest.hex(), facts.largest.hex()
+            known.append(KnownTable(facts.size, facts.records, *keys))
+        targets.append(TargetWritten(files, tuple(known), part.entries.internal_of(target)))
     return TablesWritten(tuple(targets), step.sums_of(part.sums.shards_read()))
 
 
@@ -154,33 +145,27 @@ def version_here(order: Order, world: World) -> Json:
     """Write the zips that name the tables of every target, on an executor."""
     # Loads Arrow.
     from stateshift.engines.spark.rewrite.state import rewrite_zips
+    from stateshift.formats.rocksdb.manifest import TableFacts
 
     step: TransformShard = from_plain(TransformShard, order["step"])
-    written = [from_plain(TargetWritten, target) for target in order["targets"]]
-    versions = [(list(map(_facts, target.tables)), target.internal) for target in written]
+    versions = []
+    for plain in order["targets"]:
+        target: TargetWritten = from_plain(TargetWritten, plain)
+        tables = []
+        for known in target.tables:
+            keys = bytes.fromhex(known.smallest), bytes.fromhex(known.largest)
+            tables.append(TableFacts(known.size, known.records, *keys))
+        versions.append((tables, target.internal))
     zips = rewrite_zips(step.options, step.opened(world), versions)
     paths = [outputs[-1] for outputs in _outputs(step)]
     return step.written(world, list(zip(paths, zips, strict=True)))
 
 
 def _outputs(step: TransformShard) -> Iterator[tuple[str, ...]]:
-    """Yield the files of each target: its tables, and the zip behind them."""
+    """Yield the files of each target: its tables, and the zip after them."""
     (piece,) = step.options["pieces"]
     start = 0
     for names in piece["tables"]:
         end = start + len(names) + 1
         yield step.outputs[start:end]
         start = end
-
-
-def _known(table: TableContent) -> KnownTable:
-    facts = table.known()
-    return KnownTable(facts.size, facts.records, facts.smallest.hex(), facts.largest.hex())
-
-
-def _facts(known: KnownTable) -> TableFacts:
-    # Loads Arrow.
-    from stateshift.formats.rocksdb.manifest import TableFacts
-
-    keys = bytes.fromhex(known.smallest), bytes.fromhex(known.largest)
-    return TableFacts(known.size, known.records, *keys)

@@ -1,11 +1,11 @@
 """The carrier: one Spark application; for each order one job of one task.
 
 A job for each order, and not one job for all: results come one by one and are journaled as they
-come, a failure is its step's alone, and no step waits for the slowest of its neighbours. What that
-costs, some ten milliseconds of the driver, is little beside a bundle. Tasks are tried once by Spark
+come, a failure is its step's alone, and no step waits for the slowest of its neighbours. That costs
+some ten milliseconds of the driver, which is little beside a bundle. Tasks are tried once by Spark
 (the Crew repeats them, and says so), and never speculatively.
 
-A run that is stopped cancels what is at work; a Spark that has no executors is waited for, with
+A run that is stopped cancels the orders at work; a Spark that has no executors is waited for, with
 open eyes.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from stateshift.errors import ClusterError, Interrupted, StateshiftError
 from stateshift.fleet import application, ending
-from stateshift.fleet.carrier import Lost, answered
+from stateshift.fleet.carrier import Lost, add_attempt
 from stateshift.fleet.masters import kind_of, refuse_unreachable
 from stateshift.world import Meter
 
@@ -32,7 +32,7 @@ WAITING_MAX = 256  # handed over to a Spark that takes more executors the more t
 
 
 def open_carrier(master: str, log: Path, meter: Meter, stop: threading.Event) -> SparkCarrier:
-    """Start a Spark application on this master; what can be refused before a JVM starts is."""
+    """Start a Spark application on this master. Refuse before a JVM starts what can be."""
     kind_of(master)
     application.refuse_without_java()
     refuse_unreachable(master)
@@ -49,7 +49,7 @@ class SparkCarrier:
         self._at_work = 0
         self._over: StateshiftError | None = None
         try:
-            self._context = application.started(master, log, self._folder)
+            self._context = application.start_application(master, log, self._folder)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -74,25 +74,30 @@ class SparkCarrier:
         if self._over is not None or self._stop.is_set():
             return 1
         try:
-            if waiting and self._grows:
+            grows = self._context.getConf().get("spark.dynamicAllocation.enabled", "false")
+            if waiting and str(grows).lower() == "true":
                 return WAITING_MAX
             return int(self._context.defaultParallelism)
         except Exception:
             return 1  # the next order shows why
 
     def carry(self, order: str, label: str) -> str:
-        with self._working():
+        with self._lock:
+            self._at_work += 1
+        try:
             self._check()
-            try:
-                context = self._context
-                context.setJobGroup(
-                    f"stateshift {label}", f"stateshift: {label}", interruptOnCancel=True
-                )
-                job = context.parallelize([order], 1).mapPartitions(_task())
-                answer, attempt = job.collect()[0]
-            except Exception as error:
-                raise self._meaning_of(error) from error
-        return answered(answer, attempt)
+            context, group = self._context, f"stateshift {label}"
+            context.setJobGroup(group, f"stateshift: {label}", interruptOnCancel=True)
+            job = context.parallelize([order], 1).mapPartitions(_task())
+            answer, attempt = job.collect()[0]
+        except StateshiftError:
+            raise
+        except Exception as error:
+            raise self._meaning_of(error) from error
+        finally:
+            with self._lock:
+                self._at_work -= 1
+        return add_attempt(answer, attempt)
 
     def close(self) -> None:
         """End the application. The JVM ends when nobody holds the other end of its stdin."""
@@ -108,16 +113,6 @@ class SparkCarrier:
 
     # -- at work
 
-    @contextlib.contextmanager
-    def _working(self) -> Iterator[None]:
-        with self._lock:
-            self._at_work += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._at_work -= 1
-
     def _check(self) -> None:
         if self._stop.is_set():
             raise Interrupted("interrupted; what was done is written down")
@@ -125,7 +120,7 @@ class SparkCarrier:
             raise self._over
 
     def _meaning_of(self, error: Exception) -> Exception:
-        """Return what a failure of Spark's, not of the work, means for the order."""
+        """Return the error for the order, of a failure of Spark's, not of the work."""
         with contextlib.suppress(Exception):
             self._check()
         if self._stop.is_set():
@@ -135,7 +130,7 @@ class SparkCarrier:
         java = getattr(error, "java_exception", None)
         if java is None:  # no answer from the JVM at all
             reason = f"{type(error).__name__}: {error} (see {self._log})"
-            self._over = ending.ended(self._master, reason)
+            self._over = ending.end_error(self._master, reason)
             return self._over
         message = str(java.toString())
         fatal = ending.hopeless(message, self._master)
@@ -145,23 +140,22 @@ class SparkCarrier:
         return fatal
 
     def _watching(self) -> None:
-        """Cancel what is at work once somebody asked to stop, and wait for executors with open
+        """Cancel the orders at work once somebody asked to stop, and wait for executors with open
         eyes.
         """
         alone_since, reported = None, False
         while not self._closed.wait(SECONDS_BETWEEN_LOOKS):
             with contextlib.suppress(Exception):
-                if not self._at_work or self._executors():
+                # The driver counts as one, and is the one if local.
+                blocks = int(self._context._jsc.sc().getExecutorMemoryStatus().size())
+                if not self._at_work or blocks > int(self.far):
                     alone_since, reported = None, False
                 else:
                     alone_since = alone_since or time.monotonic()
                     reported = self._alone(time.monotonic() - alone_since, reported)
-                self._cancel_if_over()
-
-    def _cancel_if_over(self) -> None:
-        over = self._stop.is_set() or self._over is not None
-        if over and self._at_work:
-            self._context.cancelAllJobs()
+                is_over = self._stop.is_set() or self._over is not None
+                if is_over and self._at_work:
+                    self._context.cancelAllJobs()
 
     def _alone(self, seconds: float, reported: bool) -> bool:
         """Report that no executor has been there for some time. Return whether that is known."""
@@ -177,20 +171,10 @@ class SparkCarrier:
             return True
         return reported
 
-    def _executors(self) -> int:
-        """Return how many there are. The driver counts as one, and is the one if local."""
-        blocks = int(self._context._jsc.sc().getExecutorMemoryStatus().size())
-        return blocks - 1 if self.far else blocks
-
-    @property
-    def _grows(self) -> bool:
-        enabled = self._context.getConf().get("spark.dynamicAllocation.enabled", "false")
-        return str(enabled).lower() == "true"
-
 
 def _task() -> Callable[[Iterable[str]], Iterator[tuple[str, int]]]:
-    """Return what is sent to executors: a function of its own, pickled by value, so that it can say
-    what is missing there.
+    """Return the function that is sent to executors: pickled by value, it can name a module that is
+    missing there.
     """
 
     def task(orders: Iterable[str]) -> Iterator[tuple[str, int]]:

@@ -1,9 +1,9 @@
-"""A Spark task: what an executor does with an order. It opens the world it needs, does what it was
-asked for, and answers.
+"""A Spark task: the work of an executor on an order. It opens the world it needs, carries the order
+out, and answers.
 
 An executor sees storages, by their locations and with its own machine's credentials, transforms and
-entries by their names; it never sees a cluster or a journal. What goes wrong is part of the answer:
-an exception that leaves here is a bug, or the end of the process.
+entries by their names; it never sees a cluster or a journal. An error is part of the answer: an
+exception that leaves here is a bug, or the end of the process.
 """
 
 from __future__ import annotations
@@ -61,12 +61,21 @@ def carry_out(text: str, world_of: WorldOf | None = None) -> str:
     except ModuleNotFoundError as error:
         return encode_answer(host, missing=(error.name or str(error)).partition(".")[0])
     except Exception as error:
-        return encode_answer(host, broke=_broke(error))
+        os_error = None  # one of the machine's own (a full disk) is raised again as that
+        if isinstance(error, OSError) and error.errno is not None:
+            os_error = [error.errno, error.strerror, error.filename]
+        bug = {
+            "message": f"{type(error).__name__}: {error}",
+            "traceback": "".join(traceback.format_exception(error)),
+            "os_error": os_error,
+            "memory": isinstance(error, MemoryError),
+        }
+        return encode_answer(host, broke=bug)
 
 
 def open_world(order: Order, known: dict[str, Storage] | None = None) -> World:
-    """Return what a step may touch on an executor. Storages are opened once for all orders that
-    share `known`.
+    """Return the world of a step on an executor. Storages are opened once for all orders that share
+    `known`.
     """
     clock = SystemClock()
     opened: dict[str, Storage] = {} if known is None else known
@@ -80,21 +89,24 @@ def open_world(order: Order, known: dict[str, Storage] | None = None) -> World:
             return Unsynced(opened[location], pace or Pace(clock))
         return opened[location] if pace is None else Throttled(opened[location], pace)
 
+    def cluster(name: str) -> NoReturn:
+        raise AssertionError(f"steps that touch a cluster ({name}) are run by the driver")
+
     return World(
         storage=storage,
-        cluster=_no_cluster,
+        cluster=cluster,
         transforms=Transforms(),
         entries=Entries(),
         clock=clock,
         run=order["run"],
         parallel=1,
         pace=pace,
-        found=_listings(order),
+        found=listings_of(order),
     )
 
 
-def _listings(order: Order) -> Listings | None:
-    """Return what the driver knows of the target. This world lives for one step, which is not worth
+def listings_of(order: Order) -> Listings | None:
+    """Return the driver's listing of the target. This world lives for one step, which is not worth
     a look of its own.
     """
     if order["ask"] != "run" or order.get("there") is None:
@@ -102,26 +114,9 @@ def _listings(order: Order) -> Listings | None:
     return Listings({order["step"]["target"]: order["there"]})
 
 
-def _no_cluster(name: str) -> NoReturn:
-    raise AssertionError(f"steps that touch a cluster ({name}) are run by the driver")
-
-
-def _run(order: Order, world: World) -> Json:
-    return decode_step(order["step"]).run(world)
-
-
-def _holds(order: Order, world: World) -> Json:
-    return decode_step(order["step"]).holds(world, Evidence.from_plain(order["evidence"]))
-
-
-def _sum(order: Order, world: World) -> Json:
-    """Return what the entries of some shards come to."""
-    return fold_entries(plain.from_plain(Side, order["side"]), order["engine"], world)
-
-
 def _deep(order: Order, world: World) -> Json:
-    """Return what is wrong with a portion of an image, beyond what its survey has said; and what
-    its stores come to, where that is asked for.
+    """Return the findings on a portion of an image, beyond those of its survey; and the tallies of
+    its stores, where that is asked for.
     """
     survey: Survey = plain.from_plain(Survey, order["survey"])
     image: Image = plain.from_plain(Image, order["image"])
@@ -132,7 +127,7 @@ def _deep(order: Order, world: World) -> Json:
 
 
 def _histories(order: Order, world: World) -> Json:
-    """Return what the snapshots of a portion are, held against the changes before them."""
+    """Return the check of the snapshots of a portion against the changes before them."""
     survey: Survey = plain.from_plain(Survey, order["survey"])
     image: Image = plain.from_plain(Image, order["image"])
     tallies: Tallies = {tuple(place): tuple(tally) for place, tally in order["tallies"]}
@@ -159,7 +154,7 @@ def _export(order: Order, world: World) -> Json:
 
 def _check(order: Order, world: World) -> Json:
     """Check that everything is here that orders will need: packages, the adapters of locations, and
-    the disks that are taken for everybody's.
+    the disks that everybody shall see.
     """
     for name in order["modules"]:
         import_module(name)
@@ -177,25 +172,14 @@ def _check(order: Order, world: World) -> Json:
     return {"pid": os.getpid()}
 
 
-def _broke(error: Exception) -> Json:
-    """Return an error that nobody foresaw. One of the machine's own (a full disk) is raised again
-    as that.
-    """
-    os_error = None
-    if isinstance(error, OSError) and error.errno is not None:
-        os_error = [error.errno, error.strerror, error.filename]
-    return {
-        "message": f"{type(error).__name__}: {error}",
-        "traceback": "".join(traceback.format_exception(error)),
-        "os_error": os_error,
-        "memory": isinstance(error, MemoryError),
-    }
-
-
 _REQUESTS: Mapping[str, Callable[[Order, World], Json]] = {
-    "run": _run,
-    "holds": _holds,
-    "sum": _sum,
+    "run": lambda order, world: decode_step(order["step"]).run(world),
+    "holds": lambda order, world: decode_step(order["step"]).holds(
+        world, Evidence.from_plain(order["evidence"])
+    ),
+    "sum": lambda order, world: fold_entries(
+        plain.from_plain(Side, order["side"]), order["engine"], world
+    ),
     "parts": parts_here,
     "bounds": rewriting.bounds_here,
     "tables": rewriting.tables_here,

@@ -9,8 +9,7 @@
              Nobody needs the temporary files of the processes any more
 
 Ctrl-C and SIGTERM go to a whole group of processes, and are for the one who started us: it says
-STOP, and has them ignored here. Nothing but answers may leave by stdout, so what else prints goes
-to stderr.
+STOP, and has them ignored here. Nothing but answers may leave by stdout: other prints go to stderr.
 """
 
 from __future__ import annotations
@@ -25,12 +24,10 @@ import time
 from dataclasses import replace
 from typing import IO
 
-from stateshift.fleet.orders import Order
 from stateshift.fleet.task import carry_out, open_world
 from stateshift.formats import bounds
 from stateshift.machine import memory_taken
 from stateshift.storage.protocol import Storage
-from stateshift.world import World
 
 STOP = b"stop\n"
 
@@ -46,7 +43,7 @@ def serve() -> None:
 
 
 class _Worker:
-    """What a worker keeps from one order to the next: storages, and whether it is to stop."""
+    """The state of a worker from one order to the next: storages, and whether it is to stop."""
 
     def __init__(self, answers: IO[bytes], scratch: str) -> None:
         self._answers, self._scratch = answers, scratch
@@ -57,7 +54,7 @@ class _Worker:
     def serve(self, lines: IO[bytes]) -> None:
         threading.Thread(target=self._read, args=(lines,), name="orders", daemon=True).start()
         while True:
-            used, answer = self._answered(self._orders.get())
+            used, answer = self._answer(self._orders.get())
             self._answers.write(f"{json.dumps(used)}\n{answer}\n".encode())
             self._answers.flush()
 
@@ -70,12 +67,11 @@ class _Worker:
         shutil.rmtree(self._scratch, ignore_errors=True)
         os._exit(0)
 
-    def _answered(self, order: str) -> tuple[dict[str, float], str]:
-        """Return what an order took, and its answer."""
+    def _answer(self, order: str) -> tuple[dict[str, float], str]:
+        """Return the cost of an order, and its answer."""
         began = time.process_time()
-        answer = carry_out(order, self._world)
+        answer = carry_out(
+            order, lambda order: replace(open_world(order, self._opened), stop=self._stop)
+        )
         cpu_seconds = round(time.process_time() - began, 3)
         return {"cpu": cpu_seconds, "memory": memory_taken()}, answer
-
-    def _world(self, order: Order) -> World:
-        return replace(open_world(order, self._opened), stop=self._stop)

@@ -15,8 +15,8 @@ import pytest
 import stateshift
 from stateshift.errors import ClusterError, PlanError, SpecError
 from stateshift.fleet import check_places, ending, kind_of
+from stateshift.fleet.application import write_package
 from stateshift.fleet.masters import refuse_unreachable
-from stateshift.fleet.package import write_package
 from stateshift.fleet.spark import open_carrier
 from stateshift.world import Unwatched
 

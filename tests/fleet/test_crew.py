@@ -17,9 +17,9 @@ from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, MissingFile, VerifyError
 from stateshift.fleet import Crew
 from stateshift.fleet.asking import ATTEMPTS_MAX
+from stateshift.fleet.cutting import WORTHWHILE_BYTES
 from stateshift.fleet.orders import Broke
-from stateshift.fleet.parts import WORTHWHILE_BYTES
-from stateshift.fleet.task import _listings
+from stateshift.fleet.task import listings_of
 from stateshift.formats.blocks import Block, block_of
 from stateshift.journal import Journal, RunFailed, RunResumed
 from stateshift.plan import Plan
@@ -139,7 +139,7 @@ def test_executors_are_told_which_files_need_not_be_looked_for() -> None:
     halves = infos[:LISTED_FILES], infos[LISTED_FILES:]
     steps = (CopyFiles(f"copy/{n}", SOURCE, TARGET, tuple(half)) for n, half in enumerate(halves))
     made_plan = plan_of(phase("copy", *steps, CopyFiles("copy/2", SOURCE, TARGET, (infos[0],))))
-    carrier = MemoryCarrier(lambda order: replace(made.world, found=_listings(order)))
+    carrier = MemoryCarrier(lambda order: replace(made.world, found=listings_of(order)))
     execute(0, made_plan, made.world, journal_of(made_plan), Crew(carrier))
     assert contents(made) == {f"f{n}": b"%d" % n for n in range(count)}
     orders = {order["step"]["name"]: order["there"] for order in map(json.loads, carrier.orders)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stateshift.errors import Interrupted
-from stateshift.fleet.carrier import Lost, answered
+from stateshift.fleet.carrier import Lost, add_attempt
 from stateshift.fleet.task import carry_out
 from stateshift.world import World
 
@@ -50,7 +50,7 @@ class MemoryCarrier:
         answer = carry_out(order, self.world_of)
         if lost == "after":
             raise Lost("an executor is gone")
-        return answered(answer, 0)
+        return add_attempt(answer, 0)
 
     def close(self) -> None:
         self.closed = True
