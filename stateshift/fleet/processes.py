@@ -44,11 +44,9 @@ READ_BYTES = 1024 * 1024
 # The path is this process's own: what it can import, the others can. Ctrl-C is ours alone, from the
 # first moment on.
 _PROGRAM = (
-    "import signal, sys; "
-    "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-    "sys.path[:] = {path!r}; "
-    "from stateshift.formats import bounds; bounds.own_process(); "
-    "from {worker} import serve; serve()"
+    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN); sys.path[:] = {path!r}; from "
+    "stateshift.formats import bounds; bounds.own_process(); from {worker} import serve; serve()"
 )
 _WORKER = "stateshift.fleet.worker"
 

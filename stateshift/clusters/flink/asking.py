@@ -23,9 +23,8 @@ T = TypeVar("T")
 
 _PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
 _CREDENTIALS: Final = (
-    'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD '
-    'or a "password_file"; or '
-    'a "token_file"; or "header_files" for a gateway before it'
+    'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD or a '
+    '"password_file"; or a "token_file"; or "header_files" for a gateway before it'
 )
 
 

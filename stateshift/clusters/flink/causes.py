@@ -66,28 +66,25 @@ _WAYS_OUT: Final = tuple(
             '(stateshift rename), or leave its state behind: "allow_non_restored_state": true'
         ),
         r"Max parallelism mismatch": (
-            "give the job the savepoint's max parallelism (stateshift inspect LOCATION "
-            "tells it), or rewrite the "
-            "savepoint: stateshift repartition"
+            "give the job the savepoint's max parallelism (stateshift inspect LOCATION tells it), "
+            "or rewrite the savepoint: stateshift repartition"
         ),
         r"maximum parallelism \(\d+\) of the restored state is lower": (
             'a "parallelism" up to that, or a savepoint with a higher max parallelism: '
             "stateshift repartition"
         ),
         r"Unrecognized checkpoint version number": (
-            "it was written by a later Flink than this one: run the job there, or write it "
-            "in the older version: "
-            "stateshift convert"
+            "it was written by a later Flink than this one: run the job there, or write it in the "
+            "older version: stateshift convert"
         ),
         r"Cannot find (?:checkpoint or savepoint|meta data) file": (
             "the savepoint has to be where the cluster's JobManager finds it under this "
             "very location"
         ),
         _RESTORING: (
-            "the state does not fit the job, or its files are not what they should be "
-            "(stateshift verify LOCATION): a "
-            "native savepoint is restored by the state backend that wrote it alone, a "
-            "canonical one by any"
+            "the state does not fit the job, or its files are not what they should be (stateshift "
+            "verify LOCATION): a native savepoint is restored by the state backend that wrote it "
+            "alone, a canonical one by any"
         ),
         r"Unexpected magic number|^EOFException": _DAMAGED,
         r"does not support enforcing a full snapshot": (
@@ -124,27 +121,24 @@ _WAYS_OUT: Final = tuple(
         ),
         r"Checkpoint Coordinator is suspending|Task has failed|Checkpoint was declined": (
             "a task failed or declined while the savepoint was taken: look at the job's "
-            "exceptions; then: "
-            "stateshift resume WORKDIR"
+            "exceptions; then: stateshift resume WORKDIR"
         ),
         _FAILED_BEHIND: (
             "the job has failed for good, and its savepoint is whole: whoever is started from it "
             '("existing_savepoint_paths") completes the transactions in which the job wrote last'
         ),
         r"does not support changing the parallelism": (
-            "only the adaptive scheduler does (jobmanager.scheduler: adaptive, of the "
-            "whole cluster); else stop with a "
-            "savepoint and start again with another parallelism"
+            "only the adaptive scheduler does (jobmanager.scheduler: adaptive, of the whole "
+            "cluster); else stop with a savepoint and start again with another parallelism"
         ),
         r"exceeds its maximum parallelism": (
             "a higher max parallelism needs a rewritten savepoint: stateshift repartition"
         ),
         r"already been submitted": "it is there: stateshift resume WORKDIR finds it",
         r"AnnotatedConnectException: |UnknownHostException: ": (
-            "nothing answers there, where the SQL gateway looks for the JobManager: if "
-            "that is called otherwise there, "
-            'say so in the cluster: "flink_configuration": {"rest.address": HOST, '
-            '"rest.port": PORT}'
+            "nothing answers there, where the SQL gateway looks for the JobManager: if that is "
+            'called otherwise there, say so in the cluster: "flink_configuration": '
+            '{"rest.address": HOST, "rest.port": PORT}'
         ),
         r"Could not find any factory for identifier": (
             "the connector's jar has to be in the lib folder of cluster and SQL gateway, "

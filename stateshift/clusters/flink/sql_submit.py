@@ -183,9 +183,8 @@ def _start(
             f"{redact(calls.url)}; {after}"
         )
         hint = (
-            'say how the gateway reaches that one: "flink_configuration": '
-            '{"execution.target": "remote", '
-            '"rest.address": HOST, "rest.port": PORT}'
+            'say how the gateway reaches that one: "flink_configuration": {"execution.target": '
+            '"remote", "rest.address": HOST, "rest.port": PORT}'
         )
         raise Refused(fact, 0, cluster=calls.cluster, hint=hint)
 
