@@ -1,10 +1,13 @@
-"""Where jobs run.
+"""The clusters on which jobs run.
 
-protocol       the one interface, and what it promises
-opening        from a cluster of the spec to one that can be asked
-manual         a person            command        any shell commands (shell, records)
-spark_submit/  processes here      memory         the in-memory twin
-livy/, standalone/, flink/         each over HTTP (http/); what its API says is read in `calls`
-detached       a process that outlives us, known by its tag to whoever comes later
-stopping       the marker that asks a job to stop between two batches
+    protocol       the one interface, and its promises
+    opening        from a cluster of the spec to one that can be asked
+    manual         a person            command        any shell commands (shell)
+    tagged         the order of a start and a stop, which the clusters of Spark share
+    spark_submit/  processes here
+    livy/, standalone/, flink/         each over HTTP (http/); its API is read in `calls`
+    detached       a process that outlives us, known by its tag
+    stopping       the marker that asks a job to stop between two batches
+
+The options of each kind are in `specification.options`.
 """

@@ -8,8 +8,8 @@
 
 The lock belongs to an open file description that the child inherits. We take it, look whether the
 process was started before, and start it; killed at any instant in between, we leave either no
-process and a free lock, or a process that holds the lock from the fork on. So a free lock without a
-`.pid` means: nothing was started, and nothing will be. The lock is never unlocked, only closed:
+process and a free lock, or a process that holds the lock from the fork on. A free lock without a
+`.pid` means that nothing was started, and nothing will be. The lock is never unlocked, only closed:
 unlocking would take it from the child as well.
 """
 
@@ -44,7 +44,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the files of a stem say. `code` is None for what still runs, and for what was killed
+    """The facts in the files of a stem. `code` is None for what still runs, and for what was killed
     together with its wrapper.
     """
 
@@ -106,7 +106,7 @@ def take_lock(stem: Path) -> Iterator[int | None]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run, and where."""
+    """A command, its environment, and its directory."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]

@@ -164,7 +164,7 @@ class Manual:
     def _person(
         self, wish: str, question: str, marker: tuple[str, str], seconds_max: float
     ) -> None:
-        """Return when the marker is there: put there by the person, or by us after the answer."""
+        """Wait until the marker is there: put there by the person, or by us after the answer."""
         if self._there(*marker):
             return
         try:

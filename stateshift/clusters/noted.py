@@ -126,7 +126,7 @@ def identity(submission: Submission) -> Mapping[str, str]:
     return {"checkpoint": submission.location, "job": submission.job, "tag": submission.tag}
 
 
-def reached_at(submission: Submission, url: str) -> str:
+def submission_url(submission: Submission, url: str) -> str:
     """Return the URL to submit at: the connection of the job overrides the cluster's (IS-4);
     host:port is reached by the same protocol.
     """

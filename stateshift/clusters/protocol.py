@@ -1,7 +1,6 @@
-"""Where jobs run: the one interface, and what it promises.
+"""The interface of clusters, which find, stop and submit jobs, and its promises.
 
-A cluster finds, stops and submits jobs. The promises every member keeps, and the contract suite
-checks:
+Every member keeps these, and the contract suite checks them:
 
 * `find(tag)` sees the job that was submitted under `tag`, queued, running, finished or failed, also
   from another process and after our own was killed in the middle of `submit`. It never says
@@ -59,7 +58,7 @@ class Silence:
 
 
 class JobState(StrEnum):
-    """What a cluster says of a job, in one word."""
+    """The state of a job in one word, as its cluster reports it."""
 
     ABSENT = "absent"  # the cluster knows of no such job
     QUEUED = "queued"  # accepted, not yet running
@@ -157,11 +156,11 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """What a cluster tells of a job that runs there. `settings` are those that decide how it may be
-    stopped: state_backend, checkpoint_storage, unaligned_checkpoints, state_changelog_enabled, ...
-    as Flink names them. `vertices` are the ids of the chains' heads, with (name, parallelism, max
-    parallelism). `lasting` is whether its checkpoints are still there when it was cancelled; None
-    where the cluster does not tell.
+    """A job that runs on a cluster, as that reports it. `settings` are those that decide how it may
+    be stopped: state_backend, checkpoint_storage, unaligned_checkpoints, state_changelog_enabled,
+    ... as Flink names them. `vertices` are the ids of the chains' heads, with (name, parallelism,
+    max parallelism). `lasting` is whether its checkpoints are still there when it was cancelled;
+    None where the cluster does not tell.
     """
 
     id: str
@@ -174,8 +173,8 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Where a cluster's jobs run: how many places there are and how many are free. `adaptive`: a
-    job begins with fewer than it asked for. `on_demand`: more are made when they are needed.
+    """The places of a cluster's jobs: all, and those that are free. `adaptive`: a job begins with
+    fewer than it asked for. `on_demand`: more are made when they are needed.
     """
 
     all: int
@@ -186,8 +185,8 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a job that runs was started with: the options of a submission that starts it again, None
-    where that is not known; `why` says why not. They may hold credentials.
+    """The origin of a job that runs: the options of a submission that starts it again, None where
+    they are not known; `why` is the reason. They may hold credentials.
     """
 
     options: Mapping[str, object] | None = None
@@ -199,16 +198,16 @@ class TellsOrigin(Protocol):
     """The question that a cluster may answer of a job before it is stopped."""
 
     def origin(self, request: StopRequest, like: Mapping[str, object] | None) -> Origin:
-        """What the job was started with. `like` is how a spec would start it: where a cluster does
-        not tell all, it says what of that is so.
+        """Return the origin of the job. `like` is the spec's own start: a cluster that does not
+        tell all checks that.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of trying a start without starting anything: why it is refused, with the way out;
-    and what could not be tried.
+    """The result of trying a start without starting anything: the refusal, with the way out; and
+    the part that could not be tried.
     """
 
     refused: str = ""
@@ -220,14 +219,14 @@ class TriesStart(Protocol):
     """The question that a cluster may answer before the old job is stopped."""
 
     def try_start(self, submission: Submission) -> Trial:
-        """Try as much of a start as it can without one. What has to be there for it may be left
-        there, such as a jar.
+        """Try as much of a start as it can without one. Files for it, such as a jar, may be left
+        there.
         """
         ...
 
 
 class Remedy(StrEnum):
-    """What helps against a failure, as far as its exception tells."""
+    """The way out of a failure, as far as its exception tells."""
 
     ROLLBACK = "rollback"  # the image cannot be loaded: the next start meets the same
     OTHER_JOB = "other job"  # the application does not fit the state that it is given
@@ -275,8 +274,8 @@ class Cluster(Protocol):
         ...
 
     def host(self, connection: str | None = None) -> str | None:
-        """Where jobs run: a host, or what hands out hosts; empty for this machine, None where
-        nobody can tell. `connection` is where a submission would go instead.
+        """Return the host of jobs, or the one that hands out hosts; empty for this machine, None
+        where nobody can tell. `connection` is the place of a submission instead.
         """
         ...
 
@@ -340,8 +339,9 @@ class SavepointCluster(Cluster, Protocol):
         ...
 
     def latest_checkpoint(self, job_id: str) -> str | None:
-        """Where the last one is that the job has completed; None where there is none, or none that
-        outlives it. `Gone` where its cluster was there for that job alone, and does not answer.
+        """Return the location of the last one that the job has completed; None where there is none,
+        or none that outlives it. `Gone` where its cluster was there for that job alone, and does
+        not answer.
         """
         ...
 

@@ -32,12 +32,10 @@ def secret_values(*environments: Mapping[str, str]) -> list[str]:
     """Return the values of variables whose names sound like a secret's, the longest first."""
     values: set[str] = set()
     for environment in environments:
-        values |= {value for name, value in environment.items() if _is_secret(name, value)}
+        for name, value in environment.items():
+            if len(value) >= _LENGTH_MIN and _SECRET_NAME.fullmatch(name):
+                values.add(value)
     return sorted(values, key=len, reverse=True)
-
-
-def _is_secret(name: str, value: str) -> bool:
-    return len(value) >= _LENGTH_MIN and _SECRET_NAME.fullmatch(name) is not None
 
 
 def redact(text: str, *environments: Mapping[str, str]) -> str:

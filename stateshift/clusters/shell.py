@@ -1,5 +1,5 @@
-"""The shell commands of a cluster, run and listened to. What they print is read here and nowhere
-else; what is shown of it has no secrets in it.
+"""The shell commands of a cluster, run and listened to. Their output is read here and nowhere else,
+and is shown without secrets.
 """
 
 from __future__ import annotations

@@ -169,8 +169,8 @@ def failure_of(log: str, alive: bool) -> Failure | None:
         return None
     # The own stack of a query with which the driver failed says more.
     runs = set(_RUN.findall("\n".join(newest.lines)))
-    named = [event for event in events if event.run in runs and event.chain]
-    explaining = named[0] if named else newest
+    named = (event for event in events if event.run in runs)
+    explaining = next((event for event in named if event.chain), newest)
     remedy, fact = explaining.fact
     if fact is None:
         return None

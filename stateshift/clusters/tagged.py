@@ -23,7 +23,7 @@ from stateshift.clusters.http.rest import Json, Unanswered
 from stateshift.clusters.jars import complaints_about
 from stateshift.clusters.kind import Surroundings
 from stateshift.clusters.logged import logs_submission
-from stateshift.clusters.noted import Notes, Record, reached_at, refuse_unknown
+from stateshift.clusters.noted import Notes, Record, refuse_unknown, submission_url
 from stateshift.clusters.options import Options, read_options
 from stateshift.clusters.protocol import (
     Failure,
@@ -155,7 +155,7 @@ class TaggedCluster(ABC):
 
     def try_application(self, application: str, main_class: str | None, is_here: bool) -> Trial:
         """Look for an application, and for the class in its jar. `is_here`: its path is one of this
-        machine. What a worker or another machine reads from its own disk is not known here.
+        machine. The disk of a worker or another machine is not known here.
         """
         scheme, _, rest = application.rpartition(":")
         if "{" in application:
@@ -236,7 +236,7 @@ class RemoteCluster(TaggedCluster, Generic[C]):
         def start(lock: int | None) -> str:
             record: Record = {
                 "begun": time.time(),
-                "url": reached_at(submission, str(self.options["url"])),
+                "url": submission_url(submission, str(self.options["url"])),
                 "options": dict(submission.options),
             }
             calls = self.calls(record)

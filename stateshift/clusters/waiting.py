@@ -16,15 +16,15 @@ from stateshift.errors import Interrupted
 T = TypeVar("T")
 
 SECONDS_BETWEEN_LOOKS_MAX = 0.5
-# So that a job is seen to have stopped at most a fifth of its time later than it has.
+# A job is seen to have stopped at most a fifth of its time later than it has.
 PAUSE_GROWS = 1.2
 
 
 def wait_for(
     look: Callable[[], T | None], seconds_max: float, stop: threading.Event | None = None
 ) -> T | None:
-    """Return what `look` returns as soon as it is not None; None if that has not happened in
-    `seconds_max`. Looks at least once, often at first and more rarely later.
+    """Return the first value of `look` that is not None; None if there is none in `seconds_max`.
+    Looks at least once, often at first and more rarely later.
     """
     until = time.monotonic() + seconds_max
     pause = 0.02
@@ -35,7 +35,11 @@ def wait_for(
         left = until - time.monotonic()
         if left <= 0:
             return None
-        _pause(min(pause, left), stop)
+        if stop is None:
+            time.sleep(min(pause, left))
+        elif stop.wait(min(pause, left)):
+            why = "interrupted while waiting for a cluster; what was done is written down"
+            raise Interrupted(why)
         pause = min(pause * PAUSE_GROWS, SECONDS_BETWEEN_LOOKS_MAX)
 
 
@@ -51,10 +55,3 @@ def wait_until_settled(
         return look(over)
 
     return wait_for(once, max(0.0, settled - time.time()) + 1.0, stop)
-
-
-def _pause(seconds: float, stop: threading.Event | None) -> None:
-    if stop is None:
-        time.sleep(seconds)
-    elif stop.wait(seconds):
-        raise Interrupted("interrupted while waiting for a cluster; what was done is written down")

@@ -20,7 +20,7 @@ from dataclasses import replace
 from stateshift.clusters.redaction import redact
 from stateshift.errors import JOB_DOWN, Interrupted, StateshiftError, StorageError
 from stateshift.migration.context import RunContext
-from stateshift.notification.event import Event, Failure, Notification
+from stateshift.notification.event import Event, Notification, RunFailure
 from stateshift.report import Report, summarize
 
 NOTED = "notified.json"
@@ -92,14 +92,14 @@ def _tell_failed(context: RunContext, error: Exception) -> None:
     context.notifier.notify(replace(notification, failure=failure))
 
 
-def _failure_of(context: RunContext, error: Exception) -> Failure:
+def _failure_of(context: RunContext, error: Exception) -> RunFailure:
     kind = type(error).__name__
     if not isinstance(error, StateshiftError):
         message = "a bug of stateshift's"
         hint = context.with_workdir("stateshift resume WORKDIR")
-        return Failure(kind, message, hint, BUG_EXIT_CODE)
+        return RunFailure(kind, message, hint, BUG_EXIT_CODE)
     hint = context.with_workdir(error.hint)
-    return Failure(kind, redact(error.fact), hint and redact(hint), error.exit_code)
+    return RunFailure(kind, redact(error.fact), hint and redact(hint), error.exit_code)
 
 
 def _notification(context: RunContext, event: Event, report: Report, detail: str) -> Notification:

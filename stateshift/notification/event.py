@@ -1,8 +1,8 @@
-"""What receivers are told: one value, and the JSON that commands and webhooks get. Pure.
+"""A notification as a value, and as the JSON that commands and webhooks get. Pure.
 
     {"text": "stateshift: orders finished, down for 3.2 s", "event": "finished", "run": …, …}
 
-`text` is what Slack and its likes show; everything else is for programs.
+`text` is for Slack and its likes; everything else is for programs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class NotificationDocument(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a run has failed."""
+class RunFailure:
+    """The failure of a run."""
 
     error: str
     message: str
@@ -44,7 +44,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One event of one run. `detail` is what the line for people says beside the event."""
+    """One event of one run. `detail` stands in the line for people beside the event."""
 
     event: Event
     run: str
@@ -55,7 +55,7 @@ class Notification:
     at: float
     detail: str = ""
     downtime_seconds: float | None = None
-    failure: Failure | None = None
+    failure: RunFailure | None = None
 
     @property
     def text(self) -> str:
@@ -66,7 +66,7 @@ class Notification:
 
 
 def document_of(notification: Notification) -> NotificationDocument:
-    """Return what receivers get."""
+    """Return the document of a notification."""
     failure = notification.failure
     return {
         "text": notification.text,

@@ -1,7 +1,7 @@
-"""The notifications of a run: each is sent in a thread of its own, so that the run never waits for
-a receiver. At its end the run waits for what is still under way, for the receivers' time and no
-longer. What fails is tried again, each time after a longer pause; what nobody got is kept for the
-next run (`outbox`). It is logged, and changes nothing else.
+"""The notifications of a run: each is sent in a thread of its own, and the run never waits for a
+receiver. At its end the run waits for those that are still under way, for the receivers' time and
+no longer. One that fails is tried again, each time after a longer pause; one that nobody got is
+kept for the next run (`outbox`). A failure is logged, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Sending:
 
 
 class Notifier:
-    """Sends what a run's spec asks for."""
+    """Sends the notifications that a run's spec asks for."""
 
     def __init__(self, receivers: Receivers | None, outbox: Outbox | None = None) -> None:
         self._receivers = receivers or Receivers()
@@ -99,8 +99,8 @@ class Notifier:
             thread.join(max(0.0, sending.until - time.monotonic()))
             if thread.is_alive():
                 _log.warning("nobody was notified of %s: it takes too long", sending.event)
-        done = [sending for sending, _ in sendings if sending.sent.is_set() and sending.is_own]
-        return frozenset(sending.event for sending in done)
+        own = [sending for sending, _ in sendings if sending.is_own]
+        return frozenset(sending.event for sending in own if sending.sent.is_set())
 
     def _receiver(self, event: Event) -> Receiver | None:
         match event:

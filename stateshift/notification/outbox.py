@@ -1,9 +1,9 @@
 """Notifications that nobody has got yet: kept beside the run until some run has sent them.
 
-    WORKDIR/unsent/failed-1795297031716.json     what is said, and to whom
+    WORKDIR/unsent/failed-1795297031716.json     the notification, and its receiver
 
 The next process that works on the run sends them, and so does any run beside it that notifies the
-same receiver: whoever moves jobs by cron makes a workdir for each move, and resumes none of them.
+same receiver: moves by cron have a workdir each, and none of them is resumed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stateshift.plain import Misfit, from_plain, to_plain
 from stateshift.specification import Receiver
 
 FOLDER = "unsent"
-# What is older is no news any more.
+# An older one is no news any more.
 KEPT_SECONDS = 7 * 86400.0
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """A notification, and who is to get it."""
+    """A notification, and its receiver."""
 
     notification: Notification
     receiver: Receiver
@@ -39,7 +39,7 @@ class Unsent:
 
 @dataclass(frozen=True)
 class Outbox:
-    """What the run in a workdir has not sent, and what those beside it have not. `write` writes a
+    """The unsent notifications of the run in a workdir, and of those beside it. `write` writes a
     file of the workdir, `is_held` is whether a process is at work on one.
     """
 
@@ -59,8 +59,8 @@ class Outbox:
         return self.workdir.absolute() / name
 
     def waiting(self) -> Iterator[tuple[Path, Unsent]]:
-        """Yield what this run and those beside it have kept. Left alone is what is another user's,
-        too old or damaged, or of a run that a process is at work on.
+        """Yield the notifications that this run and those beside it have kept: those of this user
+        that are whole, not too old, and of no run that a process is at work on.
         """
         for file in sorted(self.workdir.absolute().parent.glob(f"*/{FOLDER}/*.json")):
             with suppress(OSError, ValueError, Misfit):

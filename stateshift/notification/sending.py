@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ STDERR_BYTES_MAX = 4096
 
 
 class NotSent(Exception):
-    """Nobody was notified, and why: no secret is in it. `again` is whether that may pass."""
+    """Nobody was notified: no secret is in the reason. `again` is whether that may pass."""
 
     def __init__(self, why: str, again: bool = False) -> None:
         super().__init__(why)
@@ -45,7 +46,7 @@ def send(notification: Notification, receiver: Receiver) -> None:
 
 
 def name_of(receiver: Receiver) -> str:
-    """Return what a receiver is called in a log: never its URL."""
+    """Return the name of a receiver for a log: never its URL."""
     if receiver.command:
         return f"the command {' '.join(redact_words(receiver.command))}"
     if receiver.url_variable is not None:
@@ -70,20 +71,15 @@ def _run(notification: Notification, receiver: Receiver) -> None:
             )
         except (OSError, ValueError) as error:
             raise NotSent(f"it cannot be started: {_reason(error)}") from error
-        code = _waited_for(process, receiver.seconds_max)
+        try:
+            code = process.wait(receiver.seconds_max)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)  # with all that it started
+            process.wait()
+            why = f"it took longer than {receiver.seconds_max:g} s, and was killed"
+            raise NotSent(why, again=True) from error
         if code != 0:
             raise NotSent(f"exit code {code}{_said(stderr)}", again=True)
-
-
-def _waited_for(process: subprocess.Popen[bytes], seconds_max: float) -> int:
-    """Return the exit code of a command. One that hangs is killed, with all that it started."""
-    try:
-        return process.wait(seconds_max)
-    except subprocess.TimeoutExpired as error:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        why = f"it took longer than {seconds_max:g} s, and was killed"
-        raise NotSent(why, again=True) from error
 
 
 def _said(stderr: IO[bytes]) -> str:
@@ -135,14 +131,10 @@ def _url_of(receiver: Receiver) -> str:
             url = path.read_text("utf-8").strip()
         except (OSError, ValueError) as error:
             raise NotSent(f"{place} cannot be read: {_reason(error)}") from error
-    if not _is_url(url):
+    is_url = False
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
+    if not is_url:
         raise NotSent(f"{place} holds no http:// or https:// URL")
     return url
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -4,16 +4,30 @@
     records(brokers, properties, offsets)  {topic: {partition: the records just before the offset,
                                            and at it}}
 
-No group is joined, nothing is committed, and no topic is made by asking for it: Kafka makes topics
-for who asks about one by its name, unless configured not to, so all topics are asked for. `first`
-is the oldest record that retention has left, `end` the number that the next one will get. Of keys
-and values, digests are kept and nothing else.
+No group is joined, nothing is committed, and no topic is made by asking for it: Kafka makes a topic
+that is asked for by its name, unless configured not to. All topics are asked for instead. `first`
+is the oldest record that retention has left, `end` the number that the next one will get. Only
+digests of keys and values are kept.
+
+A file of client properties is as Java's clients and librdkafka's have them, given in the words of
+`kafka-python`:
+
+    security.protocol=SASL_SSL                      security_protocol
+    sasl.mechanism=SCRAM-SHA-512                    sasl_mechanism
+    sasl.jaas.config=... username="a" password="b"; sasl_plain_username, sasl_plain_password
+    sasl.username, sasl.password                    likewise, as librdkafka spells them
+    ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password: PEM files
+
+Properties that have nothing to do with how to connect are passed over. One that has, and is not
+known here, is refused by its name: a connection without it would fail for a reason that nobody
+could see. Values are never shown.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +35,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from stateshift.errors import PlanError, StorageError, TransientStorageError
-from stateshift.sources.properties import client_options
 from stateshift.survey import Record
 
 # A partition, and an offset range in it: from the first, to before the end.
@@ -32,7 +45,7 @@ ConsumerRecord: TypeAlias = Any
 
 
 class Consumer(Protocol):
-    """What we use of kafka-python's consumer, which has no types."""
+    """The part of kafka-python's consumer, which has no types, that we use."""
 
     def assign(self, partitions: list[TopicPartition]) -> None: ...
 
@@ -60,6 +73,22 @@ READ_SECONDS = 30.0  # for the windows of one topic
 BEFORE = 3  # records before an offset by which a topic is known again
 LOG_APPEND_TIME = 1  # a record's timestamp_type (org.apache.kafka.common.record.TimestampType)
 
+_WORDS = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+_OF_CONNECTING = ("security.", "sasl.", "ssl.")
+_JAAS = re.compile(r"\b(username|password)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;]+))")
+_LINE = re.compile(r"\s*([^\s:=]+)\s*[:=]?\s*(.*?)\s*\Z")
+
 
 def spans(
     brokers: str, properties: str | None, topics: Sequence[str], connect_ms: int = CONNECT_MS
@@ -80,21 +109,16 @@ def records(
     """Return the last few records before each offset, and the one at it, as far as they are
     there.
     """
+    read = {}
     with _consumer(brokers, properties, connect_ms) as consumer:
-        return {
-            topic: _read(consumer, topic, _windows(_spans_of(consumer, topic), offsets))
-            for topic, offsets in wanted.items()
-        }
-
-
-def _windows(spans: Windows, offsets: Mapping[int, int]) -> Windows:
-    """Return what to read around each offset, of the partitions that are there."""
-    windows = {}
-    for number, offset in offsets.items():
-        if number in spans:
-            first, end = spans[number]
-            windows[number] = (max(first, offset - BEFORE), min(end, offset + 1))
-    return windows
+        for topic, offsets in wanted.items():
+            windows, spans = {}, _spans_of(consumer, topic)
+            for number, offset in offsets.items():
+                if number in spans:
+                    first, end = spans[number]
+                    windows[number] = (max(first, offset - BEFORE), min(end, offset + 1))
+            read[topic] = _read(consumer, topic, windows)
+    return read
 
 
 def _read(consumer: Consumer, topic: str, windows: Windows) -> dict[int, tuple[Record, ...]]:
@@ -151,7 +175,17 @@ def _digest(content: bytes | None) -> str | None:
 def _consumer(brokers: str, properties: str | None, connect_ms: int) -> Iterator[Consumer]:
     """Give a consumer that belongs to no group; whatever it raises becomes one error."""
     _log.debug("ask the brokers %s, timeout %d ms", brokers, connect_ms)
-    options = client_options(_text(properties), properties) if properties else {}
+    options: dict[str, str | bool] = {}
+    if properties:
+        path = properties.removeprefix("file://")
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not text"
+            hint = "correct `properties` under `kafka` in the spec"
+            fact = f"{path} cannot be read: {reason}"
+            raise StorageError(fact, location=properties, hint=hint) from error
+        options = client_options(text, properties)
     consumer_of, error_of = _client()
     try:
         consumer = consumer_of(
@@ -200,13 +234,35 @@ def _client() -> tuple[Callable[..., Consumer], type[Exception]]:
     return KafkaConsumer, KafkaError
 
 
-def _text(properties: str) -> str:
-    path = properties.removeprefix("file://")
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        hint = "correct `properties` under `kafka` in the spec"
-        raise StorageError(
-            f"{path} cannot be read: {reason}", location=properties, hint=hint
-        ) from error
+def client_options(text: str, path: str) -> dict[str, str | bool]:
+    """Return the options of the client.
+
+    Raises:
+        PlanError: a property, by its name, is not one that can be used.
+    """
+    options: dict[str, str | bool] = {}
+    for name, value in read_properties(text).items():
+        if name == "sasl.jaas.config":
+            for word, *quotings in _JAAS.findall(value):  # user name and password
+                options[f"sasl_plain_{word}"] = next(filter(None, quotings), "")
+        elif name == "ssl.endpoint.identification.algorithm":
+            options["ssl_check_hostname"] = value != ""
+        elif name in _WORDS:
+            options[_WORDS[name]] = value
+        elif name.startswith(_OF_CONNECTING):
+            known = ", ".join((*_WORDS, "sasl.jaas.config"))
+            raise PlanError(
+                f"{path}: the property {name} is not one that can be used here",
+                hint=f"known are {known}; keys and certificates are PEM files",
+            )
+    return options
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Return names and values of Java's format: comments begin with # or !, a backslash at its end
+    continues a line.
+    """
+    joined = re.sub(r"\\\r?\n[ \t]*", "", text)
+    lines = map(str.strip, joined.splitlines())
+    pairs = [_LINE.match(line) for line in lines if not line.startswith(("#", "!"))]
+    return {pair[1]: pair[2] for pair in pairs if pair is not None}

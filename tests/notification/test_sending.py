@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 
 from stateshift.cli.views.documents import schema_of
-from stateshift.notification.event import Failure, Notification, document_of, slack_text
+from stateshift.notification.event import Notification, RunFailure, document_of, slack_text
 from stateshift.notification.notifier import Notifier
 from stateshift.notification.sending import NotSent, name_of, send
 from stateshift.specification import Receiver, Receivers
@@ -38,7 +38,7 @@ FAILED = Notification(
     host="here",
     at=5.0,
     detail="no space (exit code 6)",
-    failure=Failure("StorageError", "no space", "df -h /srv", 6),
+    failure=RunFailure("StorageError", "no space", "df -h /srv", 6),
 )
 
 

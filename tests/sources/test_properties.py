@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import PlanError, StorageError
-from stateshift.sources.kafka import spans
-from stateshift.sources.properties import client_options, properties
+from stateshift.sources.kafka import client_options, spans
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_what_cannot_be_used_is_refused_by_name_and_its_value_is_not_told() -> N
 
 
 def test_lines_that_go_on_are_one() -> None:
-    assert properties("a = one \\\n   two\nb:c\n") == {"a": "one two", "b": "c"}
+    assert read_properties("a = one \\\n   two\nb:c\n") == {"a": "one two", "b": "c"}
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def output_ratio(
 def _edge_rate(
     upstream: VertexLoad, downstream: VertexLoad, by_id: Mapping[str, VertexLoad]
 ) -> float:
-    """Return the records a second on an edge, by the most reliable way there is. Where vertices on
+    """Return the records a second on an edge, by the most reliable way there is. If vertices on
     both sides have other edges, each has the share that its upstream vertex has of all outputs.
     """
     others = [by_id[id] for id in _upstream(downstream) if id != upstream.id]

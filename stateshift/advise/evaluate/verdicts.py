@@ -179,8 +179,8 @@ def hides_its_backlog(loads: Sequence[VertexLoad], decisions: Sequence[VertexDec
     """Whether a source is held back by a full vertex, and does not tell its lag: more arrives than
     the formulas can see.
     """
-    silent = [load for load in loads if load.is_source and load.lag is None]
-    held = any(load.backpressured >= HELD_BACK for load in silent)
+    sources = [load for load in loads if load.is_source]
+    held = any(load.backpressured >= HELD_BACK for load in sources if load.lag is None)
     fullest = max(decision.utilization for decision in decisions)
     return held and (fullest >= NEARLY_FULL or any(each.is_below for each in decisions))
 

@@ -126,7 +126,7 @@ class SparkQuery:
         commits = {number: file.modified for number, file in self._logs(_COMMITS)}
         progress = self._progress(commits)
         planned = self._entries(commits)
-        # Where the query tells its batches, the last two planned batches say how far it has read.
+        # The last two planned batches say how far a query has read that tells its batches.
         entries = dict(planned if progress is None else islice(planned, 2))
         if not entries:
             fact = "no batch of it can be read: there is nothing in offsets/"

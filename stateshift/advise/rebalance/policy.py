@@ -1,4 +1,4 @@
-"""What decides, with its defaults: Cruise Control's, where it has them."""
+"""The numbers that decide, with their defaults: Cruise Control's, where it has them."""
 
 from __future__ import annotations
 

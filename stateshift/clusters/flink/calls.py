@@ -74,8 +74,7 @@ from stateshift.clusters.flink.values import (
     savepoint_of,
     triggered_checkpoint_of,
 )
-from stateshift.clusters.http.multipart import FileForm
-from stateshift.clusters.http.rest import Json, Query, Refused, Unanswered
+from stateshift.clusters.http.rest import FileForm, Json, Query, Refused, Unanswered
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import RunningJob
 from stateshift.errors import ClusterError

@@ -261,10 +261,10 @@ def _last(chain: list[str]) -> str:
     *outer, root = chain
     if ": " in root:
         return _shown(root)
-    telling = [link for link in outer if ": " in link and not _EMPTY.search(link)]
-    if not telling:
-        return root
-    return f"{_shown(telling[-1])} ({root})"
+    for link in reversed(outer):
+        if ": " in link and not _EMPTY.search(link):
+            return f"{_shown(link)} ({root})"
+    return root
 
 
 def _known(chain: list[str]) -> tuple[str | None, str | None]:

@@ -26,18 +26,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
 
 from stateshift.clusters.flink.calls import FlinkCalls
-from stateshift.clusters.flink.values import Job, Triggered, lasting_of
-from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
-from stateshift.clusters.noted import Notes, Record
+from stateshift.clusters.flink.savepoints import ImageAsked
+from stateshift.clusters.flink.values import Triggered, lasting_of
+from stateshift.clusters.http.rest import Refused, Unanswered
+from stateshift.clusters.noted import Notes
 from stateshift.clusters.protocol import CheckpointRequest, Gone
-from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
-
-T = TypeVar("T")
 
 RETAIN = "execution.checkpointing.externalized-checkpoint-retention"
 _BEGINS, _ENDED = {"INITIALIZING", "CREATED"}, {"CANCELED", "FAILED"}
@@ -66,43 +62,34 @@ def end_with_checkpoint(
     return _Ending(calls, request, notes, interrupt).done()
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    calls: FlinkCalls
-    request: CheckpointRequest
-    notes: Notes
-    interrupt: threading.Event | None
+class _Ending(ImageAsked[CheckpointRequest]):
+    suffix = "checkpoint"
 
     def done(self) -> str:
         until = time.monotonic() + self.request.seconds_max
         if self._has_gone_on(until):
-            self.notes.add(self._note, cancelled=False, begun=time.time(), since=self._job().now)
-        if not self._noted.get("cancelled"):
-            job = self._job()
+            self.notes.add(self.note, cancelled=False, begun=time.time(), since=self.job().now)
+        if not self.noted.get("cancelled"):
+            job = self.job()
             if job.flink_state not in _ENDED and not lasting_of(self.calls.settings(job.id)):
                 fact = f"the checkpoints of {job.name} ({job.id}) are deleted when it is cancelled"
                 retained = f'"{RETAIN}": "RETAIN_ON_CANCELLATION" in its configuration'
-                raise self._error(fact, f"{retained}; nothing was stopped")
+                raise self.error(fact, f"{retained}; nothing was stopped")
             self._complete_one(until)
         try:
-            if self._wait(self._cancelling(), until) is None:
+            if self.wait(self._cancelling(), until) is None:
                 id, seconds = self.request.job_id, self.request.seconds_max
                 fact = f"{id} still runs {seconds:g} s after it was cancelled"
-                raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
-            return self._last(int(self._noted.get("completed", 0)))
+                raise self.error(fact, "`stateshift resume WORKDIR` waits for its end again")
+            return self._last(int(self.noted.get("completed", 0)))
         except Unanswered as silent:
-            if "image" not in self._noted:
+            if "image" not in self.noted:
                 raise
             raise self._gone(silent) from silent
 
     def _complete_one(self, until: float) -> None:
         """Have a checkpoint completed, and note that the job is to be cancelled then."""
-        since = self._noted.get("since")
-        if since is None:
-            # By the JobManager's clock, noted before anything is asked for.
-            since = self._job().now
-            self.notes.add(self._note, begun=time.time(), since=since)
-        completed = self._wait(self._completing(int(since)), until)
+        completed = self.wait(self._completing(int(self.began())), until)
         if completed is None:
             fact = (
                 f"no checkpoint of {self.request.job_id} was completed in "
@@ -112,22 +99,22 @@ class _Ending:
                 "it runs on: see why in Flink's own page of its checkpoints, then "
                 "`stateshift resume WORKDIR`"
             )
-            raise self._error(fact, hint)
+            raise self.error(fact, hint)
         # This is all that will be known of the last checkpoint in a cluster of one application.
         known = {"image": self._last(completed)} if self.calls.of_one_application else {}
-        self.notes.add(self._note, cancelled=True, completed=completed, **known)
+        self.notes.add(self.note, cancelled=True, completed=completed, **known)
 
     def _has_gone_on(self, until: float) -> bool:
         """Whether the job of a cluster of one application runs again, though it was to be
         cancelled.
         """
-        noted = self._noted
+        noted = self.noted
         if not self.calls.of_one_application or not noted.get("cancelled"):
             return False
         if noted.get("accepted"):
             return False
         try:
-            return self._wait(lambda: self._job().flink_state, until) in _RUNS
+            return self.wait(lambda: self.job().flink_state, until) in _RUNS
         except Unanswered:
             return False
 
@@ -135,7 +122,7 @@ class _Ending:
         """Return the error for a cluster that is silent: it has ended, if Flink accepted that the
         job ends, and its cluster with it.
         """
-        noted, id = self._noted, self.request.job_id
+        noted, id = self.noted, self.request.job_id
         if not noted.get("accepted"):
             hint = (
                 "`stateshift resume WORKDIR` once it answers again; where it is gone for "
@@ -143,7 +130,7 @@ class _Ending:
                 f'beside {noted["image"]} is the job\'s image, for "existing_savepoint_paths"'
             )
             fact = f"{id} was to be cancelled, and its cluster does not say whether it was"
-            return self._error(f"{fact}: {silent.fact}", hint)
+            return self.error(f"{fact}: {silent.fact}", hint)
         hint = f"its last checkpoint is {noted['image']}, or a later one beside it"
         return Gone(
             f"{id} was cancelled, and its cluster is gone",
@@ -160,11 +147,11 @@ class _Ending:
 
         def look() -> int | None:
             nonlocal trigger
-            job = self._job()
+            job = self.job()
             if job.flink_state in _ENDED:
                 return 0  # by somebody, in between: its last checkpoint is its image
             if job.flink_state == "FINISHED":
-                raise self._error(
+                raise self.error(
                     f"{job.name} ({job.id}) has come to the end of its input: nothing is left to "
                     "go on",
                     "its output is complete",
@@ -187,7 +174,7 @@ class _Ending:
         triggered = self.calls.triggered_checkpoint(self.request.job_id, trigger) or Triggered()
         cause = triggered.cause
         if cause is not None:
-            raise self._error(f"no checkpoint was completed: {cause.fact}", cause.hint)
+            raise self.error(f"no checkpoint was completed: {cause.fact}", cause.hint)
         return triggered.checkpoint
 
     def _ask(self, id: str) -> str:
@@ -206,14 +193,14 @@ class _Ending:
 
         def look() -> bool | None:
             nonlocal accepted
-            job = self._job()
+            job = self.job()
             ended = job.flink_state in _ENDED
             if not accepted:
                 if not ended:
                     self.calls.cancel(job.id)
                 accepted = True
                 if self.calls.of_one_application:
-                    self.notes.add(self._note, accepted=True)
+                    self.notes.add(self.note, accepted=True)
             return True if ended else None
 
         return look
@@ -234,33 +221,12 @@ class _Ending:
                 return None
             return f"{latest.path.removesuffix(number)}/chk-{completed}"
 
-        path = self._wait(look, time.monotonic() + _LISTED_SECONDS_MAX)
+        path = self.wait(look, time.monotonic() + _LISTED_SECONDS_MAX)
         if path is None or is_in_memory(path):
             fact = f"Flink has no checkpoint of {self.request.job_id} that outlives it"
-            raise self._error(
+            raise self.error(
                 fact,
                 "look for the newest chk- folder of the job: that is its image, for "
                 '"existing_savepoint_paths"',
             )
         return path
-
-    def _wait(self, look: Callable[[], T | None], until: float) -> T | None:
-        patient = through_outages(look, self.calls.outage_seconds)
-        return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
-
-    def _job(self) -> Job:
-        job = self.calls.job(self.request.job_id)
-        if job is None:
-            raise self.calls.unknown(self.request.job_id)
-        return job
-
-    def _error(self, fact: str, hint: str | None) -> ClusterError:
-        return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
-
-    @property
-    def _note(self) -> str:
-        return f"{self.request.tag}.checkpoint"
-
-    @property
-    def _noted(self) -> Record:
-        return self.notes.read(self._note) or {}

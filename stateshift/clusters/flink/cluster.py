@@ -63,7 +63,7 @@ from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
 from stateshift.clusters.jars import complaints_about
 from stateshift.clusters.kind import ClusterKind, Submit
 from stateshift.clusters.logged import logs_image, logs_stop, logs_submission
-from stateshift.clusters.noted import Notes, Record, reached_at, refuse_unknown
+from stateshift.clusters.noted import Notes, Record, refuse_unknown, submission_url
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import (
     CheckpointRequest,
@@ -170,7 +170,7 @@ class FlinkRest:
         status = self.find(submission.tag)
         if status.state is not JobState.ABSENT:
             return status.id or submission.tag
-        record: Record = {"url": reached_at(submission, str(self.options["url"]))}
+        record: Record = {"url": submission_url(submission, str(self.options["url"]))}
         calls = self._calls(record)
         with ready(calls, submission, given, self.interrupt) as start:
             known = self._notes.read(submission.tag) or {}
@@ -242,7 +242,7 @@ class FlinkRest:
         return None
 
     def try_start(self, submission: Submission) -> Trial:
-        record: Record = {"url": reached_at(submission, str(self.options["url"]))}
+        record: Record = {"url": submission_url(submission, str(self.options["url"]))}
         return try_start(self._calls(record), submission, self.interrupt)
 
     def origin(self, request: StopRequest, like: Options | None) -> Origin:

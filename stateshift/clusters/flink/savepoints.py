@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Final, Literal, TypeVar
+from typing import ClassVar, Final, Generic, Literal, TypeVar
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import ASK_NATIVE, Cause, cause_of
@@ -43,11 +43,12 @@ from stateshift.clusters.flink.values import Job, Triggered, release_of, savepoi
 from stateshift.clusters.http.rest import Json, Refused, Unanswered, through_outages
 from stateshift.clusters.noted import Notes, Record
 from stateshift.clusters.options import Options
-from stateshift.clusters.protocol import Gone, SavepointRequest
+from stateshift.clusters.protocol import CheckpointRequest, Gone, SavepointRequest
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
 T = TypeVar("T")
+R = TypeVar("R", SavepointRequest, CheckpointRequest)
 
 # A savepoint is said to have ended with this if a task failed meanwhile: that is not why.
 _GIVEN_UP = re.compile(
@@ -131,17 +132,57 @@ def _parts(location: str) -> tuple[str, str, str]:
     return parts[1] or "", parts[2] or "", parts[3]
 
 
-@dataclass(slots=True)
-class _Taking:
+@dataclass
+class ImageAsked(Generic[R]):
+    """An image that a job is asked for, with the note of its tag."""
+
+    calls: FlinkCalls
+    request: R
+    notes: Notes
+    interrupt: threading.Event | None
+
+    suffix: ClassVar[str]
+
+    @property
+    def note(self) -> str:
+        return f"{self.request.tag}.{self.suffix}"
+
+    @property
+    def noted(self) -> Record:
+        return self.notes.read(self.note) or {}
+
+    def began(self) -> float:
+        """Return the time of our begin by the JobManager's clock: noted before anything is asked
+        for.
+        """
+        since = self.noted.get("since")
+        if since is None:
+            since = self.job().now
+            self.notes.add(self.note, begun=time.time(), since=since)
+        return float(since)
+
+    def job(self) -> Job:
+        job = self.calls.job(self.request.job_id)
+        if job is None:
+            raise self.calls.unknown(self.request.job_id)
+        return job
+
+    def wait(self, look: Callable[[], T | None], until: float) -> T | None:
+        patient = through_outages(look, self.calls.outage_seconds)
+        return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
+
+    def error(self, fact: str, hint: str | None) -> ClusterError:
+        return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
+
+
+@dataclass
+class _Taking(ImageAsked[SavepointRequest]):
     """Takes a savepoint. `attempt` is the one under way, `asked` whether we have asked for it;
     `known` the job's exceptions from before that. Until `listed_at` Flink's list of checkpoints may
     not have a savepoint that somebody else of our run took.
     """
 
-    calls: FlinkCalls
-    request: SavepointRequest
-    notes: Notes
-    interrupt: threading.Event | None
+    suffix = "savepoint"
     attempt: int = 0
     asked: bool = False
     known: list[Json] = field(default_factory=list)
@@ -153,23 +194,18 @@ class _Taking:
 
     def done(self) -> str:
         until = time.monotonic() + self.request.seconds_max
-        location = self._noted.get("location")
+        location = self.noted.get("location")
         if location is None:
-            since = self._noted.get("since")
-            if since is None:
-                # By the JobManager's clock, noted before anything is asked for.
-                since = self._job().now
-                self.notes.add(self._note, begun=time.time(), since=since)
-            location = self._wait(partial(self._look, float(since)), until)
+            location = self._wait(partial(self._look, self.began()), until)
             if location is None:
                 raise self._late()
-            self.notes.add(self._note, location=location)
+            self.notes.add(self.note, location=location)
         if self.ends and not self._wait(self._ended, until):
             fact = (
                 f"{self.request.job_id} still runs {self.request.seconds_max:g} s after its "
                 f"savepoint was asked for; that is at {location}"
             )
-            raise self._error(fact, "stateshift resume WORKDIR waits for its end again")
+            raise self.error(fact, "stateshift resume WORKDIR waits for its end again")
         return str(location)
 
     def _look(self, since: float) -> str | None:
@@ -180,7 +216,7 @@ class _Taking:
         listed = self._listed(since)
         if listed is not None:
             return listed
-        job = self._job()
+        job = self.job()
         if job.flink_state in _BEGINS:
             return None
         if job.flink_state in _ENDS and self._may_be_listed_later():
@@ -228,7 +264,7 @@ class _Taking:
             )
         elif cause is not given_up:
             hint = f"{hint}. the job goes on, from its last checkpoint"
-        return self._error(f"no savepoint was taken: {cause.fact}", hint)
+        return self.error(f"no savepoint was taken: {cause.fact}", hint)
 
     def _newest(self) -> Cause | None:
         """Return the cause for which a task of the job has failed since we asked."""
@@ -258,14 +294,14 @@ class _Taking:
                 f"{request.directory} ended it"
             )
             hint = "take its last retained checkpoint, or a savepoint that there is, as its image"
-            raise self._error(fact, hint)
+            raise self.error(fact, hint)
         why = None if request.native else no_canonical(self.calls, job, self.interrupt)
         if why is not None:
             fact = f"{why}: asked for one, it fails"
-            raise self._error(fact, f"{ASK_NATIVE}; nothing was stopped")
+            raise self.error(fact, f"{ASK_NATIVE}; nothing was stopped")
         if request.drain and not request.stop:
             fact = "only a job that is stopped can be drained"
-            raise self._error(fact, "stop it, or do not drain it")
+            raise self.error(fact, "stop it, or do not drain it")
         body: Json = {
             "formatType": "NATIVE" if request.native else "CANONICAL",
             "triggerId": trigger,
@@ -283,7 +319,7 @@ class _Taking:
         checkpoints = self.calls.checkpoints(self.request.job_id)
         directory = self.request.directory
         ours = [made for made in checkpoints.savepoints if lies_below(made.path, directory)]
-        job = self._job()
+        job = self.job()
         if not self.ends:
             recent = (made.path for made in ours if made.triggered >= since)
             return next(recent, None)
@@ -308,24 +344,23 @@ class _Taking:
         return None if cause is None else self._with_failure(location, cause.fact)
 
     def _with_failure(self, location: str, why: str) -> str:
-        self.notes.add(self._note, failed=why)
+        self.notes.add(self.note, failed=why)
         return location
 
     def _ended(self) -> bool | None:
         job = self.calls.job(self.request.job_id)
         if job is None or job.flink_state in ("FINISHED", "CANCELED"):
             return True
-        if job.flink_state == "FAILED" and not self._noted.get("failed"):
+        if job.flink_state == "FAILED" and not self.noted.get("failed"):
             fact = f"{job.name} ({job.id}) failed after its savepoint was taken"
-            raise self._error(fact, f"its image is at {self._noted.get('location')}")
+            raise self.error(fact, f"its image is at {self.noted.get('location')}")
         return True if job.flink_state == "FAILED" else None
 
     def _wait(self, look: Callable[[], T | None], until: float) -> T | Literal[True] | None:
-        patient = through_outages(look, self.calls.outage_seconds)
         try:
-            return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
+            return self.wait(look, until)
         except Unanswered as silent:
-            begun = self._noted.get("begun")
+            begun = self.noted.get("begun")
             if begun is None or not (self.ends and self.calls.of_one_application):
                 raise silent
             if look == self._ended:
@@ -338,12 +373,6 @@ class _Taking:
             cluster, job = self.calls.cluster, self.request.job_id
             raise Gone(fact, float(begun), cluster=cluster, job=job, hint=hint) from silent
 
-    def _job(self) -> Job:
-        job = self.calls.job(self.request.job_id)
-        if job is None:
-            raise self.calls.unknown(self.request.job_id)
-        return job
-
     def _late(self) -> ClusterError:
         notes = cautions(self.calls.settings(self.request.job_id))
         fact = (
@@ -351,23 +380,12 @@ class _Taking:
             f"{self.request.seconds_max:g} s"
         )
         why = f" ({'; '.join(notes)})" if notes else ""
-        return self._error(fact + why, "it goes on: stateshift resume WORKDIR waits for it again")
-
-    def _error(self, fact: str, hint: str | None) -> ClusterError:
-        return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
+        return self.error(fact + why, "it goes on: stateshift resume WORKDIR waits for it again")
 
     @property
     def _trigger(self) -> str:
         """The id under which Flink knows the attempt."""
         return trigger_id(self.request.tag, self.attempt)
-
-    @property
-    def _note(self) -> str:
-        return _note(self.request.tag)
-
-    @property
-    def _noted(self) -> Record:
-        return self.notes.read(self._note) or {}
 
 
 def no_canonical(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> str | None:

@@ -2,8 +2,8 @@
 gateway before it.
 
 Options: auth (none, basic, kerberos), user, password_file; token_file (sent as a bearer's);
-header_files, from the header's name to the file that has its value. What is secret is read from
-files and environment when it is sent, and is kept nowhere.
+header_files, from the header's name to the file that has its value. A secret is read from files and
+environment when it is sent, and is kept nowhere.
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ from stateshift.errors import ClusterError
 
 
 def authentication(options: Options, cluster: str, password_variable: str) -> Authentication:
-    """Return what `requests` takes as `auth`."""
+    """Return the argument `auth` of `requests`."""
     match options.get("auth", "none"):
         case "basic":
-            return str(options.get("user", "")), _password(options, cluster, password_variable)
+            file = options.get("password_file")
+            if file is None:
+                password = os.environ.get(password_variable, "")
+            else:
+                password = read_secret(file, "password", cluster)
+            return str(options.get("user", "")), password
         case "kerberos":
             try:
                 from requests_kerberos import OPTIONAL, HTTPKerberosAuth
@@ -42,10 +47,3 @@ def secret_headers(options: Options, cluster: str) -> dict[str, str]:
     if token_file:
         headers["Authorization"] = f"Bearer {read_secret(token_file, 'token', cluster)}"
     return headers
-
-
-def _password(options: Options, cluster: str, variable: str) -> str:
-    file = options.get("password_file")
-    if file is None:
-        return os.environ.get(variable, "")
-    return read_secret(file, "password", cluster)

@@ -19,14 +19,10 @@ def host_of(url: str) -> str:
     """Return the host in a URL, or in host:port; empty if that is this machine."""
     named = _HOST.match(url)
     host = named[1].strip("[]") if named else url
-    return "" if _is_here(host) else host
-
-
-def _is_here(host: str) -> bool:
     if host in _HERE or host.startswith("127."):
-        return True
+        return ""
     own = socket.gethostname().lower()
-    return host.lower() in (own, own.partition(".")[0])
+    return "" if host.lower() in (own, own.partition(".")[0]) else host
 
 
 def host_of_master(master: str) -> str:

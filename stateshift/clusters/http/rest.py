@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import Silent
@@ -41,12 +43,12 @@ OTHER_FIELDS: Final = (
     OverflowError,  # JSON may hold an infinite number
 )
 
-# What `requests` takes as `auth`.
+# The argument `auth` of `requests`.
 Authentication: TypeAlias = "tuple[str, str] | AuthBase | None"
 
 
 class Query(TypedDict, total=False):
-    """What of a request goes to `requests` as it is."""
+    """The arguments of a request that go to `requests` as they are."""
 
     params: Mapping[str, str | int]
     json: Json
@@ -55,7 +57,7 @@ class Query(TypedDict, total=False):
 
 
 class Where(TypedDict, total=False):
-    """What every ClusterError takes besides its fact."""
+    """The arguments of every ClusterError besides its fact."""
 
     cluster: str | None
     job: str | None
@@ -66,6 +68,7 @@ _log = logging.getLogger(__name__)
 
 SECONDS_TO_CONNECT: Final = 10.0
 REQUEST_SECONDS: Final = 60.0
+_CHUNK: Final = 1 << 18
 
 
 class Unanswered(Silent):
@@ -166,6 +169,9 @@ class Service:
 
         seconds = float(self.options.get("request_seconds", REQUEST_SECONDS))
         headers = {**self.headers, **query.get("headers", {})}
+        # Our own certificate, if there is one: a file with its key, or the key in a file beside it.
+        file, key = self.options.get("cert_file"), self.options.get("key_file")
+        certificate = (str(file), str(key)) if file is not None and key else file
         began = time.perf_counter()
         try:
             answer = requests.request(
@@ -174,14 +180,18 @@ class Service:
                 auth=self.authentication,
                 headers=headers,
                 verify=self.options.get("ca_file", True),
-                cert=_certificate(self.options),
+                cert=certificate,
                 timeout=(SECONDS_TO_CONNECT, seconds),
                 allow_redirects=False,
                 params=query.get("params"),
                 json=query.get("json"),
                 data=query.get("data"),
             )
-            _log_answer(method, url, answer, began)
+            if _log.isEnabledFor(logging.DEBUG):
+                took_ms = (time.perf_counter() - began) * 1000
+                status, size = answer.status_code, len(answer.content)
+                facts = (method, redact(url), status, took_ms, size)
+                _log.debug("%s %s: HTTP %d, %.1f ms, %d bytes", *facts)
             return answer
         except requests.exceptions.RequestException as error:
             _log.debug("%s %s: no answer: %s", method, redact(url), type(error).__name__)
@@ -241,37 +251,13 @@ def through_outages(look: Callable[[], T | None], seconds_max: float) -> Callabl
     return patient
 
 
-def _log_answer(method: str, url: str, answer: Response, began: float) -> None:
-    if _log.isEnabledFor(logging.DEBUG):
-        milliseconds = (time.perf_counter() - began) * 1000
-        bytes = len(answer.content)
-        _log.debug(
-            "%s %s: HTTP %d, %.1f ms, %d bytes",
-            method,
-            redact(url),
-            answer.status_code,
-            milliseconds,
-            bytes,
-        )
-
-
-def _certificate(options: Options) -> str | tuple[str, str] | None:
-    """Return our own certificate, if there is one: a file with its key, or with a file of the key
-    beside it.
-    """
-    file, key = options.get("cert_file"), options.get("key_file")
-    if file is None:
-        return None
-    return (str(file), str(key)) if key else str(file)
-
-
 def _reason(error: Exception) -> str:
     inner = error.args[0] if error.args else error
     return redact(str(getattr(inner, "reason", None) or inner)[:300], os.environ)
 
 
 def read_secret(path: object, words: str, cluster: str) -> str:
-    """Return what a file of a secret holds, but for the newline at its end."""
+    """Return the secret in a file, without the newline at its end."""
     try:
         return Path(str(path)).read_text("utf-8").rstrip("\n")
     except OSError as error:
@@ -283,3 +269,40 @@ def _host(url: str) -> str:
     """Return scheme://host:port of a URL."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileForm:
+    """A file as a form is sent (RFC 7578), read while it is sent: a jar of some hundred megabytes
+    is not held in memory. Its length is known, and it goes out in one piece.
+    """
+
+    file: BinaryIO
+    head: bytes
+    tail: bytes
+    size: int
+    content_type: str
+
+    def __len__(self) -> int:
+        return len(self.head) + self.size + len(self.tail)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self.head
+        self.file.seek(0)
+        while chunk := self.file.read(_CHUNK):
+            yield chunk
+        yield self.tail
+
+    @staticmethod
+    @contextmanager
+    def of(path: Path, field: str, name: str, content_type: str) -> Iterator[FileForm]:
+        """Open the form of a file, which has the name `name` there."""
+        mark = secrets.token_hex(16)
+        quoted = name.replace("\\", "_").replace('"', "_").replace("\n", "_").replace("\r", "_")
+        head = (
+            f'--{mark}\r\nContent-Disposition: form-data; name="{field}"; filename="{quoted}"\r\n'
+            f"Content-Type: {content_type}\r\n\r\n"
+        )
+        with path.open("rb") as file:
+            kind, tail = f"multipart/form-data; boundary={mark}", f"\r\n--{mark}--\r\n".encode()
+            yield FileForm(file, head.encode(), tail, path.stat().st_size, kind)

@@ -6,10 +6,10 @@ The image's location is handed over as `spark.stateshift.checkpoint`, which `sta
 beside `spark.stateshift.job` and `.tag`; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in
 an argument or a value of `conf` (IS-6).
 
-An answer may be lost, and we may be killed, after Livy has taken a batch. What is begun is written
-down first, and until `settle_seconds` later a batch that Livy does not list may still appear:
-`find` waits for that long before it says `absent`. Livy forgets batches a while after they ended,
-and all of them when it is restarted without recovery: one that we know of and it does not is
+An answer may be lost, and we may be killed, after Livy has taken a batch. A start is written down
+before it is begun, and until `settle_seconds` later a batch that Livy does not list may still
+appear: `find` waits for that long before it says `absent`. Livy forgets batches a while after they
+ended, and all of them when it is restarted without recovery: one that we know of and it does not is
 `unknown`.
 """
 
@@ -31,7 +31,7 @@ from stateshift.clusters.noted import (
     fill_values,
     identity_settings,
     noted_origin,
-    reached_at,
+    submission_url,
 )
 from stateshift.clusters.options import Options, read_options
 from stateshift.clusters.options import settings as texts
@@ -114,7 +114,7 @@ class Livy(RemoteCluster[LivyCalls]):
 
     def try_start(self, submission: Submission) -> Trial:
         given = read_options(submission.options, self.takes.submit, "/submit")
-        record = {"url": reached_at(submission, str(self.options["url"]))}
+        record = {"url": submission_url(submission, str(self.options["url"]))}
         try:
             self.calls(record).batches()
         except Refused as refused:

@@ -242,8 +242,8 @@ def _kind(master: str) -> str:
 
 
 def silent_master(master: str) -> str | None:
-    """Return why nothing can be submitted to a standalone master; None where one of its addresses
-    takes connections, or where it is none.
+    """Return the reason for which nothing can be submitted to a standalone master; None where one
+    of its addresses takes connections, or where it is none.
     """
     if not master.startswith("spark://"):
         return None

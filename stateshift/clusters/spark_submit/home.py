@@ -80,20 +80,12 @@ def version_of(submit: Path) -> str | None:
     home = home_of(submit)
     if home is None:
         return None
-    return _version_by_files(home) or _version_by_jar(home)
-
-
-def _version_by_files(home: Path) -> str | None:
     for name, pattern in _VERSION_FILES:
         path = home / name
         if path.is_file():
             version = pattern.search(path.read_text("utf-8", "replace"))
             if version:
                 return version[1]
-    return None
-
-
-def _version_by_jar(home: Path) -> str | None:
     jars = sorted((home / "jars").glob("spark-core_*.jar"))
     names = (_CORE.fullmatch(jar.name) for jar in jars)
     return next((name[1] for name in names if name), None)

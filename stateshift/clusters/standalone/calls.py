@@ -84,7 +84,7 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the workers of a master have that are alive: cores, and bytes of memory."""
+    """The cores, and the bytes of memory, of the workers of a master that are alive."""
 
     cores: int
     cores_used: int
@@ -150,7 +150,7 @@ class StandaloneCalls:
         return [(str(one.get("id")), str(one.get("name"))) for one in running]
 
     def resources(self) -> Resources:
-        """Return what the workers have, and what of it applications have taken."""
+        """Return the resources of the workers, and the part that applications have taken."""
         answer = self._pages.json("GET", f"{self.ui_url}/json/")
         workers = _list(answer, "workers", self)
         alive = [worker for worker in workers if worker.get("state") == "ALIVE"]
@@ -167,8 +167,8 @@ class StandaloneCalls:
             ) from error
 
     def without_room(self, cores: int, memory: int | None) -> str | None:
-        """Return why no worker will ever have room for a driver; None where one has, or where the
-        master's page does not tell.
+        """Return the reason for which no worker will ever have room for a driver; None where one
+        has, or where the master's page does not tell.
         """
         try:
             answer = self._pages.json("GET", f"{self.ui_url}/json/")
@@ -185,9 +185,7 @@ class StandaloneCalls:
         )
 
     def launch_command(self, driver: Driver) -> str | None:
-        """Return how its worker started a driver; None if no worker has, or if the worker does not
-        say.
-        """
+        """Return the line by which its worker started a driver; None if no worker has, or says."""
         try:
             text = self._said(driver, "stderr", {"offset": "0", "byteLength": str(_LAUNCH_BYTES)})
         except (Refused, Unanswered):
@@ -218,7 +216,7 @@ class StandaloneCalls:
 
     @property
     def ui_url(self) -> str:
-        """Return where the master's page is: its usual port on the same host, unless the cluster
+        """Return the URL of the master's page: its usual port on the same host, unless the cluster
         says otherwise.
         """
         named = self.options.get("ui_url")

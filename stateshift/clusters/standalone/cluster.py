@@ -7,8 +7,8 @@ the master does not. The image's location is handed over as `spark.stateshift.ch
 _TAG; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in an argument or a value of `conf`
 (IS-6).
 
-The master gives each submission a new id, and does not know tags. What is begun is written down
-first (`noted`), and where the answer was lost the driver is looked for by a digest of the tag in
+The master gives each submission a new id, and does not know tags. A start is written down before it
+is begun (`noted`), and if the answer was lost the driver is looked for by a digest of the tag in
 its launch command, which its worker shows. Until `settle_seconds` later it may still appear: `find`
 waits for that long before it says `absent`; and while a driver that may be ours waits for a worker,
 nobody can tell: `unknown`. The launch command has a digest of the location as well, by which any
@@ -35,7 +35,7 @@ from stateshift.clusters.noted import (
     identity,
     identity_settings,
     noted_origin,
-    reached_at,
+    submission_url,
 )
 from stateshift.clusters.options import Options, read_options
 from stateshift.clusters.options import settings as texts
@@ -160,7 +160,7 @@ class Standalone(RemoteCluster[StandaloneCalls]):
 
     def try_start(self, submission: Submission) -> Trial:
         given = read_options(submission.options, self.takes.submit, "/submit")
-        calls = self.calls({"url": reached_at(submission, str(self.options["url"]))})
+        calls = self.calls({"url": submission_url(submission, str(self.options["url"]))})
         try:
             self.body(calls, submission, given)
             memory = given.get("driver_memory", _DRIVER_MEMORY)
