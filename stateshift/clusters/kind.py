@@ -24,23 +24,29 @@ from stateshift.specification.model import ClusterSpec
 Ask = Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The things that a cluster is opened with, besides its options.
+@dataclass(frozen=True)
+class Contacts:
+    """The caller's part of the surroundings: the contacts that a cluster may turn to.
 
-    workdir       the run's directory
-    state_dir     where the cluster keeps what it has to remember; made when it is first needed
     open_storage  reaches the stop marker of a job whose image is not on a local path
     ask, say      talk to the person at the terminal; None where there is none
     interrupt     when it is set, every wait ends
     """
 
-    workdir: Path
-    state_dir: Path
     open_storage: OpenStorage | None = None
     ask: Ask | None = None
     say: Callable[[str], None] | None = None
     interrupt: threading.Event | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings(Contacts):
+    """The things that a cluster is opened with, besides its options: the run's directory, and the
+    cluster's own for its notes, which is made when it is first needed.
+    """
+
+    workdir: Path
+    state_dir: Path
 
 
 @dataclass(frozen=True, slots=True)

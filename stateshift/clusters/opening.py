@@ -7,18 +7,14 @@ points (see `kind`). A kind is imported when it is asked for. A cluster keeps it
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from stateshift import extensions
 from stateshift.clusters.detached import file_name
-from stateshift.clusters.kind import Ask, ClusterKind, Submit, Surroundings
+from stateshift.clusters.kind import ClusterKind, Contacts, Submit, Surroundings
 from stateshift.clusters.options import Options, read_options
 from stateshift.clusters.protocol import Cluster
-from stateshift.clusters.stopping import OpenStorage
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
 from stateshift.specification.options import CLUSTER_MODULES
@@ -53,28 +49,13 @@ def kind_of(spec: ClusterSpec) -> ClusterKind:
     return added
 
 
-@dataclass(frozen=True, slots=True)
-class Contacts:
-    """Whom a cluster may turn to: the part of `kind.Surroundings` that is the caller's."""
-
-    open_storage: OpenStorage | None = None
-    ask: Ask | None = None
-    say: Callable[[str], None] | None = None
-    interrupt: threading.Event | None = None
-
-
 def open_cluster(spec: ClusterSpec, workdir: str, contacts: Contacts | None = None) -> Cluster:
     """Open a cluster of the spec."""
     options = check_cluster(spec)
+    notes = options.get("state_dir") or Path(workdir) / "clusters" / file_name(spec.name)
     contacts = contacts or Contacts()
-    remembers = options.get("state_dir") or Path(workdir) / "clusters" / file_name(spec.name)
     surroundings = Surroundings(
-        workdir=Path(workdir),
-        state_dir=Path(remembers).absolute(),
-        open_storage=contacts.open_storage,
-        ask=contacts.ask,
-        say=contacts.say,
-        interrupt=contacts.interrupt,
+        workdir=Path(workdir), state_dir=Path(notes).absolute(), **vars(contacts)
     )
     return kind_of(spec).open(spec.name, options, surroundings)
 

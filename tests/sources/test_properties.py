@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import PlanError, StorageError
-from stateshift.sources.kafka import client_options, spans
+from stateshift.sources.kafka import client_options, read_properties, spans
 
 
 @pytest.mark.parametrize(

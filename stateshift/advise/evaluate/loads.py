@@ -13,12 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from stateshift.advise.evaluate.samples import (
-    Input,
-    JobSample,
-    SubtaskSample,
-    VertexSample,
-)
+from stateshift.advise.evaluate.samples import Input, JobSample, SubtaskSample, VertexSample
 from stateshift.advise.evaluate.settings import Settings
 
 

@@ -146,10 +146,7 @@ def of_lag(lag: float | None, drain: float | None, loads: Sequence[VertexLoad]) 
 
 
 def of_waiting(
-    decisions: Sequence[VertexDecision],
-    changes: Mapping[str, int],
-    settings: Settings,
-    unit: Unit,
+    decisions: Sequence[VertexDecision], changes: Mapping[str, int], settings: Settings, unit: Unit
 ) -> Iterator[str]:
     """Yield the vertices that would do with fewer, and are left until that has lasted."""
     if not any(decision.is_outside for decision in decisions):

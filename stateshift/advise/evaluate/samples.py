@@ -226,10 +226,7 @@ def _unchanged(earlier: JobSample, later: JobSample) -> list[str]:
 
 
 def _too_few(
-    samples: Sequence[JobSample],
-    settled: Sequence[JobSample],
-    last: JobSample,
-    settings: Settings,
+    samples: Sequence[JobSample], settled: Sequence[JobSample], last: JobSample, settings: Settings
 ) -> str:
     runs_for = last.time - last.started
     if not settled:

@@ -84,6 +84,24 @@ _UNITS: Final = {
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
 
 
+def _number(expected: str, fits: Callable[[float], bool]) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        try:
+            number = math.nan if isinstance(value, bool) else float(str(value))
+        except ValueError:
+            raise ValueError(expected) from None
+        if not math.isfinite(number) or not fits(number):
+            raise ValueError(expected)
+        return number
+
+    return read
+
+
+_at_least_zero = _number("a number of 0 or more", lambda number: number >= 0)
+_share = _number("a share above 0, such as 0.7", lambda number: number > 0)
+_whole = _number("a whole number from 1 on", lambda n: n >= 1 and n == int(n))
+
+
 def duration(value: object) -> float:
     """Return the seconds of `300`, `5 min`, `5m`, `1 h`, as Flink writes durations."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -94,37 +112,8 @@ def duration(value: object) -> float:
     return float(parts[1]) * _UNITS[parts[2] or "s"]
 
 
-def _at_least_zero(value: object) -> float:
-    number = _number(value, "a number of 0 or more")
-    if number < 0:
-        raise ValueError("a number of 0 or more")
-    return number
-
-
-def _share(value: object) -> float:
-    number = _number(value, "a share above 0, such as 0.7")
-    if number <= 0:
-        raise ValueError("a share above 0, such as 0.7")
-    return number
-
-
 def _count(value: object) -> int:
-    number = _number(value, "a whole number from 1 on")
-    if number < 1 or number != int(number):
-        raise ValueError("a whole number from 1 on")
-    return int(number)
-
-
-def _number(value: object, expected: str) -> float:
-    if isinstance(value, bool):
-        raise ValueError(expected)
-    try:
-        number = float(str(value))
-    except ValueError:
-        raise ValueError(expected) from None
-    if not math.isfinite(number):
-        raise ValueError(expected)
-    return number
+    return int(_whole(value))
 
 
 def _flag(value: object) -> bool:
@@ -216,15 +205,8 @@ def fault_of(settings: Settings) -> str | None:
         return "scale-down.max-factor is not between 0 and 1"
     if not 1 <= settings.vertex_min_parallelism <= settings.vertex_max_parallelism:
         return "vertex.min-parallelism is above vertex.max-parallelism"
-    times = (
-        settings.metrics_window,
-        settings.stabilization_interval,
-        settings.catch_up_duration,
-        settings.restart_time,
-        settings.restart_time_limit,
-        settings.scale_down_interval,
-        settings.sample_age_max,
-        settings.scale_up_max_factor,
-        settings.observed_switch_threshold,
-    )
+    times = [settings.metrics_window, settings.stabilization_interval, settings.catch_up_duration]
+    times += [settings.restart_time, settings.restart_time_limit, settings.scale_down_interval]
+    times += [settings.sample_age_max]
+    times += [settings.scale_up_max_factor, settings.observed_switch_threshold]
     return "a time or a factor is negative" if min(times) < 0 else None

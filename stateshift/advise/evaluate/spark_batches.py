@@ -252,10 +252,7 @@ def _fault(batch: PlannedBatch) -> str | None:
 
 
 def _measured(
-    batches: Sequence[PlannedBatch],
-    last: SparkSample,
-    lag_rate: float | None,
-    cores: int | None,
+    batches: Sequence[PlannedBatch], last: SparkSample, lag_rate: float | None, cores: int | None
 ) -> QueryLoad:
     """Return the load over whole intervals: from a batch's start to the next one's."""
     whole = batches[:-1]

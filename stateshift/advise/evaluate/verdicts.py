@@ -268,10 +268,7 @@ def lag_of(loads: Sequence[VertexLoad]) -> float | None:
 
 
 def drain_seconds(
-    lag: float | None,
-    used: float,
-    decisions: Sequence[VertexDecision],
-    loads: Sequence[VertexLoad],
+    lag: float | None, used: float, decisions: Sequence[VertexDecision], loads: Sequence[VertexLoad]
 ) -> float | None:
     """Return the time of the lag at today's capacity: lag / (TPR - lambda), of the job's narrowest
     vertex. None where it is not drained.

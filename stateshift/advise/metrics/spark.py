@@ -41,11 +41,7 @@ from stateshift.formats.spark.metadata import decode_metadata
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry, decode_offsets
 from stateshift.formats.spark.positions import position_of
-from stateshift.formats.spark.progress import (
-    SIZE_MAX,
-    QueryProgress,
-    decode_progress,
-)
+from stateshift.formats.spark.progress import SIZE_MAX, QueryProgress, decode_progress
 from stateshift.specification.model import KafkaSpec
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo

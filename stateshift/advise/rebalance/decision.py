@@ -239,10 +239,7 @@ def _kept_by(one: Movable) -> StayKind:
 
 
 def _move(
-    run: _Spreading,
-    units: tuple[Movable, ...],
-    placement: Placement,
-    triggers: tuple[Trigger, ...],
+    run: _Spreading, units: tuple[Movable, ...], placement: Placement, triggers: tuple[Trigger, ...]
 ) -> None:
     """Make the moves of a placement that can be made in this run, in an order in which each has
     room.

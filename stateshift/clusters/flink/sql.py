@@ -36,7 +36,7 @@ _STARTS: Final = (
     ("COMPILE", "AND", "EXECUTE", "PLAN"),
 )
 _STARTS_NONE: Final = frozenset(
-    {
+    [
         "CREATE",
         "DROP",
         "ALTER",
@@ -52,7 +52,7 @@ _STARTS_NONE: Final = frozenset(
         "DESC",
         "EXPLAIN",
         "COMPILE",
-    }
+    ]
 )
 _BEGIN: Final = ("BEGIN", "STATEMENT", "SET")
 _MODIFIERS: Final = frozenset({"CREATE", "OR", "REPLACE", "TEMPORARY", "SYSTEM"})

@@ -79,10 +79,7 @@ def complaints_about_sql(given: Options, cluster: Options, pointer: str) -> Iter
 
 
 def explain(
-    calls: FlinkCalls,
-    submission: Submission,
-    given: Options,
-    interrupt: threading.Event | None,
+    calls: FlinkCalls, submission: Submission, given: Options, interrupt: threading.Event | None
 ) -> str:
     """Run all statements but the last one, and explain that. Return the reason if Flink cannot."""
     with sql_ready(calls, submission, given, interrupt, explained=True):

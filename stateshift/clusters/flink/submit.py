@@ -71,10 +71,7 @@ def one_application(name: str) -> str:
 
 @contextmanager
 def ready(
-    calls: FlinkCalls,
-    submission: Submission,
-    given: Options,
-    interrupt: threading.Event | None,
+    calls: FlinkCalls, submission: Submission, given: Options, interrupt: threading.Event | None
 ) -> Iterator[Callable[[str], object]]:
     """Do all but the start, which is given the job's id."""
     if "sql" in given:
@@ -87,11 +84,7 @@ def ready(
 
 
 def run_body(
-    submission: Submission,
-    given: Options,
-    cluster: Options,
-    version: str | None,
-    name: str,
+    submission: Submission, given: Options, cluster: Options, version: str | None, name: str
 ) -> Json:
     """Return the body of the request that starts a job. Flink ignores words that it does not know:
     those that a version lacks are refused here.

@@ -77,11 +77,7 @@ class Unanswered(Silent):
     """
 
     def __init__(
-        self,
-        fact: str,
-        status: int | None = None,
-        answer: object = None,
-        **where: Unpack[Where],
+        self, fact: str, status: int | None = None, answer: object = None, **where: Unpack[Where]
     ) -> None:
         super().__init__(fact, **where)
         self.status, self.answer = status, answer

@@ -53,28 +53,13 @@ _CLOCKS_APART_SECONDS = 3600.0
 _PYTHON = "org.apache.spark.deploy.PythonRunner"
 # A master before Spark 4 starts drivers without what Spark needs of Java 9 and later; Java 8
 # ignores it.
-_OPENED = (
-    "java.lang",
-    "java.lang.invoke",
-    "java.lang.reflect",
-    "java.io",
-    "java.net",
-    "java.nio",
-    "java.util",
-    "java.util.concurrent",
-    "java.util.concurrent.atomic",
-    "jdk.internal.ref",
-    "sun.nio.ch",
-    "sun.nio.cs",
-    "sun.security.action",
-    "sun.util.calendar",
-)
-_JAVA_OPTIONS = " ".join(
-    [
-        "-XX:+IgnoreUnrecognizedVMOptions",
-        *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED),
-    ]
-)
+_OPENED = """
+java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util
+java.util.concurrent java.util.concurrent.atomic jdk.internal.ref sun.nio.ch sun.nio.cs
+sun.security.action sun.util.calendar
+"""
+_OPENING = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED.split()]
+_JAVA_OPTIONS = " ".join(["-XX:+IgnoreUnrecognizedVMOptions", *_OPENING])
 # A worker puts its own copy of the application in place of this.
 _COPY = "{{USER_JAR}}"
 _PLACE = "-Dspark.stateshift.place="
