@@ -41,7 +41,7 @@ import shlex
 import subprocess
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stateshift.clusters import detached
@@ -181,7 +181,8 @@ class Command:
         if status.state is not JobState.ABSENT:
             return status.id or submission.tag
         self._records.begun(submission)
-        variables = self._of_submission(submission)
+        variables = _named(submission).variables()
+        variables["STATESHIFT_SECONDS_MAX"] = f"{self._seconds_max:g}"
         self._shell.log_begun("submit")
         command = detached.Command(
             self._shell.arguments("submit"),
@@ -228,19 +229,11 @@ class Command:
             hint=f"wait for it, or end it: kill {pids}" if pids else "wait for it, then try again",
         )
 
-    def _of_submission(self, submission: Submission) -> dict[str, str]:
-        known = NamedJob(submission.tag, submission.job, submission.location, submission.connection)
-        options = json.dumps(dict(submission.options), sort_keys=True)
-        seconds = f"{self._seconds_max:g}"
-        more = {"STATESHIFT_OPTIONS": options, "STATESHIFT_SECONDS_MAX": seconds}
-        return known.variables() | more
-
     def _of_request(self, request: StopRequest) -> dict[str, str]:
         known = self._records.known(request.tag) if request.tag is not None else None
         connection = known.connection if known is not None else None
-        asked = NamedJob(request.tag or "", request.job, request.location, connection)
-        options = json.dumps(dict(request.options), sort_keys=True)
-        return asked.variables() | {"STATESHIFT_OPTIONS": options}
+        tag, place = request.tag or "", request.location
+        return NamedJob(tag, request.job, place, connection, request.options).variables()
 
     def _of_known(self, tag: str) -> dict[str, str]:
         return (self._records.known(tag) or NamedJob(tag, "", "", None)).variables()
@@ -269,6 +262,7 @@ class NamedJob:
     job: str
     location: str
     connection: str | None
+    options: Mapping[str, object] = field(default_factory=dict)
 
     def variables(self) -> dict[str, str]:
         return {
@@ -277,7 +271,7 @@ class NamedJob:
             "STATESHIFT_LOCATION": self.location,
             "STATESHIFT_CHECKPOINT": self.location,
             "STATESHIFT_CONNECTION": self.connection or "",
-            "STATESHIFT_OPTIONS": "{}",
+            "STATESHIFT_OPTIONS": json.dumps(dict(self.options), sort_keys=True),
         }
 
 
@@ -290,7 +284,7 @@ class Records:
 
     def begun(self, submission: Submission) -> None:
         """Record a submission, before its command starts."""
-        known = NamedJob(submission.tag, submission.job, submission.location, submission.connection)
+        known = _named(submission)
         plain = {"job": known.job, "location": known.location, "connection": known.connection}
         _write(self._json(submission.tag), plain)
         _write(self._of_job(known.job, known.location), {"tag": known.tag})
@@ -361,6 +355,11 @@ def _read(path: Path) -> dict[str, str | None] | None:
     except (FileNotFoundError, ValueError, RecursionError):
         return None
     return plain if isinstance(plain, dict) else None
+
+
+def _named(submission: Submission) -> NamedJob:
+    job, place = submission.job, submission.location
+    return NamedJob(submission.tag, job, place, submission.connection, submission.options)
 
 
 def _last_line(said: str) -> str | None:

@@ -22,7 +22,7 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -175,20 +175,16 @@ def holders(stem: Path) -> tuple[int, ...]:
     """Return the processes that hold the lock, as far as /proc shows them to us; else the one that
     wrote `.pid`.
     """
-    lock = os.path.realpath(_beside(stem, "lock"))
-    holding = [int(process.name) for process in _PROC.glob("[0-9]*") if _has_open(process, lock)]
-    others = sorted(set(holding) - {os.getpid()})
+    lock, holding = os.path.realpath(_beside(stem, "lock")), set()
+    for process in _PROC.glob("[0-9]*"):
+        with suppress(OSError):  # it ended, or is somebody else's
+            if any(os.path.realpath(link) == lock for link in (process / "fd").iterdir()):
+                holding.add(int(process.name))
+    others = sorted(holding - {os.getpid()})
     if others:
         return tuple(others)
     pid = _number(_beside(stem, "pid"))
     return () if pid is None else (pid,)
-
-
-def _has_open(process: Path, path: str) -> bool:
-    try:
-        return any(os.path.realpath(link) == path for link in (process / "fd").iterdir())
-    except OSError:  # it ended, or is somebody else's
-        return False
 
 
 def _log(stem: Path, suffix: str) -> int:

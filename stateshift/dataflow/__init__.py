@@ -15,8 +15,8 @@ Operators that change together (the schedulers of Fries, VLDB 2022):
 
 The time that it takes:
 
-    wiring            a schedule on workers and channels
-    simulation        tuples, queues, costs and control messages, event by event
+    simulation        a schedule on workers and channels: tuples, queues, costs and control
+                      messages, event by event
     delays            a forecast of each scheduler under the dataflow's load
 
 Moves in order:

@@ -24,8 +24,7 @@ from stateshift.migration.gathering import Inquiry
 from stateshift.migration.plan_book import NumberedPlan, PlanBook
 from stateshift.migration.proposal import Proposal, proposal_of
 from stateshift.migration.run_control import LiveStatus, RunControl
-from stateshift.notification.notifier import Notifier
-from stateshift.notification.outbox import Outbox
+from stateshift.notification.notifier import Notifier, Outbox
 from stateshift.plan import PHASES, PhaseName
 from stateshift.report import Report, summarize
 from stateshift.specification import JobSpec, Spec

@@ -31,7 +31,7 @@ def test_nothing_given_leaves_the_defaults() -> None:
 
 
 def test_each_key_sets_a_field_of_its_own() -> None:
-    fields = [key.field for key in KEYS.values()]
+    fields = [key.name for key in KEYS.values()]
     assert sorted(fields) == sorted(set(fields))
     assert set(fields) == set(Settings.__dataclass_fields__)
 

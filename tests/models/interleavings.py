@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from stateshift.dataflow.components import Component
 from stateshift.dataflow.schedulers import Schedule
-from stateshift.dataflow.wiring import Wiring, wire
+from stateshift.dataflow.simulation import Wiring, wire
 from stateshift.specification.dataflow.graph import graph_of, reachable
 from stateshift.specification.dataflow.operators import Dataflow
 from tests.models.history import Data, Operation, Update

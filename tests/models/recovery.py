@@ -31,7 +31,7 @@ from itertools import chain, filterfalse
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stateshift.dataflow.schedulers import Schedule
-from stateshift.dataflow.wiring import Wiring, wire
+from stateshift.dataflow.simulation import Wiring, wire
 from stateshift.errors import Complaint, SpecError
 
 T = TypeVar("T")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.notification.notifier import Notifier
-from stateshift.notification.outbox import FOLDER, KEPT_SECONDS, Outbox
+from stateshift.notification.notifier import FOLDER, KEPT_SECONDS, Notifier, Outbox
 from stateshift.specification import Receiver, Receivers
 from stateshift.workdir import Workdir
 from tests.notification.test_sending import FAILED, FINISHED, Server, webhook

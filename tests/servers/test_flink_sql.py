@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.flink.cluster import FlinkRest
-from stateshift.clusters.flink.gateway import Gateway
 from stateshift.clusters.flink.jobs import job_id
 from stateshift.clusters.flink.sql import statements_of
+from stateshift.clusters.flink.sql_submit import Gateway
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, SavepointRequest, Submission
 from stateshift.errors import ClusterError

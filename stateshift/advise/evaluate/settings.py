@@ -10,66 +10,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Final, Literal, TypeVar
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.suggestion import BRACKETED, did_you_mean
 
+T = TypeVar("T")
+
 PREFIX: Final = "job.autoscaler."
 Aggregator = Literal["MAX", "AVG"]
 Alignment = Literal["BALANCED", "EVENLY_SPREAD", "OFF"]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The operator's defaults. Times are in seconds, utilizations are shares."""
-
-    metrics_window: float = 900.0
-    stabilization_interval: float = 300.0
-    utilization_target: float = 0.7
-    utilization_boundary: float = 0.3
-    utilization_max: float | None = None
-    utilization_min: float | None = None
-    catch_up_duration: float = 1800.0
-    restart_time: float = 300.0
-    restart_time_tracking: bool = False
-    restart_time_limit: float = 900.0
-    busy_time_aggregator: Aggregator = "MAX"
-    scale_down_max_factor: float = 0.6
-    scale_up_max_factor: float = 100_000.0
-    scale_down_interval: float = 3600.0
-    vertex_min_parallelism: int = 1
-    vertex_max_parallelism: int = 200
-    backlog_lag_threshold: float = 300.0
-    observed_lag_threshold: float = 30.0
-    observed_switch_threshold: float = 0.15
-    observed_min_observations: int = 2
-    alignment: Alignment = "BALANCED"
-    sample_age_max: float = 7200.0
-    cost_per_hour: float | None = None
-
-    @property
-    def utilization_above(self) -> float:
-        """Return the utilization from which a job has too little."""
-        if self.utilization_max is not None:
-            return self.utilization_max
-        return self.utilization_target + self.utilization_boundary
-
-    @property
-    def utilization_below(self) -> float:
-        """Return the utilization up to which a job has too much."""
-        if self.utilization_min is not None:
-            return self.utilization_min
-        return self.utilization_target - self.utilization_boundary
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """The field that a key sets, and the reader of its value."""
-
-    field: str
-    read: Callable[[object], object]
 
 
 _UNITS: Final = {
@@ -133,35 +84,67 @@ def _one_of(*choices: str) -> Callable[[object], str]:
     return read
 
 
-KEYS: Final[Mapping[str, _Key]] = {
-    "metrics.window": _Key("metrics_window", duration),
-    "stabilization.interval": _Key("stabilization_interval", duration),
-    "utilization.target": _Key("utilization_target", _share),
-    "target.utilization.boundary": _Key("utilization_boundary", _at_least_zero),
-    "utilization.max": _Key("utilization_max", _share),
-    "utilization.min": _Key("utilization_min", _at_least_zero),
-    "catch-up.duration": _Key("catch_up_duration", duration),
-    "restart.time": _Key("restart_time", duration),
-    "restart.time-tracking.enabled": _Key("restart_time_tracking", _flag),
-    "restart.time-tracking.limit": _Key("restart_time_limit", duration),
-    "metrics.busy-time.aggregator": _Key("busy_time_aggregator", _one_of("MAX", "AVG")),
-    "scale-down.max-factor": _Key("scale_down_max_factor", _at_least_zero),
-    "scale-up.max-factor": _Key("scale_up_max_factor", _at_least_zero),
-    "scale-down.interval": _Key("scale_down_interval", duration),
-    "vertex.min-parallelism": _Key("vertex_min_parallelism", _count),
-    "vertex.max-parallelism": _Key("vertex_max_parallelism", _count),
-    "backlog-processing.lag-threshold": _Key("backlog_lag_threshold", duration),
-    "observed-true-processing-rate.lag-threshold": _Key("observed_lag_threshold", duration),
-    "observed-true-processing-rate.switch-threshold": _Key(
-        "observed_switch_threshold", _at_least_zero
-    ),
-    "observed-true-processing-rate.min-observations": _Key("observed_min_observations", _count),
-    "scaling.key-group.partitions.adjust.mode": _Key(
-        "alignment", _one_of("BALANCED", "EVENLY_SPREAD", "OFF")
-    ),
-    "sample.age-max": _Key("sample_age_max", duration),
-    "cost-per-hour": _Key("cost_per_hour", _at_least_zero),
-}
+_aggregator = _one_of("MAX", "AVG")
+_alignment = _one_of("BALANCED", "EVENLY_SPREAD", "OFF")
+
+
+def _key(default: T, name: str, read: Callable[[object], object]) -> T:
+    """Return a field with the key that sets it, and the reader of the key's value."""
+    return field(default=default, metadata={"key": name, "read": read})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings, with the operator's defaults and keys. Times are in seconds, utilizations are
+    shares.
+    """
+
+    metrics_window: float = _key(900.0, "metrics.window", duration)
+    stabilization_interval: float = _key(300.0, "stabilization.interval", duration)
+    utilization_target: float = _key(0.7, "utilization.target", _share)
+    utilization_boundary: float = _key(0.3, "target.utilization.boundary", _at_least_zero)
+    utilization_max: float | None = _key(None, "utilization.max", _share)
+    utilization_min: float | None = _key(None, "utilization.min", _at_least_zero)
+    catch_up_duration: float = _key(1800.0, "catch-up.duration", duration)
+    restart_time: float = _key(300.0, "restart.time", duration)
+    restart_time_tracking: bool = _key(False, "restart.time-tracking.enabled", _flag)
+    restart_time_limit: float = _key(900.0, "restart.time-tracking.limit", duration)
+    busy_time_aggregator: Aggregator = _key("MAX", "metrics.busy-time.aggregator", _aggregator)
+    scale_down_max_factor: float = _key(0.6, "scale-down.max-factor", _at_least_zero)
+    scale_up_max_factor: float = _key(100_000.0, "scale-up.max-factor", _at_least_zero)
+    scale_down_interval: float = _key(3600.0, "scale-down.interval", duration)
+    vertex_min_parallelism: int = _key(1, "vertex.min-parallelism", _count)
+    vertex_max_parallelism: int = _key(200, "vertex.max-parallelism", _count)
+    backlog_lag_threshold: float = _key(300.0, "backlog-processing.lag-threshold", duration)
+    observed_lag_threshold: float = _key(
+        30.0, "observed-true-processing-rate.lag-threshold", duration
+    )
+    observed_switch_threshold: float = _key(
+        0.15, "observed-true-processing-rate.switch-threshold", _at_least_zero
+    )
+    observed_min_observations: int = _key(
+        2, "observed-true-processing-rate.min-observations", _count
+    )
+    alignment: Alignment = _key("BALANCED", "scaling.key-group.partitions.adjust.mode", _alignment)
+    sample_age_max: float = _key(7200.0, "sample.age-max", duration)
+    cost_per_hour: float | None = _key(None, "cost-per-hour", _at_least_zero)
+
+    @property
+    def utilization_above(self) -> float:
+        """Return the utilization from which a job has too little."""
+        if self.utilization_max is not None:
+            return self.utilization_max
+        return self.utilization_target + self.utilization_boundary
+
+    @property
+    def utilization_below(self) -> float:
+        """Return the utilization up to which a job has too much."""
+        if self.utilization_min is not None:
+            return self.utilization_min
+        return self.utilization_target - self.utilization_boundary
+
+
+KEYS: Final = {each.metadata["key"]: each for each in fields(Settings)}
 
 
 def settings_from(given: Mapping[str, object], pointer: str = "--set") -> Settings:
@@ -171,7 +154,7 @@ def settings_from(given: Mapping[str, object], pointer: str = "--set") -> Settin
         SpecError: a key is unknown, or its value is none; holds every complaint.
     """
     complaints: list[Complaint] = []
-    fields: dict[str, object] = {}
+    changes: dict[str, object] = {}
     for name, value in given.items():
         key = name.removeprefix(PREFIX)
         if key not in KEYS:
@@ -179,11 +162,11 @@ def settings_from(given: Mapping[str, object], pointer: str = "--set") -> Settin
             complaints.append(Complaint(pointer, message))
             continue
         try:
-            fields[KEYS[key].field] = KEYS[key].read(value)
+            changes[KEYS[key].name] = KEYS[key].metadata["read"](value)
         except ValueError as error:
             message = f"{name} is {value!r}: expected {error}"
             complaints.append(Complaint(pointer, message, value, str(error)))
-    settings = replace(Settings(), **fields)  # type: ignore[arg-type]
+    settings = replace(Settings(), **changes)  # type: ignore[arg-type]
     fault = fault_of(settings)
     if fault is not None:
         complaints.append(Complaint(pointer, fault))

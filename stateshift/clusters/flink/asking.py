@@ -13,8 +13,16 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar, Unpack
 
 from stateshift.clusters.flink.causes import Cause, cause_of
-from stateshift.clusters.http.credentials import authentication, secret_headers
-from stateshift.clusters.http.rest import OTHER_FIELDS, Json, Query, Refused, Service, Unanswered
+from stateshift.clusters.http.rest import (
+    OTHER_FIELDS,
+    Json,
+    Query,
+    Refused,
+    Service,
+    Unanswered,
+    authentication,
+    secret_headers,
+)
 from stateshift.clusters.options import Options
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError

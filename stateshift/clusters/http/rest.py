@@ -2,10 +2,11 @@
 
 Whether a request has had an effect is not known where its answer did not come, and where the server
 failed (5xx): `Unanswered`. A refusal (4xx) has had none: `Refused`. No message has a credential in
-it.
+it: secrets are read from files and environment when they are sent, and are kept nowhere.
 
 Options of a cluster: ca_file, whose authority the server's certificate is of; cert_file and
-key_file, our own; request_seconds.
+key_file, our own; request_seconds; auth (none, basic, kerberos), user, password_file; token_file
+(sent as a bearer's); header_files, from the header's name to the file that has its value.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from stateshift.errors import ClusterError
 if TYPE_CHECKING:
     from requests import Response
     from requests.auth import AuthBase
+
 
 T = TypeVar("T")
 
@@ -302,3 +304,37 @@ class FileForm:
         with path.open("rb") as file:
             kind, tail = f"multipart/form-data; boundary={mark}", f"\r\n--{mark}--\r\n".encode()
             yield FileForm(file, head.encode(), tail, path.stat().st_size, kind)
+
+
+def authentication(options: Options, cluster: str, password_variable: str) -> Authentication:
+    """Return the argument `auth` of `requests`."""
+    match options.get("auth", "none"):
+        case "basic":
+            file = options.get("password_file")
+            if file is None:
+                password = os.environ.get(password_variable, "")
+            else:
+                password = read_secret(file, "password", cluster)
+            return str(options.get("user", "")), password
+        case "kerberos":
+            try:
+                from requests_kerberos import OPTIONAL, HTTPKerberosAuth
+            except ImportError as error:
+                fact = f'"auth": "kerberos" needs a package that is not installed ({error})'
+                hint = "pip install 'stateshift[kerberos]'"
+                raise ClusterError(fact, cluster=cluster, hint=hint) from error
+            kerberos: Authentication = HTTPKerberosAuth(mutual_authentication=OPTIONAL)
+            return kerberos
+    return None
+
+
+def secret_headers(options: Options, cluster: str) -> dict[str, str]:
+    """Return the headers whose values lie in files, each read again."""
+    files = options.get("header_files") or {}
+    headers = {
+        str(name): read_secret(file, f"header {name}", cluster) for name, file in files.items()
+    }
+    token_file = options.get("token_file")
+    if token_file:
+        headers["Authorization"] = f"Bearer {read_secret(token_file, 'token', cluster)}"
+    return headers

@@ -35,8 +35,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Final, Unpack
 
-from stateshift.clusters.http.credentials import authentication
-from stateshift.clusters.http.rest import OTHER_FIELDS, Json, Query, Refused, Service, Unanswered
+from stateshift.clusters.http.rest import (
+    OTHER_FIELDS,
+    Json,
+    Query,
+    Refused,
+    Service,
+    Unanswered,
+    authentication,
+)
 from stateshift.clusters.kind import ClusterKind, submit_options
 from stateshift.clusters.logged import logs_stop
 from stateshift.clusters.noted import (

@@ -134,7 +134,16 @@ class StandaloneCalls:
             listed += _list(answer, "completeddrivers", self)
         workers = _list(answer, "workers", self)
         pages = {str(worker.get("id")): worker.get("webuiaddress") for worker in workers}
-        drivers = [_listed(driver, pages, self) for driver in listed]
+        drivers = []
+        try:
+            for each in listed:
+                word, page = str(each["state"]), pages.get(str(each.get("worker")))
+                state = _STATES.get(word, JobState.UNKNOWN)
+                submitted = float(each.get("starttime") or 0) / 1000
+                drivers.append(Driver(str(each["id"]), state, word, submitted, page))
+        except OTHER_FIELDS as error:
+            fact = "describes a driver in a way that Spark does not"
+            raise self._pages.odd(self.ui_url, fact) from error
         return sorted(drivers, key=lambda driver: driver.submitted, reverse=True)
 
     def applications(self, name: str) -> list[str]:
@@ -162,9 +171,8 @@ class StandaloneCalls:
                 memory_used=sum(int(worker["memoryused"]) for worker in alive) << 20,
             )
         except OTHER_FIELDS as error:
-            raise self._pages.odd(
-                self.ui_url, "describes a worker in a way that Spark does not"
-            ) from error
+            fact = "describes a worker in a way that Spark does not"
+            raise self._pages.odd(self.ui_url, fact) from error
 
     def without_room(self, cores: int, memory: int | None) -> str | None:
         """Return the reason for which no worker will ever have room for a driver; None where one
@@ -257,18 +265,6 @@ def _reason(message: object) -> str:
     telling = (line for line in filter(None, lines) if not line.endswith("cluster:"))
     reason = next(telling, "")
     return f": {redact(reason, os.environ)[:REASON_MAX]}" if reason else ""
-
-
-def _listed(answer: Json, pages: Mapping[str, str | None], calls: StandaloneCalls) -> Driver:
-    try:
-        word, page = str(answer["state"]), pages.get(str(answer.get("worker")))
-        state = _STATES.get(word, JobState.UNKNOWN)
-        submitted = float(answer.get("starttime") or 0) / 1000
-        return Driver(str(answer["id"]), state, word, submitted, page)
-    except OTHER_FIELDS as error:
-        raise calls._pages.odd(
-            calls.ui_url, "describes a driver in a way that Spark does not"
-        ) from error
 
 
 def _list(answer: Json, key: str, calls: StandaloneCalls) -> list[Json]:
