@@ -109,7 +109,9 @@ class Settings:
     restart_time: float = _key(300.0, "restart.time", duration)
     restart_time_tracking: bool = _key(False, "restart.time-tracking.enabled", _flag)
     restart_time_limit: float = _key(900.0, "restart.time-tracking.limit", duration)
-    busy_time_aggregator: Aggregator = _key("MAX", "metrics.busy-time.aggregator", _aggregator)
+    busy_time_aggregator: Aggregator = field(
+        default="MAX", metadata={"key": "metrics.busy-time.aggregator", "read": _aggregator}
+    )
     scale_down_max_factor: float = _key(0.6, "scale-down.max-factor", _at_least_zero)
     scale_up_max_factor: float = _key(100_000.0, "scale-up.max-factor", _at_least_zero)
     scale_down_interval: float = _key(3600.0, "scale-down.interval", duration)
@@ -125,7 +127,10 @@ class Settings:
     observed_min_observations: int = _key(
         2, "observed-true-processing-rate.min-observations", _count
     )
-    alignment: Alignment = _key("BALANCED", "scaling.key-group.partitions.adjust.mode", _alignment)
+    alignment: Alignment = field(
+        default="BALANCED",
+        metadata={"key": "scaling.key-group.partitions.adjust.mode", "read": _alignment},
+    )
     sample_age_max: float = _key(7200.0, "sample.age-max", duration)
     cost_per_hour: float | None = _key(None, "cost-per-hour", _at_least_zero)
 
