@@ -47,9 +47,8 @@ _LAUNCHER = re.compile(r"(?:Error: |\S*python[\d.]*: )(.*)")
 _LOGGED_ERROR = re.compile(r"\b(?:ERROR|FATAL)\b")
 _FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ more)")
 _HEAD = re.compile(
-    r"(?:\s*Caused by: |: )?"
-    r"((?:[a-z_][\w$]*\.)+[A-Z][\w$.]*|[A-Z]\w*(?:Error|Exception|Interrupt|Exit))"
-    r"(?:: ?(.*))?$",
+    r"(?:\s*Caused by: |: )?((?:[a-z_][\w$]*\.)+[A-Z][\w$.]*|[A-Z]\w*(?:Error|Exception|Interrupt|"
+    r"Exit))(?:: ?(.*))?$",
     re.DOTALL,
 )
 _RUN = re.compile(r"runId = ([\w-]+)")
@@ -60,17 +59,15 @@ _INNER = (
 )
 # Behind these comes what is nearer to the matter; alone they say nothing.
 _SAYS_NOTHING = re.compile(
-    r"Job aborted due to stage failure|Traceback \(most recent call last\)|An error "
-    r"occurred while calling|"
-    r"Application \S+ finished with (?:failed|killed) status|^SystemExit|An exception was "
-    r"thrown from the Python|"
-    r"^Driver stacktrace|Writing job aborted|^SparkUserAppException: User application exited with"
+    r"Job aborted due to stage failure|Traceback \(most recent call last\)|An error occurred while "
+    r"calling|Application \S+ finished with (?:failed|killed) status|^SystemExit|An exception was "
+    r"thrown from the Python|^Driver stacktrace|Writing job aborted|^SparkUserAppException: User "
+    r"application exited with"
 )
 # One is only heard of these because something else has gone down.
 _ECHO = re.compile(
-    r"Py4JNetworkError|ConnectionRefused|ConnectionReset|KeyboardInterrupt|SparkContext "
-    r"(?:was|has been) shut ?down|"
-    r"Application \S+ finished with (?:failed|killed) status|InterruptedException|"
+    r"Py4JNetworkError|ConnectionRefused|ConnectionReset|KeyboardInterrupt|SparkContext (?:was|has "
+    r"been) shut ?down|Application \S+ finished with (?:failed|killed) status|InterruptedException|"
     r"Cannot call methods on a stopped SparkContext|Answer from Java side is empty"
 )
 # Spark prints these after a message.
@@ -82,11 +79,9 @@ _REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
         Remedy.OTHER_JOB,
         re.compile(
             r"SchemaNotCompatible|STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|"
-            r"ROW_FORMAT_VALIDATION_FAILURE|InvalidUnsafeRow|"
-            r"Provided (?:key |value )?schema doesn.t "
-            r"match|NOT_MATCH_IN_STATE_METADATA|"
-            r"sources in the checkpoint offsets and now there "
-            r"are|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|"
+            r"ROW_FORMAT_VALIDATION_FAILURE|InvalidUnsafeRow|Provided (?:key |value )?schema "
+            r"doesn.t match|NOT_MATCH_IN_STATE_METADATA|sources in the checkpoint offsets and now "
+            r"there are|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|"
             r"STATE_STORE_UNSUPPORTED_OPERATION|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE|"
             r"STATE_STORE_(?:INVALID_)?\w*SCHEMA_EVOLUTION"
         ),
@@ -95,27 +90,21 @@ _REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
         Remedy.ROLLBACK,
         re.compile(
             r"CANNOT_LOAD_STATE_STORE|CANNOT_READ_(?:DELTA|SNAPSHOT|STREAMING_STATE|STATE)|"
-            r"FAILED_TO_READ_|"
-            r"Error reading (?:delta|snapshot|streaming state) file|Failed to read "
-            r"(?:delta|snapshot) file|"
-            r"batch \d+ (?:doesn't exist|not found)|batch(?:es)? .*(?:doesn't|don't) "
-            r"exist|BATCH_METADATA_NOT_FOUND|"
-            r"Incomplete log file|Log file was "
-            r"malformed|MALFORMED_LOG_FILE|STREAMING_CHECKPOINT_\w+|"
-            r"MALFORMED_STATE|CheckpointInfo length|UNSUPPORTED_LOG_VERSION|UnsupportedLogVersion"
+            r"FAILED_TO_READ_|Error reading (?:delta|snapshot|streaming state) file|Failed to read "
+            r"(?:delta|snapshot) file|batch \d+ (?:doesn't exist|not found)|batch(?:es)? "
+            r".*(?:doesn't|don't) exist|BATCH_METADATA_NOT_FOUND|Incomplete log file|Log file was "
+            r"malformed|MALFORMED_LOG_FILE|STREAMING_CHECKPOINT_\w+|MALFORMED_STATE|CheckpointInfo "
+            r"length|UNSUPPORTED_LOG_VERSION|UnsupportedLogVersion"
         ),
     ),
     (
         Remedy.OTHER_SUBMIT,
         re.compile(
-            r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|Failed to "
-            r"(?:load|get main) class|"
-            r"ModuleNotFoundError|ImportError|can't open file|DATA_SOURCE_NOT_FOUND|Failed "
-            r"to find data source|"
-            r"No main class set|Unrecognized option|unrecognized arguments|Missing "
-            r"application resource|"
-            r"UnsupportedClassVersionError|File file:\S+ does not exist and is not|Cannot "
-            r"load main class"
+            r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|Failed to (?:load|get "
+            r"main) class|ModuleNotFoundError|ImportError|can't open file|DATA_SOURCE_NOT_FOUND|"
+            r"Failed to find data source|No main class set|Unrecognized option|unrecognized "
+            r"arguments|Missing application resource|UnsupportedClassVersionError|File file:\S+ "
+            r"does not exist and is not|Cannot load main class"
         ),
     ),
 )

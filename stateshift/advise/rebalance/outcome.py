@@ -17,27 +17,19 @@ CarriedState = Literal["planned", "finished", "failed", "unfinished"]
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A move, and its state.
+    """A move, and its state."""
 
-    Args:
-        number: counts the moves of all runs; it is in the name of the move's workdir.
-        jobs: what moves, in one run of its own.
-        source: the cluster that they leave.
-        target: the cluster that gets them.
-        state: "planned" in a dry run; "unfinished" for a move of an earlier run that has to go on.
-        workdir: the folder of the move's run, for `status`, `resume` and `rollback`.
-        downtime_seconds: how long the jobs were down, measured; None before the move is finished.
-        fact: what went wrong, or what is to be done; "" if nothing is.
-    """
-
-    number: int
-    jobs: tuple[str, ...]
-    source: str
-    target: str
+    number: int  # counts the moves of all runs; it is in the name of the move's workdir
+    jobs: tuple[str, ...]  # what moves, in one run of its own
+    source: str  # the cluster that they leave
+    target: str  # the cluster that gets them
+    # "planned" in a dry run; "unfinished" for a move of an earlier run that has to go on
     state: CarriedState
+    # the folder of the move's run, for `status`, `resume` and `rollback`
     workdir: str | None = None
+    # how long the jobs were down, measured; None before the move is finished
     downtime_seconds: float | None = None
-    fact: str = ""
+    fact: str = ""  # what went wrong, or what is to be done; "" if nothing is
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +42,14 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """A cluster that was to be emptied, asked again at the end of the run.
+    """A cluster that was to be emptied, asked again at the end of the run."""
 
-    Args:
-        cluster: its name in the spec.
-        jobs: the jobs of the spec that it still holds, and why each stays.
-        others: what runs there that the spec does not know, by its names.
-        unknown: why the cluster cannot be asked; "" if it answers.
-        note: what it does not tell, although it answers.
-    """
-
-    cluster: str
+    cluster: str  # its name in the spec
+    # the jobs of the spec that it still holds, and why each stays
     jobs: tuple[tuple[str, str], ...] = ()
-    others: tuple[str, ...] = ()
-    unknown: str = ""
-    note: str = ""
+    others: tuple[str, ...] = ()  # what runs there that the spec does not know, by its names
+    unknown: str = ""  # why the cluster cannot be asked; "" if it answers
+    note: str = ""  # what it does not tell, although it answers
 
     @property
     def is_empty(self) -> bool:
@@ -74,30 +59,18 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """A run of `rebalance`.
+    """A run of `rebalance`."""
 
-    Args:
-        decision: what was decided; None where nothing was.
-        carried: the moves of this run, in the order of `decision.moves`.
-        folder: where the run keeps what it knows; None for a decision that was made again from a
-            file.
-        file: where the decision and its inputs are kept; None where they are not.
-        busy: which other run is at work; None if none is.
-        unfinished: moves of earlier runs: those that this run has finished first, or that are to be
-            finished.
-        notes: what else should be known, a line each.
-        inputs: all that the decision was made from, as `--replay` reads it.
-        cordoned: the clusters that nothing moves to.
-        drained: of each cluster that was to be emptied, what it holds.
-    """
-
-    decision: Decision | None
-    carried: tuple[Carried, ...] = ()
+    decision: Decision | None  # what was decided; None where nothing was
+    carried: tuple[Carried, ...] = ()  # the moves of this run, in the order of `decision.moves`
+    # where the run keeps what it knows; None for a decision that was made again from a file
     folder: str | None = None
-    file: str | None = None
-    busy: str | None = None
+    file: str | None = None  # where the decision and its inputs are kept; None where they are not
+    busy: str | None = None  # which other run is at work; None if none is
+    # moves of earlier runs: those that this run has finished first, or that are to be finished
     unfinished: tuple[Carried, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what else should be known, a line each
+    # all that the decision was made from, as `--replay` reads it
     inputs: Mapping[str, object] | None = None
-    cordoned: tuple[Cordon, ...] = ()
-    drained: tuple[Drained, ...] = ()
+    cordoned: tuple[Cordon, ...] = ()  # the clusters that nothing moves to
+    drained: tuple[Drained, ...] = ()  # of each cluster that was to be emptied, what it holds

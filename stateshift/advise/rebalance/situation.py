@@ -27,42 +27,27 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job where it is.
+    """A job where it is."""
 
-    Args:
-        name: its name in the spec.
-        cluster: where it runs.
-        load: what it needs to keep up; None where that is not known. Behind a move that is what
-            it was before, until it can be measured again.
-        rate: records a second that come in.
-        capacity_rate: records a second that it could take; None where that is not known.
-        bytes: its state.
-        downtime_seconds: how long a move stops it.
-        keeps_up: whether it does, where it is.
-        pinned: whether the spec keeps it where it is.
-        paused: whether the spec leaves it alone for now.
-        moved_at: when it was last moved; None for never.
-        forbidden: clusters that cannot have it, and why.
-        unknown: why its load cannot be told.
-        width: how many slots or cores it has taken.
-        wanted: how many it is to have, wherever it is; None to leave that as it is.
-    """
-
-    name: str
-    cluster: str
+    name: str  # its name in the spec
+    cluster: str  # where it runs
+    # what it needs to keep up; None where that is not known. Behind a move that is what it was
+    # before, until it can be measured again
     load: float | None
-    rate: float = 0.0
+    rate: float = 0.0  # records a second that come in
+    # records a second that it could take; None where that is not known
     capacity_rate: float | None = None
-    bytes: int = 0
-    downtime_seconds: float = 0.0
-    keeps_up: bool = True
-    pinned: bool = False
-    paused: bool = False
-    moved_at: float | None = None
+    bytes: int = 0  # its state
+    downtime_seconds: float = 0.0  # how long a move stops it
+    keeps_up: bool = True  # whether it does, where it is
+    pinned: bool = False  # whether the spec keeps it where it is
+    paused: bool = False  # whether the spec leaves it alone for now
+    moved_at: float | None = None  # when it was last moved; None for never
+    # clusters that cannot have it, and why
     forbidden: Mapping[str, str] = field(default_factory=dict)
-    unknown: str = ""
-    width: float = 0.0
-    wanted: int | None = None
+    unknown: str = ""  # why its load cannot be told
+    width: float = 0.0  # how many slots or cores it has taken
+    wanted: int | None = None  # how many it is to have, wherever it is; None to leave that as it is
 
     @property
     def why_unknown(self) -> str:

@@ -40,12 +40,11 @@ HOPELESS_TIMES: Final = 3
 _LASTS = re.compile(
     r"StateMigrationException|serializer must (?:not )?be (?:in)?compatible|InvalidClassException|"
     r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|NoSuchFieldError|"
-    r"ClassCastException|StreamCorruptedException|KryoException|"
-    r"Unexpected state handle type|Key group \d+ is not "
-    r"in|DeserializationException|Failed to deserialize|"
-    r"Unexpected magic number|Cannot instantiate user function|"
-    r"ArithmeticException|NullPointerException|NumberFormatException|IndexOutOfBoundsException|"
-    r"DateTimeParseException|NoSuchElementException|NegativeArraySizeException"
+    r"ClassCastException|StreamCorruptedException|KryoException|Unexpected state handle type|Key "
+    r"group \d+ is not in|DeserializationException|Failed to deserialize|Unexpected magic number|"
+    r"Cannot instantiate user function|ArithmeticException|NullPointerException|"
+    r"NumberFormatException|IndexOutOfBoundsException|DateTimeParseException|"
+    r"NoSuchElementException|NegativeArraySizeException"
 )
 
 ASK_NATIVE: Final = 'ask for a native one: "stop": {"format": "native"}'
