@@ -45,7 +45,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stateshift.clusters import detached
-from stateshift.clusters.kind import ClusterKind, Surroundings
+from stateshift.clusters.kind import ClusterKind
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
@@ -366,15 +366,12 @@ def _last_line(said: str) -> str | None:
     return said.strip().splitlines()[-1].strip() if said.strip() else None
 
 
-def _open(name: str, options: Options, surroundings: Surroundings) -> Command:
-    workdir = str(surroundings.workdir.absolute())
-    return Command(name, surroundings.state_dir, workdir, options, surroundings.interrupt)
-
-
 KIND = ClusterKind(
     "command",
     options_of("command").cluster,
-    _open,
+    lambda name, options, around: Command(
+        name, around.state_dir, str(around.workdir.absolute()), options, around.interrupt
+    ),
     can_stop=lambda options: bool(options.get("stop")),
     stops_unseen=True,
 )

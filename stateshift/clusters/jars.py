@@ -27,20 +27,16 @@ def complaints_about(jar: Path, entry_class: str | None, pointer: str) -> Iterat
             if _MANIFEST in names and opened.getinfo(_MANIFEST).file_size <= _MANIFEST_BYTES_MAX:
                 manifest = opened.read(_MANIFEST)
     except (OSError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
-        yield Complaint(
-            f"{pointer}/jar", f"is no jar that can be read: {error}", str(jar), "a jar with the job"
-        )
+        message = f"is no jar that can be read: {error}"
+        yield Complaint(f"{pointer}/jar", message, str(jar), "a jar with the job")
         return
+    place = f"{pointer}/entry_class"
     if any(name.endswith(".jar") for name in names):
         return  # the class may be in one of those
     if entry_class is None:
         if not any(line.strip().lower().startswith(_MAIN) for line in manifest.splitlines()):
-            yield Complaint(
-                f"{pointer}/entry_class",
-                "is needed: the jar's manifest names no main class",
-                None,
-                "the class in the jar whose main is run",
-            )
+            message = "is needed: the jar's manifest names no main class"
+            yield Complaint(place, message, None, "the class in the jar whose main is run")
         return
     if entry_class.startswith(_FLINKS_OWN) or f"{entry_class.replace('.', '/')}.class" in names:
         return
@@ -49,10 +45,5 @@ def complaints_about(jar: Path, entry_class: str | None, pointer: str) -> Iterat
     simple = entry_class.rpartition(".")[2]
     same = sorted(name for name in classes if name.rpartition(".")[2] == simple)
     near = same[0] if same else closest(entry_class, classes)
-    meant = suggest(near)
-    yield Complaint(
-        f"{pointer}/entry_class",
-        f"the jar has no class {entry_class!r}{meant}",
-        entry_class,
-        near or "a class in the jar, with its package",
-    )
+    message = f"the jar has no class {entry_class!r}{suggest(near)}"
+    yield Complaint(place, message, entry_class, near or "a class in the jar, with its package")

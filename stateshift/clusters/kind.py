@@ -26,17 +26,13 @@ Ask = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Contacts:
-    """The caller's part of the surroundings: the contacts that a cluster may turn to.
+    """The caller's part of the surroundings: the contacts that a cluster may turn to."""
 
-    open_storage  reaches the stop marker of a job whose image is not on a local path
-    ask, say      talk to the person at the terminal; None where there is none
-    interrupt     when it is set, every wait ends
-    """
-
+    # reaches the stop marker of a job whose image is not on a local path
     open_storage: OpenStorage | None = None
-    ask: Ask | None = None
+    ask: Ask | None = None  # the person at the terminal; None where there is none
     say: Callable[[str], None] | None = None
-    interrupt: threading.Event | None = None
+    interrupt: threading.Event | None = None  # when it is set, every wait ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,30 +60,19 @@ def takes_anything(cluster: ClusterSpec, submit: Submit) -> None:
     """Accept whatever the spec says of a submission: a person or a command reads it."""
 
 
-def always_stops(options: Options) -> bool:
-    """Every cluster of the kind can stop a job."""
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterKind:
-    """A kind of cluster.
-
-    name          as a spec writes it: `"kind": "livy"`
-    options       the options of a cluster of this kind, each with its test
-    open          (name, checked options, surroundings) -> a cluster that can be asked. Asks nothing
-    check_submit  raises SpecError where the cluster would not understand a submission. Called
-                  before anything moves
-    can_stop      whether a cluster with these options can stop a job
-    stops_unseen  whether it can be asked to stop a job that it does not see
+    """A kind of cluster. `open` takes a name, checked options and surroundings, and asks nothing.
+    `check_submit` raises SpecError where the cluster would not understand a submission; it is
+    called before anything moves.
     """
 
-    name: str
-    options: Mapping[str, Expected]
+    name: str  # as a spec writes it: `"kind": "livy"`
+    options: Mapping[str, Expected]  # of a cluster of this kind, each with its test
     open: Callable[[str, Options, Surroundings], Cluster]
     check_submit: Callable[[ClusterSpec, Submit], None] = takes_anything
-    can_stop: Callable[[Options], bool] = always_stops
-    stops_unseen: bool = False
+    can_stop: Callable[[Options], bool] = lambda options: True  # with these options
+    stops_unseen: bool = False  # can be asked to stop a job that it does not see
 
 
 def submit_options(known: Mapping[str, Expected]) -> Callable[[ClusterSpec, Submit], None]:

@@ -228,17 +228,12 @@ def _plain(path: Path) -> dict[str, object]:
     return plain if isinstance(plain, dict) else {}
 
 
-def _open(name: str, options: Options, surroundings: Surroundings) -> Manual:
-    return Manual(
-        name,
-        Path(options.get("marker_dir") or surroundings.state_dir),
-        str(surroundings.workdir.absolute()),
-        options.get("version"),
-        float(options.get("seconds_max", _SECONDS_MAX)),
-        surroundings.ask,
-        surroundings.say,
-        surroundings.interrupt,
-    )
+def _open(name: str, options: Options, around: Surroundings) -> Manual:
+    place = Path(options.get("marker_dir") or around.state_dir)
+    workdir, version = str(around.workdir.absolute()), options.get("version")
+    seconds_max = float(options.get("seconds_max", _SECONDS_MAX))
+    contacts = (around.ask, around.say, around.interrupt)
+    return Manual(name, place, workdir, version, seconds_max, *contacts)
 
 
 KIND = ClusterKind("manual", options_of("manual").cluster, _open, stops_unseen=True)

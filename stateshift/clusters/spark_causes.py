@@ -47,8 +47,8 @@ _LAUNCHER = re.compile(r"(?:Error: |\S*python[\d.]*: )(.*)")
 _LOGGED_ERROR = re.compile(r"\b(?:ERROR|FATAL)\b")
 _FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ more)")
 _HEAD = re.compile(
-    r"(?:\s*Caused by: |: )?((?:[a-z_][\w$]*\.)+[A-Z][\w$.]*|[A-Z]\w*(?:Error|Exception|Interrupt|"
-    r"Exit))(?:: ?(.*))?$",
+    r"(?:\s*Caused by: |: )?"
+    r"((?:[a-z_][\w$]*\.)+[A-Z][\w$.]*|[A-Z]\w*(?:Error|Exception|Interrupt|Exit))(?:: ?(.*))?$",
     re.DOTALL,
 )
 _RUN = re.compile(r"runId = ([\w-]+)")

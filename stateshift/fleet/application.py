@@ -90,23 +90,20 @@ def _started(master: str, log: Path, folder: Path, output: IO[bytes]) -> Spark:
         context = SparkContext(conf=conf)
     except Exception as error:
         end_jvm()
-        raise _cannot_start(master, log, error) from error
+        java = getattr(error, "java_exception", None)
+        message = str(java.toString()) if java is not None else _last_words(log) or str(error)
+        raise ClusterError(
+            f"Spark does not start for {master}: {ending.reason_of(message)}",
+            cluster=master,
+            hint=f"its log says more: {log}; the driver's Spark must be of the cluster's version "
+            "(SPARK_HOME, or pip install pyspark==VERSION), with a Java that it runs on "
+            "(JAVA_HOME)",
+        ) from error
     context.setLogLevel("WARN")
     if near and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
     context.addPyFile(str(write_package(folder)))
     return context
-
-
-def _cannot_start(master: str, log: Path, error: Exception) -> ClusterError:
-    java = getattr(error, "java_exception", None)
-    message = str(java.toString()) if java is not None else _last_words(log) or str(error)
-    return ClusterError(
-        f"Spark does not start for {master}: {ending.reason_of(message)}",
-        cluster=master,
-        hint=f"its log says more: {log}; the driver's Spark must be of the cluster's version "
-        "(SPARK_HOME, or pip install pyspark==VERSION), with a Java that it runs on (JAVA_HOME)",
-    )
 
 
 def _pyspark() -> tuple[Spark, Spark, Spark]:

@@ -134,8 +134,16 @@ def _read(consumer: Consumer, topic: str, windows: Windows) -> dict[int, tuple[R
             raise ValueError(f"gave no records of {names} in {READ_SECONDS:.0f} s")
         for partition, batch in consumer.poll(timeout_ms=POLL_MS).items():
             _, end = windows[partition.partition]
-            in_window = [_record(record) for record in batch if record.offset < end]
-            records[partition.partition] += in_window
+            for record in batch:
+                if record.offset >= end:
+                    continue
+                timed = record.timestamp is not None and record.timestamp >= 0
+                time_ms = int(record.timestamp) if timed else None
+                is_log_time = record.timestamp_type == LOG_APPEND_TIME
+                digests = _digest(record.key), _digest(record.value)
+                records[partition.partition].append(
+                    Record(record.offset, time_ms, is_log_time, *digests)
+                )
         for number, partition in list(unread.items()):
             _, end = windows[number]
             if consumer.position(partition) >= end:
@@ -154,17 +162,6 @@ def _assigned(consumer: Consumer, topic: str, windows: Windows) -> dict[int, Top
     for number, partition in partitions.items():
         consumer.seek(partition, filled[number])
     return partitions
-
-
-def _record(record: ConsumerRecord) -> Record:
-    timed = record.timestamp is not None and record.timestamp >= 0
-    return Record(
-        record.offset,
-        int(record.timestamp) if timed else None,
-        record.timestamp_type == LOG_APPEND_TIME,
-        _digest(record.key),
-        _digest(record.value),
-    )
 
 
 def _digest(content: bytes | None) -> str | None:

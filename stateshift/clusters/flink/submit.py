@@ -138,17 +138,13 @@ def jar_there(calls: FlinkCalls, given: Options, submission: Submission) -> str:
 
 def _about_program(given: Options, cluster: Options, pointer: str) -> Iterator[Complaint]:
     named = [option for option in ("jar", "jar_id", "sql") if option in given]
+    place, expected = f"{pointer}/jar", "a file on this machine"
     if len(named) != 1:
-        yield Complaint(
-            f"{pointer}/jar",
-            "needs a jar, or the id of one that is there, or a file of SQL, and not both",
-            named or None,
-            "a file on this machine",
-        )
+        message = "needs a jar, or the id of one that is there, or a file of SQL, and not both"
+        yield Complaint(place, message, named or None, expected)
     elif named == ["sql"]:
         yield from complaints_about_sql(given, cluster, pointer)
     elif named == ["jar"] and not Path(str(given["jar"])).is_file():
-        place, expected = f"{pointer}/jar", "a file on this machine"
         yield Complaint(place, "there is no such file", given["jar"], expected)
 
 
