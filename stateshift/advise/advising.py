@@ -106,9 +106,7 @@ class Adviser:
         self._watched: list[_Watched] = []
 
     def _present(self) -> list[_Watched]:
-        """Return the jobs that there are now, each with the earlier looks at it. Two may have one
-        name.
-        """
+        """Return the jobs of now, each with the earlier looks at it. Two may have one name."""
         before: dict[str, list[_Watched]] = {}
         for watched in self._watched:
             before.setdefault(watched.subject.job, []).append(watched)

@@ -274,9 +274,7 @@ def _spark_job(job: JobSpec, outside: Outside) -> list[Subject]:
 
 
 def _why_not_at_source(job: JobSpec, target: str, outside: Outside) -> str:
-    """Return the reason for which a job does not write to the checkpoint at its source; "" if it
-    may do so.
-    """
+    """Return the reason for which a job does not write to its source's checkpoint, or ""."""
     try:
         source = _checkpoints(job.source, outside)
         owner = owner_of_fence(source)

@@ -163,9 +163,7 @@ class Command:
         return last_lines(self._shell.clean(said), lines_max)
 
     def failure(self, tag: str, alive: bool = False) -> Failure | None:
-        """Nothing of a job that is alive: what the command `log` prints may be of an earlier
-        start.
-        """
+        """Return nothing of a job that is alive: the log may be of an earlier start."""
         return None if alive else failure_of(self.log(tag, LOG_LINES), alive)
 
     def _ask(self, tag: str, in_hand: bool = False) -> JobStatus:

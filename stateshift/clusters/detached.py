@@ -58,9 +58,7 @@ class Trace:
 
 
 def file_name(tag: str) -> str:
-    """Return the tag itself if a file may be called that, else what is left of it with a digest
-    behind.
-    """
+    """Return the tag if a file may be called that, else the rest of it with a digest."""
     if _PLAIN_NAME.fullmatch(tag):
         return tag
     left = re.sub(r"[^A-Za-z0-9_-]+", "-", tag).strip("-")[:60]
@@ -172,9 +170,7 @@ def output_of(stem: Path, suffix: str = "log", bytes_max: int = 1 << 16) -> str:
 
 
 def holders(stem: Path) -> tuple[int, ...]:
-    """Return the processes that hold the lock, as far as /proc shows them to us; else the one that
-    wrote `.pid`.
-    """
+    """Return the processes that hold the lock, as far as we see them; else that of `.pid`."""
     lock, holding = os.path.realpath(_beside(stem, "lock")), set()
     for process in _PROC.glob("[0-9]*"):
         with suppress(OSError):  # it ended, or is somebody else's

@@ -17,9 +17,7 @@ _FLINKS_OWN: Final = "org.apache.flink."  # which a cluster has beside the jar, 
 
 
 def complaints_about(jar: Path, entry_class: str | None, pointer: str) -> Iterator[Complaint]:
-    """Yield the faults of a jar: it is none, it does not have the class, or neither it nor the spec
-    names one.
-    """
+    """Yield the faults of a jar: it is none, it lacks the class, or nothing names one."""
     try:
         with zipfile.ZipFile(jar) as opened:
             names = set(opened.namelist())

@@ -86,9 +86,7 @@ def _record(path: Path) -> Record | None:
 
 
 def noted_origin(notes: Notes, id: str | None, otherwise: str) -> Origin:
-    """Return the origin of a job with this id, if we started it; `otherwise` is why that of any
-    other is not known.
-    """
+    """Return the origin of a job with this id, if we started it, else the reason `otherwise`."""
     for record in notes.every():
         if id is not None and str(record.get("id")) == id and "options" in record:
             return Origin(record["options"])

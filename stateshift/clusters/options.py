@@ -52,9 +52,7 @@ Options: TypeAlias = JsonObject
 
 
 def read_options(options: Options, known: Mapping[str, Expected], pointer: str) -> Options:
-    """Return the options, if all of them are known, all that are needed are there, and every value
-    fits.
-    """
+    """Return the options, if all are known, all that are needed are there, and all fit."""
     names = ", ".join(sorted(known)) or "no options"
     complaints = []
     for key in filter(lambda key: key not in known, options):

@@ -219,9 +219,7 @@ class TriesStart(Protocol):
     """The question that a cluster may answer before the old job is stopped."""
 
     def try_start(self, submission: Submission) -> Trial:
-        """Try as much of a start as it can without one. Files for it, such as a jar, may be left
-        there.
-        """
+        """Try as much of a start as it can without one. Files for it may be left there."""
         ...
 
 
@@ -280,9 +278,7 @@ class Cluster(Protocol):
         ...
 
     def reaches(self, location: str) -> bool | None:
-        """Its own word on whether jobs there reach a location, without starting one; None where
-        it has none.
-        """
+        """Return its own word on whether jobs there reach a location; None where it has none."""
         ...
 
     def find(self, tag: str) -> JobStatus: ...
@@ -295,15 +291,11 @@ class Cluster(Protocol):
         ...
 
     def submit(self, submission: Submission) -> str:
-        """Start the job under its tag and return its id; the id of the job that has the tag
-        already, if one does.
-        """
+        """Start the job under its tag, unless one has the tag; return the job's id."""
         ...
 
     def stop(self, request: StopRequest) -> JobStatus:
-        """Stop gracefully if the job allows it, else kill; return when it is not running any
-        more.
-        """
+        """Stop gracefully if the job allows it, else kill; return when it does not run any more."""
         ...
 
     def log(self, tag: str, lines_max: int = 50) -> str:
@@ -333,9 +325,7 @@ class SavepointCluster(Cluster, Protocol):
         ...
 
     def failed_behind(self, request: SavepointRequest) -> str | None:
-        """Why the job failed instead of stopping, where its savepoint was taken and is whole all
-        the same.
-        """
+        """Return the failure of a job instead of its stop, where the savepoint is whole."""
         ...
 
     def latest_checkpoint(self, job_id: str) -> str | None:

@@ -209,9 +209,7 @@ def _events(log: str) -> list[_Event]:
 
 
 def _opened(line: str, alone: bool) -> _Event | None:
-    """Return the event that this line begins; a traceback inside a Java exception's message is
-    none.
-    """
+    """Return the event that this line begins; a traceback inside a Java message is none."""
     ended = _QUERY_ENDED.search(line)
     if ended is not None:
         return _Event(query=ended[1], run=ended[2], is_certain=True)
@@ -232,9 +230,7 @@ def _opened(line: str, alone: bool) -> _Event | None:
 
 
 def _newest(over: Sequence[_Event], others: Sequence[_Event]) -> _Event | None:
-    """Return the last that is over, if it is not merely the echo of something else; then the last
-    of the others.
-    """
+    """Return the last that is over and no mere echo; else the last of the others."""
     for events in (over, others):
         for event in reversed(events):
             if not all(map(_ECHO.search, event.chain)):
@@ -243,9 +239,7 @@ def _newest(over: Sequence[_Event], others: Sequence[_Event]) -> _Event | None:
 
 
 def _exceptions(lines: list[str]) -> Iterator[str]:
-    """Yield each exception as `Name: message`, the outermost first; a message may have several
-    lines.
-    """
+    """Yield each exception as `Name: message`, the outermost first; messages may have lines."""
     current = None
     for line in lines:
         head = _HEAD.match(line)

@@ -43,9 +43,7 @@ GRACEFUL_SECONDS = 15.0  # the usual time a job has to answer the marker
 
 
 def local_path(location: str) -> str | None:
-    """Return the path of `file:///a`, `file:/a` and `/a`, taken literally; None for any other
-    scheme.
-    """
+    """Return the path of `file:///a`, `file:/a` and `/a`, literally; None for other schemes."""
     url = normal(location, os.getcwd())
     return url.removeprefix("file://") if scheme(url) == "file" else None
 

@@ -124,9 +124,7 @@ def fries(dataflow: Dataflow, targets: Iterable[str], rule: Rule = "sound") -> S
 
 
 def epoch_barrier(dataflow: Dataflow, targets: Iterable[str]) -> Schedule:
-    """Return the schedule of which every operator is a member: its covering sub-DAG is the dataflow
-    itself (F-10).
-    """
+    """Return the schedule of which every operator is a member (F-10)."""
     dataflow = with_replicates(dataflow)
     graph = graph_of(dataflow)
     everything = components(graph, range(len(graph.names)))

@@ -147,9 +147,7 @@ def _last_words(log: Path) -> str:
 
 
 def end_jvm() -> None:
-    """Let go of the JVM, if it is ours, so that it ends and another one can be started by this
-    process.
-    """
+    """Let go of the JVM, if it is ours: it ends, and this process can start another one."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway

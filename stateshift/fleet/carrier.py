@@ -32,9 +32,7 @@ class Carrier(Protocol):
         ...
 
     def slots(self, waiting: int) -> int:
-        """Return the number of orders that can be at work now, or should be handed over while as
-        many wait.
-        """
+        """Return the number of orders that can be at work, or be handed over while some wait."""
         ...
 
     def carry(self, order: str, label: str) -> str:

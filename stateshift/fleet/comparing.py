@@ -107,9 +107,7 @@ def _pieces(cutter: Cutter, sides: Sides, sizes: Sizes) -> list[_OrderedPart]:
 
 
 def _wanted(folded: Folded, different: Mapping[str, set[int]]) -> Iterator[dict[str, list[int]]]:
-    """Yield the differing buckets of a group that are not empty there, for an answer of PICKED_MAX
-    each.
-    """
+    """Yield the differing buckets of a group that are not empty, PICKED_MAX bytes at once."""
     wanted: dict[str, list[int]] = {}
     size = 0
     for store, buckets in folded.items():

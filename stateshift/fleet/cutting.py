@@ -110,9 +110,7 @@ class Cutter:
 
 
 def parts_here(order: Order, world: World) -> list[str]:
-    """Return the parts of a shard, on an executor; none where it cannot be read: reading it whole
-    says why.
-    """
+    """Return the parts of a shard, on an executor; none where it cannot be read."""
     # Loads Arrow.
     from stateshift.engines.spark.entries.shard_parts import encode_part, parts_of
 

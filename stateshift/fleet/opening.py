@@ -35,9 +35,7 @@ class Application:
 def open_crew(
     open_fleet: OpenFleet, application: Application, places: Sequence[str]
 ) -> Iterator[Crew]:
-    """Give the crew of a master, which can reach these places. Directories that are here must be
-    there, too.
-    """
+    """Give the crew of a master, which sees these places, and directories that are here."""
     master, meter = application.master, application.meter
     for warning in check_places(master, places):
         meter.say(f"fleet: {warning}")

@@ -140,9 +140,7 @@ class SparkCarrier:
         return fatal
 
     def _watching(self) -> None:
-        """Cancel the orders at work once somebody asked to stop, and wait for executors with open
-        eyes.
-        """
+        """Cancel the orders at work once somebody asked to stop, and wait for executors."""
         alone_since, reported = None, False
         while not self._closed.wait(SECONDS_BETWEEN_LOOKS):
             with contextlib.suppress(Exception):

@@ -74,9 +74,7 @@ def carry_out(text: str, world_of: WorldOf | None = None) -> str:
 
 
 def open_world(order: Order, known: dict[str, Storage] | None = None) -> World:
-    """Return the world of a step on an executor. Storages are opened once for all orders that share
-    `known`.
-    """
+    """Return the world of a step on an executor. Orders that share `known` share storages."""
     clock = SystemClock()
     opened: dict[str, Storage] = {} if known is None else known
     pace = Pace(clock, *order["rates"]) if any(order["rates"]) else None

@@ -92,9 +92,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Sending:
-    """A notification under way, kept in `file` until it is sent. `is_own` is whether it is one of
-    this run.
-    """
+    """A notification under way, kept in `file` until it is sent; of this run if `is_own`."""
 
     unsent: Unsent
     until: float

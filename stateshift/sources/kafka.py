@@ -106,9 +106,7 @@ def records(
     wanted: Mapping[str, Mapping[int, int]],
     connect_ms: int = CONNECT_MS,
 ) -> Mapping[str, Mapping[int, tuple[Record, ...]]]:
-    """Return the last few records before each offset, and the one at it, as far as they are
-    there.
-    """
+    """Return the last few records before each offset, and the one at it, if they are there."""
     read = {}
     with _consumer(brokers, properties, connect_ms) as consumer:
         for topic, offsets in wanted.items():

@@ -168,9 +168,7 @@ def is_backlog(loads: Sequence[VertexLoad], settings: Settings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TargetRate:
-    """The records that a vertex has to take in a second: those that arrive, and those that catch
-    up.
-    """
+    """The records a second that a vertex has to take in: those that arrive, and catch up."""
 
     rate: float
     catchup: float

@@ -37,9 +37,7 @@ class FreeSlots:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The wish of an earlier look: the parallelism of each vertex, and the states of those that had
-    too little.
-    """
+    """The wish of an earlier look: the parallelism of each vertex, and its state."""
 
     time: float
     parallelism: Mapping[str, int]

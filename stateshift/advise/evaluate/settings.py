@@ -95,9 +95,7 @@ def _key(default: T, name: str, read: Callable[[object], object]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings, with the operator's defaults and keys. Times are in seconds, utilizations are
-    shares.
-    """
+    """The settings, with the operator's defaults and keys. Times are in seconds."""
 
     metrics_window: float = _key(900.0, "metrics.window", duration)
     stabilization_interval: float = _key(300.0, "stabilization.interval", duration)

@@ -166,9 +166,7 @@ def judge(loads: Sequence[VertexLoad], around: Circumstances) -> Verdict:
 
 
 def restart_seconds(around: Circumstances) -> float:
-    """Return the restart time that the formulas use: the setting's, or the measured one if the
-    settings say so.
-    """
+    """Return the restart time of the formulas: the setting's, or the measured one."""
     settings = around.settings
     if settings.restart_time_tracking and around.restart.source != "default":
         return min(around.restart.seconds, settings.restart_time_limit)

@@ -121,16 +121,12 @@ class FlinkJob:
 
 
 def is_fresh(page: Json) -> bool:
-    """Whether the counters of each subtask are whole, and of the last seconds by the time that it
-    runs.
-    """
+    """Whether the counters of each subtask are whole, and of its last seconds."""
     return all(_age_ms(subtask) <= STALE_MS for subtask in page["subtasks"])
 
 
 def _age_ms(subtask: Json) -> float:
-    """Return the time for which a subtask runs, less that of its counters; infinite where they say
-    nothing.
-    """
+    """Return the age of a subtask's counters; infinite where they say nothing."""
     counters = _subtask(subtask)
     counted = counters.clock_ms
     states: Json = subtask.get("status-duration") or {}

@@ -77,9 +77,7 @@ class Brokers:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint. `prefix` is its path below the storage's location, empty where it is there
-    itself.
-    """
+    """A checkpoint. `prefix` is its path below the storage's location, or empty."""
 
     storage: Storage
     prefix: str = ""
@@ -103,9 +101,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class SparkQuery:
-    """A query that can be looked at again and again. Brokers and driver are None where nobody has
-    named them.
-    """
+    """A query that can be looked at again. Brokers and driver are None where not named."""
 
     checkpoint: Checkpoint
     clock: Clock
@@ -229,9 +225,7 @@ class SparkQuery:
 
 
 def reported_batches(progress: QueryProgress) -> list[PlannedBatch]:
-    """Return the batches that a query tells of, but for the first of its run: code is loaded in
-    it.
-    """
+    """Return the batches that a query tells of, but for the first of its run, which loads code."""
     batches = []
     for batch in progress.batches:
         if batch.started > progress.begun:

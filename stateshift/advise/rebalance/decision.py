@@ -26,9 +26,7 @@ SPREADS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A cluster's load, now and after the moves of this run. `capacity` is None where it cannot be
-    told.
-    """
+    """A cluster's load, now and after this run's moves. `capacity` is None if not known."""
 
     name: str
     capacity: float | None
@@ -241,9 +239,7 @@ def _kept_by(one: Movable) -> StayKind:
 def _move(
     run: _Spreading, units: tuple[Movable, ...], placement: Placement, triggers: tuple[Trigger, ...]
 ) -> None:
-    """Make the moves of a placement that can be made in this run, in an order in which each has
-    room.
-    """
+    """Make the moves of a placement that this run can make, in an order in which each has room."""
     waiting = []
     for one, target in zip(units, placement.places, strict=True):
         if target != one.unit.cluster:

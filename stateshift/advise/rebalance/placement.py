@@ -50,9 +50,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Ground:
-    """The ground on which a spread is judged: `fixed` is the load of each cluster that no spread
-    changes.
-    """
+    """The ground to judge a spread on: `fixed` is the load that no spread changes."""
 
     clusters: Mapping[str, Cluster]
     units: tuple[Movable, ...]

@@ -196,9 +196,7 @@ class FlinkCalls:
             return checkpoints_of(answer)
 
     def state_size(self, id: str) -> int | None:
-        """Return the bytes of a job's whole state in its last checkpoint; None where it has none,
-        or does not tell.
-        """
+        """Return the bytes of a job's whole state in its last checkpoint, if Flink tells."""
         latest = (self._known_of(id, "checkpoints") or {}).get("latest") or {}
         with self.reading(f"/jobs/{id}/checkpoints"):
             made = latest.get("completed") or latest.get("savepoint") or {}
@@ -228,9 +226,7 @@ class FlinkCalls:
             return (page.get("job-execution-result") or {}).get("failure-cause") or {}
 
     def metrics(self, id: str, vertex: str) -> tuple[str, ...]:
-        """Return the names of the metrics of a vertex's subtasks; none as long as Flink has not
-        gathered them.
-        """
+        """Return the names of the metrics of a vertex; none until Flink has gathered them."""
         path = f"/jobs/{id}/vertices/{vertex}/metrics"
         with self.reading(path):
             return tuple(str(metric["id"]) for metric in self._asking.listed(path))
@@ -309,9 +305,7 @@ class FlinkCalls:
             return str(self._call("POST", f"/jobs/{id}/checkpoints", json={})["request-id"])
 
     def triggered_checkpoint(self, id: str, trigger: str) -> Triggered | None:
-        """Return a checkpoint that was asked for; None if Flink does not know it, or has forgotten
-        it.
-        """
+        """Return a checkpoint that was asked for; None if Flink does not know it any more."""
         answer = self._call_or_none(f"/jobs/{id}/checkpoints/{trigger}")
         with self.reading(f"/jobs/{id}/checkpoints/{trigger}"):
             return None if answer is None else triggered_checkpoint_of(answer)

@@ -239,9 +239,7 @@ def _with_root(link: str, root: str) -> str:
 
 
 def _exceptions(text: str) -> Iterator[str]:
-    """Yield each exception as `Name: message`, the outermost first; a message may have several
-    lines.
-    """
+    """Yield each exception as `Name: message`, the outermost first; messages may have lines."""
     current = None
     for line in _telling_lines(text):
         head = _HEAD.match(line)

@@ -43,9 +43,7 @@ _LISTED_SECONDS_MAX = 15.0
 
 
 def latest_checkpoint(calls: FlinkCalls, id: str) -> str | None:
-    """Return the location of the last checkpoint; None if there is none yet, or if it is in the
-    JobManager's memory.
-    """
+    """Return the location of the last checkpoint, if one outlives the JobManager."""
     latest = calls.checkpoints(id).latest_checkpoint
     return None if latest is None or is_in_memory(latest.path) else latest.path
 
@@ -105,9 +103,7 @@ class _Ending(ImageAsked[CheckpointRequest]):
         self.notes.add(self.note, cancelled=True, completed=completed, **known)
 
     def _has_gone_on(self, until: float) -> bool:
-        """Whether the job of a cluster of one application runs again, though it was to be
-        cancelled.
-        """
+        """Whether the job of a cluster of one application runs again, though it was cancelled."""
         noted = self.noted
         if not self.calls.of_one_application or not noted.get("cancelled"):
             return False
@@ -178,9 +174,7 @@ class _Ending(ImageAsked[CheckpointRequest]):
         return triggered.checkpoint
 
     def _ask(self, id: str) -> str:
-        """Ask for a checkpoint and return the request's id; nothing if this Flink cannot be
-        asked.
-        """
+        """Ask for a checkpoint and return the request's id; "" if this Flink cannot be asked."""
         try:
             return self.calls.trigger_checkpoint(id)
         except Refused as refused:

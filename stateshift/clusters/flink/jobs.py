@@ -71,9 +71,7 @@ def attempts(calls: FlinkCalls, tag: str, first: int = 0) -> tuple[int, Job | No
 
 
 def jobs_of_name(calls: FlinkCalls, name: str) -> list[Job]:
-    """Return the jobs of this name, oldest first, as far as they are still there; those that never
-    ran are left out.
-    """
+    """Return the jobs of this name that ever ran, oldest first, as far as Flink knows."""
     found: list[Job] = []
     for id, called, _ in calls.jobs():
         if called == name:

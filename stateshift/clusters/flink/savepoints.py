@@ -152,9 +152,7 @@ class ImageAsked(Generic[R]):
         return self.notes.read(self.note) or {}
 
     def began(self) -> float:
-        """Return the time of our begin by the JobManager's clock: noted before anything is asked
-        for.
-        """
+        """Return our begin by the JobManager's clock: noted before anything is asked for."""
         since = self.noted.get("since")
         if since is None:
             since = self.job().now
@@ -409,9 +407,7 @@ def keeps_in_forst(calls: FlinkCalls, job: Job) -> bool:
 
 
 def _async_operators(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> list[str]:
-    """Return the operators, by the names under which they measure; none if Flink does not say in
-    time.
-    """
+    """Return the operators, by the names of their metrics; none if Flink is not in time."""
     age = _GATHERING_SECONDS
     if job.started is not None:
         age = (job.now - job.started) / 1000

@@ -85,9 +85,7 @@ SET_IN_ONE: Final = "put its INSERTs into one: EXECUTE STATEMENT SET BEGIN ...; 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`text` begins at `line` of the file; `words` are those outside quotes, comments and
-    brackets, in capitals.
-    """
+    """`text` begins at `line`; `words`, in capitals, are outside quotes and brackets."""
 
     text: str
     line: int
@@ -103,9 +101,7 @@ class Statement:
         return " ".join(self.words[:2]) or "that"
 
     def in_file(self, message: str) -> str:
-        """Return a message of Flink with lines of the file: Flink counts from where the statement
-        begins.
-        """
+        """Return a message of Flink with lines of the file: Flink counts from the statement's."""
         return _LINE.sub(lambda line: f"line {int(line[1]) + self.line - 1}", message)
 
 

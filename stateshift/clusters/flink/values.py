@@ -180,9 +180,7 @@ def savepoint_of(answer: Json) -> Triggered:
 
 
 def savepoint_before(failure: Json) -> str | None:
-    """Return the location of the savepoint that a job was to stop with, if the job failed once that
-    was whole.
-    """
+    """Return the whole savepoint of a job that was to stop with it, and failed instead."""
     named = _SAVEPOINT_BEFORE.search(str(failure.get("stack-trace")))
     return named[1] if named is not None else None
 

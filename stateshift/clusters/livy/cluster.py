@@ -265,9 +265,7 @@ class Livy(RemoteCluster[LivyCalls]):
         return Trial(untried=trial.untried or untried)
 
     def origin(self, request: StopRequest, like: Options | None) -> Origin:
-        """Livy tells no file and no arguments of a batch: our own notes do, of those that we
-        started.
-        """
+        """Livy tells no file and no arguments of a batch: our own notes do, if we started it."""
         id = self.find_source(request).id
         return noted_origin(self.notes, id, "Livy tells neither a batch's file nor its arguments")
 
@@ -325,9 +323,7 @@ def _tagged(calls: LivyCalls, tag: str) -> list[LivyBatch]:
 
 
 def _place(location: str) -> str:
-    """Return the digest of a location for a name, the only thing of ours that Livy tells of a
-    batch.
-    """
+    """Return the digest of a location for a batch's name, which is all that Livy tells."""
     return hashlib.sha256(location.rstrip("/").encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -298,9 +298,7 @@ class SparkSubmit(TaggedCluster):
             )
 
     def _signal(self, request: StopRequest, number: signal.Signals) -> None:
-        """Signal all processes of the job: the group of the one we started, and whatever carries
-        its tag.
-        """
+        """Signal all processes of the job: the group of ours, and whatever carries its tag."""
         tag = request.tag
         if tag is None or not self.find(tag).state.alive:
             processes.send(self._processes(request), number)

@@ -65,9 +65,7 @@ _OVER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """A driver that runs in the cluster: its master, and whether its launcher waits until it is
-    over.
-    """
+    """A driver in the cluster: its master, and whether its launcher waits until it is over."""
 
     master: str
     waits: bool
@@ -92,9 +90,7 @@ class Deployed:
         return Deployed(str(plain.get("master")), bool(plain.get("waits")))
 
     def accepted_as(self, log: str) -> str | None:
-        """Return the id that the cluster gave the application, as far as the launcher has said
-        it.
-        """
+        """Return the cluster's id of the application, as far as the launcher has said it."""
         pattern = _ACCEPTED.get(self.kind)
         if pattern is None:
             return None
@@ -168,9 +164,7 @@ def is_local(master: str) -> bool:
 
 
 def deploy_mode(cluster: Options, given: Options) -> DeployMode:
-    """Return the submission's mode, else the cluster's; an option goes before the same in Spark's
-    words.
-    """
+    """Return the submission's mode, else the cluster's; an option goes before Spark's setting."""
     for options in (given, cluster):
         mode = options.get("deploy_mode") or settings(options.get("conf")).get(_IN_CONF)
         if mode is not None:
@@ -187,9 +181,7 @@ def driver_in_cluster(master: str, conf: Mapping[str, str]) -> Deployed:
 def identity_in_conf(
     master: str, submission: Submission, conf: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the identity of a driver in the cluster as settings of Spark: no variable of ours
-    reaches it.
-    """
+    """Return the identity of a driver in the cluster, which gets no variables of ours."""
     identity = identity_settings(submission)
     if _kind(master) == "yarn" and "spark.yarn.tags" not in conf:
         identity["spark.yarn.tags"] = submission.tag

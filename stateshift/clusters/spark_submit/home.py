@@ -37,9 +37,7 @@ def installed_pyspark() -> Path | None:
 
 
 def executable(given: str | None) -> Path:
-    """Return the `spark-submit` that is given, else pyspark's, else the one of SPARK_HOME or on
-    the PATH.
-    """
+    """Return the `spark-submit` that is given, else pyspark's, SPARK_HOME's, or the PATH's."""
     if given is not None:
         path = shutil.which(os.path.expanduser(given))
         if path is None:

@@ -103,9 +103,7 @@ def of_spark_naming(job: str, location: str) -> tuple[int, ...]:
 
 
 def of_pid_file(path: str) -> tuple[int, ...]:
-    """Return the process the file names, unless it began after the file was written: then the
-    number was given again.
-    """
+    """Return the process of the file, unless it began later: the number was given again."""
     try:
         pid, written = int(Path(path).read_text().split()[0]), Path(path).stat().st_mtime
     except (FileNotFoundError, ValueError, IndexError):

@@ -224,9 +224,7 @@ class StandaloneCalls:
 
     @property
     def ui_url(self) -> str:
-        """Return the URL of the master's page: its usual port on the same host, unless the cluster
-        says otherwise.
-        """
+        """Return the URL of the master's page: the cluster's option, else its usual port."""
         named = self.options.get("ui_url")
         if named:
             return str(named).rstrip("/")
