@@ -615,7 +615,7 @@ BROKEN = (
     ),
     (
         adapters_opened,
-        {"stateshift.cli.x": "import stateshift.clusters.livy.cluster"},
+        {"stateshift.cli.x": "import stateshift.clusters.livy"},
         "only migration",
     ),
     (

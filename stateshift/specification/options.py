@@ -15,7 +15,7 @@ CLUSTER_MODULES: Mapping[str, str] = {
     "manual": "stateshift.clusters.manual",
     "command": "stateshift.clusters.command",
     "spark_submit": "stateshift.clusters.spark_submit.cluster",
-    "livy": "stateshift.clusters.livy.cluster",
+    "livy": "stateshift.clusters.livy",
     "spark_standalone": "stateshift.clusters.standalone.cluster",
     "flink_rest": "stateshift.clusters.flink.cluster",
 }

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.http.rest import Unanswered
-from stateshift.clusters.livy.cluster import Livy, LivyCalls, batch_of
+from stateshift.clusters.livy import Livy, LivyCalls, batch_of
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError

@@ -105,17 +105,6 @@ class FlinkJob:
         sums = self.calls.sums(self.id, vertex, wanted) if wanted else {}
         return VertexPages(page, sums, partition_count(names))
 
-    def _fresh(self, vertex: str, until: float) -> Json:
-        """Return the page of a vertex once its counters are new, or the last one before `until`."""
-        while True:
-            page = self.calls.vertex_page(self.id, vertex)
-            with self.calls.reading(f"/jobs/{self.id}/vertices/{vertex}"):
-                if is_fresh(page):
-                    return page
-            if self.clock.now() >= until:
-                return page
-            self.clock.sleep(SECONDS_BETWEEN)
-
     def _error(self, fact: str) -> ClusterError:
         return ClusterError(fact, cluster=self.calls.cluster, job=self.id)
 

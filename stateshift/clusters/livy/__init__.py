@@ -1,1 +1,0 @@
-"""Spark jobs behind Apache Livy."""
