@@ -184,17 +184,23 @@ class DataOutput:
     def i2(self, value: int) -> None:
         self._pieces.append(_I2.pack(value))
 
-    def i4(self, *values: int) -> None:
-        self._pieces += map(_I4.pack, values)
+    def i4(self, value: int, *more: int) -> None:
+        self._pieces.append(_I4.pack(value))
+        for another in more:
+            self._pieces.append(_I4.pack(another))
 
-    def i8(self, *values: int) -> None:
-        self._pieces += map(_I8.pack, values)
+    def i8(self, value: int, *more: int) -> None:
+        self._pieces.append(_I8.pack(value))
+        for another in more:
+            self._pieces.append(_I8.pack(another))
 
     def boolean(self, value: bool) -> None:
         self.u1(int(value))
 
-    def utf(self, *texts: str) -> None:
-        self._pieces += map(encode_utf, texts)
+    def utf(self, text: str, *more: str) -> None:
+        self._pieces.append(encode_utf(text))
+        for another in more:
+            self._pieces.append(encode_utf(another))
 
     def sized(self, content: bytes) -> None:
         """Write a length, and so many bytes."""

@@ -84,7 +84,8 @@ class _ObjectReader:
             case 0x73:
                 return self._object(depth)
             case 0x74:
-                return self._remember(data.utf())
+                self._handles.append(data.utf())
+                return self._handles[-1]
             case 0x7E:
                 return self._enum(depth)
             case _:
@@ -93,7 +94,7 @@ class _ObjectReader:
     def _object(self, depth: int) -> JavaObject:
         own = self._class(depth)
         made = JavaObject(own.name, uid=own.uid)
-        self._remember(made)
+        self._handles.append(made)
         for class_ in reversed(_with_all_above(own)):
             if class_.flags != _SERIALIZABLE:
                 raise self._data.wrong(
@@ -155,10 +156,6 @@ class _ObjectReader:
         if not 0 <= number < len(self._handles) or self._handles[number] is None:
             raise self._data.wrong("a back reference to no earlier object", at)
         return self._handles[number]
-
-    def _remember(self, value: JavaObject | str) -> JavaObject | str:
-        self._handles.append(value)
-        return value
 
 
 def _with_all_above(class_: _Class) -> list[_Class]:

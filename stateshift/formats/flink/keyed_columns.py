@@ -1,7 +1,7 @@
 """The entries of canonical key groups as columns: what `keyed_state.entries` does, for a million of
 them at once.
 
-    columns_of([Part(group, content, state, ends), ...], prefix, states) -> Columns
+    columns_of([GroupPart(group, content, state, ends), ...], prefix, states) -> Columns
 
 An entry begins where the one before it ends, so key groups are walked in lockstep: each step is a
 few numpy operations on all of them. If there are few, or large ones, lanes begin inside of a group
@@ -45,7 +45,7 @@ _JOINED, _ENDED, _SHORT = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GroupPart:
     """Bytes of a key group, from an entry of `state` on (None: from the group's beginning)."""
 
     group: int
@@ -64,13 +64,13 @@ class Columns:
     value_sizes: Ints
     states: Ints
     groups: Ints
-    rest: Part | None = None  # of the last part
+    rest: GroupPart | None = None  # of the last part
 
     def __len__(self) -> int:
         return len(self.places)
 
 
-def columns_of(parts: Sequence[Part], prefix: int, states: int) -> Columns:
+def columns_of(parts: Sequence[GroupPart], prefix: int, states: int) -> Columns:
     """Return the entries of parts; the last may be open. Keys begin with `prefix` bytes."""
     filled = [part for part in parts if not _is_empty(part)]
     for part in parts:
@@ -82,18 +82,18 @@ def columns_of(parts: Sequence[Part], prefix: int, states: int) -> Columns:
     return _Found(laid, walk, prefix, states).columns()
 
 
-def _is_empty(part: Part) -> bool:
+def _is_empty(part: GroupPart) -> bool:
     """Whether there is no entry in a part that is a whole key group."""
     return part.state is None and (len(part.content) < 2 or _first_state(part) == END_OF_GROUP)
 
 
-def _first_state(part: Part) -> int:
+def _first_state(part: GroupPart) -> int:
     if part.state is not None:
         return part.state
     return int(_STATE.unpack_from(part.content)[0])
 
 
-def _check(part: Part, prefix: int, states: int) -> None:
+def _check(part: GroupPart, prefix: int, states: int) -> None:
     """Raise what is wrong with a part's bytes, if anything is."""
     head = b"" if part.state is None else _STATE.pack(part.state)
     for _ in entries(head + part.content, prefix, part.group, states):
@@ -104,7 +104,7 @@ def _check(part: Part, prefix: int, states: int) -> None:
 class _Laid:
     """Parts behind each other, and the lanes in them."""
 
-    parts: Sequence[Part]
+    parts: Sequence[GroupPart]
     raw: bytes
     content: Content
     begins: Ints  # of the entries of each part
@@ -113,7 +113,7 @@ class _Laid:
     owners: Ints  # the part of each lane
 
     @classmethod
-    def of(cls, parts: Sequence[Part], prefix: int) -> _Laid:
+    def of(cls, parts: Sequence[GroupPart], prefix: int) -> _Laid:
         raw = b"".join((*(part.content for part in parts), bytes(PADDING)))
         content = np.frombuffer(raw, np.uint8)
         sizes = np.array([len(part.content) for part in parts], np.int64)
@@ -128,7 +128,7 @@ class _Laid:
 
 
 def _guessed(
-    content: Content, parts: Sequence[Part], begins: Ints, ends: Ints, prefix: int
+    content: Content, parts: Sequence[GroupPart], begins: Ints, ends: Ints, prefix: int
 ) -> tuple[Ints, Ints]:
     """Return places inside of long parts where an entry may begin, and the part of each."""
     windows: list[Ints] = []
@@ -329,7 +329,7 @@ class _Found:
         rest = None
         if rest_at is not None:
             last, end = self.laid.parts[-1], int(self.laid.ends[-1])
-            rest = Part(last.group, self.laid.raw[rest_at:end], int(states[-1]), last.ends)
+            rest = GroupPart(last.group, self.laid.raw[rest_at:end], int(states[-1]), last.ends)
         return Columns(self.laid.content, places, keys, values, states[:-1], groups, rest)
 
     def _chained(self) -> tuple[Flags, int | None]:

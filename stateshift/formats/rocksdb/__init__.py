@@ -1,5 +1,1 @@
-"""RocksDB's files, read and written without RocksDB: both engines keep state in them.
-
-`sst` reads tables entry by entry, `sst_blocks` whole blocks at once; `sst_encoding` writes tables,
-`manifest` the log that names them.
-"""
+"""RocksDB's files, read and written without RocksDB: both engines keep state in them."""

@@ -40,7 +40,7 @@ from stateshift.formats.rocksdb.manifest import (
     decode_manifest,
 )
 from stateshift.formats.rocksdb.sst import BEFORE_ALL, DELETES, MERGE, TableEntry, in_order
-from stateshift.formats.rocksdb.table import RangeDeletion, Table, open_table
+from stateshift.formats.rocksdb.table import RangeDeletion, SstTable, open_table
 
 CURRENT = "CURRENT"
 DELIMITER = b","
@@ -115,7 +115,7 @@ class Database:
         for family in self.manifest.families.values():
             yield from family.tables.values()
 
-    def _opened(self, fact: TableFile) -> Table:
+    def _opened(self, fact: TableFile) -> SstTable:
         name = name_of(fact.number)
         file = self.files[name]
         if file.size != fact.size:
@@ -125,7 +125,7 @@ class Database:
         with _named(name):
             return open_table(file.read, file.size)
 
-    def _checked(self, fact: TableFile, table: Table) -> Iterator[TableEntry]:
+    def _checked(self, fact: TableFile, table: SstTable) -> Iterator[TableEntry]:
         """Yield the table's entries, and check them against the MANIFEST and its properties."""
         count, last = 0, None
         newest = min(fact.last_sequence, self.manifest.last_sequence)
@@ -148,7 +148,7 @@ class Database:
             _check_end(fact, table, count, last)
 
 
-def _check_end(fact: TableFile, table: Table, count: int, last: TableEntry | None) -> None:
+def _check_end(fact: TableFile, table: SstTable, count: int, last: TableEntry | None) -> None:
     """Check the number of entries, and the last one, against the MANIFEST and the properties."""
     if last is None and not table.deletions:
         raise FormatError("it holds no entries, and its MANIFEST names keys", None, 0)

@@ -25,7 +25,7 @@ from stateshift.formats.blocks import Binary, Flags, Ints
 from stateshift.formats.rocksdb.block import WHAT, DataBlock, Handle, read_block
 from stateshift.formats.rocksdb.manifest import TableFile
 from stateshift.formats.rocksdb.sst_blocks import Decoded, decoded_blocks
-from stateshift.formats.rocksdb.table import Table
+from stateshift.formats.rocksdb.table import SstTable
 from stateshift.formats.spans import missing
 
 
@@ -35,7 +35,7 @@ class StoredTable:
 
     fact: TableFile
     path: str
-    open: Callable[[], Table]
+    open: Callable[[], SstTable]
 
 
 class Lookup:
@@ -70,12 +70,12 @@ class Lookup:
 class _Indexed:
     """A table, and its index."""
 
-    table: Table
+    table: SstTable
     lasts: list[bytes]
     handles: list[Handle]
 
     @classmethod
-    def of(cls, table: Table) -> _Indexed:
+    def of(cls, table: SstTable) -> _Indexed:
         if table.deletions:
             fact = f"{WHAT} has a rocksdb.range_del block, which is not read"
             raise FormatError(fact, None, table.index.offset)

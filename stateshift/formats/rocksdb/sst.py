@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.block import WHAT, DataBlock, Read, block_entries
-from stateshift.formats.rocksdb.table import Table, open_table
+from stateshift.formats.rocksdb.table import SstTable, open_table
 
 PUT, MERGE = 1, 2
 DELETES = (0, 7)
@@ -54,12 +54,12 @@ def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEnt
             yield entry
 
 
-def open_content(content: bytes) -> Table:
+def open_content(content: bytes) -> SstTable:
     """Open a table that is held whole."""
     return open_alone(lambda offset, count: content[offset : offset + count], len(content))
 
 
-def open_alone(read: Read, size: int) -> Table:
+def open_alone(read: Read, size: int) -> SstTable:
     """Open a table that is read by itself: one with range deletions is refused."""
     table = open_table(read, size)
     if table.deletions:

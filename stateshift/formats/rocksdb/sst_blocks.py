@@ -34,7 +34,7 @@ from stateshift.formats.rocksdb.sst import (
     in_order,
     open_content,
 )
-from stateshift.formats.rocksdb.table import ALL_KEYS, EndedBlock, KeyRange, Table
+from stateshift.formats.rocksdb.table import ALL_KEYS, EndedBlock, KeyRange, SstTable
 from stateshift.formats.spans import Content, Words, first_bytes, word_rows, words
 
 BATCH = 2 * 1024 * 1024  # bytes of blocks decoded together: some hundred thousand runs at most
@@ -50,7 +50,7 @@ def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
     return decode_table(open_content(content), ALL_KEYS)
 
 
-def decode_table(table: Table, keys: KeyRange) -> Iterator[Decoded]:
+def decode_table(table: SstTable, keys: KeyRange) -> Iterator[Decoded]:
     """Yield the table's entries of some `keys`: blocks, each with its entries' sequences."""
     last, begin = BEFORE_ALL, b""
     for batch in _batches(table.blocks_by_end(keys), keys):

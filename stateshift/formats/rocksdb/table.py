@@ -79,7 +79,7 @@ ALL_KEYS = KeyRange()
 
 
 @dataclass(frozen=True)
-class Table:
+class SstTable:
     """An SST whose footer, metaindex and properties were read and checked."""
 
     file: File
@@ -173,12 +173,12 @@ def _end_behind(end: int, handle: Handle) -> int:
     return handle.offset + handle.size + TRAILER
 
 
-def open_table(read: Read, size: int) -> Table:
+def open_table(read: Read, size: int) -> SstTable:
     """Open the table of `size` bytes that `read` gives."""
     check, metaindex, index = _decode_footer(read, size)
     file = File(read, size, check)
     with locate_errors(metaindex.offset):
-        return _with_metadata(Table(file, index), metaindex)
+        return _with_metadata(SstTable(file, index), metaindex)
 
 
 def _decode_footer(read: Read, size: int) -> tuple[int, Handle, Handle]:
@@ -215,7 +215,7 @@ def _read_footer(read: Read, size: int) -> bytes:
     return footer
 
 
-def _with_metadata(table: Table, metaindex: Handle) -> Table:
+def _with_metadata(table: SstTable, metaindex: Handle) -> SstTable:
     """Return the table with what its metaindex names; what we could misread is refused."""
     places: dict[bytes, Handle] = {}
     for name, value in block_entries(read_block(table.file, metaindex), metaindex.offset):
@@ -233,7 +233,7 @@ def _with_metadata(table: Table, metaindex: Handle) -> Table:
         table = _with_properties(table, properties)
     deletions = places.pop(_DELETIONS, None)
     if deletions is not None:
-        table = replace(table, deletions=tuple(_range_deletions(table.file, deletions)))
+        table = replace(table, deletions=_range_deletions(table.file, deletions))
     # All other blocks are checked: we have no use for filters, but RocksDB believes them.
     for name, place in places.items():
         partitions: Iterable[Handle] = (place,)
@@ -245,7 +245,7 @@ def _with_metadata(table: Table, metaindex: Handle) -> Table:
     return table
 
 
-def _with_properties(table: Table, place: Handle) -> Table:
+def _with_properties(table: SstTable, place: Handle) -> SstTable:
     properties = dict(block_entries(read_block(table.file, place), place.offset))
     kind = int.from_bytes(
         properties.get(b"rocksdb.block.based.table.index.type", bytes(4)), "little"
@@ -259,11 +259,13 @@ def _with_properties(table: Table, place: Handle) -> Table:
     return replace(table, delta=bool(delta))
 
 
-def _range_deletions(file: File, place: Handle) -> Iterator[RangeDeletion]:
+def _range_deletions(file: File, place: Handle) -> tuple[RangeDeletion, ...]:
+    deletions = []
     for key, end in block_entries(read_block(file, place), place.offset):
         if len(key) < 8:
             raise FormatError(f"{WHAT} holds a key without a sequence", None, place.offset)
         (tail,) = _U64.unpack_from(key, len(key) - 8)
         if tail & 0xFF != RANGE_DELETION:
             raise FormatError(f"{WHAT} holds an entry of type {tail & 0xFF}", None, place.offset)
-        yield RangeDeletion(key[:-8], end, tail >> 8)
+        deletions.append(RangeDeletion(key[:-8], end, tail >> 8))
+    return tuple(deletions)

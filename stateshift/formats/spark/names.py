@@ -119,6 +119,14 @@ def _classify(place: _Directory, name: str, path: str) -> CheckpointPath:
         kind: Kind = "hadoop-crc" if name.startswith(".") else "checksum"
         # With place and version of its file: Spark's own sidecar travels with those bytes.
         return classify(file)._replace(area="sidecar", kind=kind)
+    _, operator, partition, store = place
+    match place.role, name:
+        case "root", "metadata":
+            return CheckpointPath("metadata")
+        case "metadata-v1", "metadata":
+            return CheckpointPath("state-metadata", operator)
+        case "schema", "schema":
+            return CheckpointPath("state-schema", operator, partition, store)
     read = _READERS.get(place.role)
     found = read(place, name) if read is not None else None
     return found or OTHER
@@ -156,20 +164,11 @@ def _numbered(kind: Kind, place: _Directory, name: str) -> CheckpointPath | None
     return CheckpointPath("state", place.operator, place.partition, place.store, kind, None, uuid)
 
 
-def _named(name: str, wanted: str, path: CheckpointPath) -> CheckpointPath | None:
-    return path if name == wanted else None
-
-
 def _operator_metadata_v2(place: _Directory, name: str) -> CheckpointPath | None:
     batch = _number(name)
-    return (
-        None if batch is None else CheckpointPath("state-metadata", place.operator, version=batch)
-    )
-
-
-def _schema(place: _Directory, name: str) -> CheckpointPath | None:
-    path = CheckpointPath("state-schema", place.operator, place.partition, place.store)
-    return _named(name, "schema", path)
+    if batch is None:
+        return None
+    return CheckpointPath("state-metadata", place.operator, version=batch)
 
 
 def _schema_v3(place: _Directory, name: str) -> CheckpointPath | None:
@@ -181,7 +180,6 @@ def _schema_v3(place: _Directory, name: str) -> CheckpointPath | None:
 
 
 _READERS: dict[str, Callable[[_Directory, str], CheckpointPath | None]] = {
-    "root": lambda place, name: _named(name, "metadata", CheckpointPath("metadata")),
     "delta-schema-log": lambda place, name: _log("delta-schema-log", place, name),
     "offsets": lambda place, name: _log("offsets", place, name),
     "commits": lambda place, name: _log("commits", place, name),
@@ -189,11 +187,7 @@ _READERS: dict[str, Callable[[_Directory, str], CheckpointPath | None]] = {
     "state": _state,
     "SSTs": lambda place, name: _numbered("sst", place, name),
     "logs": lambda place, name: _numbered("log", place, name),
-    "metadata-v1": lambda place, name: _named(
-        name, "metadata", CheckpointPath("state-metadata", place.operator)
-    ),
     "metadata-v2": _operator_metadata_v2,
-    "schema": _schema,
     "schema-v3": _schema_v3,
 }
 

@@ -51,23 +51,23 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class SourcePosition:
     """`kind` is the connector; `details` the offset in plain values with names of ours."""
 
     kind: str
     details: JsonObject = field(default_factory=dict)
 
 
-def position_of(offset: object, has_log: bool) -> Position:
+def position_of(offset: object, has_log: bool) -> SourcePosition:
     """Return a source's offset, decoded JSON; `has_log`: it has files below `sources/`."""
     if is_integer(offset):
-        return Position("rate" if has_log else "memory or socket", {"offset": offset})
+        return SourcePosition("rate" if has_log else "memory or socket", {"offset": offset})
     if isinstance(offset, dict):
         return _position_of_object(offset)
-    return Position("unknown")
+    return SourcePosition("unknown")
 
 
-def _position_of_object(offset: Offset) -> Position:
+def _position_of_object(offset: Offset) -> SourcePosition:
     for kind, keys, fields in _CONNECTORS:
         if keys <= offset.keys():
             details = {name: offset.get(key) for name, key in fields.items()}
@@ -76,16 +76,16 @@ def _position_of_object(offset: Offset) -> Position:
             hubs = offset.get("partitionToSeqNos")
             if kind == EVENT_HUBS and isinstance(hubs, dict) and _is_topics(hubs):
                 details["offsets"] = topics_of(hubs)
-            return Position(kind, details)
+            return SourcePosition(kind, details)
     if offset.keys() == {"offset", "timestamp"}:
         details = {"offset": offset["offset"], "timestamp": offset["timestamp"]}
-        return Position("rate-micro-batch", details)
+        return SourcePosition("rate-micro-batch", details)
     if _is_topics(offset):
         names = list(offset)
         # An Event Hubs source reads one event hub.
         broker = EITHER if len(names) == 1 and _HUB_NAME.fullmatch(names[0]) else KAFKA
-        return Position(broker, {"offsets": topics_of(offset)})
-    return Position("unknown")
+        return SourcePosition(broker, {"offsets": topics_of(offset)})
+    return SourcePosition("unknown")
 
 
 def topics_of(offset: Offset) -> dict[str, dict[int, int]]:

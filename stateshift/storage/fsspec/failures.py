@@ -80,7 +80,10 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
     if passing:
         hint = "try again in a moment; a run goes on with: stateshift resume WORKDIR"
         return TransientStorageError(fact, location=place, hint=hint)
-    if isinstance(error, PermissionError) or any(map(_is_refused, _chain(error))):
+    refused = isinstance(error, PermissionError)
+    for cause in _chain(error):
+        refused |= _status(cause) in (401, 403) or type(cause).__name__ in _CLASSES_CREDENTIALS
+    if refused:
         return StorageError(
             fact,
             location=place,
@@ -99,7 +102,8 @@ def is_taken(error: BaseException) -> bool:
     """Whether an exclusive create was refused because somebody was first."""
     if isinstance(error, FileExistsError):
         return True
-    return any(map(_is_precondition_failed, _chain(error)))
+    codes = ("PreconditionFailed", "BlobAlreadyExists")
+    return any(_status(cause) == 412 or _code(cause) in codes for cause in _chain(error))
 
 
 def is_bucket_missing(error: BaseException) -> bool:
@@ -125,14 +129,6 @@ def _is_passing(error: BaseException) -> bool:
     if status is not None:
         return status in STATUS_PASSING
     return any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__)
-
-
-def _is_refused(error: BaseException) -> bool:
-    return _status(error) in (401, 403) or type(error).__name__ in _CLASSES_CREDENTIALS
-
-
-def _is_precondition_failed(error: BaseException) -> bool:
-    return _status(error) == 412 or _code(error) in ("PreconditionFailed", "BlobAlreadyExists")
 
 
 def _status(error: BaseException) -> int | None:

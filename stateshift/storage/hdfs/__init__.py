@@ -1,3 +1,1 @@
-"""HDFS: one storage (`storage`) over two ways to call it, HTTP (`web`) and Hadoop's own RPC
-(`native`).
-"""
+"""HDFS: one storage (`storage`) over two ways to call it, `web` (HTTP) and `native` (RPC)."""

@@ -123,14 +123,10 @@ def own(full: str, owned: Owned) -> None:
     for kind, name in (("user", owned.owner), ("group", owned.group)):
         if name is not None:
             try:
-                shutil.chown(full, **{kind: _id_or_name(name)})
+                shutil.chown(full, **{kind: int(name) if name.isdecimal() else name})
             except LookupError as error:
                 fact = f"this machine has no {kind} {name}"
                 raise PermissionError(0, fact, full) from error
-
-
-def _id_or_name(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
 
 
 def _owned(full: str, path: str) -> Owned:

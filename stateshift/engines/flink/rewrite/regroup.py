@@ -39,7 +39,7 @@ from stateshift.formats import bounds
 from stateshift.formats.blocks import Ints, block_of
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
 from stateshift.formats.flink.key_hashes import hash_codes, murmur_of_each
-from stateshift.formats.flink.keyed_columns import Columns, Part, columns_of
+from stateshift.formats.flink.keyed_columns import Columns, GroupPart, columns_of
 from stateshift.formats.flink.keyed_state import END_OF_GROUP, FLAG, encode_section, entries
 from stateshift.formats.sorting import Scratch, SortedPiles, put_aside
 
@@ -75,13 +75,13 @@ def dealt_sections(
 def _columns(first: KeyedFile, files: Iterable[KeyedFile], size_max: int) -> Iterator[Columns]:
     """Yield the entries of files with one header, that of the first."""
     prefix, states = prefix_bytes(first.was), len(first.known_header.states)
-    held: list[Part] = []
+    held: list[GroupPart] = []
     size = 0
-    rest = Part(0, b"")
+    rest = GroupPart(0, b"")
     for piece in chain.from_iterable(file.parts(size_max) for file in files):
-        part = Part(piece.group, piece.content, None, piece.ends)
+        part = GroupPart(piece.group, piece.content, None, piece.ends)
         if not piece.begins:
-            part = Part(piece.group, rest.content + piece.content, rest.state, piece.ends)
+            part = GroupPart(piece.group, rest.content + piece.content, rest.state, piece.ends)
         held.append(part)
         size += len(part.content)
         if size >= size_max or not part.ends:

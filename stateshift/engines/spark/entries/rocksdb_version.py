@@ -19,7 +19,7 @@ from stateshift.formats import bounds
 from stateshift.formats.blocks import Block
 from stateshift.formats.rocksdb.manifest import KeyPlace, TableFile, decode_manifest, sorted_runs
 from stateshift.formats.rocksdb.sst_blocks import Decoded
-from stateshift.formats.rocksdb.table import Table as OpenTable
+from stateshift.formats.rocksdb.table import SstTable as OpenTable
 from stateshift.formats.rocksdb.table import open_table
 from stateshift.formats.spans import Words
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip_version
