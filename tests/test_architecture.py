@@ -69,7 +69,7 @@ SPARK_ROWS = (
     ("check", "rewrite", "views"),
     ("survey",),
     ("entries",),
-    ("layout", "small_files", "chains", "places", "image"),
+    ("layout", "small_files", "chains", "places", "image", "versions"),
 )
 FLINK_ROWS = (
     ("engine",),

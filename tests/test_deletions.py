@@ -22,6 +22,7 @@ NOT_FILES = {
     "cli/shell/entry.py", "cli/shell/environment.py", "cli/shell/failing.py", "cli/shell/terminal.py",
     "cli/shell/verbosity.py", "cli/shell/work.py", "clusters/livy.py",
     "clusters/standalone/cluster.py", "engines/flink/rewrite/sections.py", "engines/match.py",
+    "engines/spark/findings/batches.py",
     "fleet/application.py", "fleet/processes.py", "job/queries.py", "live/bins/controlling.py",
     "live/buffer/buffer.py", "live/buffer/sockets.py", "logs.py", "look/checked_parts.py", "migration/calls.py",
     "migration/context.py", "migration/fleet_session.py", "migration/notifications.py",
