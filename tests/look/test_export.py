@@ -13,7 +13,7 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.engines.spark.views.tables import ROWS, Tables
+from stateshift.engines.spark.views.export import ROWS, Tables
 from stateshift.errors import FormatError, MissingFile, PlanError, SpecError
 from stateshift.formats.spark.state_files import Record, encode_delta
 from stateshift.testing.memory_storage import MemoryDisk

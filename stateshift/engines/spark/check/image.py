@@ -8,7 +8,7 @@
     a planned batch's state  the same, where that batch has written it (`planned_batch`)
     a join's indexes         are as many as its counts say, without a gap (`joins`)
     every table              is the one that its version's MANIFEST names (`entries.fold`)
-    every snapshot           is older than those of later versions (`version_order`)
+    every snapshot           is older than those of later versions (`snapshots`)
     every checksum           of either kind fits the file beside it (`sidecars`)
     a damaged snapshot       can be done without from Spark 4.2 on, or not: a note (`repairs`)
     every SST                is named by some snapshot; those that are not are counted: a note
@@ -27,7 +27,7 @@ from itertools import chain, groupby
 from typing import Literal
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.check import repairs, sidecars, snapshots, version_order
+from stateshift.engines.spark.check import repairs, sidecars, snapshots
 from stateshift.engines.spark.check.joins import Join
 from stateshift.engines.spark.check.portions import part_of
 from stateshift.engines.spark.check.snapshots import Tally
@@ -116,7 +116,7 @@ def _of_planned_state(storage: Storage, survey: Survey, image: Image) -> Iterato
     read = chain(
         _archives(storage, alone),
         _state(storage, after, (), None),
-        version_order.findings(storage, survey, after),
+        snapshots.order_findings(storage, survey, after),
         sidecars.findings(storage, survey, alone),
     )
     for finding in read:
@@ -169,7 +169,7 @@ def _read(
     yield from _logs(storage, image)
     yield from _archives(storage, image)
     yield from state
-    yield from version_order.findings(storage, survey, image)
+    yield from snapshots.order_findings(storage, survey, image)
     yield from sidecars.findings(storage, survey, image)
 
 

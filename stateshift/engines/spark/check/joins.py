@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from stateshift.engines.spark.entries.canonical_form import common_name
 from stateshift.engines.spark.entries.columnar import values_of
+from stateshift.engines.spark.entries.sides import common_name
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spill import PILES, Dealt, pile_of
 from stateshift.formats.binaries import binaries, join_columns

@@ -13,6 +13,18 @@ snapshot's looked at one by one; an entry that later changes wrote again is not 
 older files are gone, or do not decode (no restart needs them any more), nothing is reported.
 Checkpoint format 2, whose files only a commit's lineage tells apart, is left out, as are changelogs
 with column families that no older snapshot names.
+
+The snapshots of a RocksDB store have to be in the order of their versions:
+
+    3.zip   its MANIFEST has seen 12 writes
+    4.zip   its MANIFEST has seen 9           the two have changed places
+
+Nothing in a snapshot says which version it is. But RocksDB counts its writes, and each version goes
+on where the one before it ended, whichever machine loaded it. Only a new database begins anew: one
+of Spark's offline repartitioning (4.2), whose batch has other partitions, or one that stateshift
+has written, whose MANIFEST has the first number of all.
+
+Source: RocksDB, VersionSet.LastSequence; Spark, RocksDB.load and RocksDBFileManager.
 """
 
 from __future__ import annotations
@@ -27,7 +39,8 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.match import Sided, match_sides
-from stateshift.engines.spark.chains import StoreFiles, chain
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.chains import StoreFiles, chain, partitions_of
 from stateshift.engines.spark.entries.fold import folded, writes_in_time
 from stateshift.engines.spark.entries.last_writes import repeated_hashes
 from stateshift.engines.spark.layout import under
@@ -44,9 +57,12 @@ from stateshift.engines.views import HistoryCheck, Tallies
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.binaries import join_columns
 from stateshift.formats.blocks import Binary, Block, Flags, binary
+from stateshift.formats.rocksdb.manifest import MANIFEST, decode_manifest
 from stateshift.formats.spans import Words, hash64, missing
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.offsets import decode_offsets
+from stateshift.formats.spark.rocksdb import decode_zip_version
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey, sizes_of
 from stateshift.world import ReadFrom
@@ -305,3 +321,77 @@ def _count_held(tally: Tally, held: list[_Writes]) -> None:
         counted[again[order[~is_last]]] = False
     numbers = np.concatenate([write.numbers for write in held])
     tally.count(numbers[counted])
+
+
+NEIGHBOURS_MAX = 3  # on either side of the snapshot that a restart reads
+LOG_MAX = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """One snapshot, and how many writes its database has seen."""
+
+    path: str
+    version: int
+    writes: int
+
+
+def order_findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
+    """Yield a refusal for each snapshot of a restart that belongs before or after another one."""
+    stores = stores_of(survey, image)
+    for shard in image.shards:
+        store = stores.get(place_of(shard))
+        if store is None or not shard.files or not shard.files[0].endswith(".zip"):
+            continue
+        neighbours = _neighbours(store, shard.files[0])
+        read = _snapshot(storage, *neighbours.pop(0))
+        for path, version in neighbours:
+            other = _snapshot(storage, path, version)
+            if read and other and _is_exchanged(storage, image, read, other):
+                yield Finding(
+                    "refuse",
+                    f"{read.path} is not of version {read.version}: its RocksDB has seen "
+                    f"{read.writes} writes, and that of {other.path} {other.writes}: the two have "
+                    "changed places, or are of different runs",
+                    path=read.path,
+                )
+                break
+
+
+def _neighbours(store: StoreFiles, path: str) -> list[tuple[str, int]]:
+    """Return this snapshot first, then those of versions close to its own."""
+    versions = {own: version for (version, _), own in store.snapshots.items()}
+    version = versions[path]
+    before = sorted((number, own) for own, number in versions.items() if number < version)
+    behind = sorted((number, own) for own, number in versions.items() if number > version)
+    close = [*before[-NEIGHBOURS_MAX:], *behind[:NEIGHBOURS_MAX]]
+    return [(path, version), *((own, number) for number, own in close)]
+
+
+def _snapshot(storage: Storage, path: str, version: int) -> _Snapshot | None:
+    """Return the snapshot in a MANIFEST; None where it names none, or is one of ours."""
+    try:
+        decoded = decode_zip_version(storage.read(path, ZIP_MAX))
+        if decoded.manifest is None or decoded.manifest_name == MANIFEST:
+            return None
+        return _Snapshot(path, version, decode_manifest(decoded.manifest).last_sequence)
+    except (FormatError, MissingFile):
+        return None  # where a restart needs it, that is said elsewhere
+
+
+def _is_exchanged(storage: Storage, image: Image, read: _Snapshot, other: _Snapshot) -> bool:
+    """Whether the older of two versions has seen more writes, though one database wrote both."""
+    older, newer = sorted((read, other), key=lambda snapshot: snapshot.version)
+    if older.writes <= newer.writes:
+        return False
+    partitions = [_partitions(storage, image, each.version - 1) for each in (older, newer)]
+    return None not in partitions and partitions[0] == partitions[1]
+
+
+def _partitions(storage: Storage, image: Image, batch: int) -> int | None:
+    """Return the number of partitions that a batch had; None where no log tells."""
+    path = layout.under(image.path, layout.offset_path(batch))
+    try:
+        return partitions_of(decode_offsets(storage.read(path, LOG_MAX)).conf)
+    except (FormatError, MissingFile):
+        return None

@@ -24,7 +24,6 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
-from stateshift.engines.spark.rewrite.checked_rows import RowRule, rules_of
 from stateshift.engines.spark.rewrite.comparison import (
     CHANGES,
     EVOLVE,
@@ -56,7 +55,7 @@ from stateshift.engines.spark.rewrite.pieces import (
     written_files,
 )
 from stateshift.engines.spark.rewrite.request import Request, zip_format, zip_format_guessed
-from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.spark.rewrite.stores import RowRule, of_stores
 from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.formats.spark.offset_conf import codec_in, has_row_checksums
 from stateshift.plain import JsonObject
@@ -166,7 +165,7 @@ def _steps(request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
     if job.verify not in ("none", "twice") and SUMS not in source_settings:
         compared["compared"] = source_settings
     checks = job.mode == "fork" and job.verify_source == "deep"
-    rules = rules_of(request) if checks else {}
+    rules = request.row_rules if checks else {}
     for number, bundle in enumerate(bundled(pieces, PIECES_MAX, DECODED_BYTES_MAX)):
         inputs = chain.from_iterable(piece.files for piece in bundle)
         step = TransformShard(

@@ -12,6 +12,7 @@ Under checkpoint format 1 they all write 1. Source: Spark, RocksDBCheckpointMeta
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +21,13 @@ from itertools import chain
 from stateshift import plain
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.keys import KeyRule
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolutions
 from stateshift.engines.spark.rewrite.merge import Joining, joining_of
 from stateshift.engines.spark.rewrite.move import Move, StateChange
 from stateshift.engines.spark.rewrite.stores import (
+    RowRule,
     StoreState,
     partitions_of,
     provider_of,
@@ -34,9 +37,12 @@ from stateshift.engines.spark.rewrite.stores import (
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.engines.spark.versions import is_4_0
 from stateshift.formats.spark.names import CheckpointPath, classify
-from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
+from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM, delimiter, is_strict
 from stateshift.plain import JsonObject
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
+
+CHECKED_BYTES_MIN = 64 * 1024 * 1024  # of the files of a store whose rows are checked
+_CHECKED = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
 
 
 @dataclass(frozen=True)
@@ -178,6 +184,39 @@ class Request:
         rules: dict[str, KeyRule] = {}
         for store in stores:
             rules |= store.named_rules
+        return rules
+
+    @cached_property
+    def row_rules(self) -> dict[str, RowRule]:
+        """Return the rules of stores whose rows are checked while they are read to be rewritten.
+
+        A look beforehand then need not read them. They are those of operators that have one store,
+        of plain rows: whether the stores of a join agree shows only where all of them are read
+        together. And they are the large ones: a look at a small state takes no time, and says what
+        is wrong before anything is written.
+        """
+        if self.joining is not None or self.other_provider:
+            return {}
+        operators = {operator.id: operator for operator in self.image.operators}
+        stores_of_operator = Counter(store.operator for store in self.stores)
+        rules: dict[str, RowRule] = {}
+        for store in self.stores:
+            operator = operators[store.operator]
+            is_alone = stores_of_operator[store.operator] == 1
+            is_large = self.size(store.shards) >= CHECKED_BYTES_MIN
+            if operator.name in _CHECKED and is_alone and is_large:
+                rules |= self._rules_of_rows(store, operator.shards)
+        return rules
+
+    def _rules_of_rows(self, store: StoreState, shards: int) -> dict[str, RowRule]:
+        """Return the rules of a store, or of its column families; none if not all are known."""
+        schemas, strict = spark_image(self.image).schemas, is_strict(self.image.settings)
+        rules: dict[str, RowRule] = {}
+        for name, key in store.named_rules.items():
+            schema = schemas[name]
+            if schema["avro"] or schema["lists"]:
+                return {}
+            rules[name] = RowRule(key, schema["value"], shards, strict)
         return rules
 
     @property

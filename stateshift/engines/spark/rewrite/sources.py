@@ -1,7 +1,7 @@
 """The sources of a rewriting, checked and added up while they are read. Pure.
 
     RowChecks   the entries as they are, until one of them is wrong, where there are rules for them
-                (see `checked_rows`; who plans loads those alone, and nothing that reads state)
+                (see `stores`; who plans loads those alone, and nothing that reads state)
     SourceSums  what they come to: a comparison then needs to read the target alone
 
 Sums are of the entries before anything is done to them, seen as the comparison would see them: by
@@ -19,9 +19,8 @@ from stateshift import plain
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.row_check import RowCheck
 from stateshift.engines.spark.entries.store_views import Views
-from stateshift.engines.spark.rewrite.checked_rows import RowRule
 from stateshift.engines.spark.rewrite.comparison import compared_as
-from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.spark.rewrite.stores import RowRule, of_stores
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Binary, Block
 from stateshift.plain import JsonObject

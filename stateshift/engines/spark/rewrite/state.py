@@ -16,7 +16,7 @@
                        `evolution`)
              part      what of the entries is kept (see `stores`); all, where it is left out
              rows      "<operator>/<store>" -> RowRule, where rows are checked as they are read (see
-                       `add_row_checksums`)
+                       `request`)
              compared  the settings by which a comparison sees the sources, where it takes what
                        they come to from here (see `sources`)
              settings  what the sources' rows are read by (see `fold`)
@@ -55,8 +55,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, starmap
 
+from stateshift.engines.spark.entries.fold import Begun, few_rows
 from stateshift.engines.spark.entries.rocksdb_version import errors_at
-from stateshift.engines.spark.entries.small_shards import Begun, few_rows
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite import shards
 from stateshift.engines.spark.rewrite.redistribution import Gathered, Gathering

@@ -13,7 +13,7 @@ that a comparison reads the source by.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from stateshift.engines.spark import chains
@@ -21,6 +21,7 @@ from stateshift.engines.spark.entries.keys import KeyRule, Schema, key_rule, nam
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.image import spark_image
 from stateshift.errors import FormatError
+from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject, from_plain
 from stateshift.survey import Image, ShardFiles
 
@@ -52,6 +53,21 @@ class StoreState:
     def named_rules(self) -> dict[str, KeyRule]:
         """The rules by "<operator>/<store>"; none where they are not known."""
         return {f"{self.operator}/{name}": rule for name, rule in (self.rules or {}).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RowRule:
+    """How rows of a store are read, and in how many shards they are. They are `strict` where all
+    columns of a key decide its shard. A plain value: it stands in the options of transforms.
+    """
+
+    key: KeyRule
+    value: str
+    shards: int
+    strict: bool
+
+    def view(self, store: str) -> StoreView:
+        return replace(StoreView.of_rule(store, self.key), value=decode_struct(self.value))
 
 
 def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.small_shards import BYTES, DECODED_BYTES, Begun, few_rows
+from stateshift.engines.spark.entries.fold import BYTES, DECODED_BYTES, Begun, few_rows, folded
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite.state import rewrite_state
 from stateshift.engines.spark.survey.checkpoint import survey

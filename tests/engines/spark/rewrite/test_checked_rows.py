@@ -14,9 +14,9 @@ import pytest
 
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import views_of
-from stateshift.engines.spark.rewrite import checked_rows
-from stateshift.engines.spark.rewrite.checked_rows import RowRule
+from stateshift.engines.spark.rewrite import request
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE
+from stateshift.engines.spark.rewrite.stores import RowRule
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
@@ -60,7 +60,7 @@ def ground(tmp_path: Path) -> Ground:
 
 @pytest.fixture
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked_rows, "BYTES_MIN", 0)
+    monkeypatch.setattr(request, "CHECKED_BYTES_MIN", 0)
 
 
 def fork(change: str, **keys: Any) -> Spec:
@@ -92,7 +92,7 @@ def test_the_rows_of_a_fork_are_read_once(
     counts = {}
     held = []
     for least, run in ((1 << 40, "looked-at"), (0, "checked")):
-        monkeypatch.setattr(checked_rows, "BYTES_MIN", least)
+        monkeypatch.setattr(request, "CHECKED_BYTES_MIN", least)
         reads: Counter[str] = Counter()
         ground.wrap = lambda storage, reads=reads: Counted(storage, reads)  # type: ignore[misc]
         assert ground.apply(fork(change), run).state == "finished"
@@ -148,7 +148,7 @@ def test_a_row_that_a_look_refuses_is_refused_on_the_way(
             ground.remove(f"{SOURCE}/{path}")
     with pytest.raises(PlanError) as looked_at:
         ground.apply(fork(change), "looked-at")
-    monkeypatch.setattr(checked_rows, "BYTES_MIN", 0)
+    monkeypatch.setattr(request, "CHECKED_BYTES_MIN", 0)
     with pytest.raises(FormatError) as checked:
         ground.apply(fork(change), "checked")
     assert checked.value.fact in looked_at.value.fact

@@ -18,12 +18,12 @@ from stateshift.engines.spark.image import Backlog, Newest, SparkImage
 from stateshift.engines.spark.small_files import KEPT_EACH, Reading
 from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
+    backlog_of,
     endpoints_of,
     refuse_unreadable_ends,
 )
 from stateshift.engines.spark.survey.file_sources import logs_by_source
 from stateshift.engines.spark.survey.planned_image import planned_state_of
-from stateshift.engines.spark.survey.restart.backlog import backlog_of
 from stateshift.engines.spark.survey.restart.batches import (
     check_uncommitted,
     last_done,
