@@ -37,6 +37,11 @@ def under(prefix: str, path: str) -> str:
     return f"{prefix}/{path}" if prefix else path
 
 
+def inside(image: Image, path: str) -> str:
+    """Return a path of an image below its location as the image has it."""
+    return path[len(image.path) + 1 :] if image.path else path
+
+
 def deepest_above(places: Iterable[str]) -> str:
     """Return the deepest place that is, or is above, all these locations."""
     levels = zip(*(place.split("/") for place in places), strict=False)

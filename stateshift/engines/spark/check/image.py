@@ -175,9 +175,9 @@ def _read(
 
 def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
     """Read what is not state: logs, metadata, schemas."""
-    start = len(layout.under(image.path, ""))
     for path in image.needed:
-        area = classify(path[start:]).area
+        inside = layout.inside(image, path)
+        area = classify(inside).area
         if area in ("state", "sidecar"):
             continue
         try:
@@ -185,7 +185,7 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
             if area == "state-schema":
                 check_schema(decode_schema(bounds.gather(storage.chunks(path), path)))
         except FormatError as error:
-            if not layout.is_spare(path[start:]):  # else the survey has warned of it
+            if not layout.is_spare(inside):  # else the survey has warned of it
                 yield _damaged(path, error)
         except MissingFile as error:
             yield Finding("refuse", f"{error.fact}: a restart reads it", path=path)

@@ -39,7 +39,7 @@ from time import perf_counter
 
 from stateshift.engines.spark.check.portions import part_of, places_in
 from stateshift.engines.spark.check.sidecars import hidden_checksum
-from stateshift.engines.spark.layout import rollback_of, under
+from stateshift.engines.spark.layout import inside, rollback_of
 from stateshift.engines.spark.survey.own_places import hand_copy_faults
 from stateshift.engines.spark.survey.planned_image import (
     NAME_THE_SINK,
@@ -319,9 +319,8 @@ def _without_checksum(survey: Survey, image: Image) -> Iterator[tuple[FileInfo, 
     """Yield the files that a restart needs, and that no checksum covers, with what they are."""
     listed = {file.path: file for file in survey.files}
     needed = [listed[path] for path in image.needed if path in listed]
-    start = len(under(image.path, ""))
     for file in needed:
-        place = classify(file.path[start:])
+        place = classify(inside(image, file.path))
         is_covered = f"{file.path}.crc" in listed or hidden_checksum(file.path) in listed
         if place.area != "sidecar" and not is_covered:
             yield file, place

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import TypeVar
 
 from stateshift.engines.bundles import DECODED_BYTES_MAX, FILES_MAX
-from stateshift.engines.spark.layout import under
+from stateshift.engines.spark.layout import inside, under
 from stateshift.engines.spark.survey.planned_image import planned_files
 from stateshift.engines.views import Part
 from stateshift.formats.spark.names import CheckpointPath, classify
@@ -36,14 +36,14 @@ def portions(
 ) -> Iterator[tuple[Survey, Image]]:
     """Yield the portions of an image: at most so many files each, and a shard at least."""
     start = under(image.path, "")
-    inside = [file for file in survey.files if file.path.startswith(start)]
-    listed = _by_place(inside, lambda file: file.path.removeprefix(start))
+    own_files = [file for file in survey.files if file.path.startswith(start)]
+    listed = _by_place(own_files, lambda file: file.path.removeprefix(start))
     describing, others = _describing(image)
     needed = _by_place(others, lambda path: path.removeprefix(start))
     planned = _by_place(planned_files(image), lambda path: path.removeprefix(start))
     of_no_shard = [*describing, *needed.pop(None, [])]
     yield _portion(survey, image, (), of_no_shard, listed.pop(None, []))
-    sizes = {file.path: file.size for file in inside}
+    sizes = {file.path: file.size for file in own_files}
     shards = _of_places(image.shards)
     # The files of shards that are left out of the image lie there, too.
     there = dict.fromkeys(chain(shards, needed, listed))
@@ -113,11 +113,10 @@ def undivided(image: Image) -> Image:
 
 def _describing(image: Image) -> tuple[list[str], list[str]]:
     """Return the needed files that say how rows are read, and all the others."""
-    start = len(under(image.path, ""))
     describing: list[str] = []
     others: list[str] = []
     for path in image.needed:
-        is_describing = classify(path[start:]).area in _DESCRIBING
+        is_describing = classify(inside(image, path)).area in _DESCRIBING
         (describing if is_describing else others).append(path)
     return describing, others
 

@@ -32,13 +32,12 @@ ZIP_MAX = 1 << 28
 def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """Compare every checksum of what the image needs with its file."""
     listed = {file.path for file in survey.files}
-    start = len(layout.under(image.path, ""))
     for path in image.needed:
         if path.endswith(".crc"):
             yield from _spark(storage, path)
         hidden = hidden_checksum(path)
         if hidden in listed:
-            yield from _hadoop(storage, path, hidden, layout.is_spare(path[start:]))
+            yield from _hadoop(storage, path, hidden, layout.is_spare(layout.inside(image, path)))
 
 
 def orphans(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from stateshift.engines.spark.entries.row_checksums import (
     without_delete_checksum,
     without_value_checksums,
 )
-from stateshift.engines.spark.small_files import SMALL
+from stateshift.engines.spark.small_files import SMALL, errors_at
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark import commits, rocksdb
 from stateshift.formats.spark.names import CheckpointPath, classify
@@ -60,18 +60,15 @@ class Changes:
         self._ids: dict[int, Uuids] = {}
         self._changes: dict[tuple[str, int, str, int], dict[str, str]] = {}
         self._zips: dict[tuple[str, int, str], dict[int, str]] = {}
-        start = len(image.path) + 1 if image.path else 0
         for file in survey.files:
             if file.path.startswith(image.path):
-                self._add(file.path, classify(file.path[start:]))
+                self._add(file.path, classify(layout.inside(image, file.path)))
 
     def of(self, shard: ShardFiles, batch: int) -> Iterator[Change]:
         """Yield the changes of the batch to the shard's store, in the order of their writes."""
         path = self._path(shard, batch)
-        try:
+        with errors_at(path):
             yield from self._read(path, shard, batch)
-        except FormatError as error:
-            raise error.at(path) from error
 
     def _add(self, path: str, place: CheckpointPath) -> None:
         if place.area != "state" or place.version is None:

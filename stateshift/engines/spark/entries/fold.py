@@ -43,13 +43,13 @@ from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
 from stateshift.engines.spark.entries.rocksdb_version import (
     Version,
     checked_against,
-    errors_at,
     number_of,
     version_of,
 )
 from stateshift.engines.spark.entries.shard_parts import part_in, within
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merge_runs
 from stateshift.engines.spark.layout import newest_files
+from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spill import BYTES_MAX
 from stateshift.engines.window import FrontToBack
 from stateshift.errors import FormatError, Incompatible
@@ -136,7 +136,7 @@ def _rows(
     part = part_in(settings)
     count = 0
     for path in newest_files(shard.files, ".snapshot"):
-        try:
+        with errors_at(path):
             for block in _bare_rows(read, path, checked):
                 writes = within(Writes(block, _times(count, block)), part)
                 own = writes.block
@@ -144,8 +144,6 @@ def _rows(
                     deleted(shard.store, own.keys.filter(own.values.is_null()))
                 yield writes
                 count += len(block)
-        except FormatError as error:
-            raise error.at(path) from error
 
 
 def _bare_rows(read: ReadFrom, path: str, checked: bool) -> Iterator[Block]:
@@ -392,13 +390,15 @@ def few_rows(
     rows: dict[bytes, bytes] = {}
     bytes_left = DECODED_BYTES
     for path in files:
-        try:
+        with errors_at(path):
             records, bytes_left = _records(begun, path, bytes_left)
             if bytes_left < 0:
                 return None
-            _apply(records, rows, checked)
-        except FormatError as error:
-            raise error.at(path) from error
+            for key, value, _ in map(without_row_checksum, records) if checked else records:
+                if value is None:
+                    rows.pop(key, None)
+                else:
+                    rows[key] = value[: len(value) // WORD * WORD]
     return rows
 
 
@@ -414,11 +414,3 @@ def _records(begun: Begun, path: str, bytes_left: int) -> tuple[list[Record], in
         if bytes_left < 0:
             break
     return records, bytes_left
-
-
-def _apply(records: Iterable[Record], rows: dict[bytes, bytes], checked: bool) -> None:
-    for key, value, _ in map(without_row_checksum, records) if checked else records:
-        if value is None:
-            rows.pop(key, None)
-        else:
-            rows[key] = value[: len(value) // WORD * WORD]

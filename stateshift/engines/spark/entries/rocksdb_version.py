@@ -8,11 +8,11 @@ there are none, and nothing is refused for it: Spark's own metadata names the ta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from stateshift.engines.spark.layout import newest_files
+from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.window import Window
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
@@ -133,15 +133,6 @@ def _place(block: Block, sequences: Words, at: int) -> KeyPlace:
 def _of_other(fact: str) -> FormatError:
     said = f"{fact} the version's MANIFEST says: it has changed places with another one"
     return FormatError(said, None, 0)
-
-
-@contextmanager
-def errors_at(path: str) -> Iterator[None]:
-    """Name the file in errors that are raised inside."""
-    try:
-        yield
-    except FormatError as error:
-        raise error.at(path) from error
 
 
 def number_of(table: Table) -> int:

@@ -31,11 +31,11 @@ import pyarrow.compute as pc
 from stateshift.engines.spark.entries.last_writes import Writes
 from stateshift.engines.spark.entries.rocksdb_version import (
     Version,
-    errors_at,
     table_at,
     version_of,
 )
 from stateshift.engines.spark.layout import has_tables
+from stateshift.engines.spark.small_files import errors_at
 from stateshift.formats.rocksdb.manifest import TableFile
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from stateshift.formats.sorting import cuts

@@ -24,6 +24,7 @@ from typing import NamedTuple, TypeVar
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placing_columns
 from stateshift.engines.spark.entries.store_view import ONE_NULL, VALUE, StoreView, lists_the_input
+from stateshift.engines.spark.layout import inside
 from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats import bounds
@@ -156,8 +157,7 @@ def _schema_files(metadata: OperatorMetadata | None) -> set[str]:
 
 def views_of(storage: Storage, image: Image) -> Views:
     """Return the views by the schemas and metadata that a restart at the image's epoch reads."""
-    start = len(image.path) + 1 if image.path else 0
-    files = {path: classify(path[start:]) for path in image.needed}
+    files = {path: classify(inside(image, path)) for path in image.needed}
     views: dict[tuple[str, str], StoreView] = {}
     for operator in image.operators:
         own = {path: place for path, place in files.items() if place.operator == operator.id}

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from stateshift.engines.bundles import bundled
+from stateshift.engines.spark.layout import inside
 from stateshift.engines.spark.rewrite.files import Reshaping
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.formats.marks import FOLDER
@@ -66,7 +67,7 @@ def superseded_files(
         if image.path and not file.path.startswith(f"{image.path}/"):
             continue
         path = file.path.removesuffix(".crc")
-        place = classify(path[len(image.path) + 1 :] if image.path else path)
+        place = classify(inside(image, path))
         if place.area != "state":
             is_old = _is_old_log(place, image)
         elif (place.operator or "", place.store or "") in stores:

@@ -32,8 +32,9 @@ import numpy as np
 
 from stateshift.engines.spark.entries.fold import PLAINLY, last_changes
 from stateshift.engines.spark.entries.last_writes import Writes
-from stateshift.engines.spark.entries.rocksdb_version import errors_at, table_at
+from stateshift.engines.spark.entries.rocksdb_version import table_at
 from stateshift.engines.spark.entries.shard_parts import part_in, within
+from stateshift.engines.spark.small_files import errors_at
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Block, block_of

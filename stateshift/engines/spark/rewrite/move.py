@@ -175,10 +175,9 @@ def taken_along(job: JobSpec, image: Image) -> Image:
     dropped = StateChange.of(job.transform).dropped_operators
     if not dropped:
         return image
-    start = len(image.path) + 1 if image.path else 0
 
     def goes(path: str) -> bool:
-        area, _, rest = path[start:].partition("/")
+        area, _, rest = layout.inside(image, path).partition("/")
         return area != "state" or rest.partition("/")[0] not in dropped
 
     planned_state = image.planned_state
@@ -294,9 +293,8 @@ class Move:
             is_copied = not self.change.rewrites_versions(image)
             if image.planned_state is None or self.kept_batch(image) is None or not is_copied:
                 continue
-            start = len(image.path) + 1 if image.path else 0
             for path in image.planned_state.files:
-                new = self.change.path_after(path[start:])
+                new = self.change.path_after(layout.inside(image, path))
                 if new is not None:
                     paths[path] = layout.under(image.path, new)
         return paths

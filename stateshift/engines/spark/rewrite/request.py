@@ -91,7 +91,7 @@ class Request:
 
     def inside(self, path: str) -> str:
         """Return a path of the location as the image has it."""
-        return path[len(self.image.path) + 1 :] if self.image.path else path
+        return layout.inside(self.image, path)
 
     def place(self, path: str) -> CheckpointPath:
         return classify(self.inside(path))

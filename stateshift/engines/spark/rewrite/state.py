@@ -56,13 +56,13 @@ from functools import cached_property, partial
 from itertools import chain, starmap
 
 from stateshift.engines.spark.entries.fold import Begun, few_rows
-from stateshift.engines.spark.entries.rocksdb_version import errors_at
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite import shards
 from stateshift.engines.spark.rewrite.redistribution import Gathered, Gathering
 from stateshift.engines.spark.rewrite.shards import TableContent
 from stateshift.engines.spark.rewrite.sources import SourceSums
 from stateshift.engines.spark.rewrite.straight import Straight
+from stateshift.engines.spark.small_files import errors_at
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Block
 from stateshift.formats.rocksdb.manifest import TableFacts

@@ -13,11 +13,11 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from stateshift.engines.spark.small_files import errors_at
 from stateshift.errors import FormatError, MissingFile, StorageError
 from stateshift.formats.tables.delta_log import (
     FOLDER,
     CheckpointName,
-    Transaction,
     commit_version,
     decode_commit,
     decode_transactions,
@@ -142,11 +142,9 @@ class _History:
 def _add_commit(history: _History, storage: Storage, version: int) -> None:
     """Add each application's last batch in a commit, and whether the commit is a RESTORE."""
     path = f"{FOLDER}/{version:020d}.json"
-    try:
+    with errors_at(path):
         commit = decode_commit(storage.chunks(path))
         batches = _newest_of_each(commit.transactions)
-    except FormatError as error:
-        raise error.at(path) from error
     if commit.restores:
         history.add_restore(version)
     history.add(version, batches)
@@ -157,14 +155,12 @@ def _of_checkpoint(storage: Storage, files: Iterable[CheckpointName]) -> dict[st
     batches: dict[str, int] = {}
     for file in files:
         path = f"{FOLDER}/{file.name}"
-        try:
+        with errors_at(path):
             if file.is_json:
                 transactions = decode_transactions(storage.chunks(path))
             else:
-                transactions = transactions_in(storage, path)
+                transactions = map(transaction_of, actions_in(storage, path, "txn"))
             batches |= _newest_of_each(transactions)
-        except FormatError as error:
-            raise error.at(path) from error
     return batches
 
 
@@ -176,11 +172,6 @@ def _newest_of_each(transactions: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 ROWS = 16 * 1024
-
-
-def transactions_in(storage: Storage, path: str) -> Iterator[Transaction]:
-    """Yield the transactions of a checkpoint."""
-    return map(transaction_of, actions_in(storage, path, "txn"))
 
 
 def actions_in(storage: Storage, path: str, name: str) -> Iterator[JsonObject]:

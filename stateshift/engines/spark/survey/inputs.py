@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from stateshift.engines.spark.layout import deepest_above, number_of_log
 from stateshift.engines.spark.places import is_covered, needed_embedded
+from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spark.survey.delta_log import actions_in
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError
@@ -104,10 +105,8 @@ def _id_in(metadata: JsonObject) -> str | None:
 
 def _actions(storage: Storage, version: int, name: str) -> Iterator[JsonObject]:
     path = f"{FOLDER}/{version:020d}.json"
-    try:
+    with errors_at(path):
         yield from decode_actions(storage.chunks(path), name)
-    except FormatError as error:
-        raise error.at(path) from error
 
 
 def _looked_for(

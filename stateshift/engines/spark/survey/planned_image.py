@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from stateshift.engines.spark.chains import StoreFiles
-from stateshift.engines.spark.layout import under
+from stateshift.engines.spark.layout import inside, under
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import (
     ListedFiles,
@@ -60,7 +60,7 @@ def after_planned(image: Image) -> Image | None:
     written: dict[StoreKey, list[str]] = {}
     for path in image.planned_state.files:
         if not path.endswith(".crc"):
-            store = store_key(classify(path[len(under(image.path, "")) :]))
+            store = store_key(classify(inside(image, path)))
             written.setdefault(store, []).append(path)
     shards = tuple(_after(shard, written) for shard in image.shards)
     return replace(
@@ -99,10 +99,9 @@ def lacks_state(image: Image) -> bool:
 
 def is_begun(survey: Survey, image: Image) -> bool:
     """Whether the planned batch has left any state, whole or not."""
-    start = len(under(image.path, ""))
     for file in survey.files:
         if file.path.startswith(under(image.path, "state/")):
-            place = classify(file.path[start:])
+            place = classify(inside(image, file.path))
             if place.area == "state" and place.version == (image.planned or 0) + 1:
                 return True
     return False

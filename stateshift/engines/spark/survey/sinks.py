@@ -34,6 +34,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from stateshift.engines.spark.layout import SINK_LOG, number_of_log
+from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spark.survey.delta_log import read_delta_log
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError, StorageError
@@ -117,11 +118,8 @@ def read_file_sink_log(storage: Storage) -> dict[str, SinkLog]:
         )
     last = max(numbered)
     path = numbered[last]
-    # The first lines show whether the file is such a log.
-    try:
+    with errors_at(path):  # the first lines show whether the file is such a log
         next(iter(decode_source_log(storage.chunks(path))), None)
-    except FormatError as error:
-        raise error.at(path) from error
     return {"": SinkLog(last)}
 
 
@@ -137,10 +135,8 @@ def read_iceberg_metadata(
     storage: Storage, path: str, queries: Mapping[str, int]
 ) -> dict[str, SinkLog]:
     """Return the batches that the table which this metadata file describes has of each query."""
-    try:
+    with errors_at(path):
         table = decode_table(storage.read(path, METADATA_BYTES_MAX))
-    except FormatError as error:
-        raise error.at(path) from error
     # Snapshots come from the newest back, and the newest of a batch counts.
     by_query: dict[str, dict[int, int]] = {query: {} for query in queries}
     for snapshot in table.streamed:

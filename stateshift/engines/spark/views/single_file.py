@@ -14,8 +14,8 @@ from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.store_view import RowSchema, note_of
 from stateshift.engines.spark.entries.store_views import views_of
+from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.views import DecodedFile, Opening, ShownEntry
-from stateshift.errors import FormatError
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
@@ -29,11 +29,9 @@ def decoded(storage: Storage, name: str, location: str, opening: Opening) -> Dec
     find their schema in the checkpoint around them.
     """
     path = locations.normal(location, os.getcwd())
-    try:
+    with errors_at(location):
         rows = _rows(opening, path)
         return decoding.decode_file(path, storage.read(name, FILE_MAX), rows)
-    except FormatError as error:
-        raise error.at(location) from error
 
 
 def _rows(opening: Opening, path: str) -> RowSchema:
