@@ -12,13 +12,8 @@ fails the query, one beyond n is never read. It finds them by the bytes of the k
 we: of a key with an index or a time only the row of the other columns is kept. Held in memory are
 BYTES_MAX of keys, the others wait on piles (see `spill`).
 
-The keys of rows hold more than the join's own key: an index, or a time, which is cut out.
-
-    row_and_last(view, keys)  a row of the key's columns, and what its last column holds (it is cut
-                              out of the row)
-    row_and_time(view, keys)  row | time, wherever in the key the time stands
-
-A row without its last column has the slots of the others, and what lies behind them moves eight
+The keys of rows hold more than the join's own key: an index, or a time, which is cut out. A row
+without its last column has the slots of the others, and what lies behind them moves eight
 bytes forward: so does the offset in each slot that has one. The results are the bytes of the row as
 Spark writes it for the other columns.
 """
@@ -135,9 +130,7 @@ class Join:
 
 
 def _split(kind: str, view: StoreView, block: Block) -> tuple[Binary, Ints] | None:
-    """Return the rows of the keys, and a count, an index or nothing; None where the keys are
-    encoded in a way we do not know of such a store.
-    """
+    """Return the keys' rows, with a count or an index; None where their encoding is not known."""
     match kind:
         case "keyToNumValues":
             split = row_and_last(view, block.keys, last=False)
@@ -237,9 +230,7 @@ _MOVED = np.uint64(8 << 32)
 
 
 def row_and_last(view: StoreView, keys: Binary, last: bool) -> tuple[Binary, Ints] | None:
-    """Return the rows of keys that decode, and what their last columns hold. Without `last`,
-    nothing is cut out; None where such keys are not single rows.
-    """
+    """Return keys' rows and their last columns, cut out if `last`; None without single rows."""
     assert view.key is not None, "asked before whether the columns are known"
     if view.encoder.kind not in ("plain", "row"):
         return None

@@ -72,9 +72,7 @@ def each_alone(survey: Survey, shards: Iterable[tuple[Image, ShardFiles]]) -> It
 
 
 def part_of(survey: Survey, image: Image, part: Part) -> tuple[Survey, Image]:
-    """Return the survey and the image with the shards of one part alone, and all that belongs to no
-    shard: without logs and schemas no row can be read.
-    """
+    """Return the shards of one part alone, with all that belongs to no shard: logs and schemas."""
     start = under(image.path, "")
     left_out: set[Place | None] = set()
     for shard in image.shards:

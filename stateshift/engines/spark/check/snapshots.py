@@ -230,9 +230,7 @@ _SCHEMA: Final = pa.schema([("key", pa.uint64()), ("number", pa.uint64()), ("put
 
 @dataclass(slots=True)
 class Tally:
-    """A count of entries and a sum of a number for each, modulo 2^64: the same in whatever order
-    they come, and equal for other entries only by chance.
-    """
+    """A count of entries, and a sum of numbers modulo 2^64 that no order changes."""
 
     records: int = 0
     total: int = 0

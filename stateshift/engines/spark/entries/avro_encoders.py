@@ -47,9 +47,7 @@ Decode = Callable[[bytes], Row]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AvroRows:
-    """How a store's keys are decoded, and its values by the number of their schema; `newest` is
-    that of values which have the store's own columns.
-    """
+    """The decoders of keys, and of values by schema number; `newest` has the store's columns."""
 
     key: Decode
     values: Mapping[int, Callable[[bytes, int], Row]]

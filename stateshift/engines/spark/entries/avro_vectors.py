@@ -1,11 +1,6 @@
 """Many Avro rows decoded at once: rows of one schema as an Arrow array, column by column instead of
 row by row.
 
-    bare(content, starts, ends, columns)          rows behind 00
-    numbered(content, starts, ends, columns, id)  rows behind 00 | i16LE id
-    marked(content, starts, ends, columns)        columns that order keys: each one binary, its mark
-                                                  before the value
-
 Only the column before it tells the beginning of a column; but so it is in every row, and a step is
 taken in all of them at once. Decimals, arrays and maps are left to `formats.spark.avro_rows`, as is
 everything odd: None is given for them. That both ways agree is tested on every golden checkpoint.

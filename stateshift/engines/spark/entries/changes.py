@@ -22,7 +22,7 @@ from stateshift.engines.spark.entries.row_checksums import (
 from stateshift.engines.spark.small_files import SMALL, errors_at
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark import commits, rocksdb
-from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
 from stateshift.formats.spark.state_files import (
     Record,
@@ -61,23 +61,23 @@ class Changes:
         self._changes: dict[tuple[str, int, str, int], dict[str, str]] = {}
         self._zips: dict[tuple[str, int, str], dict[int, str]] = {}
         for file in survey.files:
-            if file.path.startswith(image.path):
-                self._add(file.path, classify(layout.inside(image, file.path)))
+            if not file.path.startswith(image.path):
+                continue
+            place = classify(layout.inside(image, file.path))
+            if place.area != "state" or place.version is None:
+                continue
+            key = (place.operator or "", place.partition or 0, place.store or "")
+            if place.kind in ("delta", "changelog"):
+                by_uuid = self._changes.setdefault((*key, place.version), {})
+                by_uuid[place.uuid or ""] = file.path
+            elif place.kind == "zip":
+                self._zips.setdefault(key, {})[place.version] = file.path
 
     def of(self, shard: ShardFiles, batch: int) -> Iterator[Change]:
         """Yield the changes of the batch to the shard's store, in the order of their writes."""
         path = self._path(shard, batch)
         with errors_at(path):
             yield from self._read(path, shard, batch)
-
-    def _add(self, path: str, place: CheckpointPath) -> None:
-        if place.area != "state" or place.version is None:
-            return
-        key = (place.operator or "", place.partition or 0, place.store or "")
-        if place.kind in ("delta", "changelog"):
-            self._changes.setdefault((*key, place.version), {})[place.uuid or ""] = path
-        elif place.kind == "zip":
-            self._zips.setdefault(key, {})[place.version] = path
 
     def _path(self, shard: ShardFiles, batch: int) -> str:
         files = self._changes.get((shard.operator, shard.shard, shard.store, batch + 1), {})

@@ -1,14 +1,8 @@
 """The keys and values of a store as Arrow arrays: what `encoders` undoes for one entry, for a block
 of them.
 
-    keys_of(view, keys)       a struct array with the key's columns
-    values_of(view, values)   one with the value's, or a list array of them where the store keeps
-                              lists
-    hashes_of(view, keys)     the number whose remainder is a key's shard
-    texts_of(view, at, keys)  one of a key's columns, as text
-
-The first two give None where a type or an encoding needs a loop, or where something is not as it
-should be: decoding entry by entry does it, or says what is wrong.
+`keys_of` and `values_of` give None where a type or an encoding needs a loop, or where something is
+not as it should be: decoding entry by entry does it, or says what is wrong.
 """
 
 from __future__ import annotations

@@ -137,21 +137,16 @@ def _rows(
     count = 0
     for path in newest_files(shard.files, ".snapshot"):
         with errors_at(path):
-            for block in _bare_rows(read, path, checked):
-                writes = within(Writes(block, _times(count, block)), part)
+            is_snapshot = path.endswith(".snapshot")
+            decode = decode_snapshot_blocks if is_snapshot else decode_delta_blocks
+            for block in decode(read(path)):
+                bare = _whole(row_checksums.off_rows(block) if checked else block)
+                writes = within(Writes(bare, _times(count, bare)), part)
                 own = writes.block
                 if deleted is not None and own.values.null_count:
                     deleted(shard.store, own.keys.filter(own.values.is_null()))
                 yield writes
                 count += len(block)
-
-
-def _bare_rows(read: ReadFrom, path: str, checked: bool) -> Iterator[Block]:
-    """Yield a file's records, rows without checksums and of whole words."""
-    is_snapshot = path.endswith(".snapshot")
-    decode = decode_snapshot_blocks if is_snapshot else decode_delta_blocks
-    for block in decode(read(path)):
-        yield _whole(row_checksums.off_rows(block) if checked else block)
 
 
 def _times(start: int, block: Block) -> Ints:
@@ -228,7 +223,11 @@ class _RocksDB:
         for fact, wanted in self._in_part(run):
             table = self._version.tables[fact.number]
             for writes in self._written(table, wanted):
-                if not _are_of(fact, writes.block.keys):
+                keys = writes.block.keys
+                is_of_fact = not len(keys) or (
+                    fact.smallest.key <= keys[0].as_py() and keys[-1].as_py() <= fact.largest.key
+                )
+                if not is_of_fact:
                     raise FormatError(
                         f"the table {table.stored} holds other keys than the version's MANIFEST "
                         "says: RocksDB would not find them",
@@ -279,9 +278,7 @@ class _RocksDB:
                 self._deleted(store, named.keys)
 
     def _deletes(self, block: Block) -> Block:
-        """Return the records that delete keys of column families which are there: tables also hold
-        those of column families that were removed since.
-        """
+        """Return the deletes in known column families: tables also hold those of removed ones."""
         keys = block.keys.filter(block.values.is_null())
         known = list(self._version.snapshot.families.values())
         if known:
@@ -309,14 +306,6 @@ class _RocksDB:
             places = np.flatnonzero(ids == number)
             bare = cut(keys.content, keys.starts[places] + 2, keys.ends[places])
             yield names[number], Block(bare, block.values.take(pa.array(places)))
-
-
-def _are_of(fact: TableFile, keys: Binary) -> bool:
-    """Whether keys, which ascend, are those of a table by its MANIFEST."""
-    if not len(keys):
-        return True
-    first, last = keys[0].as_py(), keys[-1].as_py()
-    return bool(fact.smallest.key <= first and last <= fact.largest.key)
 
 
 def _without_merges(writes: Writes) -> Writes:

@@ -111,9 +111,7 @@ def placing_columns(
 
 
 def nameable(rule: KeyRule, column: str) -> int | None:
-    """Return the place of this column in the key, if it is one that decides and that a person can
-    name a value of: text, whole numbers, true and false.
-    """
+    """Return the key's column of this name, if it decides and a person can name its values."""
     schema = decode_struct(rule.schema)
     for path in rule.placed:
         number = path[0]

@@ -1,8 +1,5 @@
 """Writes settled: of everything that was ever written to a key, what it holds in the end.
 
-    Writes      a block of puts, deletes and merges, and when each was written
-    settled(writes, between) -> Block ...      puts only, every live key exactly once
-
 The last write of a key counts; merges are joined, by the delimiter `between`, to the last value
 that was put, or to each other. Keys are found to be the same by a hash of 64 bits and then by their
 bytes.
@@ -133,9 +130,7 @@ def repeated_hashes(hashes: Words) -> Ints | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Several:
-    """The writes of keys that were written more than once, sorted by key and time: `first` begins a
-    key, and `places` says where each write was before it was sorted.
-    """
+    """Repeated keys' writes by key and time: `first` begins a key; `places` are from before."""
 
     block: Block
     first: Flags

@@ -1,17 +1,13 @@
-"""Writes that lie in the order of their keys, merged: what `settled` does, without a hash and
+"""Writes that lie in the order of their keys, merged: what `settle_writes` does, without a hash and
 without piles, and in order.
 
-    run                      Writes ..., whose keys ascend; writes of one key behind each other
-    in_runs(writes)          writes in any order, as few runs
-    merged(runs, between)    -> Block ...   every live key exactly once, keys ascending: puts, and
-                                            where they are asked for deletes
-
-The content of a table, or of a level of tables, is a run. One block of every run is held, and the
-one behind it: the smallest last key among blocks that others follow is a bound below which nothing
-more can come, so everything up to it is taken from each run at once, and put in order. That is
-nearly free, since the keys of a range begin alike: the eight bytes behind what they share are a
-number, and sorting numbers that already ascend in a few runs takes one step for each of them. If
-two numbers are the same the keys are looked at.
+A run is writes whose keys ascend, writes of one key behind each other: the content of a table, or
+of a level of tables. One block of every run is held, and the one behind it: the smallest last key
+among blocks that others follow is a bound below which nothing more can come, so everything up to it
+is taken from each run at once, and put in order. That is nearly free, since the keys of a range
+begin alike: the eight bytes behind what they share are a number, and sorting numbers that already
+ascend in a few runs takes one step for each of them. If two numbers are the same the keys are
+looked at.
 
 Writes of one key never lie on both sides of a bound: a block that ends with the key that the next
 one begins with is read together with it.
@@ -46,9 +42,7 @@ Run = Iterable[Writes]
 
 
 def merge_runs(runs: Sequence[Run], between: bytes, deletes: bool = False) -> Iterator[Block]:
-    """Yield the last value of each key, once, in blocks of puts, keys ascending; with keys that are
-    deleted in the end, where `deletes` are asked for.
-    """
+    """Yield each key's last value, keys ascending, in puts; also deletes if asked for."""
     cursors = _filled(_Cursor(iter(run)) for run in runs)
     while cursors:
         lasts = [cursor.last() for cursor in cursors if cursor.goes_on]
@@ -174,9 +168,7 @@ def _kept(block: Block, places: Ints | None, deletes: bool) -> Block:
 
 
 def _by_time(writes: Writes) -> tuple[Ints, Flags] | None:
-    """Return the order by key and time of writes that are in the order of their keys, and where in
-    it each key begins; None where every key is there once.
-    """
+    """Return the order by time of sorted writes, and where keys begin; None without repeats."""
     same = _equal_to_next(writes.block.keys)
     if not same.any():
         return None

@@ -151,9 +151,7 @@ class StoreView:
 
 
 def note_of(view: StoreView, image: Image) -> str | None:
-    """Return the reason for which the entries of a store are hexadecimal, and the way to make
-    columns of them; None where they are columns already.
-    """
+    """Return the reason and remedy for hexadecimal entries; None where they are columns."""
     if view.known:
         return None
     operator = f"{image.path}/{view.operator}" if image.path else view.operator

@@ -116,20 +116,19 @@ class _OperatorFiles:
 
     def written(self, store: str, metadata: OperatorMetadata | None) -> dict[tuple[str, int], str]:
         """Return column family, number of a schema of its values -> that schema."""
+        named: set[str] = set()
+        for info in metadata.stores if metadata else ():
+            named.update(path.rpartition("/")[2] for path in info.schema_paths)
         written = {}
-        for path in self._numbered_schemas(store, metadata):
-            file = self._decoded(path, decode_schema)
+        for version, path in self._versions("state-schema", store):
+            # Those that the metadata does not name are of batches that were begun again.
+            is_current = not named or path.rpartition("/")[2] in named
+            file = None
+            if is_current and version != UNNUMBERED:
+                file = self._decoded(path, decode_schema)
             for schema in file.stores if file else ():
                 written[schema.name, schema.value_id] = schema.value
         return written
-
-    def _numbered_schemas(self, store: str, metadata: OperatorMetadata | None) -> Iterator[str]:
-        """Yield the batches' schema files, without those of batches that were begun again."""
-        named = _schema_files(metadata)
-        for version, path in self._versions("state-schema", store):
-            is_current = not named or path.rpartition("/")[2] in named
-            if is_current and version != UNNUMBERED:
-                yield path
 
     def _versions(self, area: Area, store: str | None = None) -> list[tuple[int, str]]:
         """Return the files of an area, those with the lowest version first."""
@@ -144,15 +143,6 @@ class _OperatorFiles:
             return decode(self.storage.read(path, SMALL))
         except (FormatError, MissingFile):
             return None
-
-
-def _schema_files(metadata: OperatorMetadata | None) -> set[str]:
-    """Return the names of the schema files that an operator's metadata names."""
-    names = set()
-    for store in metadata.stores if metadata else ():
-        for path in store.schema_paths:
-            names.add(path.rpartition("/")[2])
-    return names
 
 
 def views_of(storage: Storage, image: Image) -> Views:

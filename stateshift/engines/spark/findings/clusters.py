@@ -28,9 +28,7 @@ WAIVER = "target-reach"
 
 
 def of_ends(move: Move) -> Iterator[Finding]:
-    """Yield a refusal where the target's Spark is older than what the job ran on, a warning where
-    the two clusters differ, a note where its version is not known.
-    """
+    """Report a target's Spark that is older than the job's, or another one, or not known."""
     source, target = move.facts.source_cluster, move.facts.target_cluster
     writer = _written_by(move.facts)
     running = () if source is None else numbers_of(source.version)

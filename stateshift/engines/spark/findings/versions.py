@@ -112,7 +112,10 @@ def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
 def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
     titles = [operator.name or "" for operator in image.operators]
     for title in dict.fromkeys(titles):
-        yield from _of_title(title, name, target)
+        for start, (called, first) in OPERATORS.items():
+            if title.startswith(start) and target.parts < first:
+                fact = f"{name} uses {called}, which Spark {target.version} does not have"
+                yield target.refused(fact, first)
     state_format = image.settings.get(JOIN, "")
     first = JOINS.get(state_format, (0, 0))
     if JOIN_OPERATOR in titles and target.parts < first:
@@ -133,14 +136,6 @@ def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
             waive="list-state",
             way='where its processors use none, "waive": ["list-state"]',
         )
-
-
-def _of_title(title: str, name: str, target: Target) -> Iterator[Finding]:
-    for start, (called, first) in OPERATORS.items():
-        if title.startswith(start) and target.parts < first:
-            yield target.refused(
-                f"{name} uses {called}, which Spark {target.version} does not have", first
-            )
 
 
 def _of_format(move: Move, image: Image, name: str, target: Target) -> Iterator[Finding]:

@@ -120,9 +120,7 @@ def halt_steps(move: Move) -> Iterator[AnyStep]:
 
 
 def _readied(move: Move) -> int:
-    """Return the number of files of a fence, at most, that are written before the job has stopped:
-    where that saves time, and nobody else has the job's source.
-    """
+    """Return the number of fence files to write before the stop, where that saves time."""
     source = move.facts.source
     saves_time = move.job.mode == "warm" and source.traits.get("renames_sooner", False)
     if not saves_time or move.job.target is None:
@@ -163,9 +161,7 @@ def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
 
 
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
-    """Return the plans of one job in their order: a move plan, behind a halt plan where the job
-    still runs, and before that a first round where it is moved warm.
-    """
+    """Return the job's plans: a first round if warm, a halt if it still runs, and the move."""
     move = Move(spec, job, bare(with_shortest_chains(facts)))
     plans = tuple(PLANS[purpose](move) for purpose in _purposes(move))
     is_followed = job.mode == "warm" and (move.may_run or job.cutover == NEVER)
@@ -347,9 +343,7 @@ def _compares(
 
 
 def _start(move: Move, images: Iterable[Image]) -> Iterator[Phase]:
-    """Yield the phases that start the job, and wait for the first commit of each query, or for the
-    note that it leaves when it has nothing to read.
-    """
+    """Yield the phases that start the job and wait for each query's first commit or idle note."""
     job = move.job
     options = job.submit.options if job.submit is not None else {}
     fences = tuple(step for step in halt_steps(move) if isinstance(step, FenceSource))

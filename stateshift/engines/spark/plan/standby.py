@@ -115,9 +115,7 @@ def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
 
 
 def hiding(facts: Facts, phase: PhaseName) -> tuple[KeepBrought, ...]:
-    """Return the steps of a phase, to be done in their order, after which Spark finds no image at
-    the target; none where it finds none now.
-    """
+    """Return the steps that hide the image at the target, in their order; none where none is."""
     target = facts.target.location
     at_target = sorted(paths_at(target, facts.left))
     commits = tuple(filter(layout.is_commit, at_target))
@@ -154,9 +152,7 @@ def without_stale_bases(facts: Facts) -> tuple[KeepBrought, ...]:
 
 
 def is_read(path: str, shard: ShardFiles, image: str) -> bool:
-    """Whether Spark would read this stale file as a snapshot of the shard's state: it is newer than
-    the one that the shard's files begin with.
-    """
+    """Whether Spark would read this stale file: a snapshot newer than the shard's own."""
     version = _base_version(path, image)
     if version is None or path in shard.files:
         return False

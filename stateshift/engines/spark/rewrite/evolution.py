@@ -52,9 +52,7 @@ Bytes = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """`lists` where a value is a list of rows, with `delimiter` between them; `new_key` and
-    `new_value` are what stands in the schema file afterwards.
-    """
+    """`lists`: a value is rows with `delimiter` between; `new_…` is for the schema file."""
 
     key: str
     value: str

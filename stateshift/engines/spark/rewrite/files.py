@@ -213,28 +213,28 @@ def _steps_of_kept(request: Request, kept: list[Piece]) -> Iterator[TransformSha
     """Yield the steps that write a table more beside the kept ones: see `kept_tables`."""
     for number, bundle in enumerate(bundled(kept, PIECES_MAX, DECODED_BYTES_MAX)):
         inputs = chain.from_iterable(piece.files for piece in bundle)
-        added = map(with_new_table, bundle)
+        added = list(map(with_new_table, bundle))
+        shards: list[dict[str, object]] = []
+        for piece, written in zip(bundle, added, strict=True):
+            (shard,), (table,) = piece.sources, _tables(written)
+            shards.append(
+                {
+                    "operator": shard.operator,
+                    "store": shard.store,
+                    "shard": shard.shard,
+                    "files": list(shard.files),
+                    "table": table,
+                }
+            )
         yield TransformShard(
             name=f"transform/kept-{request.number}-{number}",
             transform=KEEP_TABLES,
-            options={"shards": list(map(_kept, bundle)), "settings": request.reading()},
+            options={"shards": shards, "settings": request.reading()},
             source=request.above,
             inputs=tuple(map(request.info, inputs)),
             target=request.target,
             outputs=tuple(chain.from_iterable(map(written_files, added))),
         )
-
-
-def _kept(piece: Piece) -> dict[str, object]:
-    (shard,) = piece.sources
-    (table,) = _tables(with_new_table(piece))
-    return {
-        "operator": shard.operator,
-        "store": shard.store,
-        "shard": shard.shard,
-        "files": list(shard.files),
-        "table": table,
-    }
 
 
 def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
@@ -349,9 +349,7 @@ def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Itera
 
 
 def _compares_of_kept(request: Request, kept: list[Piece]) -> Iterator[CompareImages]:
-    """Yield the comparisons of what changelogs write with the tables that were made of them. The
-    tables beside these are compared as copies are.
-    """
+    """Yield the comparisons of changelogs with the tables made of them."""
     settings = request.reading() | {CHANGES: "true"}
     for number, bundle in enumerate(bundled(kept, bytes_max=DECODED_BYTES_MAX)):
         changes = [without_tables(piece.sources[0]) for piece in bundle]

@@ -1,11 +1,4 @@
-"""The changes of the logs and the operators' metadata of an image whose state is changed. Pure.
-
-logs_of          offsets and commits, by path           what else they say afterwards
-operators_of     operators' metadata, by path           further options of their rewriting
-paths_of         files that get another path, or none, because their operator or source does
-schemas_of       schema files of stores whose rows become others
-joined_logs      source logs of other checkpoints, under the numbers they have in the merged one
-"""
+"""The changes of the logs and the operators' metadata of an image whose state is changed. Pure."""
 
 from __future__ import annotations
 

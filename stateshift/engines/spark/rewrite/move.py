@@ -154,9 +154,7 @@ class StateChange:
         return {key: value for key, value in changes.items() if settings.get(key) != value}
 
     def path_after(self, path: str) -> str | None:
-        """Return the new path of a file of the image, as far as operators and sources have other
-        names; None where its operator or source is left behind.
-        """
+        """Return the new path of the image's file; None where it is left behind."""
         area, _, rest = path.partition("/")
         name, slash, rest = rest.partition("/")
         names: Mapping[str, str] = {}
@@ -268,9 +266,7 @@ class Move:
         return sink.skips(image.identity, batch)
 
     def planned_image(self, image: Image) -> Image | None:
-        """Return the image as the planned batch has left it, where a change rewrites that, too: the
-        files that it needs are those that the batch has written.
-        """
+        """Return the image after the planned batch, where that is rewritten, with its files."""
         change = self.change
         if not change.rewrites_versions(image) or not self.skips_kept_batch(image):
             return None

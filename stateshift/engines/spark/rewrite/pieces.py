@@ -185,9 +185,7 @@ def table_count(size: int) -> int:
 
 
 def count_of_little_tables(size: int) -> int:
-    """Return the number of tables for so many bytes where several are to make them: more than
-    `table_count` only up to LITTLE_TABLES_MAX.
-    """
+    """Return the number of tables for several makers, up to LITTLE_TABLES_MAX."""
     return max(table_count(size), min(LITTLE_TABLES_MAX, size // LITTLE_TABLE_BYTES))
 
 

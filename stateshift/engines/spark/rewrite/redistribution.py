@@ -69,9 +69,7 @@ from stateshift.world import ReadFrom
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Entries of a piece, by target; `internal` are those of Spark's own column families. `bounds`
-    are the last keys of all tables of a target but its last, where these are known.
-    """
+    """A piece's entries by target, Spark's own in `internal`; `bounds` end tables, if known."""
 
     piles: Mapping[int, SortedPile]
     internal: Counter[int]

@@ -77,9 +77,7 @@ def version_zip(
     internal: int,
     format: int,
 ) -> bytes:
-    """Return `N.zip` of these tables, which have these names in SSTs/; column families are those of
-    `base`. `internal` of the entries are Spark's own.
-    """
+    """Return `N.zip` of tables, with the families of `base`; `internal` are Spark's own entries."""
     facts: dict[int, TableFacts] = {}
     listed: list[Table] = []
     for number, known in enumerate(tables, start=FIRST_TABLE):
@@ -97,9 +95,7 @@ def version_zip(
 
 
 def unite_families(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot:
-    """Return one version's column families for the entries of several shards: those of the first,
-    and what only others have under ids of their own.
-    """
+    """Return the first shard's column families, and others' additional ones under new ids."""
     snapshots = list(bases)
     if not snapshots:
         return NAMELESS

@@ -30,9 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """One store of an operator, over all its shards, and how its keys are placed; None where that
-    is not known, for the reason in `unknown`.
-    """
+    """An operator's store over all shards; `rules` is None for the reason in `unknown`."""
 
     operator: str
     store: str

@@ -65,9 +65,7 @@ def _add_commits(
     commits: Iterable[int],
     checkpoint: Sequence[CheckpointName],
 ) -> None:
-    """Add commits from the newest back, until the history is complete; and the checkpoint where
-    no commit behind it names an application.
-    """
+    """Add commits from the newest back until all is known, then the checkpoint if needed."""
     checkpoint_version = checkpoint[0].version if checkpoint else -1
     for version in commits:
         if version <= checkpoint_version and history.unknown:

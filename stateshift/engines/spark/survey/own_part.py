@@ -1,11 +1,5 @@
 """A workflow that several jobs divide: what one of them takes along. Pure.
 
-    own_part(spec, job, survey)  the survey of the source with only this job's operators in it, and
-                                 with what the spec takes along (`also`) among the files that are
-                                 needed; as it was where the source is this job's alone, and takes
-                                 nothing along
-    directory_of(spec, operator, index)  where an operator's state lies in a workflow (IS-7)
-
 Algorithm 5's split: workflow 1 becomes workflows 2 and 3, each with some of its operators. Nothing
 may be left over: a directory that no job takes is named, and stays only where the spec says so.
 """

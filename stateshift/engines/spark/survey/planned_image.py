@@ -89,9 +89,7 @@ def planned_files(image: Image) -> Iterator[str]:
 
 
 def lacks_state(image: Image) -> bool:
-    """Whether a batch was planned, and its state is not whole or cannot be read, so that a job
-    cannot go on behind that batch unless it runs again.
-    """
+    """Whether a planned batch's state is not whole, and the batch has to run again."""
     if not image.operators or image.epoch is None or image.planned != image.epoch + 1:
         return False
     return image.planned_state is None or image.planned_state.wrong is not None

@@ -67,9 +67,7 @@ def named_sink(sink: SinkSpec) -> SinkFacts:
 
 
 def read_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> SinkFacts:
-    """Return the sink's batches of the queries whose ids these are, as far back as the batch beside
-    each id. A log that cannot be read is no reason to fail: the facts say why.
-    """
+    """Return the sink's batches of these queries; of a log that cannot be read, the reason."""
     facts = named_sink(sink)
     try:
         logs = _logs(sink, opening, back_to)

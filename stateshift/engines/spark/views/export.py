@@ -298,9 +298,7 @@ def _batches_in(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
-    """Return the export of a checkpoint's state or changes, nothing written yet. Parquet and Arrow
-    require that what is wanted has one shape.
-    """
+    """Return an export, nothing written yet. Parquet and Arrow require one shape."""
     there = opened(location, opening, wanted.batch)
     check_wanted(there, wanted)
     # An empty file would say that there is none.

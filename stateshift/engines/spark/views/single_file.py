@@ -25,9 +25,7 @@ FILE_MAX = 256 * 1024 * 1024
 
 
 def decoded(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
-    """Return one file's content decoded, `name` in the storage and `location` in full; state files
-    find their schema in the checkpoint around them.
-    """
+    """Return one decoded file; state files find their schema in the checkpoint around them."""
     path = locations.normal(location, os.getcwd())
     with errors_at(location):
         rows = _rows(opening, path)

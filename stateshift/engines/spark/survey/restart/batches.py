@@ -307,9 +307,7 @@ def _fault_of_source(earlier: SourceOffset, later: SourceOffset) -> str | None:
 def _pairs(
     before: Iterable[SourceOffset], after: Iterable[SourceOffset]
 ) -> Iterator[tuple[SourceOffset, SourceOffset]]:
-    """Yield the sources of two batches, paired by their ids; none where a query got or lost some,
-    for it has others under the same numbers.
-    """
+    """Yield two batches' sources, paired by id; none where the query's sources changed."""
     later = {source.source: source for source in after}
     earlier = {source.source: source for source in before}
     if earlier.keys() != later.keys():

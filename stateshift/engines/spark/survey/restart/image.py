@@ -305,9 +305,7 @@ def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
 
 
 def _read_batches(listed: ListedFiles, last: int) -> list[int]:
-    """Return the batches whose offset logs a restart reads: the last one committed, the one before
-    it, and the last two that were planned since.
-    """
+    """Return the batches that a restart reads: the last done, one before, the last two planned."""
     before = [last - 1] if last > 0 else []
     planned = sorted(batch for batch in listed.offsets if batch > last)[-2:]
     return [*before, *listed.offsets.intersection((last,)), *planned]

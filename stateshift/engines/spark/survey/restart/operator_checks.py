@@ -162,9 +162,7 @@ def refuse_incomplete(
     epoch: int | None,
     changes: Sequence[Change] = (),
 ) -> None:
-    """Refuse a query after a batch that is done, where an operator or a store is missing. `named`
-    are the operators that the last commit names; `changes` are what is to be made of the image.
-    """
+    """Refuse missing operators and stores of a query after a batch that is done."""
     if epoch is None:
         return
     _refuse_holes(reading, [operator.id for operator in operators], changes)

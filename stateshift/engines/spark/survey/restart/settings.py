@@ -63,9 +63,7 @@ _OF_STATE = (
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """The parts of an image's state. `schemas` are by "<operator>/<store>[/<column family>]";
-    `changes` says whether any files of changes are there, of whatever epoch.
-    """
+    """An image's state, `schemas` by "<operator>/<store>[/<family>]"; `changes` has files."""
 
     operators: Sequence[Operator]
     shards: Sequence[ShardFiles]
@@ -173,9 +171,7 @@ def _join_format(operator: Operator, schemas: Mapping[str, StoreSchema]) -> int 
 
 
 def _aggregation_format(operator: Operator, schemas: Mapping[str, StoreSchema]) -> int | None:
-    """Return the format of an aggregation's state; None where the operator is none, or nothing
-    tells: a column of the key may be called as one of the values.
-    """
+    """Return an aggregation's format; None for others, and where equal names hide it."""
     schema = schemas.get("default")
     if operator.name != "stateStoreSave" or schema is None:
         return None

@@ -163,9 +163,7 @@ def _with_state(
 
 
 def _zips_whole(reading: Reading, listed: ListedFiles, version: int) -> bool:
-    """Whether every zip and SST of a version is there and reads. Only plain chains are looked at:
-    which uuids belong to a version is the commit's word.
-    """
+    """Whether every zip and SST of a version reads; only of chains without uuids."""
     probe = reading.unreported()
     for store in listed.stores.values():
         if store.ssts and not store.uses_uuids:
