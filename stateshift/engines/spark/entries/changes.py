@@ -87,10 +87,8 @@ class Changes:
                 f"the changes of batch {batch} in shard {shard.shard} of operator "
                 f"{shard.operator} are not there: "
                 "tidied away, or never written (RocksDB without changelog checkpointing)",
-                hint=(
-                    "narrow --changes to batches whose delta or changelog is still there, or "
-                    "export the state itself"
-                ),
+                hint="narrow --changes to batches whose delta or changelog is still there, or "
+                "export the state itself",
             )
         return files[uuid]
 

@@ -67,9 +67,8 @@ def _reader_of(path: str, content: bytes) -> Reader:
             path,
             0,
             hint="decoded are metadata, offsets, commits, sources, operator metadata, schemas, "
-            "deltas, snapshots, "
-            "changelogs, tables, zips, checksums and Delta's schema logs, each under the "
-            "name that its writer gives it",
+            "deltas, snapshots, changelogs, tables, zips, checksums and Delta's schema logs, each "
+            "under the name that its writer gives it",
         )
     return reader
 

@@ -217,10 +217,8 @@ def _of_partitions(
                 "refuse",
                 f"{name}: the keys of operator {store.operator}, store {store.store} "
                 f"cannot be read: {store.unknown}",
-                hint=(
-                    "where the schema is missing, let the job start once where it is (Spark "
-                    "writes it again)"
-                ),
+                hint="where the schema is missing, let the job start once where it is (Spark "
+                "writes it again)",
             )
 
 
@@ -248,10 +246,8 @@ def _of_split_store(split: Split, store: StoreState, name: str, look: str) -> It
         yield Finding(
             "refuse",
             f"{where} has no key, so its state belongs to no part alone",
-            hint=(
-                f'let it start empty in each: {{"kind": "drop", "operators": '
-                f'["{store.operator}"]}} beside it'
-            ),
+            hint=f'let it start empty in each: {{"kind": "drop", "operators": '
+            f'["{store.operator}"]}} beside it',
         )
     elif column is None:
         return
@@ -283,10 +279,8 @@ def _of_parts(split: Split, name: str) -> Iterator[Finding]:
             "warn",
             f"{name}: keys whose {split.column} is none of {values} are not in this "
             "part; those that no part names are left behind",
-            hint=(
-                "name each value of the column, in one part; stateshift export --to - shows "
-                "which there are"
-            ),
+            hint="name each value of the column, in one part; stateshift export --to - shows "
+            "which there are",
         )
 
 

@@ -88,10 +88,8 @@ def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -
             "refuse",
             f"{where}: its key is kept in several places, or not as one row, and cannot "
             "become another",
-            hint=(
-                "widen the column behind the stateful operator, or let this operator start "
-                "empty (`drop`)"
-            ),
+            hint="widen the column behind the stateful operator, or let this operator start "
+            "empty (`drop`)",
         )
     elif partitions_of(image) is None:
         yield Finding(

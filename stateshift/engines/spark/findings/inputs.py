@@ -107,10 +107,8 @@ def of_offsets(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
             "note",
             f"whether the offsets of {names} are still there was not asked: a checkpoint "
             "does not name the brokers",
-            hint=(
-                'name those of Kafka that the job reads afterwards: "kafka": '
-                '{"bootstrap_servers": "HOST:9092"}'
-            ),
+            hint='name those of Kafka that the job reads afterwards: "kafka": '
+            '{"bootstrap_servers": "HOST:9092"}',
         )
         return
     if topics.wrong is not None:
@@ -191,9 +189,8 @@ def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:
     if late:
         yield Finding(
             "refuse",
-            f"{_named(late)} at {topics.brokers}: the records before the job's offset were "
-            "written after the batch that has read up to it: the topic was recreated, or is "
-            "another one",
+            f"{_named(late)} at {topics.brokers}: the records before the job's offset were written "
+            "after the batch that has read up to it: the topic was recreated, or is another one",
             OTHER,
             f"{_ASK_SOURCE}: the records are then compared; {_WAIVE_OTHER}",
         )
@@ -273,9 +270,8 @@ def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Findi
         (topic, number), where = next(iter(different.items()))
         yield Finding(
             "refuse",
-            f"{_named(list(different))}: {topics.brokers} has other records than "
-            f"{source.brokers}, as {topic}/{number} at {where}: the job would read some twice, "
-            "or miss some",
+            f"{_named(list(different))}: {topics.brokers} has other records than {source.brokers}, "
+            f"as {topic}/{number} at {where}: the job would read some twice, or miss some",
             OTHER,
             f"read on at {source.brokers}, or where the offsets are the same; {_WAIVE_OTHER}",
         )

@@ -135,10 +135,8 @@ def of_target(move: Move) -> Iterator[Finding]:
     yield Finding(
         "refuse",
         f"the target {target.location} is not empty: it holds {held}",
-        hint=(
-            f"stateshift inspect {quote(target.location)}; choose another remote_location, or "
-            "clear this one yourself"
-        ),
+        hint=f"stateshift inspect {quote(target.location)}; choose another remote_location, or "
+        "clear this one yourself",
     )
 
 
@@ -245,10 +243,8 @@ def of_names(move: Move) -> Iterator[Finding]:
             yield Finding(
                 "refuse",
                 f"operators {owners[directory]!r} and {name!r} have the same directory {directory}",
-                hint=(
-                    "rename one, choose another uid_hash, or give one a directory of its own "
-                    "in the spec"
-                ),
+                hint="rename one, choose another uid_hash, or give one a directory of its own "
+                "in the spec",
             )
         owners[directory] = name
     if move.facts.source.kind != "workflow":

@@ -146,10 +146,8 @@ def _of_copied_data(data: DataSpec, here: Survey, there: Survey) -> Iterator[Fin
         yield Finding(
             "refuse",
             f"the place {data.target} is not empty: it holds {len(there.files)} files",
-            hint=(
-                'choose another, clear it yourself, or say "copy": false where the data is '
-                "there already"
-            ),
+            hint='choose another, clear it yourself, or say "copy": false where the data is '
+            "there already",
         )
     yield from there.findings
     if not there.traits.get("keeps_times", True):

@@ -183,9 +183,8 @@ def _losing(move: Move) -> str:
     else:
         who = f"The sink ({sink.kind})"
     return (
-        f"{who} drops every batch under a number that it has, also the ones with new "
-        "input, and the job fails at the first number that it has not: the state before that was "
-        "never written"
+        f"{who} drops every batch under a number that it has, also the ones with new input, and "
+        "the job fails at the first number that it has not: the state before that was never written"
     )
 
 

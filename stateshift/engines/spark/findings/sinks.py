@@ -71,10 +71,8 @@ def _of_unread(job: JobSpec, sink: SinkFacts) -> Finding:
             "note",
             "only the author of the foreach-batch function knows whether it drops a batch "
             "that arrives twice",
-            hint=(
-                'say it: "idempotent_by_batch": true or false; or name the Delta table and its '
-                '"transaction_id"'
-            ),
+            hint='say it: "idempotent_by_batch": true or false; or name the Delta table and its '
+            '"transaction_id"',
         )
     if sink.knows_batches and job.mode == "fork" and sink.kind in BY_NUMBER:
         return Finding(
@@ -145,9 +143,8 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
 def _of_sink_ahead(sink: SinkFacts, image: Image, name: str, last: int, planned: int) -> Finding:
     restore = sink.version_to_restore(image.identity, planned)
     fact = (
-        f"{_named(sink)} has the batches of {name} up to {last}, and the checkpoint has "
-        f"planned none after {planned}: what the job puts out in batches {planned + 1} to "
-        f"{last} is dropped"
+        f"{_named(sink)} has the batches of {name} up to {last}, and the checkpoint has planned "
+        f"none after {planned}: what the job puts out in batches {planned + 1} to {last} is dropped"
     )
     if sink.skips_plan:
         fact += ", their state is not written, and the job fails at the batch behind them"

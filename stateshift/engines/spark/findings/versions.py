@@ -183,10 +183,8 @@ def _of_changelogs(
         yield Finding(
             "refuse",
             f"{name} keeps RocksDB changelogs, of which Spark {target.version} knows nothing",
-            hint=(
-                'let it be written as tables: "transform": [{"kind": "compact"}]; or use a '
-                "Spark from 3.5 on"
-            ),
+            hint='let it be written as tables: "transform": [{"kind": "compact"}]; or use a '
+            "Spark from 3.5 on",
         )
 
 

@@ -171,9 +171,7 @@ _BACK = "take this run back (`stateshift rollback WORKDIR`)"
 def _different(schema: StructType, columns: list[str]) -> Incompatible:
     others = ", ".join(name for name in schema.names if name not in columns)
     return Incompatible(
-        (
-            "a key is in several checkpoints, and its values differ in columns that are not "
-            f"added ({others})"
-        ),
+        "a key is in several checkpoints, and its values differ in columns that are not "
+        f"added ({others})",
         hint=f"{_BACK}; only buffers that can be added (count, sum) are merged over common keys",
     )

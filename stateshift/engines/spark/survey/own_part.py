@@ -80,10 +80,8 @@ def _of_part(job: JobSpec, survey: Survey, own: frozenset[str]) -> Iterator[Find
         yield Finding(
             "refuse",
             f"{survey.location} is one query's checkpoint: jobs cannot divide it by operators",
-            hint=(
-                'give each job "mode": "fork" and a "transform" of kind "split": by shards, or '
-                "by a column of the key"
-            ),
+            hint='give each job "mode": "fork" and a "transform" of kind "split": by shards, or '
+            "by a column of the key",
         )
     elif not own.intersection(image.path for image in survey.images):
         yield Finding(
@@ -100,10 +98,8 @@ def _of_rest(survey: Survey, taken: frozenset[str]) -> Iterator[Finding]:
     for path in sorted(directories - taken):
         yield Finding(
             "refuse",
-            (
-                f"{survey.location}/{path} is taken along by none of the jobs that divide this "
-                "workflow"
-            ),
+            f"{survey.location}/{path} is taken along by none of the jobs that divide this "
+            "workflow",
             waive="operators-stay",
             hint=(
                 "add its operator to one of them; or, where its state is no longer wanted, waive it"

@@ -83,10 +83,8 @@ def _refuse_more(reading: Reading, listed: ListedFiles, operator: Operator, epoc
             f"operator {operator.id} has {operator.shards} shards, where {len(more)} more are "
             "there: a job would start without that state",
             folder,
-            hint=(
-                "restore the offset log from a copy of the checkpoint; or, where a query that "
-                f"was taken back to an earlier batch has left it, move {reading.path(folder)} away"
-            ),
+            hint="restore the offset log from a copy of the checkpoint; or, where a query that "
+            f"was taken back to an earlier batch has left it, move {reading.path(folder)} away",
         )
 
 
