@@ -110,18 +110,11 @@ def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: s
             number, own_uuid = key
             stem = f"{number}_{own_uuid}" if own_uuid else f"{number}"
             missing.append(f"{store.folder}/{stem}.{_ending(store)}")
-    missing += _missing_ssts(store, files)
-    return Chain(tuple(path for path in files if path not in missing), tuple(missing))
-
-
-def _missing_ssts(store: StoreFiles, files: list[str]) -> list[str]:
-    """Return the SST files that a snapshot names and the store does not have."""
     listed = set(store.ssts.values())
-    missing = []
     for path in files:
         if "/SSTs/" in f"/{path}" and path not in listed:
             missing.append(path)
-    return missing
+    return Chain(tuple(path for path in files if path not in missing), tuple(missing))
 
 
 def _keys(store: StoreFiles, version: int) -> list[VersionKey]:

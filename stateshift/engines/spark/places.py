@@ -77,10 +77,12 @@ class Rewriting:
 def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
     """Return everything that has to be rewritten for the image to work where it goes."""
     data_places = tuple((data.source, data.target) for data in job.data)
-    files = [
-        *_of_checkpoints(job, facts, data_places),
-        *_of_sink_logs(job, facts, data_places),
-    ]
+    files = list(_of_checkpoints(job, facts, data_places))
+    options = _options(data_places)
+    for data, (here, there) in zip(job.data, facts.data, strict=True):
+        for file in here.files if data.copy else ():
+            if is_sink_log(file.path):
+                files.append(Rewritten(REWRITE_LOG, options, here.location, there.location, file))
     return Rewriting(tuple(files))
 
 
@@ -142,17 +144,6 @@ def infos_of(surveys: Iterable[Survey]) -> dict[str, FileInfo]:
     return infos
 
 
-def _of_sink_logs(job: JobSpec, facts: Facts, data_places: Places) -> Iterator[Rewritten]:
-    """Yield the logs of file sinks whose output is copied."""
-    options = _options(data_places)
-    for data, (here, there) in zip(job.data, facts.data, strict=True):
-        if not data.copy:
-            continue
-        for file in here.files:
-            if is_sink_log(file.path):
-                yield Rewritten(REWRITE_LOG, options, here.location, there.location, file)
-
-
 def _transform_of(path: str, embedded: list[EmbeddedPath], data_places: Places) -> str | None:
     """Return the transform of a file; None where it names nothing that moves along."""
     names_itself = any(place.role == "self" for place in embedded)
@@ -194,17 +185,11 @@ def _changed(file: Rewritten, path: str, changes: Options) -> Rewritten:
     """Return the file as it is written to another path, with further options."""
     further = dict(changes)
     old_mapping = file.options["mapping"]
-    mapping = [*old_mapping, *_folders(old_mapping, further.pop("folders", {}))]
+    mapping, folders = list(old_mapping), further.pop("folders", {})
+    # Renamed folders of the image, under every name of their places: the longest fits.
+    for old_place, new_place in old_mapping:
+        mapping += [[f"{old_place}/{old}", f"{new_place}/{new}"] for old, new in folders.items()]
     return replace(file, options={**file.options, "mapping": mapping, **further}, path=path)
-
-
-def _folders(mapping: list[list[str]], folders: Mapping[str, str]) -> list[list[str]]:
-    """Return renamed folders of the image, under every name of their places: the longest fits."""
-    renamed = []
-    for old_place, new_place in mapping:
-        for old, new in folders.items():
-            renamed.append([f"{old_place}/{old}", f"{new_place}/{new}"])
-    return renamed
 
 
 def needed_embedded(images: tuple[Image, ...]) -> dict[str, list[EmbeddedPath]]:

@@ -119,17 +119,13 @@ def first_snapshots(survey: Survey, image: Image) -> Iterator[FirstSnapshot]:
     """Yield the shards whose files begin with a snapshot, unless only uuids tell them apart."""
     stores = stores_of(survey, image)
     for shard in image.shards:
-        first = _first_snapshot(shard, stores.get(place_of(shard)))
-        if first is not None:
-            yield first
-
-
-def _first_snapshot(shard: ShardFiles, store: StoreFiles | None) -> FirstSnapshot | None:
-    if store is None or not shard.files or store.uses_uuids:
-        return None
-    versions = {path: version for (version, _), path in store.snapshots.items()}
-    version = versions.get(shard.files[0])
-    return None if version is None else FirstSnapshot(shard, store, version)
+        store = stores.get(place_of(shard))
+        if store is None or not shard.files or store.uses_uuids:
+            continue
+        versions = {path: version for (version, _), path in store.snapshots.items()}
+        version = versions.get(shard.files[0])
+        if version is not None:
+            yield FirstSnapshot(shard, store, version)
 
 
 def changes_in(files: Iterable[str]) -> tuple[str, ...]:

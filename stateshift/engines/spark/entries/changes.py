@@ -115,9 +115,12 @@ class Changes:
             families, records = self._changelog(path, shard, batch + 1)
         for record in records:
             store, key = _family(families, shard.store, record.key)
+            change: ChangeKind = "merge" if record.merge else "put"
+            if record.value is None:
+                change = "delete"
             yield Change(
                 batch=batch,
-                change=_kind(record),
+                change=change,
                 operator=shard.operator,
                 store=store,
                 shard=shard.shard,
@@ -152,12 +155,6 @@ class Changes:
             return {}
         snapshot = rocksdb.decode_zip(self._storage.read(zips[max(fitting)], SMALL))
         return {number: f"{shard.store}/{name}" for name, number in snapshot.families.items()}
-
-
-def _kind(record: Record) -> ChangeKind:
-    if record.value is None:
-        return "delete"
-    return "merge" if record.merge else "put"
 
 
 def _family(families: Mapping[int, str], store: str, key: bytes) -> tuple[str, bytes]:

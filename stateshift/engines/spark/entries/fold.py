@@ -273,17 +273,14 @@ class _RocksDB:
             raise FormatError(fact, self._shard.files[0])
 
     def _report_deleted(self, block: Block) -> None:
-        if self._deleted is not None and block.values.null_count:
-            for store, named in self._named(self._deletes(block)):
-                self._deleted(store, named.keys)
-
-    def _deletes(self, block: Block) -> Block:
-        """Return the deletes in known column families: tables also hold those of removed ones."""
+        if self._deleted is None or not block.values.null_count:
+            return
         keys = block.keys.filter(block.values.is_null())
         known = list(self._version.snapshot.families.values())
-        if known:
+        if known:  # tables also hold deletes of column families that were removed since
             keys = keys.filter(pa.array(np.isin(_families(spans(keys)), known)))
-        return Block(keys, pa.nulls(len(keys), block.values.type))
+        for store, named in self._named(Block(keys, pa.nulls(len(keys), block.values.type))):
+            self._deleted(store, named.keys)
 
     def _named(self, block: Block) -> Iterator[tuple[str, Block]]:
         """Yield the entries of each column family by its name, its id taken off their keys."""

@@ -85,15 +85,10 @@ def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) ->
         return PLAIN
     if spec:
         return encoder_of(spec)
-    leading = _leading_columns(key, prefix)
+    leading = prefix
+    if not prefix and is_session(key):
+        leading = len(key.types) - 1  # all but its start
     return Encoder("prefix", tuple(range(leading))) if 0 < leading < len(key.types) else ROW
-
-
-def _leading_columns(key: StructType, prefix: int) -> int:
-    """Return the number of columns in a prefix: of a session window, all but its start."""
-    if prefix or not is_session(key):
-        return prefix
-    return len(key.types) - 1
 
 
 def placing_columns(

@@ -202,7 +202,14 @@ class Sides:
         if store not in self._forms:
             left = self.left.view(self.left.stores().get(store, store))
             right = self.right.view(self.right.stores().get(store, store))
-            self._forms[store] = self._chosen(store, left, right)
+            one, other = self.left.operator, self.right.operator
+            # A side that lacks the store needs no form of its own there.
+            if one is None or store not in self.left.stores():
+                left = right
+            if other is None or store not in self.right.stores():
+                right = left
+            have_one_provider = one is None or other is None or one.provider == other.provider
+            self._forms[store] = forms(left, right, have_one_provider or left is right)
         return self._forms[store]
 
     @property
@@ -219,16 +226,6 @@ class Sides:
             if not isinstance(forms, str):
                 keys = join_columns(store.encode() + SEPARATOR, forms[side].key(block.keys))
                 yield store, Block(keys, forms[side].value(block.values))
-
-    def _chosen(self, store: str, left: StoreView, right: StoreView) -> tuple[Form, Form] | str:
-        """Return the forms of a store; a side that lacks it needs no form of its own there."""
-        if self.left.operator is None or store not in self.left.stores():
-            left = right
-        if self.right.operator is None or store not in self.right.stores():
-            right = left
-        one, other = self.left.operator, self.right.operator
-        have_one_provider = one is None or other is None or one.provider == other.provider
-        return forms(left, right, have_one_provider or left is right)
 
 
 BUCKETS = 1024

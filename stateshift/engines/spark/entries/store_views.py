@@ -66,17 +66,14 @@ class Views:
     def of(self, operator: str, store: str) -> StoreView:
         view = self._views.get((operator, store))
         if view is None:
-            view = self._default_family(operator, store) or StoreView(operator, store)
+            view = StoreView(operator, store)
+            # An operator without virtual column families may still name its one.
+            outer, _, family = store.partition("/")
+            whole = self._views.get((operator, outer))
+            if family == "default" and whole is not None:
+                view = replace(whole, store=store)
             self._views[operator, store] = view
         return view
-
-    def _default_family(self, operator: str, store: str) -> StoreView | None:
-        """Return the view by the store's one family: it may be named without virtual families."""
-        outer, _, family = store.partition("/")
-        whole = self._views.get((operator, outer))
-        if family != "default" or whole is None:
-            return None
-        return replace(whole, store=store)
 
     def names(self, operator: str, store: str) -> tuple[str, ...]:
         """Return the names of a store on disk in its entries: its own, or its column families."""

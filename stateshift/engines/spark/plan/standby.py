@@ -251,11 +251,13 @@ class _Way:
 
 def _way_of(facts: Facts, image: Image) -> _Way | None:
     """Return the way from the batch at the target to the image's, where there is one."""
-    at_target = _at_target(facts)
+    target = facts.target.location
+    copied = {held.name for held in facts.brought.values() if held.target == target}
+    at_target = paths_at(target, facts.left) | copied  # whichever round has copied them
     first = _published_batch(image, at_target)
     if image.epoch is None or first is None or first >= image.epoch:
         return None
-    past = paths_at(facts.target.location, facts.past)
+    past = paths_at(target, facts.past)
     if not all(_is_behind(image, path, first) for path in past):
         return None
     files = _Files({file.path: file for file in facts.source.files}, at_target - past)
@@ -289,14 +291,6 @@ def _logs_between(image: Image, batches: range, files: _Files) -> tuple[_Logs, .
             return None
         logs.append(_Logs(offsets, commit))
     return tuple(logs)
-
-
-def _at_target(facts: Facts) -> frozenset[str]:
-    """Return the files at the target, whichever round has copied them."""
-    target = facts.target.location
-    left = paths_at(target, facts.left)
-    copied = {held.name for held in facts.brought.values() if held.target == target}
-    return frozenset(left | copied)
 
 
 def _is_behind(image: Image, path: str, batch: int) -> bool:

@@ -171,7 +171,11 @@ class Version:
         members = {each: self.members[each] for each in self.members if each != METADATA}
         plain = decode_object(self.snapshot.text, _WHAT)
         if facts.records:
-            number = self._next_number
+            # A number that no file has: logs and options have theirs from the same row.
+            numbers = [self.manifest.next_file - 1, *self.manifest.numbers]
+            for file in self.members:
+                numbers += map(int, _NUMBERS.findall(file))
+            number = max(numbers) + 1
             manifest = with_table(members[self.manifest_name], number, facts)
             members[self.manifest_name] = manifest
             table = Table(f"{number:06}.sst", name, facts.size)
@@ -179,14 +183,6 @@ class Version:
             plain["numKeys"] = keys
         snapshot = replace(self.snapshot, text=encode_object(plain))
         return encode_zip(snapshot, members)
-
-    @property
-    def _next_number(self) -> int:
-        """A number that no file has: logs and options have theirs from the same row."""
-        numbers = [self.manifest.next_file - 1, *self.manifest.numbers]
-        for name in self.members:
-            numbers += map(int, _NUMBERS.findall(name))
-        return max(numbers) + 1
 
     def check(self) -> None:
         """Refuse a version whose tables cannot be kept, or whose files contradict each other."""

@@ -59,27 +59,20 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
 
 def operators_of(request: Request) -> Iterator[tuple[str, JsonObject]]:
     """Yield the operator metadata that changes, with what changes in each."""
-    sources = request.change.sources
+    change = request.change
     for path in request.image.needed:
         place = request.place(path)
-        changes: JsonObject = {}
-        if place.area == "delta-schema-log" and sources:
-            changes = {"folders": _folders(request, "sources", sources)}
-        elif place.area == "state-metadata":
-            changes = _metadata_changes(request, place.operator or "")
+        changes: dict[str, object] = {}
+        if place.area == "delta-schema-log" and change.sources:
+            changes["folders"] = _folders(request, "sources", change.sources)
+        if place.area == "state-metadata" and change.partitions:
+            changes["partitions"] = change.partitions
+        new = change.operators.get(place.operator or "")
+        if place.area == "state-metadata" and new is not None:
+            changes["operator"] = int(new)
+            changes["folders"] = _folders(request, "state", change.operators)
         if changes:
             yield path, changes
-
-
-def _metadata_changes(request: Request, operator: str) -> JsonObject:
-    changes: dict[str, object] = {}
-    if request.change.partitions:
-        changes["partitions"] = request.change.partitions
-    new = request.change.operators.get(operator)
-    if new is not None:
-        changes["operator"] = int(new)
-        changes["folders"] = _folders(request, "state", request.change.operators)
-    return changes
 
 
 def _folders(request: Request, area: str, names: Mapping[str, str]) -> dict[str, str]:

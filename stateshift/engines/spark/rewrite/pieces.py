@@ -78,7 +78,8 @@ def pieces_of(
 
 def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool:
     """Whether a shard is rewritten, rather than copied."""
-    if request.change.in_place and _has_own_zip(request, shard):
+    zips = [path for path in shard.files if path.endswith(".zip")]
+    if request.change.in_place and any(map(request.is_of_version, zips)):
         return False  # its own zip would be overwritten
     change = request.change
     rewrites_all = any(
@@ -122,11 +123,6 @@ def with_new_table(piece: Piece) -> ShardFiles:
     """Return the target of a piece that keeps its tables as the files that are written for it."""
     (source,), (target,) = piece.sources, piece.targets
     return replace(target, files=tuple(path for path in target.files if path not in source.files))
-
-
-def _has_own_zip(request: Request, shard: ShardFiles) -> bool:
-    zips = [path for path in shard.files if path.endswith(".zip")]
-    return any(map(request.is_of_version, zips))
 
 
 def moves(request: Request, store: StoreState) -> bool:

@@ -337,19 +337,15 @@ def unite_records(blocks: Iterator[Block], add: AddRecords) -> Iterator[Block]:
     """Yield each key once. A block's last key waits: the next block may begin with it."""
     waiting: Block | None = None
     for block in blocks:
-        once = _once(block if waiting is None else whole([waiting, block]), add)
+        once = block if waiting is None else whole([waiting, block])
+        # Neighbours of one key are added, every second of them at a time, until there are none.
+        while (again := _again(once.keys)).any():
+            seconds = np.flatnonzero(again & ~np.concatenate(([False], again[:-1])))
+            once = _added(once, seconds, add)
         yield part(once, 0, len(once) - 1)
         waiting = part(once, len(once) - 1, len(once))
     if waiting is not None:
         yield waiting
-
-
-def _once(block: Block, add: AddRecords) -> Block:
-    """Add neighbours of one key, every second of them at a time, until there are none."""
-    while (again := _again(block.keys)).any():
-        seconds = np.flatnonzero(again & ~np.concatenate(([False], again[:-1])))
-        block = _added(block, seconds, add)
-    return block
 
 
 def _added(block: Block, seconds: Ints, add: AddRecords) -> Block:

@@ -72,7 +72,13 @@ def _add_commits(
             history.add_last(_of_checkpoint(storage, checkpoint))
         if history.is_complete:
             return
-        _add_commit(history, storage, version)
+        path = f"{FOLDER}/{version:020d}.json"
+        with errors_at(path):
+            commit = decode_commit(storage.chunks(path))
+            batches = _newest_of_each(commit.transactions)
+        if commit.restores:
+            history.add_restore(version)
+        history.add(version, batches)
     if history.unknown and checkpoint:
         history.add_last(_of_checkpoint(storage, checkpoint))
 
@@ -135,17 +141,6 @@ class _History:
         if app_id in self._last and self._last[app_id] is None:
             return False
         return not any(batch <= self._back_to[app_id] for batch in self._versions[app_id])
-
-
-def _add_commit(history: _History, storage: Storage, version: int) -> None:
-    """Add each application's last batch in a commit, and whether the commit is a RESTORE."""
-    path = f"{FOLDER}/{version:020d}.json"
-    with errors_at(path):
-        commit = decode_commit(storage.chunks(path))
-        batches = _newest_of_each(commit.transactions)
-    if commit.restores:
-        history.add_restore(version)
-    history.add(version, batches)
 
 
 def _of_checkpoint(storage: Storage, files: Iterable[CheckpointName]) -> dict[str, int]:

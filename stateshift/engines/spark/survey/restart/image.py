@@ -87,7 +87,10 @@ def surveyed_image(
     suspects = refuse_disorder(reading, listed, epoch, thorough)
     last_batch = _last_batch(reading, listed, cut)
     settings = last_batch.settings
-    unique = _commit(reading, epoch) if epoch in listed.commits else {}
+    unique: Uuids = {}  # under checkpoint format 2
+    if epoch is not None and epoch in listed.commits:
+        commit = reading.decoded(layout.commit_path(epoch), commit_format.decode_commit)
+        unique = {} if commit is None else commit.state_ids
     operators = operators_of(reading, listed, settings)
     refuse_foreign_state(reading, operators, settings, cut.last)
     refuse_incomplete(reading, operators, unique, epoch, changes)
@@ -319,14 +322,6 @@ def _offset_logs(
         entry = reading.decoded(layout.offset_path(batch), offset_format.decode_offsets)
         if entry is not None:
             yield batch, entry
-
-
-def _commit(reading: Reading, epoch: int | None) -> Uuids:
-    """Return the uuids of the stores that belong to the commit, under checkpoint format 2."""
-    if epoch is None:
-        return {}
-    entry = reading.decoded(layout.commit_path(epoch), commit_format.decode_commit)
-    return {} if entry is None else entry.state_ids
 
 
 def _first_read(reading: Reading, listed: ListedFiles, cut: _Cut) -> tuple[str, ...]:
