@@ -98,7 +98,7 @@ class Cutter:
                 orders.append({"location": shard.location, "shard": plain, "count": count})
         if not orders:
             return [[shard.settings] for shard in shards]
-        from stateshift.engines.spark.entries.shard_parts import SHARD_PART  # loads Arrow
+        from stateshift.engines.spark.entries.rocksdb_version import SHARD_PART  # loads Arrow
 
         answers = iter(list(self.spread("parts", orders)))
         settings: list[list[Settings]] = []
@@ -112,7 +112,7 @@ class Cutter:
 def parts_here(order: Order, world: World) -> list[str]:
     """Return the parts of a shard, on an executor; none where it cannot be read."""
     # Loads Arrow.
-    from stateshift.engines.spark.entries.shard_parts import encode_part, parts_of
+    from stateshift.engines.spark.entries.rocksdb_version import encode_part, parts_of
 
     chunks = world.storage(order["location"]).chunks
     shard = from_plain(ShardFiles, order["shard"])

@@ -12,11 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
-from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decode_list, encoder_of
 from stateshift.engines.spark.entries.keys import key_rule
 from stateshift.engines.spark.entries.store_view import StoreView, plain_value
-from stateshift.engines.spark.entries.vectors import fits, structs
+from stateshift.engines.spark.entries.vectors import array, arrow_type, fits, structs
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark import schema

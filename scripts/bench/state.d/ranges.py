@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part, parts_of
+from stateshift.engines.spark.entries.rocksdb_version import SHARD_PART, encode_part, parts_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.storage.opening import open_storage
 from stateshift.storage.protocol import Storage

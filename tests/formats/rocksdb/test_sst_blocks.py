@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.entries.shard_parts import parts_between
+from stateshift.engines.spark.entries.rocksdb_version import parts_between
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.block import DataBlock
 from stateshift.formats.rocksdb.sst import (

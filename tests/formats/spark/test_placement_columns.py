@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.entries.columns import arrow_type
+from stateshift.engines.spark.entries.vectors import arrow_type
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.placement_columns import LONG, fits, hashes
 from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, StructType

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from stateshift.engines.spark.entries.columns import arrow_type
+from stateshift.engines.spark.entries.vectors import arrow_type
 from stateshift.formats.binaries import join_columns
 from stateshift.formats.blocks import Column, Flags, Ints, Numbers, cut
 from stateshift.formats.spans import Content, spans, words

@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries import avro_vectors
 from stateshift.engines.spark.entries.avro_encoders import KEY_SCHEMA
-from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.encoders import Encoder, unordered_columns
 from stateshift.engines.spark.entries.keys import Path
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.engines.spark.entries.vectors import fits, structs
+from stateshift.engines.spark.entries.vectors import array, arrow_type, fits, structs
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Binary, Column, Flags, Ints, cut
 from stateshift.formats.spans import Content, Spans, spans, words

@@ -44,9 +44,10 @@ from stateshift.engines.spark.entries.rocksdb_version import (
     Version,
     checked_against,
     number_of,
+    part_in,
     version_of,
+    within,
 )
-from stateshift.engines.spark.entries.shard_parts import part_in, within
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merge_runs
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spark.small_files import errors_at
@@ -92,7 +93,7 @@ def folded(
 ) -> Iterator[tuple[str, Block]]:
     """Yield the entries of one shard, with their stores; the same files give the same blocks. More
     than `bytes_max` of what was written is not held in memory. `deleted` is called with the keys
-    that the files delete, which no entry shows. The settings may ask for a part (`shard_parts`).
+    that the files delete, which no entry shows. The settings may ask for a part of it.
     """
     kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:

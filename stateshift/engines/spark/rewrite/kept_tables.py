@@ -32,8 +32,7 @@ import numpy as np
 
 from stateshift.engines.spark.entries.fold import PLAINLY, last_changes
 from stateshift.engines.spark.entries.last_writes import Writes
-from stateshift.engines.spark.entries.rocksdb_version import table_at
-from stateshift.engines.spark.entries.shard_parts import part_in, within
+from stateshift.engines.spark.entries.rocksdb_version import part_in, table_at, within
 from stateshift.engines.spark.small_files import errors_at
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
@@ -222,7 +221,7 @@ def compared_changes(
 ) -> Iterator[tuple[str, Block]]:
     """Yield the writes of a version behind its kept tables, and the tables by the words that are
     said of them. Its files are a zip and changelogs, or a zip and the table that was made of those.
-    The tables are named with the first part of the shard (see `shard_parts`).
+    The tables are named with the first part of the shard (see `rocksdb_version`).
     """
     part = part_in(settings)
     version = version_of(read, shard)

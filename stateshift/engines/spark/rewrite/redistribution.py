@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 
 from stateshift.engines.spark.entries.columnar import hashes_of
 from stateshift.engines.spark.entries.keys import KeyRule
-from stateshift.engines.spark.entries.shard_parts import (
+from stateshift.engines.spark.entries.rocksdb_version import (
     SHARD_PART,
     Sample,
     block_ends,

@@ -29,10 +29,10 @@ import pyarrow.parquet as pq
 from stateshift.engines.growing_file import Pieces
 from stateshift.engines.spark.entries.changes import Changes
 from stateshift.engines.spark.entries.columnar import keys_of, values_of
-from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.row_checksums import checked_chunks
 from stateshift.engines.spark.entries.store_view import StoreView, note_of
+from stateshift.engines.spark.entries.vectors import array, arrow_type
 from stateshift.engines.spark.views.json_lines import Piece, key_of, lines_of, part_of, value_of
 from stateshift.engines.spark.views.selection import (
     Opened,

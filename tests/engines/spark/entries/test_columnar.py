@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
-from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import views_of
-from stateshift.engines.spark.entries.vectors import fits
+from stateshift.engines.spark.entries.vectors import array, arrow_type, fits
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.blocks import Block
 from stateshift.formats.spark.placement import signed_hash

@@ -17,7 +17,7 @@ from stateshift.engines import spill as spilling
 from stateshift.engines.spark.entries import last_writes as settling
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
-from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part, parts_between
+from stateshift.engines.spark.entries.rocksdb_version import SHARD_PART, encode_part, parts_between
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError, StorageError
 from stateshift.formats.blocks import Block, binary

@@ -10,7 +10,7 @@ import pytest
 
 from stateshift.engines import window
 from stateshift.engines.spark.entries.fold import folded
-from stateshift.engines.spark.entries.shard_parts import (
+from stateshift.engines.spark.entries.rocksdb_version import (
     SHARD_PART,
     encode_part,
     parts_between,

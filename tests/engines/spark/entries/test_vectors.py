@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.store_views import views_of
-from stateshift.engines.spark.entries.vectors import fits, structs
+from stateshift.engines.spark.entries.vectors import array, arrow_type, fits, structs
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift import api, look, migration
-from stateshift.engines.spark.entries.shard_parts import SHARD_PART, encode_part, parts_between
+from stateshift.engines.spark.entries.rocksdb_version import SHARD_PART, encode_part, parts_between
 from stateshift.engines.spark.rewrite.comparison import CHANGES, comparable
 from stateshift.engines.spark.rewrite.files import KEEP_TABLES, REWRITE_STATE
 from stateshift.engines.spark.rewrite.kept_tables import keep_tables, version_of

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.entries.columns import arrow_type
 from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.store_view import plain_value
 from stateshift.engines.spark.entries.store_views import views_of
+from stateshift.engines.spark.entries.vectors import arrow_type
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.engines.spark.views import json_lines as lines
 from stateshift.engines.spark.views.json_lines import Piece, fits, texts
