@@ -58,9 +58,7 @@ def is_spare(path: str) -> bool:
 
 
 def is_strange(path: str) -> bool:
-    """Whether somebody else than the engine and its connectors has put this file below the
-    checkpoint. Hadoop's checksum of a file is no file of its own.
-    """
+    """Whether this is no file of the engine or its connectors, nor Hadoop's checksum of one."""
     if path.split("/", 1)[0] in OWN:
         return False
     area = classify(path).area

@@ -199,9 +199,7 @@ def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
 
 
 def _archive(storage: Storage, path: str) -> Iterator[Finding]:
-    """Yield a refusal where a zip is damaged; one warning for all that its directory says wrongly:
-    Spark reads the files before it, which are whole.
-    """
+    """Refuse a damaged zip; warn once of a wrong directory, as Spark reads the files before it."""
     try:
         doubts = rocksdb.check_zip(bounds.gather(storage.chunks(path), "a zip"))
     except FormatError as error:

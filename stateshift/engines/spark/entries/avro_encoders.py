@@ -141,9 +141,7 @@ def _marked(halved: Sequence[bytes | None]) -> list[bytes]:
 
 
 def _numbered(content: bytes) -> bytes:
-    """Return the content whole, for the offset in it of what is wrong; refuse it unless it begins
-    as a row of a key does.
-    """
+    """Return the content whole, for offsets of faults in it, if it begins as a row of a key."""
     row = bare(content[:_NUMBERED])
     if len(row) < 2:
         raise FormatError("a row of a key has no schema's number", None, len(content))

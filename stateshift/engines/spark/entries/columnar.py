@@ -70,9 +70,7 @@ def _row_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array |
 
 
 def values_of(view: StoreView, values: Binary) -> pa.Array | None:
-    """Return a block's values as a struct array, or as lists of structs where the store keeps
-    lists; None where they must be decoded one by one.
-    """
+    """Return a block's values, in lists if the store keeps lists; None where a loop decodes."""
     if view.value is None or not fits(view.value) or not len(values) or values.null_count:
         return None
     if view.avro is not None and view.value.types:

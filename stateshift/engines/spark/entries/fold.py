@@ -206,9 +206,7 @@ class _RocksDB:
         return settle_writes(chain(chain.from_iterable(tables), changes), self._between, bytes_max)
 
     def _in_part(self, run: Iterable[TableFile]) -> Iterator[tuple[TableFile, KeyRange]]:
-        """Yield the tables of a run that hold keys of the part by their MANIFEST, each with those
-        to be read of it: to its own end, where that is in the part.
-        """
+        """Yield a run's tables with keys of the part, by the MANIFEST, with the keys to read."""
         after, upto = self._part
         for fact in run:
             first, last = fact.smallest.key, fact.largest.key

@@ -100,9 +100,7 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
 
 
 def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
-    """Return the places of the writes that are all that is left of their keys; and the keys whose
-    values were joined.
-    """
+    """Return the places of the last writes that stay, and the keys whose values were joined."""
     hashes = np.concatenate([hash64(write.block.keys) for write in writes])
     kept = np.ones(len(hashes), bool)
     again = repeated_hashes(hashes)
@@ -143,9 +141,7 @@ class Several:
         return cls(block.take(places), first, places)
 
     def lasts(self, between: bytes) -> tuple[Ints, Block | None]:
-        """Return the places of the writes that are all that is left of their keys; and the keys
-        whose values were joined.
-        """
+        """Return the places of the last writes that stay, and the keys whose values were joined."""
         ends = np.append(np.flatnonzero(self.first)[1:], len(self.first)) - 1
         if self.block.merges is None:
             return self.places[ends], None

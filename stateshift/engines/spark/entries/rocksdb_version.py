@@ -94,9 +94,7 @@ class Version:
 
     @cached_property
     def runs(self) -> list[list[TableFile]]:
-        """The tables as sorted runs; none where the MANIFEST does not tell them, or where what is
-        held of each run is more than may be held at once.
-        """
+        """The tables as sorted runs; none without a MANIFEST, or if they need too much memory."""
         facts = list(self.facts.values())
         if len(facts) < len(self.snapshot.tables):
             return []

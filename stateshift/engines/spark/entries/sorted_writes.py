@@ -56,9 +56,7 @@ def merge_runs(runs: Sequence[Run], between: bytes, deletes: bool = False) -> It
 
 
 def in_runs(writes: Iterable[Writes], bytes_max: int = BYTES_MAX) -> list[Run]:
-    """Return writes that come in the order of their times as runs. More than `bytes_max` of them
-    is not held in memory, but in a temporary file for each run.
-    """
+    """Return writes that come in time's order as runs, beyond `bytes_max` in temporary files."""
     runs: list[Run] = []
     held: list[Writes] = []
     size = 0

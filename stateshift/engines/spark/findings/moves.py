@@ -95,9 +95,7 @@ def of_stopping(move: Move) -> Iterator[Finding]:
 
 
 def _of_absent(move: Move, cluster: ClusterFacts, age: str | None) -> Iterator[Finding]:
-    """Warn of a job that its cluster does not know: it may run there under another name, or
-    elsewhere. `age` tells how new its files are, where they are new.
-    """
+    """Warn of a job unknown to its cluster. `age` tells how new its files are, if they are."""
     fact = (
         f"the cluster {cluster.name!r} knows no job over {move.source} that is named "
         f"{move.job.name!r}"

@@ -18,9 +18,7 @@ from stateshift.survey import Finding, Image, Survey
 
 
 def own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
-    """Return the part of a survey that belongs to this job, with the strangers it takes along: they
-    are copied and compared as the engine's own files are.
-    """
+    """Return the job's part of a survey, with strangers, which are copied as the engine's own."""
     own = _own_operators(spec, job, survey)
     if not job.also:
         return own
