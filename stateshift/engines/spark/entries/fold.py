@@ -1,12 +1,8 @@
 """A shard's files folded into its entries: what the state is, with files forgotten.
 
     HDFS-backed  [N.snapshot] N.delta ...                key and value are UnsafeRows
-    RocksDB      [N.zip SSTs/x.sst ...] N.changelog ...  key and value as RocksDB holds them, but
-                                                         for the column
-                                                         family's two bytes, which become part of
-                                                         the store's name
-
-    folded(read, shard, settings) -> (store, Block) ...     puts only, every live key exactly once
+    RocksDB      [N.zip SSTs/x.sst ...] N.changelog ...  as RocksDB holds them, without the column
+                                                         family's two bytes
 
 Column families have their ids per partition, so two images of one state differ in them; their names
 do not. An entry's store is "<store>" without column families and "<store>/<family>" with them.

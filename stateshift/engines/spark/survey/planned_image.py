@@ -9,17 +9,15 @@ sink commits after them, and Spark's own commit comes last:
 
     state N+2 of every shard     the sink's commit     commits/N+1
                             |                      |
-             killed here: the sink        killed here: the sink has the batch. After a restart it
-                                          recognises the
-             has not got the batch        number and does not run the plan (FileStreamSink.addBatch;
-                                          Delta, and its
-                                          txnVersion in a foreachBatch): the next batch loads
-                                          version N+2 as it is
+             killed here: the sink        killed here: the sink has the batch
+             has not got the batch
 
-Nobody can tell the two from the checkpoint, so the state counts as needed once it is whole. If one
-shard lacks it, then some task had not ended, and no sink has the batch; or files are gone, which
-only the sink's own log tells. Damage is nobody's loss where the batch runs again, for Spark writes
-it anew: whoever knows the sink judges it.
+A sink that has the batch recognises the number after a restart and does not run the plan
+(FileStreamSink.addBatch; Delta, and its txnVersion in a foreachBatch): the next batch loads version
+N+2 as it is. Nobody can tell the two from the checkpoint, so the state counts as needed once it is
+whole. If one shard lacks it, then some task had not ended, and no sink has the batch; or files are
+gone, which only the sink's own log tells. Damage is nobody's loss where the batch runs again, for
+Spark writes it anew: whoever knows the sink judges it.
 
 The file of changes of each shard is enough, for the version before it is there. A snapshot beside
 it is left out: where the batch does run again, Spark overwrites the changes, and would prefer the

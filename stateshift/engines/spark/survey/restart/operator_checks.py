@@ -14,8 +14,7 @@ metadata has another id or another name:
     operatorId    the number of the directory `state/<op>`
     operatorName  one of NAMES
     storeName     each of its stores has files in some shard, once a batch is committed
-    _stateSchema  where there are schemas of format 3, `_metadata/v2` has to say which of them
-                  apply; those of
+    _stateSchema  `_metadata/v2` has to say which schemas of format 3 apply; those of
                   transformWithState have to be there, those of a join are written again
 
 A v1 that is no JSON at all Spark leaves alone, with a warning of its own (4.3). One that is JSON
