@@ -16,8 +16,16 @@ from itertools import chain
 from typing import NamedTuple
 
 from stateshift import plain
-from stateshift.engines.spark.check.portions import shard_groups, undivided
-from stateshift.engines.spark.entries.sides import Folded, Side, Sides, added, differing, fold, pick
+from stateshift.engines.spark.check.portions import drop_shards, shard_groups
+from stateshift.engines.spark.entries.sides import (
+    Folded,
+    Side,
+    Sides,
+    add_sums,
+    differing,
+    fold,
+    pick,
+)
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.views import Compared
 from stateshift.fleet.cutting import Cutter, Settings, ShardAt
@@ -53,8 +61,8 @@ def unequal(cutter: Cutter, sides: Sides, sizes: Sizes, put: Put) -> Compared:
         sums.append(folded)
         compared.met |= set(answer["met"])
     folds = list(zip(pieces, sums, strict=True))
-    left = added(folded for piece, folded in folds if piece.side == LEFT)
-    right = added(folded for piece, folded in folds if piece.side == RIGHT)
+    left = add_sums(folded for piece, folded in folds if piece.side == LEFT)
+    right = add_sums(folded for piece, folded in folds if piece.side == RIGHT)
     different, compared.same = differing(left, right)
     picks: list[Order] = []
     for piece, folded in folds:
@@ -133,7 +141,7 @@ def _end(side: Side) -> Json:
     if side.image is None or side.operator is None:
         return None
     assert side.storage is not None, "where there is an image there is a storage"
-    image = plain.to_plain(undivided(side.image))
+    image = plain.to_plain(drop_shards(side.image))
     return {"location": side.storage.location, "image": image, "operator": side.operator.id}
 
 

@@ -15,7 +15,7 @@ from stateshift import look
 from stateshift.engines.spark.entries.sides import (
     BUCKETS,
     Folded,
-    added,
+    add_sums,
     buckets_of,
     differing,
     fold,
@@ -154,7 +154,7 @@ def formed(pairs: Iterable[tuple[bytes, bytes]]) -> Folded:
 
 def test_sums_do_not_depend_on_order_or_shards_and_tell_duplicates() -> None:
     pairs = [(b"k%d" % n, b"v") for n in range(5000)]
-    assert added([formed(pairs[:20]), formed(pairs[20:])]) == formed(reversed(pairs))
+    assert add_sums([formed(pairs[:20]), formed(pairs[20:])]) == formed(reversed(pairs))
     first = int(buckets_of(binary([b"k0"]))[0])
     different, same = differing(formed(pairs), formed([*pairs, pairs[0], pairs[0]]))
     assert different == {"a": {first}}

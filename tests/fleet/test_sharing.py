@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stateshift.engines.spark.check.image import findings_of
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.layout import has_tables
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.engines.spark.views.export import export
@@ -75,7 +75,7 @@ def exportable(storage: Storage, format: str) -> Iterator[Wanted]:
         stores = {
             (shard.operator, store)
             for shard in image.shards
-            for store, _ in folded(storage.chunks, shard, image.settings)
+            for store, _ in fold_shard(storage.chunks, shard, image.settings)
         }
         if format == "jsonl" and stores:
             yield Wanted()

@@ -9,7 +9,7 @@ from functools import cache
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
 from stateshift.engines.spark.entries.encoders import Encoder
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
@@ -82,7 +82,7 @@ def _golden() -> tuple[tuple[StoreView, bytes, bytes], ...]:
         for image in survey(storage).images:
             views = views_of(storage, image)
             for shard in image.shards:
-                for store, block in folded(storage.chunks, shard, image.settings):
+                for store, block in fold_shard(storage.chunks, shard, image.settings):
                     view = views.of(shard.operator, store)
                     found += [(view, key, value or b"") for key, value in block.records()]
     return tuple(found)

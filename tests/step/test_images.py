@@ -8,7 +8,7 @@ from dataclasses import replace
 import mmh3
 import pytest
 
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.errors import VerifyError
 from stateshift.formats.spark import state_files
 from stateshift.formats.spark.state_files import Record
@@ -25,7 +25,7 @@ COMPARE = CompareImages("compare/0", "spark", SOURCE, TARGET, (SHARD,), None, ("
 
 
 def world(stage: Stage) -> World:
-    return replace(stage.world, entries={"spark": folded})
+    return replace(stage.world, entries={"spark": fold_shard})
 
 
 def delta(*records: tuple[bytes, bytes | None]) -> bytes:
@@ -68,7 +68,7 @@ def test_entries_one_by_one_are_the_same_as_many_at_once(stage: Stage) -> None:
     def pairs(
         read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
     ) -> Iterator[tuple[str, Pairs]]:
-        for store, block in folded(read, shard, settings):
+        for store, block in fold_shard(read, shard, settings):
             yield store, [(key, value or b"") for key, value in block.records()]
 
     one_by_one = replace(stage.world, entries={"spark": pairs})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
 def entries(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
     """The entries of one shard, in no particular order."""
-    for store, block in folded(read, shard, settings):
+    for store, block in fold_shard(read, shard, settings):
         for key, value in block.records():
             assert value is not None, "what is folded has no deletes"
             yield Entry(shard.operator, store, key, value)

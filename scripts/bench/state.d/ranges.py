@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.rocksdb_version import SHARD_PART, encode_part, parts_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.storage.opening import open_storage
@@ -51,7 +51,7 @@ def main() -> None:
 def read(storage: Storage, shard: ShardFiles, settings: Mapping[str, str]) -> tuple[int, float]:
     """Return how many entries there are, and the processor seconds that it took to read them."""
     began, entries = time.process_time(), 0
-    for _, block in folded(storage.chunks, shard, settings):
+    for _, block in fold_shard(storage.chunks, shard, settings):
         entries += len(block)
     return entries, time.process_time() - began
 

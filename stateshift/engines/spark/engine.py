@@ -70,9 +70,9 @@ class SparkEngine:
         return own_part(spec, job, survey)
 
     def misplaced(self, storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
-        from stateshift.engines.spark.survey.endpoints import misplaced
+        from stateshift.engines.spark.survey.endpoints import find_misplaced
 
-        return misplaced(storage, files)
+        return find_misplaced(storage, files)
 
     def ask_source(self, cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
         return known
@@ -171,9 +171,9 @@ class SparkEngine:
     def decode_file(
         self, storage: Storage, name: str, location: str, opening: Opening
     ) -> DecodedFile:
-        from stateshift.engines.spark.views.single_file import decoded
+        from stateshift.engines.spark.views.single_file import decode_at
 
-        return decoded(storage, name, location, opening)
+        return decode_at(storage, name, location, opening)
 
     def fence_of(self, storage: Storage) -> str | None:
         from stateshift.engines.spark.survey.checkpoint import survey
@@ -199,9 +199,9 @@ class SparkEngine:
         return ask_tables(job, facts, opening)
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
-        from stateshift.engines.spark.rewrite.move import taken_along
+        from stateshift.engines.spark.rewrite.move import leave_dropped
 
-        return taken_along(job, image)
+        return leave_dropped(job, image)
 
 
 ENGINE: Engine = SparkEngine()

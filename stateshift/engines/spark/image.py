@@ -37,7 +37,7 @@ class StoreSchema(TypedDict):
 
 
 class Backlog(NamedTuple):
-    """What a source has read since the batch of a rewind, and the option that bounds a batch."""
+    """The input of a source since the batch of a rewind, and the option that bounds a batch."""
 
     source: str
     unit: str

@@ -10,7 +10,7 @@ import pytest
 
 from stateshift.engines.spark.entries.columnar import hashes_of
 from stateshift.engines.spark.entries.encoders import ROW
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.keys import KeyRule, nameable
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import ROCKSDB
@@ -33,7 +33,7 @@ def test_of_a_block_those_are_kept_whose_column_has_one_of_the_values(case: Path
     for store in stores_of(image, image.operators[0].provider == ROCKSDB):
         rules = store.rules or {}
         for shard in store.shards:
-            for name, block in folded(storage.chunks, shard, image.settings):
+            for name, block in fold_shard(storage.chunks, shard, image.settings):
                 if name in rules and nameable(rules[name], "word") is not None:
                     _assert_kept(store.operator, name, rules[name], block)
 

@@ -18,7 +18,7 @@ import pytest
 
 from stateshift import look, migration
 from stateshift.documents.survey import image_document
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import PlanError
 from stateshift.plan import Plan
@@ -53,7 +53,7 @@ def entries_at(ground: Ground, location: str) -> Entries:
     """What the image holds, by its operators' ids."""
     image, storage, found = image_at(ground, location), ground.open(location), Entries()
     for shard in image.shards:
-        for store, block in folded(storage.chunks, shard, image.settings):
+        for store, block in fold_shard(storage.chunks, shard, image.settings):
             found.update(
                 (shard.operator, shard.shard, store, *record) for record in block.records()
             )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.engines.spark.check.snapshots import BYTES_MAX, Tally, tally_of
-from stateshift.engines.spark.entries.fold import folded, writes_in_time
+from stateshift.engines.spark.entries.fold import fold_shard, writes_in_time
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import block_of
@@ -23,7 +23,7 @@ from tests.support.encoders import encode_changelog
 
 def tally_of_folded(read: ReadFrom, shard: ShardFiles, conf: dict[str, str]) -> Tally:
     tally = Tally()
-    for store, block in folded(read, shard, conf):
+    for store, block in fold_shard(read, shard, conf):
         tally.add(store, block)
     return tally
 

@@ -32,7 +32,7 @@ from stateshift.engines.spark.check.joins import Join
 from stateshift.engines.spark.check.portions import part_of
 from stateshift.engines.spark.check.snapshots import Tally
 from stateshift.engines.spark.entries import single_file as decoding
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.row_check import RowCheck
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
@@ -277,7 +277,7 @@ class _StateReader:
             rows.check_deleted(self.views.of(shard.operator, store), keys)
 
         settings = self.image.settings
-        for store, block in folded(self.storage.chunks, shard, settings, deleted=deleted):
+        for store, block in fold_shard(self.storage.chunks, shard, settings, deleted=deleted):
             if tally is not None:
                 tally.add(store, block)
             view = self.views.of(shard.operator, store)

@@ -66,7 +66,7 @@ def each_alone(survey: Survey, shards: Iterable[tuple[Image, ShardFiles]]) -> It
         beside = (sidecars.get(f"{path}.crc") for path in shard.files)
         files = tuple(file for file in beside if file is not None)
         if image.path not in images:
-            images[image.path] = undivided(image)
+            images[image.path] = drop_shards(image)
         own = replace(images[image.path], shards=(shard,))
         yield replace(survey, files=files, images=(own,), findings=())
 
@@ -103,7 +103,7 @@ def places_in(image: Image) -> set[Place]:
     return set(map(_shard_place, image.shards))
 
 
-def undivided(image: Image) -> Image:
+def drop_shards(image: Image) -> Image:
     """Return the image without its shards: what it takes to know how their rows are read."""
     describing, _ = _describing(image)
     return _without(image, (), describing)

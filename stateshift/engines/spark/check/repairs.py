@@ -27,7 +27,7 @@ from stateshift.engines.spark.check.snapshots import (
     older_files,
     ssts_of,
 )
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark.rocksdb import check_zip
 from stateshift.formats.spark.state_blocks import decode_snapshot_blocks
@@ -91,7 +91,7 @@ def _decodes(storage: Storage, image: Image, shard: ShardFiles) -> bool:
     if len(changes_in(shard.files)) > REPLAYED_MAX:
         return False
     try:
-        for _ in folded(storage.chunks, shard, image.settings):
+        for _ in fold_shard(storage.chunks, shard, image.settings):
             pass
     except (FormatError, MissingFile):
         return False

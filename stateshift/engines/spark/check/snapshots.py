@@ -41,7 +41,7 @@ import pyarrow as pa
 from stateshift.engines.match import Sided, match_sides
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles, chain, partitions_of
-from stateshift.engines.spark.entries.fold import folded, writes_in_time
+from stateshift.engines.spark.entries.fold import fold_shard, writes_in_time
 from stateshift.engines.spark.entries.last_writes import repeated_hashes
 from stateshift.engines.spark.layout import under
 from stateshift.engines.spill import (
@@ -190,7 +190,7 @@ def _compared(
 
 def _blocks(storage: Storage, image: Image, side: int, shard: ShardFiles) -> Iterator[Sided]:
     """Yield the entries of one side, with their store's name before their keys."""
-    for store, block in folded(storage.chunks, shard, image.settings):
+    for store, block in fold_shard(storage.chunks, shard, image.settings):
         yield Sided(side, Block(join_columns(store.encode() + b"\0", block.keys), block.values))
 
 
@@ -251,7 +251,7 @@ def tally_of(
     if blocks is not None:
         _count_lasts(tally, _hashed(shard.store, blocks), bytes_max)
         return tally
-    for store, block in folded(read, shard, settings):
+    for store, block in fold_shard(read, shard, settings):
         tally.add(store, block)
     return tally
 

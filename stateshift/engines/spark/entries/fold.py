@@ -21,7 +21,7 @@ for each block, is more than what a few records take in Python. The entries are 
 tested on every golden checkpoint.
 
     begun = Begun(read, BYTES)       a file that was begun to see how much there is, is continued
-    few_rows(begun, shard, settings) -> {key: value}; None where there is more: `folded(begun, …)`
+    few_rows(begun, shard, settings) -> {key: value}; None for `fold_shard(begun, …)`
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from stateshift.engines.spark.entries import row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
 from stateshift.engines.spark.entries.rocksdb_version import (
     Version,
-    checked_against,
+    check_table,
     number_of,
     part_in,
     version_of,
@@ -80,7 +80,7 @@ _AFTER_TABLES = 1 << 60
 PLAINLY = "take this run back (`stateshift rollback WORKDIR`), then compact without keeping tables"
 
 
-def folded(
+def fold_shard(
     read: ReadFrom,
     shard: ShardFiles,
     settings: Mapping[str, str],
@@ -96,7 +96,7 @@ def folded(
         for block in settle_writes(_rows(read, shard, settings, deleted), b"", bytes_max):
             yield shard.store, block
     elif kinds <= {"zip", "sst", "changelog"}:
-        yield from _RocksDB(read, shard, settings, deleted).folded(bytes_max)
+        yield from _RocksDB(read, shard, settings, deleted).fold_shard(bytes_max)
     else:
         raise FormatError("these files are not of one state store provider", shard.files[0])
 
@@ -176,8 +176,8 @@ class _RocksDB:
         self._part = part_in(settings)
         self._version = Version(shard.files)
 
-    def folded(self, bytes_max: int) -> Iterator[tuple[str, Block]]:
-        """Yield the entries: see `folded`."""
+    def fold_shard(self, bytes_max: int) -> Iterator[tuple[str, Block]]:
+        """Yield the entries: see `fold_shard`."""
         self._version = version_of(self._read, self._shard)
         for block in self._settled(bytes_max):
             bare = row_checksums.off_values(block, self._between) if self._checked else block
@@ -193,7 +193,7 @@ class _RocksDB:
         return merge_runs(in_runs(changes, bytes_max), self._between, deletes=True)
 
     def _settled(self, bytes_max: int) -> Iterator[Block]:
-        """Yield what tables and changelogs come to: by key, where tables are sorted runs."""
+        """Yield the result of tables and changelogs: by key, where tables are sorted runs."""
         changes = self._changes(_changelogs(newest_files(self._shard.files, ".zip")))
         if self._version.runs:
             runs = map(self._ascending, self._version.runs)
@@ -245,7 +245,7 @@ class _RocksDB:
             decoded = decode_table(opened, keys)
             told = self._version.facts.get(number_of(table))
             if told is not None and keys == ALL_KEYS:
-                decoded = checked_against(told, opened, decoded)
+                decoded = check_table(told, opened, decoded)
             for block, sequences in decoded:
                 self._report_deleted(block)
                 yield Writes(block, sequences)

@@ -126,9 +126,7 @@ def table_at(chunks: Callable[[int], Iterator[bytes]], size: int) -> OpenTable:
     return open_table(Window(chunks, size, CHUNK).read, size)
 
 
-def checked_against(
-    fact: TableFile, table: OpenTable, decoded: Iterable[Decoded]
-) -> Iterator[Decoded]:
+def check_table(fact: TableFile, table: OpenTable, decoded: Iterable[Decoded]) -> Iterator[Decoded]:
     """Yield all that a table holds; refused where it is another one than the MANIFEST names. Each
     block of one that changed places with another fits its checksum, and RocksDB fails, or finds
     other entries.
@@ -223,7 +221,7 @@ class BlockEnds(NamedTuple):
 
 def table_bounds(read: ReadFrom, shard: ShardFiles, count: int) -> list[bytes] | None:
     """Return `count` - 1 keys that cut the shard into parts of about the same size, as far as the
-    tables that it lies in show; None where `folded` does not give its entries in the order of
+    tables that it lies in show; None where `fold_shard` does not give its entries in the order of
     their keys. Column families are part of the keys.
 
     Tables that overlap may all end alike, and a few may be too few: then it is their blocks that

@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stateshift.engines.spark.entries.encoders import PLAIN, Encoder, bare, rows_of_list
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import Views
 from stateshift.formats.binaries import join_columns, lengths, numerals, without_first
@@ -180,7 +180,7 @@ class Side:
             "an operator that is not there has no shards"
         )
         for shard in shards:
-            for store, block in folded(self.storage.chunks, shard, self.image.settings):
+            for store, block in fold_shard(self.storage.chunks, shard, self.image.settings):
                 yield common_name(store), block
 
 
@@ -238,10 +238,10 @@ Folded = dict[str, dict[int, Sums]]
 
 def fold(entries: Iterable[Formed]) -> Folded:
     """Return the sums of the entries, by store and bucket."""
-    return added({store: _sums(block)} for store, block in entries if len(block))
+    return add_sums({store: _sums(block)} for store, block in entries if len(block))
 
 
-def added(folded: Iterable[Folded]) -> Folded:
+def add_sums(folded: Iterable[Folded]) -> Folded:
     """Return the sums of all parts of one side."""
     whole: Folded = {}
     for part in folded:

@@ -34,7 +34,7 @@ from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.positions import position_of
 from stateshift.formats.spark.text import JsonObject, decode_object, decode_text
 
-# What the file is, its lines as a person reads them, and its value in plain JSON.
+# The kind of a file, its lines as a person reads them, and its value in plain JSON.
 Shown = tuple[str, tuple[str, ...], object]
 Reader = Callable[[bytes, RowSchema], Shown]
 

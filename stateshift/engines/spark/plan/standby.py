@@ -188,7 +188,7 @@ class Bridge:
             yield KeepBrought("retire/between", target, (), tuple(sorted(unneeded)))
 
     def without_published(self, steps: Collection[AnyStep]) -> Iterator[AnyStep]:
-        """Yield what else is published: no file that is there already is written again."""
+        """Yield the other steps that publish, without the files that are there already."""
         for step in steps:
             if not isinstance(step, CopyFiles):
                 yield step

@@ -52,7 +52,7 @@ def comparable(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Block]]:
     """Yield the entries of one shard, as far as the settings let them be seen."""
-    from stateshift.engines.spark.entries.fold import folded
+    from stateshift.engines.spark.entries.fold import fold_shard
 
     if CHANGES in settings:
         from stateshift.engines.spark.rewrite.kept_tables import compared_changes
@@ -60,7 +60,9 @@ def comparable(
         yield from compared_changes(read, shard, settings)
         return
     view = compared_as(shard, settings)
-    entries = _summed(read, shard, settings) if SUMS in settings else folded(read, shard, settings)
+    entries = (
+        _summed(read, shard, settings) if SUMS in settings else fold_shard(read, shard, settings)
+    )
     for store, block in entries:
         yield store, view(store, block)
 
@@ -101,7 +103,7 @@ def _summed(
     """Yield one shard of several checkpoints, added up: held in memory, one checkpoint after the
     other. A key that cannot be added comes as often as it is there, so that the comparison fails.
     """
-    from stateshift.engines.spark.entries.fold import folded
+    from stateshift.engines.spark.entries.fold import fold_shard
     from stateshift.formats.blocks import block_of
 
     asked = json.loads(settings[SUMS])
@@ -109,7 +111,7 @@ def _summed(
     totals: dict[str, dict[bytes, bytes]] = {}
     for place in asked["places"]:
         own = replace(shard, files=tuple(path for path in shard.files if path.startswith(place)))
-        for store, block in folded(read, own, settings):
+        for store, block in fold_shard(read, own, settings):
             known = totals.setdefault(store, {})
             puts = {key: value for key, value in block.records() if value is not None}
             repeated = {key: value for key, value in puts.items() if key in known}

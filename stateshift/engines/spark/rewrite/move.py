@@ -168,7 +168,7 @@ class StateChange:
         return f"{area}/{names.get(name, name)}/{rest}" if slash else path
 
 
-def taken_along(job: JobSpec, image: Image) -> Image:
+def leave_dropped(job: JobSpec, image: Image) -> Image:
     """Return an image without dropped operators, whose files are not copied."""
     dropped = StateChange.of(job.transform).dropped_operators
     if not dropped:

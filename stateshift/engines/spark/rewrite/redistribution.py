@@ -188,7 +188,7 @@ class Gathering:
         """Yield the entries of a source that are wanted, in the targets' encoding."""
         change, part = self._framing(source), self.options.get("part")
         keep = belongs(part, source.operator, source.shard) if part else None
-        entries = self._checks.folded(source, self.options["settings"])
+        entries = self._checks.fold_shard(source, self.options["settings"])
         for store, block in self.sums.watched(source, entries):
             if keep is not None:
                 block = keep(store, block)

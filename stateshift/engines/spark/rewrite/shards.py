@@ -8,7 +8,7 @@ Tables are planned before anything is read, so there may be one that holds nothi
 as a table without entries, and named nowhere: Spark tidies it away with the next version that it
 does.
 
-An entry is (store, key, value) as `folded` gives it: without a column family's id and without row
+An entry is (store, key, value) as `fold_shard` gives it: without a column family's id and row
 checksums. Both are put on here, in the numbers of the shard that is written.
 
 Why no changelog: a zip that names no tables and a changelog of puts has as many files, but Spark

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stateshift import plain
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.row_check import RowCheck
 from stateshift.engines.spark.entries.store_views import Views
 from stateshift.engines.spark.rewrite.comparison import compared_as
@@ -37,13 +37,13 @@ class RowChecks:
     operator: str
     read: ReadFrom
 
-    def folded(
+    def fold_shard(
         self, source: ShardFiles, settings: Mapping[str, str]
     ) -> Iterator[tuple[str, Block]]:
         """Yield the entries of a source."""
         own = self._rules
         if not own:
-            yield from folded(self.read, source, settings)
+            yield from fold_shard(self.read, source, settings)
             return
         views = Views({(self.operator, store): rule.view(store) for store, rule in own.items()})
         first = next(iter(own.values()))
@@ -52,7 +52,7 @@ class RowChecks:
         def deleted(store: str, keys: Binary) -> None:
             rows.check_deleted(views.of(self.operator, store), keys)
 
-        for store, block in folded(self.read, source, settings, deleted=deleted):
+        for store, block in fold_shard(self.read, source, settings, deleted=deleted):
             rows.sound(views.of(self.operator, store), block)
             _refuse(rows)
             yield store, block

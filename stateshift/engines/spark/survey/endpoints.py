@@ -204,7 +204,7 @@ def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
     return Endpoint("sink", "", sink.kind, None, sink.location, {}, details)
 
 
-def misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
+def find_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
     """Refuse a file sink's output that was copied to another place without rewriting its log: what
     the log names is elsewhere, and readers, who go by the log, see none of what is here.
     """

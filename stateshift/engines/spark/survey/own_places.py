@@ -3,7 +3,7 @@
     state/<op>/_metadata/v2/<batch>   the folders of its schemas    Spark opens them at each start
     _schema_log_<table>/<n>           the source's folder in it     Delta compares the text
     sources/<i>/<n>[.compact]         every input file              `inputs`
-    <output>/_spark_metadata/<n>      every output file             `endpoints.misplaced`
+    <output>/_spark_metadata/<n>      every output file             `endpoints.find_misplaced`
 
 An image that was copied by other means still names the place where it was made.
 

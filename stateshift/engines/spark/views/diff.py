@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from stateshift.engines.match import Matched, Shelf, Sided, match_sides
 from stateshift.engines.spark.entries.sides import SEPARATOR, Side, Sides
-from stateshift.engines.spark.views.selection import Opened, opened, operator_id
+from stateshift.engines.spark.views.selection import Opened, open_images, operator_id
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening, Readers
 from stateshift.formats.blocks import Binary, Block, Column
 from stateshift.survey import ShardFiles
@@ -40,7 +40,7 @@ def diff(
     """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each
     store are decoded. A `fleet` reads them, where there is one.
     """
-    a, b = opened(one, opening), opened(other, opening)
+    a, b = open_images(one, opening), open_images(other, opening)
     differences = Differences(epochs=(a.survey.epoch, b.survey.epoch))
     sizes = tuple({file.path: file.size for file in each.survey.files} for each in (a, b))
     size = _bytes_read(a, sizes[0]) + _bytes_read(b, sizes[1])

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from stateshift.engines.growing_file import Pieces
 from stateshift.engines.spark.entries.changes import Changes
 from stateshift.engines.spark.entries.columnar import keys_of, values_of
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.row_checksums import checked_chunks
 from stateshift.engines.spark.entries.store_view import StoreView, note_of
 from stateshift.engines.spark.entries.vectors import array, arrow_type
@@ -38,7 +38,7 @@ from stateshift.engines.spark.views.selection import (
     Opened,
     check_wanted,
     image_location,
-    opened,
+    open_images,
     operator_fits,
     operator_id,
     store_fits,
@@ -249,7 +249,7 @@ class Export:
             return
         chunks = checked_chunks(self.opened.storage, self.opened.survey)
         for image, shard in self.opened.shards(self.wanted):
-            for store, block in folded(chunks, shard, image.settings):
+            for store, block in fold_shard(chunks, shard, image.settings):
                 if store_fits(self.wanted, store):
                     yield self._piece(image, shard, store, block)
 
@@ -299,7 +299,7 @@ def _batches_in(path: str) -> Iterator[pa.RecordBatch]:
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
     """Return an export, nothing written yet. Parquet and Arrow require one shape."""
-    there = opened(location, opening, wanted.batch)
+    there = open_images(location, opening, wanted.batch)
     check_wanted(there, wanted)
     # An empty file would say that there is none.
     hint = f"stateshift verify {quote(there.location)}"

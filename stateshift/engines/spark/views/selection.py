@@ -64,7 +64,9 @@ def image_location(location: str, image: Image) -> str:
     return f"{location}/{image.path}" if image.path else location
 
 
-def opened(location: str, opening: Callable[[str], Storage], batch: int | None = None) -> Opened:
+def open_images(
+    location: str, opening: Callable[[str], Storage], batch: int | None = None
+) -> Opened:
     """Return the images at a location; with `batch`, as if that one had been the last."""
     storage = opening(location)
     whole = spark_survey.survey(storage)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from stateshift.engines.spark.entries import single_file as decoding
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import RowSchema, note_of
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.small_files import errors_at
@@ -24,7 +24,7 @@ from stateshift.survey import Survey
 FILE_MAX = 256 * 1024 * 1024
 
 
-def decoded(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
+def decode_at(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
     """Return one decoded file; state files find their schema in the checkpoint around them."""
     path = locations.normal(location, os.getcwd())
     with errors_at(location):
@@ -54,7 +54,7 @@ def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[Show
             names = views.names(shard.operator, shard.store)
             if all(shown[shard.operator, name] >= limit for name in names):
                 continue
-            for store, block in folded(storage.chunks, shard, image.settings):
+            for store, block in fold_shard(storage.chunks, shard, image.settings):
                 view = views.of(shard.operator, store)
                 note = note_of(view, image)
                 left = max(0, limit - shown[shard.operator, store])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.entries.vectors import array, arrow_type, fits
@@ -23,7 +23,7 @@ def blocks(name: str) -> Iterator[tuple[StoreView, Block]]:
     for image in survey(storage).images:
         views = views_of(storage, image)
         for shard in image.shards:
-            for store, block in folded(storage.chunks, shard, image.settings):
+            for store, block in fold_shard(storage.chunks, shard, image.settings):
                 view = views.of(shard.operator, store)
                 if view.known:
                     yield view, block

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stateshift.engines.spark.entries.fold import BYTES, DECODED_BYTES, Begun, few_rows, folded
+from stateshift.engines.spark.entries.fold import BYTES, DECODED_BYTES, Begun, few_rows, fold_shard
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite.state import rewrite_state
 from stateshift.engines.spark.survey.checkpoint import survey
@@ -36,7 +36,7 @@ def test_golden_shards_fold_to_the_same_one_by_one(name: str) -> None:
             provider = {path.rpartition(".")[2] for path in shard.files}
             assert (rows is None) == bool(provider - {"snapshot", "delta"})
             if rows is not None:
-                blocks = folded(storage.chunks, shard, image.settings)
+                blocks = fold_shard(storage.chunks, shard, image.settings)
                 assert rows == dict(record for _, block in blocks for record in block.records())
 
 
@@ -78,7 +78,7 @@ def test_a_shard_of_more_is_left_to_the_columns_and_its_beginning_is_not_read_ag
     assert few_rows(begun, SHARD, {}) is None
     assert sum(files.read.values()) <= begun.bytes_max + 16
     for _ in range(2):
-        found = [record for _, block in folded(begun, SHARD, {}) for record in block.records()]
+        found = [record for _, block in fold_shard(begun, SHARD, {}) for record in block.records()]
         assert dict(found) == {b"two": b"abcdefgh", b"three": b"12345678"}
         assert files.read == {path: len(files.contents[path]) for path in SHARD.files[1:]}
         files.read.clear()
@@ -89,7 +89,7 @@ def test_little_that_decompresses_to_much_is_left_to_the_columns() -> None:
     files.contents["4.delta"] = b"".join(encode_delta([Record(b"two", bytes(2 * DECODED_BYTES))]))
     begun = Begun(files)
     assert len(files.contents["4.delta"]) < BYTES and few_rows(begun, SHARD, {}) is None
-    found = dict(record for _, block in folded(begun, SHARD, {}) for record in block.records())
+    found = dict(record for _, block in fold_shard(begun, SHARD, {}) for record in block.records())
     assert found == {b"two": bytes(2 * DECODED_BYTES), b"three": b"12345678"}
 
 
@@ -141,6 +141,6 @@ def test_a_damaged_file_is_told_with_its_name_by_both_ways(settings: dict[str, s
     with pytest.raises(FormatError) as few:
         few_rows(Begun(files), SHARD, settings)
     with pytest.raises(FormatError) as many:
-        list(folded(files, SHARD, settings))
+        list(fold_shard(files, SHARD, settings))
     assert few.value.fact == many.value.fact and few.value.where == many.value.where
     assert few.value.where["path"] == "3.delta"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stateshift.engines import spill as spilling
 from stateshift.engines.spark.entries import last_writes as settling
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
 from stateshift.engines.spark.entries.rocksdb_version import SHARD_PART, encode_part, parts_between
 from stateshift.engines.spark.survey.checkpoint import survey
@@ -42,7 +42,7 @@ def test_golden_shards_fold_to_the_same_in_memory_and_on_piles(name: str, bytes_
             expected = Counter(
                 (e.store, e.key, e.value) for e in one_by_one(storage.chunks, shard, image.settings)
             )
-            blocks = folded(storage.chunks, shard, image.settings, bytes_max)
+            blocks = fold_shard(storage.chunks, shard, image.settings, bytes_max)
             found = Counter(
                 (store, key, value) for store, block in blocks for key, value in block.records()
             )
@@ -120,7 +120,7 @@ def test_nothing_is_left_of_piles_whatever_ends_the_folding(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     read, shard = shard_of([Record(b"%08d" % n, b"v" * 40) for n in range(5000)])
-    blocks = folded(read, shard, {}, bytes_max=1000)
+    blocks = fold_shard(read, shard, {}, bytes_max=1000)
     next(blocks)
     assert not list(tmp_path.iterdir())
     blocks.close()
@@ -133,7 +133,7 @@ def test_a_place_for_piles_that_is_not_there_is_a_fault_of_storage(
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
     read, shard = shard_of([Record(b"%08d" % n, b"v" * 40) for n in range(5000)])
     with pytest.raises(StorageError, match="temporary files") as caught:
-        list(folded(read, shard, {}, bytes_max=1000))
+        list(fold_shard(read, shard, {}, bytes_max=1000))
     assert caught.value.hint is not None and "TMPDIR" in caught.value.hint
 
 
@@ -142,7 +142,10 @@ def test_the_same_files_give_the_same_blocks() -> None:
     read, shard = shard_of([Record(b"%08d" % (n % 700), b"v%d" % n) for n in range(5000)])
     for bytes_max in (1000, 1 << 20):
         one, other = (
-            [(store, list(block.records())) for store, block in folded(read, shard, {}, bytes_max)]
+            [
+                (store, list(block.records()))
+                for store, block in fold_shard(read, shard, {}, bytes_max)
+            ]
             for _ in range(2)
         )
         assert one == other and sum(len(records) for _, records in one) == 700
@@ -184,7 +187,7 @@ def test_a_table_of_other_keys_than_the_manifest_says_is_refused_whole_and_in_pa
     with pytest.raises(FormatError, match="holds other keys than") as caught:
         for part in parts:
             own = {SHARD_PART: encode_part(part)}
-            list(folded(reading(files), shard, own))
+            list(fold_shard(reading(files), shard, own))
     assert caught.value.where["path"] in files
 
 
@@ -194,11 +197,11 @@ def test_a_manifest_whose_table_ends_before_it_begins_is_refused_in_every_part(
 ) -> None:
     files, shard = two_tables({5: (b"z", b"a")})
     with pytest.raises(FormatError, match="has table 5 end before it begins"):
-        list(folded(reading(files), shard, {SHARD_PART: encode_part(part)}))
+        list(fold_shard(reading(files), shard, {SHARD_PART: encode_part(part)}))
 
 
 def test_tables_that_overlap_as_the_manifest_says_are_merged() -> None:
     files, shard = two_tables({})
-    blocks = folded(reading(files), shard, {})
+    blocks = fold_shard(reading(files), shard, {})
     keys = [key for _, block in blocks for key, _ in block.records()]
     assert b"".join(keys) == b"abcdefghijklmnopqrstuvwxyz"

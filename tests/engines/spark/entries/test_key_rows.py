@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stateshift.engines.spark.check.joins import row_and_last, row_and_time
 from stateshift.engines.spark.entries.encoders import Encoder
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
@@ -78,7 +78,7 @@ def test_the_stores_of_a_golden_join_have_the_same_keys(name: str) -> None:
         views = views_of(storage, image)
         found: dict[tuple[str, int], set[bytes]] = {}
         for shard in image.shards:
-            for store, block in folded(storage.chunks, shard, image.settings):
+            for store, block in fold_shard(storage.chunks, shard, image.settings):
                 view = views.of(shard.operator, store)
                 last = store.endswith("IndexToValue")
                 split = row_and_last(view, block.keys, last)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from stateshift.engines import window
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.rocksdb_version import (
     SHARD_PART,
     encode_part,
@@ -44,7 +44,7 @@ def read(
 
     for part in parts:
         own = {**settings, SHARD_PART: encode_part(part)}
-        for store, block in folded(storage.chunks, shard, own, deleted=deleted):
+        for store, block in fold_shard(storage.chunks, shard, own, deleted=deleted):
             entries += [(store, key, value) for key, value in block.records()]
     return entries, gone
 
@@ -82,7 +82,7 @@ class Cut(NamedTuple):
     def read(self, part: KeyRange) -> list[Entry]:
         own = {SHARD_PART: encode_part(part)}
         entries: list[Entry] = []
-        for store, block in folded(self.chunks, self.shard, own):
+        for store, block in fold_shard(self.chunks, self.shard, own):
             entries += [(store, key, value) for key, value in block.records()]
         return entries
 
@@ -130,7 +130,7 @@ def test_of_a_table_a_part_reads_its_blocks_and_the_end(cut_shard: Cut) -> None:
                 yield chunk
 
         own = {SHARD_PART: encode_part(part)}
-        for store, block in folded(counted, cut_shard.shard, own):
+        for store, block in fold_shard(counted, cut_shard.shard, own):
             entries += [(store, key, value) for key, value in block.records()]
         assert read.total() < 0.5 * size
     assert entries == cut_shard.read(ALL_KEYS)

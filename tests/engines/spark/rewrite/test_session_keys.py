@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.evolution import rocksdb_key_maker, row_maker
 from stateshift.engines.spark.survey import checkpoint as survey
@@ -27,7 +27,7 @@ def keys_of(case: Path) -> tuple[str, set[bytes]]:
     blocks = [
         block
         for shard in image.shards
-        for _, block in folded(storage.chunks, shard, image.settings)
+        for _, block in fold_shard(storage.chunks, shard, image.settings)
     ]
     return spark_image(image).schemas["0/default"]["key"], {
         key for block in blocks for key, _ in block.records()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import plain_value
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.entries.vectors import arrow_type
@@ -27,7 +27,7 @@ def test_golden_state_is_the_same_text_either_way(name: str) -> None:
     for image in survey(storage).images:
         views = views_of(storage, image)
         for shard in image.shards:
-            for store, block in folded(storage.chunks, shard, image.settings):
+            for store, block in fold_shard(storage.chunks, shard, image.settings):
                 piece = Piece(views.of(shard.operator, store), "0", shard.shard, block, "path")
                 together = lines._together(piece)
                 if together is not None:
