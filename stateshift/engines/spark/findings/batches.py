@@ -79,7 +79,7 @@ def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]
 class _PlannedBatch:
     """The batch of an image that was planned last, and not committed."""
 
-    move: Move
+    job_move: Move
     image: Image
     name: str
 
@@ -89,15 +89,15 @@ class _PlannedBatch:
 
     @property
     def sink(self) -> SinkFacts | None:
-        return self.move.facts.sink
+        return self.job_move.facts.sink
 
     def fate(self) -> Finding:
         """Report what becomes of it, where it is the only one."""
-        if self.move.job.target is None:
+        if self.job_move.job.target is None:
             return self._report("note", "it runs again where it is, over the same input")
-        if self.move.kept_batch(self.image) is None:
+        if self.job_move.kept_batch(self.image) is None:
             return self._dropped()
-        if self.move.skips_kept_batch(self.image) and self.image.operators:
+        if self.job_move.skips_kept_batch(self.image) and self.image.operators:
             return self._skipped()
         return self._kept()
 
@@ -116,7 +116,7 @@ class _PlannedBatch:
             has_it = sink.has_batch(image.identity, batch)
             again = f"the sink ({sink.kind}) {'has' if has_it else 'does not have'} it: {again}"
         runs_its_plan = sink is not None and sink.skips_plan is False
-        if not image.operators or runs_its_plan or not may_know(self.move, image, batch):
+        if not image.operators or runs_its_plan or not may_know(self.job_move, image, batch):
             return self._report("note", again)
         if written is None or written.wrong is not None:
             return self._report(
@@ -127,14 +127,14 @@ class _PlannedBatch:
             )
         if written.unnamed:
             return self._unnamed()
-        if self.move.change.rewrites_versions(image):
+        if self.job_move.change.rewrites_versions(image):
             return self._report(
                 "refuse",
                 f"a sink that has it ({SKIPPING}) skips it, so that its state would be "
                 f"missing: this change writes the state of batch {image.epoch} alone",
                 f"{NAME_THE_SINK}; or {_COMMIT_FIRST.format(batch=batch)}; {WAIVE}",
             )
-        files = len(self.move.planned_paths((image,)))
+        files = len(self.job_move.planned_paths((image,)))
         return self._report(
             "note",
             f"{again}; the state that it wrote goes along ({files} files), for a sink that has it "
@@ -152,14 +152,14 @@ class _PlannedBatch:
                 "job that restarts skips it, and the state that it wrote is not whole. The job "
                 f"would fail at batch {batch + 1}, here as at the target",
                 hint=f"restore the state of batch {batch} from a copy of the checkpoint; or go "
-                f"back to batch {image.epoch}: {way_out(self.move, image)}",
+                f"back to batch {image.epoch}: {way_out(self.job_move, image)}",
             )
         if written.unnamed:
             return self._unnamed()
-        if not self.move.change.rewrites_versions(image):
-            files = len(self.move.planned_paths((image,)))
+        if not self.job_move.change.rewrites_versions(image):
+            files = len(self.job_move.planned_paths((image,)))
             fate = f"the state that it wrote goes along ({files} files)"
-        elif self.move.planned_image(image) is not None:
+        elif self.job_move.planned_image(image) is not None:
             fate = f"its state is rewritten, too: that of batch {image.epoch}, and that of {batch}"
         else:
             return self._report(
@@ -183,7 +183,7 @@ class _PlannedBatch:
     def _dropped(self) -> Finding:
         image, batch, sink = self.image, self.batch, self.sink
         dropped = "it is dropped, and its input is planned again"
-        if not may_know(self.move, image, batch):
+        if not may_know(self.job_move, image, batch):
             return self._report("warn", dropped)
         has_it = sink is not None and sink.has_batch(image.identity, batch)
         # The tasks of a batch write its state before the sink commits it.
@@ -203,7 +203,7 @@ class _PlannedBatch:
     def several(self) -> Finding:
         """Report that it is the last of several: Spark runs it again, from the state before it."""
         epoch, planned = self.image.epoch or 0, self.batch
-        known = may_know(self.move, self.image, epoch + 1)
+        known = may_know(self.job_move, self.image, epoch + 1)
         consequence = "gets its input again"
         if known:
             consequence = f"skips the new batch of its number, or {consequence}"
