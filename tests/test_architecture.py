@@ -628,7 +628,7 @@ BROKEN = (
         {"stateshift.migration": "import stateshift.testing.memory_storage"},
         "only tests and benches know testing",
     ),
-    (impurities, {"stateshift.live.protocol.bins": "import time"}, "reaches time"),
+    (impurities, {"stateshift.live.protocol.configuration": "import time"}, "reaches time"),
     (job_too_heavy, {"stateshift.job": "from stateshift.plan import Plan"}, "at most"),
     (spark_too_early, {"stateshift.look": "def f():\n  import pyspark"}, "only fleet"),
     (spark_too_early, {"stateshift.fleet": "import pyspark.sql"}, "at the top"),

@@ -20,7 +20,7 @@ _WHERE = {
     "Chain": "stateshift.live.chains",
     "Controller": "stateshift.live.bins.controlling",
     "Edit": "stateshift.live.acts",
-    "Folded": "stateshift.live.protocol.folded",
+    "Folded": "stateshift.live.protocol.applying",
     "Group": "stateshift.live.chains",
     "InOrder": "stateshift.live.bins.times",
     "Manner": "stateshift.live.acts",

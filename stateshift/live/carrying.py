@@ -21,14 +21,17 @@ from stateshift.live.member import ACKNOWLEDGED, RUNNING, decided_here
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.chains import Change, Decided, Outcome, Reverted
 from stateshift.live.protocol.coordinator import Coordinator
-from stateshift.live.protocol.coordinator_messages import (
+from stateshift.live.protocol.task_flow import (
     Acknowledged,
     Complete,
+    Deployment,
+    Flow,
     Refused,
+    Replacement,
     Running,
+    Task,
     Word,
 )
-from stateshift.live.protocol.task_flow import Deployment, Flow, Replacement, Task
 from stateshift.live.standing import Standing, takes_itself_back
 from stateshift.live.waiting import Pause
 
@@ -184,7 +187,7 @@ class _Carrier:
 
     def _abort(self, reason: str) -> None:
         """Take an abort to its end: nobody has held anything back, everybody runs on as before."""
-        self.state = table.given_up(self.state, reason, time.time())
+        self.state = table.give_up(self.state, reason, time.time())
 
     def _silent(self) -> str:
         """Return the workers that have not answered, for people."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stateshift import live
-from stateshift.live.protocol.folded import Folded
+from stateshift.live.protocol.applying import Folded
 
 BINS = 16
 BALLAST = 500  # bytes

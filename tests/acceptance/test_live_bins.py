@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from stateshift.live.protocol.bins import bin_of
+from stateshift.live.protocol.configuration import bin_of
 from tests.acceptance.live_operators import BINS, LATER
 from tests.acceptance.living_bins import Bins, group, half
 from tests.support.open_loop import TIES

@@ -24,7 +24,7 @@ from stateshift.live.bins.move_request import Manner, check, steps_of
 from stateshift.live.bins.moved import Moved
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.times import cut
-from stateshift.live.protocol.configuration import Configuration, Time, Update, updated
+from stateshift.live.protocol.configuration import Configuration, Time, Update, apply_updates
 from stateshift.live.protocol.plan_file import Changes, WholeMap
 from tests.acceptance.living_bins import FIRST, Applications, running
 from tests.acceptance.support import JOBS, stateshift
@@ -153,7 +153,7 @@ class Forms(Applications):
         known = self.files.configuration(begun, len(NAMES))
         for migration in self.migrations.values():
             for proposal, _ in migration.proposals:
-                known = updated(wide_enough(known, proposal.updates), proposal.updates)
+                known = apply_updates(wide_enough(known, proposal.updates), proposal.updates)
         return known
 
 

@@ -27,8 +27,7 @@ from stateshift.dataflow.move_steps import (
     strategy_of,
 )
 from stateshift.errors import SpecError
-from stateshift.live.protocol.configuration import Update
-from stateshift.live.protocol.moves import moves_between, updates_of
+from stateshift.live.protocol.configuration import Update, moves_between, updates_of
 
 RANDOM_ONES = 10_000
 STRATEGIES: tuple[Strategy, ...] = (

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stateshift.live.protocol.configuration import Configuration, Time, Update
-from stateshift.live.protocol.folded import Folded, Key, State, Value
+from stateshift.live.protocol.applying import Folded, Key, State, Value
+from stateshift.live.protocol.configuration import Configuration, Time, Update, bin_of
 
 END: Time = 1 << 62  # the frontier of an input that is closed
 
@@ -115,4 +115,16 @@ Sent = tuple[int, Message]  # to which worker
 
 def worker_of(configuration: Configuration, time: Time, hashed: int) -> int:
     """Return where a key is at a time, by its hash."""
-    return configuration.worker(time, configuration.bin_of(hashed))
+    return configuration.worker(time, bin_of(hashed, configuration.bins))
+
+
+def moves_at(configuration: Configuration, time: Time) -> tuple[tuple[int, int, int], ...]:
+    """Return the moves of exactly this time: (bin, from worker, to worker)."""
+    moves = []
+    for bin, history in enumerate(configuration.history):
+        if history[0].time < time:
+            before = configuration.worker(time - 1, bin)
+            after = configuration.worker(time, bin)
+            if before != after:
+                moves.append((bin, before, after))
+    return tuple(moves)

@@ -38,16 +38,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from stateshift.errors import Complaint, SpecError
-from stateshift.live.protocol.applying import Pending, turns
+from stateshift.live.protocol.applying import Folded, Key, Pending, State, Value, turns
 from stateshift.live.protocol.configuration import (
     Configuration,
     Time,
+    apply_updates,
+    bin_of,
     complaints,
-    resized,
-    retired,
-    updated,
+    resize,
+    retire,
 )
-from stateshift.live.protocol.folded import Folded, Key, State, Value
 from tests.models.bin_messages import (
     END,
     START,
@@ -63,6 +63,7 @@ from tests.models.bin_messages import (
     Resize,
     Routed,
     Sent,
+    moves_at,
     worker_of,
 )
 
@@ -129,7 +130,7 @@ def advance(
         case Control():
             f = _with_control(f, event)
         case Resize():
-            f = replace(f, configuration=resized(f.configuration, event.bins))
+            f = replace(f, configuration=resize(f.configuration, event.bins))
         case Received():
             s = _with_message(s, event)
     f, routed = _route(f, logic)
@@ -154,7 +155,7 @@ def _with_control(f: F, event: Control) -> F:
     times = {*f.to_move, *(update.time for update in event.updates)}
     configuration = f.configuration
     if event.updates:
-        configuration = updated(configuration, event.updates, event.bins)
+        configuration = apply_updates(configuration, event.updates, event.bins)
     return replace(
         f, control=event.frontier, configuration=configuration, to_move=tuple(sorted(times))
     )
@@ -239,7 +240,7 @@ def _move(f: F, s: S, number: int, logic: Logic) -> tuple[F, S, list[Sent]]:
 
 def _targets(f: F, time: Time, number: int) -> dict[int, int]:
     """Return the bins that go away from a worker at a time, with where they go."""
-    moves = f.configuration.moved(time)
+    moves = moves_at(f.configuration, time)
     return {bin: target for bin, source, target in moves if source == number}
 
 
@@ -247,7 +248,7 @@ def _keys_by_target(f: F, s: S, targets: Mapping[int, int], logic: Logic) -> Map
     """Return the keys here that go, by the worker that they go to."""
     going = defaultdict[int, set[Key]](set)
     for key in {*s.states, *(record.key for record in s.waiting)}:
-        bin = f.configuration.bin_of(logic.hash_of(key))
+        bin = bin_of(logic.hash_of(key), f.configuration.bins)
         if bin in targets:
             going[targets[bin]].add(key)
     return going
@@ -268,7 +269,7 @@ def _report(f: F) -> tuple[F, list[Sent]]:
     # What moves at a time is known from the time before: of updates that wait, and of those that
     # may still come.
     needed = min(progress.data, f.control - 1, *(time - 1 for time in f.to_move[:1]))
-    f = replace(f, configuration=retired(f.configuration, needed))
+    f = replace(f, configuration=retire(f.configuration, needed))
     if progress == f.reported:
         return f, []
     sent: list[Sent] = [(target, progress) for target in range(f.configuration.workers)]

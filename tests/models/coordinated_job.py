@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from stateshift.journal import Record as Journaled
 from stateshift.live.protocol.coordinator import Address, Coordinator, Outcome, Sent, advance, begin
-from stateshift.live.protocol.coordinator_messages import Word
-from stateshift.live.protocol.task_flow import Deployment, Flow, Migration, Task
+from stateshift.live.protocol.task_flow import Deployment, Flow, Migration, Task, Word
 from tests.models.task_instance import Done, Instance, Item, hear, read, start, take
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from stateshift.live.protocol.applying import Key, State
 from stateshift.live.protocol.configuration import Configuration, Time
-from stateshift.live.protocol.folded import Key, State
 from tests.models.bin_messages import (
     Applied,
     Control,

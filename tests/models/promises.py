@@ -18,8 +18,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
+from stateshift.live.protocol.applying import Key, State
 from stateshift.live.protocol.configuration import Configuration, Time
-from stateshift.live.protocol.folded import Key, State
 from tests.models.bin_messages import END, Applied, Logic, Progress, Record, worker_of
 from tests.models.bin_worker import S, apply
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.dataflow.move_steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps
-from stateshift.live.protocol.moves import moves_between
+from stateshift.live.protocol.configuration import moves_between
 from tests.models.cost import Ground, Prediction, even_state, predict
 
 KEY_BYTES = 8.0  # a u64 in a dense array

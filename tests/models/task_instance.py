@@ -12,31 +12,72 @@ The sending side aligns (T-8). At the checkpoint that a trigger names, a task
     ships    its state, once the barrier has come from everybody: it is paused, and nothing is on
              its way to it, because everybody who sends to it buffers. So no data moves but state.
     rewires  to the new place: the barrier is the last it gets from the old one
+
+A task's states, and what may follow which (T-4):
+
+    created ─▶ scheduled ─▶ deployed ─▶ running ─▶ finished
+                                        │    ▲
+                                        ▼    │
+                                     pausing ─▶ paused
+
+    paused ─▶ running                             taken back, as it was before
+    each that is no end ─▶ failed
+    each that is no end ─▶ canceling ─▶ canceled
+
+`running`, `finished` and `failed` mean of a task what they mean of a run (journal.progress.State):
+the same words. A run is never created, scheduled or deployed, since it needs no place; and where a
+run is *rolled back*, a task is *running*: nothing of it is left to see.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from stateshift.live.protocol.coordinator_messages import (
-    FOLLOWS,
+from stateshift.live.protocol.task_flow import (
     Abort,
     Acknowledged,
     Complete,
     Deployed,
+    Flow,
     Order,
     Refused,
     Restore,
     Role,
     Running,
     Shipped,
-    TaskState,
+    Task,
     Trigger,
     Word,
 )
-from stateshift.live.protocol.task_flow import Flow, Task
+from tests.models.task_flows import feeders, targets
+
+TaskState = Literal[
+    "created",
+    "scheduled",
+    "deployed",
+    "running",
+    "finished",
+    "failed",
+    "canceling",
+    "canceled",
+    "pausing",
+    "paused",
+]
+_ENDING: frozenset[TaskState] = frozenset(("failed", "canceling"))
+FOLLOWS: Mapping[TaskState, frozenset[TaskState]] = {
+    "created": _ENDING | {"scheduled"},
+    "scheduled": _ENDING | {"deployed"},
+    "deployed": _ENDING | {"running"},
+    "running": _ENDING | {"finished", "pausing"},
+    "pausing": _ENDING | {"paused"},
+    "paused": _ENDING | {"running"},
+    "canceling": frozenset(("canceled", "failed")),
+    "finished": frozenset(),
+    "failed": frozenset(),
+    "canceled": frozenset(),
+}
 
 
 class Record(NamedTuple):
@@ -101,9 +142,9 @@ def roles(flow: Flow, trigger: Trigger, task: Task) -> tuple[Role, ...]:
     """Return a task's part in a migration. A task that moves may have to buffer for another one."""
     moving = trigger.migration.places.keys()
     parts: list[tuple[Role, bool]] = [
-        ("buffers", bool(moving & {*flow.targets(task)})),
+        ("buffers", bool(moving & {*targets(flow, task)})),
         ("ships", task in moving),
-        ("rewires", bool(moving & {*flow.feeders(task)})),
+        ("rewires", bool(moving & {*feeders(flow, task)})),
     ]
     return tuple(role for role, plays in parts if plays)
 
@@ -131,7 +172,7 @@ def take(before: Instance, source: Task, item: Item) -> Done:
             return _processed(before, key, snapshot)
         case Barrier():
             after = replace(before, barriers=before.barriers | {source})
-            if after.barriers >= {*before.flow.feeders(before.task)}:
+            if after.barriers >= {*feeders(before.flow, before.task)}:
                 return _passed(after)
             return Done(after)
         case Trigger():
@@ -186,8 +227,8 @@ def _instructed(before: Instance, trigger: Trigger) -> Done:
     name = trigger.migration.name
     if before.order is not None or name in before.over:
         return Done(before)
-    targets = before.flow.targets(before.task)
-    done = _sent(replace(before, order=trigger), [(target, trigger) for target in targets])
+    receivers = targets(before.flow, before.task)
+    done = _sent(replace(before, order=trigger), [(target, trigger) for target in receivers])
     part = roles(before.flow, trigger, before.task)
     return done._replace(said=(Acknowledged(before.task, part),))
 
@@ -196,13 +237,13 @@ def _passed(before: Instance) -> Done:
     """Pass a checkpoint on; if it is the one that was named, do the task's part."""
     checkpoint = before.snapshot.checkpoint + 1
     snapshot = replace(before.snapshot, checkpoint=checkpoint)
-    targets = before.flow.targets(before.task)
+    receivers = targets(before.flow, before.task)
     after = replace(before, snapshot=snapshot, barriers=frozenset())
-    done = _sent(after, [(target, Barrier(checkpoint)) for target in targets])
+    done = _sent(after, [(target, Barrier(checkpoint)) for target in receivers])
     if before.order is None or before.order.checkpoint != checkpoint:
         return done
     moving = before.order.migration.places.keys()
-    held = {target: () for target in targets if target in moving}
+    held = {target: () for target in receivers if target in moving}
     after = replace(done.instance, buffers={**done.instance.buffers, **held})
     if before.task not in moving:
         return done._replace(instance=after)

@@ -17,20 +17,14 @@ from hypothesis import strategies as st
 from stateshift.errors import PlanError, SpecError
 from stateshift.journal import State, StepFinished, decode_records, encode_record, fold
 from stateshift.live.protocol.coordinator import STEPS, begin
-from stateshift.live.protocol.coordinator_messages import (
-    FOLLOWS,
-    GiveUp,
-    Refused,
-    TaskState,
-)
 from stateshift.live.protocol.task_flow import (
-    EXCHANGES,
     Deployment,
     Flow,
+    GiveUp,
     Migration,
+    Refused,
     Task,
     check,
-    flow,
 )
 from stateshift.step.evidence import OtherEvidence
 from tests.models.checkpoint_wait import Checkpoints, wait
@@ -46,7 +40,18 @@ from tests.models.coordinated_job import (
     job,
     said,
 )
-from tests.models.task_instance import Instance, Record, Trigger, become, roles, routes, take
+from tests.models.task_flows import EXCHANGES, flow
+from tests.models.task_instance import (
+    FOLLOWS,
+    Instance,
+    Record,
+    TaskState,
+    Trigger,
+    become,
+    roles,
+    routes,
+    take,
+)
 
 WALKS = 200
 RECORDS, CHECKPOINTS = 6, 3

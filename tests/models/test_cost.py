@@ -21,7 +21,7 @@ from stateshift.dataflow.move_steps import (
     in_steps,
 )
 from stateshift.errors import SpecError
-from stateshift.live.protocol.moves import moves_between
+from stateshift.live.protocol.configuration import moves_between
 from tests.models.cost import Ground, Prediction, drain_seconds, even_state, predict
 from tests.models.sweeps import (
     PAPER,

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from stateshift.dataflow.move_steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps
 from stateshift.errors import SpecError
-from stateshift.live.protocol.configuration import Update, configured
-from stateshift.live.protocol.folded import Folded
-from stateshift.live.protocol.moves import moves_between
-from stateshift.live.protocol.rollout import Rollout, advance, prepared
+from stateshift.live.protocol.applying import Folded
+from stateshift.live.protocol.configuration import Update, initial_configuration, moves_between
+from stateshift.live.protocol.rollout import Rollout, advance, updates_ahead
 from tests.models.bin_messages import (
     END,
     START,
@@ -172,14 +171,14 @@ def test_a_network_that_breaks_its_promise_is_found_out(
 def test_a_worker_that_is_not_told_of_an_update_is_found_out(seed: int) -> None:
     print(f"seed: {seed}")
     chance = random.Random(seed)
-    configuration = configured([0, 1], 2)
+    configuration = initial_configuration([0, 1], 2)
     found = network(configuration, LOGIC)
     records = tuple(Record(time, key, 2) for time in (3, 7) for key in KEYS)
     found = feed(feed(found, 0, Data(records, END)), 1, Data((), END))
     found = feed(feed(found, 0, Control((), END, 2)), 1, Control((Update(5, 0, 1),), END, 2))
     while found.busy:
         found = deliver_any(found, chance)
-    whole = list(misplaced(found.applied, LOGIC, configured([1, 1], 2)))
+    whole = list(misplaced(found.applied, LOGIC, initial_configuration([1, 1], 2)))
     assert any("at worker 0 instead of 1" in line for line in whole)
 
 
@@ -188,7 +187,7 @@ def test_each_promise_says_what_is_wrong() -> None:
     assert right == (Applied(0, 1, 5, (2,), (2, 1)), Applied(0, 2, 5, (4,), (6, 1)))
     (line,) = incorrect(right[:1], LOGIC, [Record(1, 5, 2), Record(2, 5, 4)])
     assert line == "key 5: nothing more instead of [4] at time 2 with outputs [6, 1]"
-    (line,) = misplaced(right[:1], LOGIC, configured([1], 2))
+    (line,) = misplaced(right[:1], LOGIC, initial_configuration([1], 2))
     assert line == "key 5 at time 1: at worker 0 instead of 1"
     assert list(incomplete((4, 7), 5)) == ["worker 0: outputs wait at 4, inputs are at 5"]
 
@@ -210,7 +209,7 @@ def test_the_papers_worked_example() -> None:
     """Megaphone, figure 4 and section 3.5: a and b counted by S0, c and d by S1, and b moves to
     S1 at 45.
     """
-    now = network(configured([0, 0, 1, 1], 2), COUNT, {"a": 7, "b": 14, "c": 3, "d": 9})
+    now = network(initial_configuration([0, 0, 1, 1], 2), COUNT, {"a": 7, "b": 14, "c": 3, "d": 9})
 
     # (a) The control frontier has only reached 42: both records are buffered.
     now = feed(now, 0, Data((Record(44, "a", 3),), 44))
@@ -269,7 +268,7 @@ def test_the_papers_worked_example() -> None:
 
 
 def test_what_no_time_can_need_any_more_is_let_go_of() -> None:
-    now = network(configured([0, 0], 2), LOGIC)
+    now = network(initial_configuration([0, 0], 2), LOGIC)
     for time in range(1, 200):
         for worker in (0, 1):
             now = feed(now, worker, Data((), time))
@@ -294,7 +293,7 @@ def _rolled(
         lambda key: int(key) << 58,
         lambda t, k, s, v: Folded((s or 0) + sum(v), ((s or 0) + sum(v),)),
     )
-    now = network(configured(before, 4), logic, dict.fromkeys(keys, 1))
+    now = network(initial_configuration(before, 4), logic, dict.fromkeys(keys, 1))
     rollout = Rollout(in_steps(strategy, moves_between(before, after)))
     on_way, records, time = [0], [], 0
     while not rollout.finished:
@@ -341,7 +340,7 @@ def test_a_move_can_be_prepared_long_before_its_time(seed: int) -> None:
     """
     print(f"seed: {seed}")
     chance = random.Random(seed)
-    now = network(configured([0, 0], 2), LOGIC, {1: 5})
+    now = network(initial_configuration([0, 0], 2), LOGIC, {1: 5})
     for number in (0, 1):
         now = feed(now, number, Control((Update(20, 0, 1), Update(20, 1, 1)), END, 2))
     records = [Record(time, 1, 2) for time in (10, 19, 20, 25)]
@@ -355,7 +354,7 @@ def test_a_move_can_be_prepared_long_before_its_time(seed: int) -> None:
 
 
 def test_inputs_whose_time_runs_backwards_are_refused_with_all_of_it() -> None:
-    now = feed(network(configured([0, 0], 2), LOGIC), 0, Data((), 10))
+    now = feed(network(initial_configuration([0, 0], 2), LOGIC), 0, Data((), 10))
     with pytest.raises(SpecError) as refused:
         feed(now, 0, Data((Record(9, 1, 1), Record(10, 1, 1), Record(3, 1, 1)), 8))
     assert [c.pointer for c in refused.value.complaints] == ["/0/time", "/2/time", "/frontier"]
@@ -384,7 +383,7 @@ def test_of_steps_that_were_prepared_none_begins_at_a_worker_before_it_has_what_
         after = [chance.randrange(workers) for _ in range(bins)]
         steps = in_steps(Fluid(), moves_between(job.begin.at(0), after))
         if steps:
-            begun = Control(prepared(steps, 3, 2), END, bins)
+            begun = Control(updates_ahead(steps, 3, 2), END, bins)
             walk(replace(job, control=(begun,)), chance, _in_turn)
 
 

@@ -13,8 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from stateshift.errors import SpecError
-from stateshift.live.protocol.configuration import Configuration, Time, Update, configured, updated
-from stateshift.live.protocol.folded import Folded, Key, State, Value
+from stateshift.live.protocol.applying import Folded, Key, State, Value
+from stateshift.live.protocol.configuration import (
+    Configuration,
+    Time,
+    Update,
+    apply_updates,
+    initial_configuration,
+)
 from tests.models.bin_messages import Control, Data, Logic, Record, Resize
 from tests.models.network import Channel, Network, deliver, feed, network
 
@@ -55,13 +61,13 @@ class Job:
         """With all updates, and nothing retired."""
         configuration = self.begin
         for one in self.control:
-            configuration = updated(configuration, one.updates, one.bins)
+            configuration = apply_updates(configuration, one.updates, one.bins)
         return configuration
 
 
 def a_job(chance: random.Random) -> Job:
     workers, bins = chance.randint(1, 4), 1 << chance.randint(0, 3)
-    begin = configured([chance.randrange(workers) for _ in range(bins)], workers)
+    begin = initial_configuration([chance.randrange(workers) for _ in range(bins)], workers)
     states = {key: chance.randint(1, 6) for key in KEYS if chance.random() < 0.5}
     data = tuple(tuple(_data(chance)) for _ in range(workers))
     return Job(begin, states, data, tuple(_control(chance, begin)))
@@ -93,7 +99,7 @@ def _control(chance: random.Random, begin: Configuration) -> list[Control]:
         times = sorted(chance.randint(earliest, LAST + 5) for _ in range(chance.randint(0, 4)))
         places = {(time, chance.randrange(bins)): chance.randrange(begin.workers) for time in times}
         updates = tuple(Update(time, bin, worker) for (time, bin), worker in places.items())
-        configuration = updated(configuration, updates, bins)
+        configuration = apply_updates(configuration, updates, bins)
         found.append(Control(updates, cut, bins))
         frontier = cut
     return found

@@ -19,7 +19,7 @@ import xxhash
 
 from stateshift.live.bins.compacting import SLACK
 from stateshift.live.bins.times import Moment
-from stateshift.live.protocol.bins import bin_of
+from stateshift.live.protocol.configuration import bin_of
 from tests.acceptance.live_operators import BALLAST, BINS, LATER, visits_of_partitions
 from tests.acceptance.living_bins import put_out_alone, running
 from tests.servers.live_soak_job import NAMES, PER_BATCH_MAX

@@ -29,7 +29,7 @@ from stateshift.live.bins.controlling import Controller
 from stateshift.live.bins.move_request import Manner, Steps, check, hint_if_gone
 from stateshift.live.bins.moved import Moved
 from stateshift.live.bins.watch import Bins
-from stateshift.live.protocol.bins import BINS_MAX
+from stateshift.live.protocol.configuration import BINS_MAX
 from stateshift.storage.locations import redact
 
 HINT_BINS = "stateshift live move GROUP --to WORKER --bins 0-127,200"

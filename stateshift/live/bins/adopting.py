@@ -36,9 +36,8 @@ from stateshift.live.bins.parts import Joined, Keyed
 from stateshift.live.bins.stores import Objects, Store, Table, read_store
 from stateshift.live.bins.times import Moment, asked_for, cut
 from stateshift.live.folder import Folder
-from stateshift.live.protocol.bins import bin_of
-from stateshift.live.protocol.configuration import BEGIN
-from stateshift.live.protocol.folded import Folded, Key, State
+from stateshift.live.protocol.applying import Folded, Key, State
+from stateshift.live.protocol.configuration import BEGIN, bin_of
 from stateshift.plain import JsonObject
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from stateshift.errors import SpecError
 from stateshift.live.bins.files import Proposal, wide_enough
 from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.times import Moment, cut
-from stateshift.live.protocol.configuration import Configuration, complaints
-from stateshift.live.protocol.resizing import resettled
+from stateshift.live.protocol.configuration import Configuration, complaints, resize_settled
 
 ACKNOWLEDGED, REFUSED = "acknowledged", "refused"
 
@@ -43,7 +42,7 @@ def reason_against_number(
         return f"has {bins} bins already"
     try:
         encoders_of(key_kinds, key)
-        resettled(configuration, bins)
+        resize_settled(configuration, bins)
     except SpecError as error:
         return f"cannot: {error.complaints[0].message}"
     return None

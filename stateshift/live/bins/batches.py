@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stateshift.live.bins.hashing import key_kinds
 from stateshift.live.bins.times import Moment
-from stateshift.live.protocol.bins import HASH_BITS, bits_of
-from stateshift.live.protocol.folded import Key, Value
+from stateshift.live.protocol.applying import Key, Value
+from stateshift.live.protocol.configuration import HASH_BITS, bits_of
 
 if TYPE_CHECKING:
     import numpy

@@ -33,8 +33,15 @@ from stateshift.live.bins.moved import Stopped
 from stateshift.live.bins.parts import Keyed
 from stateshift.live.bins.watch import Bins
 from stateshift.live.member import process_name
-from stateshift.live.protocol.bins import BINS_MAX, is_count, not_a_count, related
-from stateshift.live.protocol.configuration import BEGIN, Time, Update
+from stateshift.live.protocol.configuration import (
+    BEGIN,
+    BINS_MAX,
+    Time,
+    Update,
+    is_count,
+    not_a_count,
+    related_bins,
+)
 from stateshift.live.waiting import Pause
 
 EMPTY_SHARE = 0.5  # of the bins, beyond which half as many would do
@@ -136,7 +143,7 @@ def apart_in(bins: Bins, count: int) -> list[range]:
     assigned = bins.assigned
     found: list[range] = []
     for merged in range(min(count, bins.count)):
-        parts = related(merged, count, bins.count)
+        parts = related_bins(merged, count, bins.count)
         if len({assigned[bin] for bin in parts}) > 1:
             found.append(parts)
     return found

@@ -35,8 +35,8 @@ from stateshift.live.protocol.configuration import (
     BEGIN,
     Configuration,
     Time,
-    configured,
-    retired,
+    initial_configuration,
+    retire,
 )
 
 EVERY = 32  # moves
@@ -57,7 +57,7 @@ def compact(files: Files, begun: Begun, look: Callable[[], Bins]) -> None:
         since = max(since, _needed(bins) - 1)
     if not files.compacted(number + 1, Compaction(since)):
         return  # somebody has begun, or compacts: the next one tries again
-    files.keep_moves(MovesBase(moves.decided, retired(moves.configuration, since), moves.ahead))
+    files.keep_moves(MovesBase(moves.decided, retire(moves.configuration, since), moves.ahead))
     files.forget_compactions(number + 1)
     known = [part.moves_known for part in bins.running]
     first = min(before, moves.decided - KEPT, *known)
@@ -84,4 +84,4 @@ def _configuration_before(files: Files, first: int, kept: MovesKept) -> Configur
         proposal, decided = files.proposal(number), files.decided(number)
         if proposal is not None and decided is not None and decided.outcome == "applied":
             configuration = applied(configuration, proposal)
-    return configured(configuration.at(configuration.last), configuration.workers)
+    return initial_configuration(configuration.at(configuration.last), configuration.workers)

@@ -23,8 +23,8 @@ from stateshift.live.bins.commits import Dealt, Kept, Piece
 from stateshift.live.bins.hashing import encoders_of, hasher
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stores import Store, dealt_stores, rows_as_bytes, rows_from_bytes
-from stateshift.live.protocol.bins import HASH_BITS, bits_of, related
-from stateshift.live.protocol.folded import Key
+from stateshift.live.protocol.applying import Key
+from stateshift.live.protocol.configuration import HASH_BITS, bits_of, related_bins
 
 Place = Callable[[Key], int]  # the bin of a key
 
@@ -96,7 +96,7 @@ def _deal(
     numbers = asked.numbers
     targets: dict[int, None] = {}
     for source in asked.sources:
-        targets |= dict.fromkeys(related(source.bin, numbers.before, numbers.after))
+        targets |= dict.fromkeys(related_bins(source.bin, numbers.before, numbers.after))
     mine = [stores[source.bin] for source in asked.sources if source.bin in stores]
     kept: dict[int, Kept] = {}
     held: dict[int, Rows] = {}

@@ -41,10 +41,10 @@ from stateshift.live.protocol.configuration import (
     Configuration,
     Time,
     Update,
-    configured,
-    updated,
+    apply_updates,
+    initial_configuration,
+    resize_settled,
 )
-from stateshift.live.protocol.resizing import resettled
 from stateshift.live.values import number_in
 from stateshift.plain import to_plain
 
@@ -150,7 +150,9 @@ class Files(PartFiles, CompactionFiles):
     def configuration(self, begun: Begun, workers: int) -> Configuration:
         """Return where the bins are before any move, among so many workers."""
         count = len(begun.workers)
-        return configured([bin % count for bin in range(begun.bins)], max(workers, count))
+        return initial_configuration(
+            [bin % count for bin in range(begun.bins)], max(workers, count)
+        )
 
     def known_moves(self, begun: Begun, workers: int) -> KnownMoves:
         """Return the moves that need not be read one by one: `look` goes on from there."""
@@ -381,8 +383,8 @@ def look_until_due(files: Files, known: KnownMoves) -> KnownMoves:
 def applied(configuration: Configuration, proposal: Proposal) -> Configuration:
     """Return where the bins are once a move, or another number of them, is applied."""
     if proposal.bins is not None:
-        return resettled(configuration, proposal.bins)
-    return updated(wide_enough(configuration, proposal.updates), proposal.updates)
+        return resize_settled(configuration, proposal.bins)
+    return apply_updates(wide_enough(configuration, proposal.updates), proposal.updates)
 
 
 def wide_enough(configuration: Configuration, updates: Iterable[Update]) -> Configuration:

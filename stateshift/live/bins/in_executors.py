@@ -29,7 +29,7 @@ from stateshift.live.bins.dealing import Deal
 from stateshift.live.bins.hashing import key_kinds
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.times import Moment
-from stateshift.live.protocol.bins import HASH_BITS, bits_of
+from stateshift.live.protocol.configuration import HASH_BITS, bits_of
 
 Frame = Any  # a DataFrame of Spark
 

@@ -38,7 +38,7 @@ from stateshift.live.bins.watch import Bins, Watch
 from stateshift.live.member import decided_here, is_gone, process_name
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Time, Update
-from stateshift.live.protocol.rollout import Rollout, advance, prepared
+from stateshift.live.protocol.rollout import Rollout, advance, updates_ahead
 from stateshift.live.waiting import POLL_SECONDS_MAX, Pause
 
 logger = logging.getLogger(__name__)
@@ -204,7 +204,7 @@ class Carrier:
             every = max(1, math.ceil(self.manner.gap_seconds * bins.rate()))
             ahead = bins.ahead(self._lead(tries))
             start = max(ahead, self.least, self.steps[0].earliest)
-            updates = prepared(steps, start, every)
+            updates = updates_ahead(steps, start, every)
             if self._is_proposed(updates, tries):
                 break
         self._tell(state="moving", begun=len(steps))

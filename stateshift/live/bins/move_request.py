@@ -25,7 +25,7 @@ from stateshift.live.bins.bin_loads import loads
 from stateshift.live.bins.watch import Bins, Part
 from stateshift.live.member import is_gone
 from stateshift.live.protocol.configuration import Time
-from stateshift.live.protocol.plan_file import decode_plan_file, planned
+from stateshift.live.protocol.plan_file import decode_plan_file, steps_of_plan
 
 WARM = "warm"
 HINT_PLAN = "the plan begins where the bins are, or where one of its steps has left them"
@@ -164,7 +164,7 @@ def steps_planned(bins: Bins, text: str, at: Time | None = None) -> Steps:
     """Return what is left of a plan file, by where the bins are."""
     configuration = bins.moves.configuration
     lines = decode_plan_file(text, None, len(bins.workers))
-    begin, steps = planned(lines, len(bins.workers))
+    begin, steps = steps_of_plan(lines, len(bins.workers))
     if begin.bins != configuration.bins:
         complaint = Complaint(
             "line 1", f"{begin.bins} bins, but the group has {configuration.bins}", begin.bins

@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.live.bins.times import InOrder, Moment, Promise, asked_for, check_promise
-from stateshift.live.protocol.applying import Fold
-from stateshift.live.protocol.bins import is_count, not_a_count
-from stateshift.live.protocol.folded import Folded, Key, State, Value
+from stateshift.live.protocol.applying import Fold, Folded, Key, State, Value
+from stateshift.live.protocol.configuration import is_count, not_a_count
 from stateshift.live.rows import arrow_schema
 
 if TYPE_CHECKING:

@@ -69,9 +69,8 @@ from stateshift.live.bins.reading_ahead import ReadingAhead
 from stateshift.live.bins.stages import Position, Stage, Take, has_changes, stages
 from stateshift.live.bins.times import BEGIN, Moment, cut
 from stateshift.live.protocol.chains import Decided
-from stateshift.live.protocol.configuration import retired
-from stateshift.live.protocol.frontiers import frontier_without_bins
-from stateshift.live.protocol.resizing import WorkerMoves, dealt, is_settled
+from stateshift.live.protocol.configuration import groups_to_resize, retire
+from stateshift.live.protocol.frontiers import WorkerMoves, frontier_without_bins, is_settled
 
 logger = logging.getLogger(__name__)
 
@@ -489,7 +488,7 @@ class Running:
         with self._answering:
             configuration = self.moves.configuration
             if configuration.last > configuration.since:  # there is something to let go of
-                configuration = retired(configuration, needed)
+                configuration = retire(configuration, needed)
                 self.moves = replace(self.moves, configuration=configuration)
 
     def _delivered(self) -> int:
@@ -568,7 +567,7 @@ class Running:
         before = self.ledger.bins(self._begun)
         numbers = Numbers(before, bins, self._key_kinds)
         here, held = self.ledger.here, self.ledger.held
-        for together in dealt(here.keys() | held.keys(), before, bins):
+        for together in groups_to_resize(here.keys() | held.keys(), before, bins):
             sources = []
             for bin in together:
                 pieces = held[bin].pieces if bin in held else ()
@@ -612,4 +611,4 @@ def _moves_at_first(files: Files, begun: Begun, workers: int) -> KnownMoves:
     """
     since = files.begin_part()
     moves = look(files, files.known_moves(begun, workers))
-    return replace(moves, configuration=retired(moves.configuration, since))
+    return replace(moves, configuration=retire(moves.configuration, since))

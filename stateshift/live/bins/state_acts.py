@@ -18,7 +18,7 @@ from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
 from stateshift.live.code import named
 from stateshift.live.folder import Folder
-from stateshift.live.protocol.folded import State
+from stateshift.live.protocol.applying import State
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 

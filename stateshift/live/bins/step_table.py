@@ -21,22 +21,20 @@ from stateshift.live.bins.files import Answer, Proposal
 from stateshift.live.bins.watch import BinAt, Bins, Part
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.configuration import Update
-from stateshift.live.protocol.coordinator_messages import (
+from stateshift.live.protocol.task_flow import (
     Acknowledged,
     Deployed,
-    Refused,
-    Role,
-    Running,
-    Shipped,
-    Word,
-)
-from stateshift.live.protocol.task_flow import (
     Deployment,
     Flow,
     Migration,
     Modification,
+    Refused,
     Replacement,
+    Role,
+    Running,
+    Shipped,
     Task,
+    Word,
 )
 
 PartKey = tuple[str, str]  # operator, worker
@@ -147,7 +145,7 @@ class StepTable:
 
     def give_up(self, reason: str, now: float) -> None:
         """Take an abort to its end: nobody has held anything back, everybody runs on as before."""
-        self.state = table.given_up(self.state, reason, now)
+        self.state = table.give_up(self.state, reason, now)
 
     def _take(self, word: Word, now: float) -> None:
         if word not in self._said:

@@ -19,8 +19,7 @@ from stateshift.live.bins.arrow_tables import from_bytes, latest, read_tables, r
 from stateshift.live.bins.batches import Columns, Records, Rows, keys_of
 from stateshift.live.bins.operators import Notified
 from stateshift.live.bins.times import Moment
-from stateshift.live.protocol.applying import Asked, Pending, turns
-from stateshift.live.protocol.folded import Key, State, Value
+from stateshift.live.protocol.applying import Asked, Key, Pending, State, Value, turns
 
 if TYPE_CHECKING:
     import pyarrow

@@ -20,8 +20,7 @@ from stateshift.live.bins.files import Begun, Files, KnownMoves, look
 from stateshift.live.bins.parts import Joined, Runs
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import Folder
-from stateshift.live.protocol.bins import related
-from stateshift.live.protocol.configuration import BEGIN, Time, retired
+from stateshift.live.protocol.configuration import BEGIN, Time, related_bins, retire
 from stateshift.live.protocol.frontiers import next_move
 from stateshift.storage.opening import open_patiently
 
@@ -243,7 +242,7 @@ class Bins:
         for part in self.parts:
             before = self.count_at(part)
             for bin, kept in part.ledger.here.items():
-                same = related(bin, before, self.count)
+                same = related_bins(bin, before, self.count)
                 for each in same:
                     weights[each] += kept.size // len(same)
         return tuple(weights)
@@ -315,7 +314,7 @@ class Watch:
         or on any bin's way that somebody has still to go.
         """
         running = [part.passed for part in self.parts.values() if not part.is_evicted]
-        ahead = retired(self.moves.configuration, min(running, default=BEGIN) - 1)
+        ahead = retire(self.moves.configuration, min(running, default=BEGIN) - 1)
         with_bins = {since.worker for history in ahead.history for since in history}
         for part in self.parts.values():
             if not part.is_evicted or not part.is_empty or part.number in with_bins:

@@ -1,11 +1,12 @@
-"""Records folded into the states of their keys in the order of time: what the model's worker and
-the one that runs have in common.
+"""Records folded into the states of their keys in the order of time, by the model's worker and by
+the one that runs.
 
-    turns(ready, pending, frontier, states, fold)   what is folded before a frontier, one key and
-                                                    time after the other
+    turns(ready, pending, frontier, states, fold)   folds before a frontier, one key and time after
+                                                    the other
 
-What a key has asked to see again (`pending`) is folded at its time, beside the records of that
-time. Times are whatever can be compared: numbers in the model, tuples of columns where it runs.
+A value that a key has asked to see again (`pending`) is folded at its time, beside the records of
+that time. Times are whatever can be compared: numbers in the model, tuples of columns where it
+runs.
 """
 
 from __future__ import annotations
@@ -15,10 +16,24 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeAlias
 
-from stateshift.live.protocol.folded import Folded, Key, State, Value
+from stateshift.live.protocol.configuration import Time
 
 # A number in the model, a tuple where it runs; compared, and nothing else.
 Moment: TypeAlias = Any
+# The operator's own: whoever writes its function knows their types.
+Key = Any
+State = Any
+Value = Any
+
+
+class Folded(NamedTuple):
+    """A key's state after some values, what that put out, and values it wants to see again at
+    times to come.
+    """
+
+    state: State
+    outputs: tuple[Value, ...] = ()
+    later: tuple[tuple[Time, Value], ...] = ()
 
 
 class Asked(NamedTuple):
@@ -32,10 +47,10 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Pending:
-    """What keys have asked to see again."""
+    """The values that keys have asked to see again."""
 
     heap: list[Asked] = field(default_factory=list)
-    asked: int = 0  # how often somebody has asked
+    asked: int = 0  # so often
 
     @property
     def earliest(self) -> Moment | None:
@@ -71,16 +86,18 @@ def turns(
 
     Args:
         ready: records in the order of their times, all of them before the frontier.
-        pending: from which is taken what is due, and to which is added what is asked for.
-        frontier: what lies before it is folded.
+        pending: values that are due are taken from it, those that are asked for are added.
+        frontier: everything before it is folded.
         states: of each key; a state of None is none.
-        fold: what is computed of the values of a key and a time.
+        fold: computes the state after the values of a key and a time.
     """
     heap = pending.heap
     position, end = 0, len(ready)
     while position < end or (heap and heap[0].time < frontier):
         time = _earliest(ready, position, heap)
-        first, position = position, _behind(ready, position, time)
+        first = position
+        while position < end and ready[position][0] == time:
+            position += 1
         is_due = bool(heap) and heap[0].time == time
         groups: Iterable[tuple[Key, tuple[Value, ...]]]
         if position == first + 1 and not is_due:  # most times have one row: what it costs counts
@@ -99,14 +116,6 @@ def turns(
             yield Turn(time, key, values, folded)
 
 
-def _behind(ready: Sequence[tuple[Moment, Key, Value]], position: int, time: Moment) -> int:
-    """Return the position behind the records of a time."""
-    end = len(ready)
-    while position < end and ready[position][0] == time:
-        position += 1
-    return position
-
-
 def _grouped(
     records: Sequence[tuple[Moment, Key, Value]], heap: list[Asked], time: Moment
 ) -> list[tuple[Key, tuple[Value, ...]]]:
@@ -123,7 +132,7 @@ def _grouped(
 def _earliest(
     ready: Sequence[tuple[Moment, Key, Value]], position: int, heap: Sequence[Asked]
 ) -> Moment:
-    """Return the time of what is next; one of both has something."""
+    """Return the next time; one of both has something."""
     if position == len(ready):
         return heap[0].time
     time = ready[position][0]

@@ -1,18 +1,23 @@
-"""Which worker has a bin at which time: a function of (time, bin), changed by updates that are
-values.
+"""Bins, and which worker has a bin at which time: a function of (time, bin), changed by updates
+that are values.
 
-    Update(45, 3, 1)                  from time 45 on bin 3 is at worker 1, until an update of a
-                                      later time
+    hash   1011 0110 …   64 bits; a bin is a class of keys, by the leading bits of their hashes
+    bins   8             a power of two
+    bin    101           = 5; split it is 1010 and 1011, and with 100 it merges into 10
+
+    Update(45, 3, 1)                  from time 45 on bin 3 is at worker 1, until a later update
     configuration.worker(45, 3)       1
-    updated(configuration, updates)   with more of them
-    retired(configuration, frontier)  without what no time from the frontier on can need
-    split(configuration)              each bin cut in halves; the function of a *key* stays the same
-    merged(configuration)             two halves made one bin again, where they are together at all
-                                      times
-    resized(configuration, bins)      as often as it takes
+    apply_updates(configuration, …)   with more of them
+    retire(configuration, frontier)   without what no time from the frontier on can need
+    resize(configuration, bins)       split or merged; the function of a *key* stays the same
+    resize_settled(…)                 the same from its last move on
+    moves_between(before, after)      the difference between two assignments
 
     history   per bin, ascending in time: ((0, 0),), ((0, 1), (45, 0)), …
               of the second bin: worker 1 first, worker 0 from time 45 on
+
+The leading bits and not the last ones: a hash table inside a bin goes by the last ones, and would
+fill only a part of its slots (Megaphone, 4.2). The parts of a split bin are therefore neighbours.
 
 Several operators may share one configuration and its updates: then they move together (M-1).
 """
@@ -25,11 +30,80 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from stateshift.dataflow.move_steps import Move, Step
 from stateshift.errors import Complaint, SpecError
-from stateshift.live.protocol.bins import BINS_MAX, bin_of, is_count, not_a_count
+
+HASH_BITS = 64
+# From 2^16 on the routing table costs noticeable latency, at 2^20 more than a second of it
+# (Megaphone, figure 13).
+BINS_MAX = 1 << 20
 
 Time = int
 BEGIN: Time = -1  # what a job begins with was so before its first time, which is 0
+HINT = "updates go on from the configuration that there is, in the order of their times"
+
+
+# -------------------------------------------------------------------------------- bins
+
+
+def bin_of(hashed: int, bins: int) -> int:
+    """Return the bin of a key, by its hash of 64 bits."""
+    assert 0 <= hashed < 1 << HASH_BITS, "a hash of 64 bits"
+    return hashed >> (HASH_BITS - bits_of(bins))
+
+
+def bits_of(bins: int) -> int:
+    """Return the number of leading bits that distinguish so many bins."""
+    assert is_count(bins), "a power of two"
+    return bins.bit_length() - 1
+
+
+def related_bins(bin: int, bins: int, others: int) -> range:
+    """Return the bins, if there were so many others, that have keys of a bin: its parts, or the one
+    that it is a part of.
+    """
+    parts = others // bins
+    if parts:
+        return range(bin * parts, (bin + 1) * parts)
+    whole = bin // (bins // others)
+    return range(whole, whole + 1)
+
+
+def groups_to_resize(here: Iterable[int], before: int, after: int) -> Iterator[tuple[int, ...]]:
+    """Yield the bins that change their number together: each alone, or those that merge into one.
+
+    Args:
+        here: bins by the number before.
+        before: how many there were.
+        after: how many there will be.
+    """
+    together: dict[int, list[int]] = {}
+    for bin in sorted(here):
+        first = related_bins(bin, before, after)[0]
+        together.setdefault(first, []).append(bin)
+    for bins in together.values():
+        yield tuple(bins)
+
+
+def is_count(bins: int) -> bool:
+    """Whether there can be so many bins."""
+    return 0 < bins <= BINS_MAX and not bins & (bins - 1)
+
+
+def not_a_count(bins: int) -> str:
+    """Return the complaint about a number of bins that there cannot be."""
+    if bins > BINS_MAX:
+        return (
+            f"{bins:,} bins are more than {BINS_MAX:,}: each record would wait for the routing "
+            "table"
+        )
+    near = 1 << max(bins.bit_length() - 1, 0)
+    return f"{bins} bins are no power of two" + (
+        f": take {near} or {2 * near}" if 0 < bins < BINS_MAX else ""
+    )
+
+
+# -------------------------------------------------------------------------------- workers
 
 
 class Update(NamedTuple):
@@ -41,7 +115,7 @@ class Update(NamedTuple):
 
 
 class Since(NamedTuple):
-    """The fact that one bin, whose history this stands in, is at `worker` from `time` on."""
+    """The fact that one bin, whose history has this, is at `worker` from `time` on."""
 
     time: Time
     worker: int
@@ -73,63 +147,86 @@ class Configuration:
     def worker(self, time: Time, bin: int) -> int:
         return _worker(self.history[bin], time)
 
-    def bin_of(self, hashed: int) -> int:
-        """Return the bin of a key, by its hash."""
-        return bin_of(hashed, self.bins)
-
     def at(self, time: Time) -> tuple[int, ...]:
         """Return the worker of every bin at a time."""
         return tuple(_worker(history, time) for history in self.history)
 
-    def moved(self, time: Time) -> tuple[tuple[int, int, int], ...]:
-        """Return what moves at exactly this time: (bin, from worker, to worker)."""
-        moves = []
-        for bin, history in enumerate(self.history):
-            if history[0].time < time:
-                before, after = _worker(history, time - 1), _worker(history, time)
-                if before != after:
-                    moves.append((bin, before, after))
-        return tuple(moves)
 
-
-def configured(assigned: Sequence[int], workers: int, since: Time = BEGIN) -> Configuration:
+def initial_configuration(
+    assigned: Sequence[int], workers: int, since: Time = BEGIN
+) -> Configuration:
     """Return the configuration that begins with a worker for each bin."""
-    wrong = _assignment_complaints(assigned, workers)
+    wrong: list[Complaint] = []
+    if not is_count(len(assigned)):
+        message = not_a_count(len(assigned))
+        wrong.append(Complaint("/bins", message, len(assigned), "a power of two"))
+    if workers < 1:
+        wrong.append(Complaint("/workers", "there is no worker", workers, "at least 1"))
+    for bin, worker in enumerate(assigned):
+        if worker not in range(max(workers, 1)):
+            wrong.append(unknown_worker(f"/bins/{bin}", worker, workers))
     if wrong:
         raise SpecError(tuple(wrong), hint="a power of two of bins, each at a worker from 0 on")
     return Configuration(workers, tuple((Since(since, worker),) for worker in assigned), since)
 
 
-def updated(
+def unknown_worker(pointer: str, worker: int, workers: int) -> Complaint:
+    """Return the complaint about a worker that is none of so many."""
+    return Complaint(
+        pointer, f"there is no worker {worker} among {workers}", worker, f"from 0 to {workers - 1}"
+    )
+
+
+def apply_updates(
     configuration: Configuration, updates: Iterable[Update], bins: int | None = None
 ) -> Configuration:
-    """Return the configuration with these updates, which are refused with all that is wrong with
-    any of them. Updates that speak of more `bins` than there are split them; those that speak of
-    fewer hold for all bins that theirs have been split into.
+    """Return the configuration with these updates, or refuse them with all that is wrong with any.
+    Updates that speak of more `bins` than there are split them; those that speak of fewer hold for
+    all bins that theirs have been split into.
     """
     updates, bins = tuple(updates), bins or configuration.bins
     wrong = complaints(configuration, updates, bins)
     if wrong:
         raise SpecError(wrong, hint=HINT)
-    configuration = resized(configuration, max(configuration.bins, bins))
-    history, parts = list(configuration.history), configuration.bins // bins
+    configuration = resize(configuration, max(configuration.bins, bins))
+    histories, parts = list(configuration.history), configuration.bins // bins
     for time, bin, worker in updates:
         for part in range(bin * parts, (bin + 1) * parts):
-            history[part] = _with(history[part], Since(time, worker))
-    return replace(configuration, history=tuple(history))
+            earlier = (since for since in histories[part] if since.time < time)
+            histories[part] = (*earlier, Since(time, worker))  # the last one of a time holds
+    return replace(configuration, history=tuple(histories))
 
 
-HINT = "updates go on from the configuration that there is, in the order of their times"
-
-
-def retired(configuration: Configuration, frontier: Time) -> Configuration:
+def retire(configuration: Configuration, frontier: Time) -> Configuration:
     """Return the same function for all times from the frontier on, and none before: what no time
     can need any more is let go of (M-1).
     """
     if frontier <= configuration.since:
         return configuration
-    histories = tuple(_from(history, frontier) for history in configuration.history)
-    return replace(configuration, history=histories, since=frontier)
+    histories: list[History] = []
+    for history in configuration.history:
+        index = bisect_right(history, frontier, key=lambda entry: entry.time) - 1
+        histories.append((Since(frontier, history[index].worker), *history[index + 1 :]))
+    return replace(configuration, history=tuple(histories), since=frontier)
+
+
+def resize(configuration: Configuration, bins: int) -> Configuration:
+    """Return the configuration split or merged until there are so many bins."""
+    if not is_count(bins):
+        raise SpecError((Complaint("/bins", not_a_count(bins), bins, "a power of two"),))
+    while configuration.bins != bins:
+        configuration = split(configuration) if configuration.bins < bins else merge(configuration)
+    return configuration
+
+
+def resize_settled(configuration: Configuration, bins: int) -> Configuration:
+    """Return the configuration by another number of bins, for workers that are all settled: no time
+    before its last move can be asked for any more.
+
+    Raises:
+        SpecError: no power of two, or halves that are at different workers.
+    """
+    return resize(retire(configuration, configuration.last), bins)
 
 
 def split(configuration: Configuration) -> Configuration:
@@ -145,63 +242,28 @@ def split(configuration: Configuration) -> Configuration:
     return replace(configuration, history=tuple(histories))
 
 
-def merged(configuration: Configuration) -> Configuration:
+def merge(configuration: Configuration) -> Configuration:
     """Return two halves as one bin again. Refused if they are apart at a time that can still be
     asked for.
     """
     if configuration.bins == 1:
         raise SpecError((Complaint("/bins", "one bin has no half", 1),))
-    low_halves = tuple(map(_plain, configuration.history[::2]))
-    high_halves = tuple(map(_plain, configuration.history[1::2]))
-    apart = tuple(_halves_apart(low_halves, high_halves))
+    histories = tuple(map(_without_repetition, configuration.history))
+    apart: list[Complaint] = []
+    for low in range(0, configuration.bins, 2):
+        if histories[low] != histories[low + 1]:
+            message = f"bins {low} and {low + 1} are at different workers"
+            apart.append(Complaint(f"/bins/{low}", message, [low, low + 1]))
     if apart:
         hint = "move the halves together first, and merge when the older times are retired"
-        raise SpecError(apart, hint=hint)
-    return replace(configuration, history=low_halves)
+        raise SpecError(tuple(apart), hint=hint)
+    return replace(configuration, history=histories[::2])
 
 
-def _halves_apart(
-    low_halves: Sequence[History], high_halves: Sequence[History]
-) -> Iterator[Complaint]:
-    """Yield a complaint about each pair of halves that are at different workers at some time."""
-    for number, (low, high) in enumerate(zip(low_halves, high_halves, strict=True)):
-        if low != high:
-            yield _apart(2 * number)
-
-
-def _apart(low: int) -> Complaint:
-    """Return the complaint about two halves that are at different workers."""
-    high = low + 1
-    message = f"bins {low} and {high} are at different workers"
-    return Complaint(f"/bins/{low}", message, [low, high])
-
-
-def resized(configuration: Configuration, bins: int) -> Configuration:
-    """Return the configuration split or merged until there are so many bins."""
-    if not is_count(bins):
-        raise SpecError((Complaint("/bins", not_a_count(bins), bins, "a power of two"),))
-    while configuration.bins != bins:
-        configuration = split(configuration) if configuration.bins < bins else merged(configuration)
-    return configuration
-
-
-def complaints(
-    configuration: Configuration, updates: Sequence[Update], bins: int, frontier: Time = 0
-) -> tuple[Complaint, ...]:
-    """Return what is wrong with updates in terms of `bins` that come at a frontier."""
-    if not is_count(bins):
-        return (Complaint("/bins", not_a_count(bins), bins, "a power of two"),)
-    parts = max(1, configuration.bins // bins)
-    fine = resized(configuration, max(configuration.bins, bins))
-    latest = _latest_times(fine)
-    coarse = [max(latest[first : first + parts]) for first in range(0, len(latest), parts)]
-    earliest = max(configuration.since + 1, frontier)
-    return tuple(_complaints(configuration, updates, coarse, earliest))
-
-
-def _latest_times(configuration: Configuration) -> list[Time]:
-    """Return the time of each bin's last update."""
-    return [history[-1].time for history in configuration.history]
+def _without_repetition(history: History) -> History:
+    """Return a history without entries that change nothing: equal functions are equal values."""
+    changes = (later for earlier, later in pairwise(history) if earlier.worker != later.worker)
+    return (*history[:1], *changes)
 
 
 def _worker(history: History, time: Time) -> int:
@@ -210,26 +272,24 @@ def _worker(history: History, time: Time) -> int:
     return history[index].worker
 
 
-def _with(history: History, entry: Since) -> History:
-    """Return a history with an entry more. The last one of a time holds."""
-    return (*(earlier for earlier in history if earlier.time < entry.time), entry)
-
-
-def _from(history: History, frontier: Time) -> History:
-    index = bisect_right(history, frontier, key=lambda entry: entry.time) - 1
-    return (Since(frontier, history[index].worker), *history[index + 1 :])
-
-
-def _plain(history: History) -> History:
-    """Return a history without entries that change nothing: equal functions are equal values."""
-    changes = (later for earlier, later in pairwise(history) if earlier.worker != later.worker)
-    return (*history[:1], *changes)
+def complaints(
+    configuration: Configuration, updates: Sequence[Update], bins: int, frontier: Time = 0
+) -> tuple[Complaint, ...]:
+    """Return the complaints about updates in terms of `bins` that come at a frontier."""
+    if not is_count(bins):
+        return (Complaint("/bins", not_a_count(bins), bins, "a power of two"),)
+    parts = max(1, configuration.bins // bins)
+    fine = resize(configuration, max(configuration.bins, bins))
+    times = [history[-1].time for history in fine.history]
+    latest = [max(times[first : first + parts]) for first in range(0, len(times), parts)]
+    earliest = max(configuration.since + 1, frontier)
+    return tuple(_complaints(configuration, updates, latest, earliest))
 
 
 def _complaints(
     configuration: Configuration, updates: Sequence[Update], latest: Sequence[Time], earliest: Time
-) -> Iterable[Complaint]:
-    """Yield what is wrong with each update. `latest` has the time of each bin's last update,
+) -> Iterator[Complaint]:
+    """Yield the complaints about each update. `latest` has the time of each bin's last update,
     `earliest` is the first time that there may be.
     """
     workers: dict[tuple[Time, int], int] = {}
@@ -255,26 +315,25 @@ def _complaints(
         earliest = max(earliest, time)
 
 
-def unknown_worker(pointer: str, worker: int, workers: int) -> Complaint:
-    """Return the complaint about a worker that is none of so many."""
-    return Complaint(
-        pointer, f"there is no worker {worker} among {workers}", worker, f"from 0 to {workers - 1}"
-    )
+# -------------------------------------------------------------------------------- moves
 
 
-def _assignment_complaints(assigned: Sequence[int], workers: int) -> list[Complaint]:
-    wrong = _count_complaints(len(assigned), workers)
-    known = range(max(workers, 1))
-    for bin, worker in enumerate(assigned):
-        if worker not in known:
-            wrong.append(unknown_worker(f"/bins/{bin}", worker, workers))
-    return wrong
+def moves_between(before: Sequence[int], after: Sequence[int]) -> tuple[Move, ...]:
+    """Return the moves from one assignment to another, in the order of the bins that move."""
+    wrong: list[Complaint] = []
+    for name, bins in (("before", len(before)), ("after", len(after))):
+        if not is_count(bins):
+            wrong.append(Complaint(f"/{name}", not_a_count(bins), bins))
+    if len(before) != len(after):
+        message = f"{len(after)} bins, but {len(before)} before"
+        wrong.append(Complaint("/after", message, len(after)))
+    if wrong:
+        hint = "split or merge bins first: both sides need as many of them"
+        raise SpecError(tuple(wrong), hint=hint)
+    pairs = enumerate(zip(before, after, strict=True))
+    return tuple(Move(bin, source, target) for bin, (source, target) in pairs if source != target)
 
 
-def _count_complaints(bins: int, workers: int) -> list[Complaint]:
-    wrong = []
-    if not is_count(bins):
-        wrong.append(Complaint("/bins", not_a_count(bins), bins, "a power of two"))
-    if workers < 1:
-        wrong.append(Complaint("/workers", "there is no worker", workers, "at least 1"))
-    return wrong
+def updates_of(step: Step, time: Time) -> tuple[Update, ...]:
+    """Return the step as updates of the configuration."""
+    return tuple(Update(time, move.bin, move.target) for move in step)

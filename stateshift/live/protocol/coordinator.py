@@ -19,7 +19,7 @@ there:
 
 Functions that are replaced where they run (`Replacement`) need no `ship` and no `restart`.
 
-What has happened is the fold of a journal, and not a second machine: each word writes the records
+The past is the fold of a journal, and not a second machine: each word writes the records
 that the executor writes (StepStarted, StepFinished with evidence, RunFailed, RollbackStarted,
 StepUndone, …), `progress` is their fold by journal.advance, and the coordinator's state is
 Progress.state. BTW 2018 says *completed* for `finished`, *aborted* for `rolled-back`, and *failed*
@@ -50,27 +50,25 @@ from stateshift.journal import (
     fold,
 )
 from stateshift.journal import advance as journaled
-from stateshift.live.protocol.coordinator_messages import (
+from stateshift.live.protocol.task_flow import (
     Abort,
     Acknowledged,
     Complete,
     Deployed,
+    Deployment,
+    Flow,
     GiveUp,
+    Migration,
+    Modification,
     Order,
     Refused,
     Restore,
     Running,
     Shipped,
     Snapshot,
+    Task,
     Trigger,
     Word,
-)
-from stateshift.live.protocol.task_flow import (
-    Deployment,
-    Flow,
-    Migration,
-    Modification,
-    Task,
     check,
 )
 from stateshift.plain import fingerprint
@@ -88,7 +86,7 @@ Address = tuple[Task, str]  # a task at a place
 
 
 def steps_of(modification: Modification) -> tuple[str, ...]:
-    """Return the steps it goes through: where nothing moves, nothing is shipped or restarted."""
+    """Return its steps: where nothing moves, nothing is shipped or restarted."""
     if isinstance(modification, Migration):
         return tuple(STEPS)
     return tuple(step for step in STEPS if step not in ("ship", "restart"))
@@ -99,7 +97,7 @@ Sent = tuple[Address, Order]
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """`running` is where every task ran before; the rest is what their words have said so far."""
+    """`running` is the place of every task before; the rest is from their words so far."""
 
     flow: Flow
     migration: Modification
@@ -120,9 +118,11 @@ class Coordinator:
         """The step that is being waited for."""
         if not self.progress.plans:
             return None
-        steps = self.progress.plans[0].steps
-        begun = (name for name in STEPS if name in steps)
-        return next((name for name in begun if steps[name].state == "started"), None)
+        for name in STEPS:
+            step = self.progress.plans[0].steps.get(name)
+            if step is not None and step.state == "started":
+                return name
+        return None
 
     @property
     def decided(self) -> bool:
@@ -154,7 +154,7 @@ def begin(deployment: Deployment, migration: Modification, checkpoint: int, now:
 
 
 def advance(before: Coordinator, word: Word, now: float) -> Outcome:
-    """Return what a word changes. One that comes too late, or twice, changes nothing."""
+    """Return the outcome of a word. One that comes too late, or twice, changes nothing."""
     if before.state not in ("running", "rolling-back"):
         return before, (), ()
     match word:
@@ -173,7 +173,7 @@ def advance(before: Coordinator, word: Word, now: float) -> Outcome:
     return _settled(heard, now)
 
 
-def given_up(before: Coordinator, reason: str, now: float) -> Coordinator:
+def give_up(before: Coordinator, reason: str, now: float) -> Coordinator:
     """Return an abort taken to its end, where nobody has held anything back: every task runs on as
     before.
     """
@@ -192,7 +192,13 @@ def _settled(heard: Coordinator, now: float) -> Outcome:
     while done := list(_done(heard, now)):
         records += done
         heard = _with(heard, done)
-        orders += _orders(heard, done)
+        begun = [record.step for record in done if isinstance(record, StepStarted)]
+        name = heard.migration.name
+        if "restart" in begun:
+            for address in heard.migration.places.items():
+                orders.append((address, Restore(name, heard.snapshots[address[0]])))
+        if "resume" in begun:
+            orders += _to_everybody(heard, Complete(name))
     return heard, tuple(records), tuple(orders)
 
 
@@ -201,17 +207,13 @@ def _done(known: Coordinator, now: float) -> Iterator[Record]:
     follows.
     """
     if known.state == "rolling-back":
-        yield from _taken_back(known, now)
-    else:
-        yield from _done_forwards(known, now)
-
-
-def _done_forwards(known: Coordinator, now: float) -> Iterator[Record]:
+        yield from _undone(known, now)
+        return
     moving = known.migration.places.keys()
     tasks = set(known.flow.tasks)
     match known.step:
         case "trigger" if known.acknowledged.keys() >= tasks:
-            roles = _roles(known)
+            roles = {str(task): list(known.acknowledged[task]) for task in known.flow.tasks}
             following = "ship" if moving else "resume"
             yield from (*_finished("trigger", now, {"roles": roles}), *_started(following, now))
         case "ship" if known.snapshots.keys() >= moving:
@@ -225,45 +227,18 @@ def _done_forwards(known: Coordinator, now: float) -> Iterator[Record]:
             yield from (*_finished("resume", now, evidence), PlanFinished(now, 0), RunFinished(now))
 
 
-def _roles(known: Coordinator) -> dict[str, list[str]]:
-    """Return the acknowledged roles of every task, by its name."""
-    return {str(task): list(known.acknowledged[task]) for task in known.flow.tasks}
-
-
 def _places_by_name(migration: Modification) -> dict[str, str]:
     return {str(task): place for task, place in migration.places.items()}
 
 
-def _orders(known: Coordinator, done: list[Record]) -> Iterator[Sent]:
-    """Yield what the step that has begun asks for, and of whom."""
-    begun = [record.step for record in done if isinstance(record, StepStarted)]
-    if "restart" in begun:
-        yield from _restores(known)
-    if "resume" in begun:
-        yield from _to_everybody(known, Complete(known.migration.name))
-
-
-def _restores(known: Coordinator) -> Iterator[Sent]:
-    """Yield each moving task's snapshot, for the place that it goes to."""
-    for task, place in known.migration.places.items():
-        yield (task, place), Restore(known.migration.name, known.snapshots[task])
-
-
 def _to_everybody(known: Coordinator, order: Order) -> Iterator[Sent]:
-    for address in _everybody(known):
+    """Yield an order to every task where it ran, and to those that move where they go."""
+    for address in (*known.running.items(), *known.migration.places.items()):
         yield address, order
 
 
-def _everybody(known: Coordinator) -> Iterator[Address]:
-    """Yield every task where it ran, and those that move where they go."""
-    yield from known.running.items()
-    yield from known.migration.places.items()
-
-
 def _aborted(before: Coordinator, reason: str, now: float) -> Outcome:
-    """Take everything back, unless it is decided: then nothing is taken back any more, and need not
-    be.
-    """
+    """Take everything back, unless it is decided: then nothing is taken back any more."""
     if before.decided or before.state == "rolling-back":
         return before, (), ()
     hint = "every task runs on where it was; ask again once the reason is gone"
@@ -276,7 +251,7 @@ def _aborted(before: Coordinator, reason: str, now: float) -> Outcome:
     return after, records, tuple(aborts)
 
 
-def _taken_back(known: Coordinator, now: float) -> Iterator[Record]:
+def _undone(known: Coordinator, now: float) -> Iterator[Record]:
     """Undo the last step first, as the executor does, once every task runs again."""
     if not known.resumed.issuperset(known.flow.tasks):
         return

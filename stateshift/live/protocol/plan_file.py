@@ -21,9 +21,16 @@ from dataclasses import dataclass
 
 from stateshift.dataflow.move_steps import Step
 from stateshift.errors import Complaint, SpecError
-from stateshift.live.protocol.bins import BINS_MAX, is_count, not_a_count
-from stateshift.live.protocol.configuration import Configuration, Time, configured, unknown_worker
-from stateshift.live.protocol.moves import moves_between
+from stateshift.live.protocol.configuration import (
+    BINS_MAX,
+    Configuration,
+    Time,
+    initial_configuration,
+    is_count,
+    moves_between,
+    not_a_count,
+    unknown_worker,
+)
 
 # As many as the reader's u64 holds; more digits are no number of anything.
 _NUMBER = re.compile(r"\+?[0-9]{1,19}\Z", re.ASCII)
@@ -52,53 +59,43 @@ Line = WholeMap | Changes
 def decode_plan_file(
     text: str, bins: int | None = None, workers: int | None = None
 ) -> tuple[Line, ...]:
-    """Return the lines of a plan file. What is wrong is refused with the number of its line, all at
+    """Return the lines of a plan file. Complaints name the numbers of their lines, and come all at
     once; bins and workers are held against those of the job, if they are known.
     """
     reader = _Reader(bins, workers)
     lines: list[Line] = []
     for number, line in enumerate(text.splitlines(), 1):
         lines += reader.read(number, line)
-    wrong = tuple(reader.complaints) or _empty(lines)
-    if wrong:
-        raise SpecError(wrong, hint=_HINT)
+    if not lines and not reader.complaints:
+        reader.complaints.append(
+            Complaint("line 1", "there is no plan in the file", expected="M time worker …")
+        )
+    if reader.complaints:
+        raise SpecError(tuple(reader.complaints), hint=_HINT)
     return tuple(lines)
 
 
-def planned(
+def steps_of_plan(
     lines: Sequence[Line], workers: int
 ) -> tuple[Configuration, tuple[tuple[Time, Step], ...]]:
-    """Return what a job begins with, and its steps with the times before which they are not sent.
-    The first line is a whole map; lines that change nothing are no step.
+    """Return the configuration that a job begins with, and its steps with the times before which
+    they are not sent. The first line is a whole map; lines that change nothing are no step.
     """
     first, *rest = lines
     assert isinstance(first, WholeMap), "decoded without a number of bins"
     assigned, steps = list(first.workers), []
     for line in rest:
-        after = _workers_after(assigned, line)
+        if isinstance(line, WholeMap):
+            after = list(line.workers)
+        else:
+            after = list(assigned)
+            for bin, worker in line.pairs:
+                after[bin] = worker
         moves = moves_between(assigned, after)
         if moves:
             steps.append((line.time, moves))
         assigned = after
-    return configured(first.workers, workers, first.time - 1), tuple(steps)
-
-
-def _workers_after(assigned: Sequence[int], line: Line) -> list[int]:
-    """Return the worker of every bin once a line is done."""
-    if isinstance(line, WholeMap):
-        return list(line.workers)
-    new = dict(line.pairs)
-    return [new.get(bin, worker) for bin, worker in enumerate(assigned)]
-
-
-def _empty(lines: Sequence[Line]) -> tuple[Complaint, ...]:
-    if lines:
-        return ()
-    return (Complaint("line 1", "there is no plan in the file", expected="M time worker …"),)
-
-
-def _not_numbers(words: Sequence[str]) -> list[str]:
-    return [word for word in words if not _NUMBER.match(word)]
+    return initial_configuration(first.workers, workers, first.time - 1), tuple(steps)
 
 
 class _Reader:
@@ -119,7 +116,7 @@ class _Reader:
         if kind not in ("M", "D"):
             self.refuse(f"{kind!r} begins no line", text, "M or D")
             return
-        wrong = _not_numbers(numbers)
+        wrong = [word for word in numbers if not _NUMBER.match(word)]
         if wrong:
             self.refuse(f"{wrong[0][:20]!r} is no number from 0 on", text)
             return
@@ -127,16 +124,13 @@ class _Reader:
             self.refuse("a line without a time", text)
             return
         time, *values = map(int, numbers)
-        self._in_order(time, text)
+        if time < self.time:
+            self.refuse(f"time runs backwards, from {self.time} to {time}", text)
+        self.time = max(self.time, time)
         if kind == "M":
             yield from self._map(time, values, text)
         else:
             yield from self._changes(time, values, text)
-
-    def _in_order(self, time: Time, text: str) -> None:
-        if time < self.time:
-            self.refuse(f"time runs backwards, from {self.time} to {time}", text)
-        self.time = max(self.time, time)
 
     def _map(self, time: Time, workers: list[int], text: str) -> Iterator[Line]:
         if not is_count(len(workers)):
@@ -158,16 +152,13 @@ class _Reader:
         if self.bins is None:
             message = "bins change before the line that says where they are"
             self.refuse(message, text, "a line M before it")
-        self._check_bins(bins)
-        self._check_workers(workers)
-        yield Changes(time, tuple(zip(bins, workers, strict=True)))
-
-    def _check_bins(self, bins: list[int]) -> None:
         for bin, often in Counter(bins).items():
             if self.bins is not None and bin >= self.bins:
                 self.refuse(f"there is no bin {bin} among {self.bins}", bin)
             if often > 1:
                 self.refuse(f"bin {bin} goes {often} ways in one line", bin)
+        self._check_workers(workers)
+        yield Changes(time, tuple(zip(bins, workers, strict=True)))
 
     def _check_workers(self, workers: list[int]) -> None:
         if self.workers is None:

@@ -1,7 +1,5 @@
-"""The dataflow that a coordinator knows, and the migration that it is asked for; both checked, all
-complaints at once.
-
-    flow({"source": 2, "join": 2, "sink": 1}, [("source", "join"), ("join", "sink", "broadcast")])
+"""The tasks that a coordinator knows, the migration that it is asked for, and the words that both
+exchange (T-4, T-6). All complaints about a migration come at once.
 
     operator  a name, and how many tasks of it run beside each other
     edge      from an operator to one, with the exchange pattern that says which tasks are connected
@@ -9,27 +7,26 @@ complaints at once.
                 forward        each task with the one of its own number; both sides have as many
                 broadcast      every task with every task; each of them gets every record
                 partitioned    every task with every task; one of them gets a record, by its key
-    task      (operator, number): what runs at a place and holds state
-
-Whoever has another kind of dataflow gives its operators and edges as plain tuples.
+    task      (operator, number): runs at a place and holds state
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from stateshift.errors import Complaint, PlanError, SpecError
 
 Exchange = Literal["forward", "broadcast", "partitioned"]
-EXCHANGES: tuple[str, ...] = get_args(Exchange)
+
+# The state of a task, which the protocol hands on and does not look into. The task knows its type.
+Snapshot: TypeAlias = Any
 
 
 class Task(NamedTuple):
-    """What runs at a place and holds state: one of an operator's tasks, by number."""
+    """One of an operator's tasks, by number."""
 
     operator: str
     number: int
@@ -56,8 +53,8 @@ class Flow:
     @property
     def tasks(self) -> tuple[Task, ...]:
         tasks: list[Task] = []
-        for operator in self.operators:
-            tasks += self._tasks_of(operator)
+        for operator, count in self.operators.items():
+            tasks += [Task(operator, number) for number in range(count)]
         return tuple(tasks)
 
     @property
@@ -65,32 +62,6 @@ class Flow:
         """The tasks that nobody sends to: there a migration is triggered."""
         fed = {edge.target for edge in self.edges}
         return tuple(task for task in self.tasks if task.operator not in fed)
-
-    def targets(self, task: Task) -> tuple[Task, ...]:
-        """Return the tasks that it sends to."""
-        targets: list[Task] = []
-        for edge in self._edges_from(task):
-            targets += self._ends(edge, edge.target, task.number)
-        return tuple(targets)
-
-    def feeders(self, task: Task) -> tuple[Task, ...]:
-        """Return the tasks that send to it."""
-        sources: list[Task] = []
-        for edge in self.edges:
-            if edge.target == task.operator:
-                sources += self._ends(edge, edge.source, task.number)
-        return tuple(sources)
-
-    def _edges_from(self, task: Task) -> list[Edge]:
-        return [edge for edge in self.edges if edge.source == task.operator]
-
-    def _ends(self, edge: Edge, operator: str, number: int) -> tuple[Task, ...]:
-        if edge.exchange == "forward":
-            return (Task(operator, number),)
-        return self._tasks_of(operator)
-
-    def _tasks_of(self, operator: str) -> tuple[Task, ...]:
-        return tuple(Task(operator, number) for number in range(self.operators[operator]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,39 +85,14 @@ class Replacement:
         return {}
 
 
-# What a coordinator is asked for (T-1). An operator that is introduced into a chain is a
+# A coordinator is asked for one of these (T-1). An operator that is introduced into a chain is a
 # replacement of the chain.
 Modification = Migration | Replacement
 
 
-def flow(operators: Mapping[str, int] | Sequence[str], edges: Iterable[Sequence[str]]) -> Flow:
-    """Return a checked dataflow. Operators by name alone have one task; edges without an exchange
-    pattern are partitioned.
-    """
-    wrong: list[Complaint] = []
-    if isinstance(operators, Mapping):
-        counts = dict(operators)
-    else:
-        counts = dict.fromkeys(operators, 1)
-        wrong += _doubled(operators)
-    for name, count in counts.items():
-        if count < 1:
-            message = f"{count} tasks of {name!r}"
-            wrong.append(Complaint(f"/operators/{name}", message, count, "at least 1"))
-    given = [tuple(edge) for edge in edges]
-    for index in range(len(given)):
-        wrong += _edge_complaints(index, given, counts)
-    if not wrong:
-        wrong += _cycle(given)
-    if wrong:
-        hint = "edges join operators there are, and lead from sources to sinks"
-        raise SpecError(tuple(wrong), hint=hint)
-    return Flow(counts, tuple(_edge(*edge) for edge in given))
-
-
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Where the tasks of a dataflow run, and how many slots each place has free."""
+    """The place of each task of a dataflow, and how many slots each place has free."""
 
     flow: Flow
     running: Mapping[Task, str]
@@ -159,30 +105,24 @@ def check(modification: Modification, now: Deployment) -> None:
     """
     match modification:
         case Migration():
-            _check_migration(modification, now)
+            wrong = tuple(_place_complaints(modification, now))
+            if wrong:
+                hint = "name tasks that run, and places that the cluster has"
+                raise SpecError(wrong, hint=hint)
+            _refuse_short_places(modification, now)
         case Replacement(_, operators):
-            unknown = [name for name in operators if name not in now.flow.operators]
+            known = ", ".join(sorted(now.flow.operators))
+            unknown = tuple(
+                Complaint(f"/operators/{name}", f"there is no operator {name!r}", name, known)
+                for name in operators
+                if name not in now.flow.operators
+            )
             if unknown:
-                known = ", ".join(sorted(now.flow.operators))
-                wrong = [_unknown_operator(name, known) for name in unknown]
-                raise SpecError(tuple(wrong), hint="name operators that run")
-
-
-def _unknown_operator(name: str, known: str) -> Complaint:
-    return Complaint(f"/operators/{name}", f"there is no operator {name!r}", name, known)
-
-
-def _check_migration(migration: Migration, now: Deployment) -> None:
-    wrong = tuple(_place_complaints(migration, now))
-    if wrong:
-        raise SpecError(wrong, hint="name tasks that run, and places that the cluster has")
-    short = tuple(_short_places(migration, now))
-    if short:
-        raise PlanError("; ".join(short), hint="free task slots there, or move fewer tasks at once")
+                raise SpecError(unknown, hint="name operators that run")
 
 
 def _place_complaints(migration: Migration, now: Deployment) -> Iterator[Complaint]:
-    """Yield what is wrong with the tasks that move, and with where they go."""
+    """Yield the complaints about the tasks that move, and about their new places."""
     if not migration.places:
         yield Complaint("/places", "no task that moves", {})
     for task, place in migration.places.items():
@@ -196,57 +136,107 @@ def _place_complaints(migration: Migration, now: Deployment) -> Iterator[Complai
             yield Complaint(pointer, f"there is no place {place!r}", place, places)
 
 
-def _short_places(migration: Migration, now: Deployment) -> Iterator[str]:
-    """Yield a sentence for each place that has too few free slots."""
+def _refuse_short_places(migration: Migration, now: Deployment) -> None:
+    """Refuse places that have too few free slots."""
     wanted = Counter(migration.places.values())
-    for place in sorted(wanted):
-        if now.free[place] < wanted[place]:
-            yield f"{place} has free slots for {now.free[place]} of {wanted[place]}"
+    short = [
+        f"{place} has free slots for {now.free[place]} of {wanted[place]}"
+        for place in sorted(wanted)
+        if now.free[place] < wanted[place]
+    ]
+    if short:
+        raise PlanError("; ".join(short), hint="free task slots there, or move fewer tasks at once")
 
 
-def _edge(source: str, target: str, exchange: str = "partitioned") -> Edge:
-    return Edge(source, target, cast(Exchange, exchange))
+# ------------------------------------------------------------------------------------ the words
 
 
-def _doubled(names: Sequence[str]) -> Iterator[Complaint]:
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield Complaint(f"/operators/{index}", f"{name!r} stands twice", name, "each once")
+Role = Literal["buffers", "ships", "rewires", "replaces"]
 
 
-def _edge_complaints(
-    index: int, edges: Sequence[Sequence[str]], counts: Mapping[str, int]
-) -> Iterator[Complaint]:
-    edge = edges[index]
-    pointer = f"/edges/{index}"
-    if len(edge) not in (2, 3):
-        message = "an edge is a source, a target and perhaps an exchange"
-        yield Complaint(pointer, message, list(edge))
-        return
-    source, target = edge[:2]
-    for end, name in enumerate((source, target)):
-        if name not in counts:
-            yield Complaint(f"{pointer}/{end}", f"there is no operator {name!r}", name)
-    if any(earlier[:2] == edge[:2] for earlier in edges[:index]):
-        message = f"the edge from {source!r} to {target!r} stands twice"
-        yield Complaint(pointer, message, list(edge))
-    exchange = edge[2] if len(edge) == 3 else "partitioned"
-    if exchange not in EXCHANGES:
-        message = f"no exchange pattern: {exchange!r}"
-        yield Complaint(f"{pointer}/2", message, exchange, ", ".join(EXCHANGES))
-    are_known = source in counts and target in counts
-    if exchange == "forward" and are_known and counts[source] != counts[target]:
-        message = f"forward from {counts[source]} tasks to {counts[target]}"
-        yield Complaint(f"{pointer}/2", message, exchange, "as many on both sides")
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """All instructions in one message: every task finds its own part in it (T-6). It goes to the
+    sources, and from there with the data, so that it is everywhere before the checkpoint that it
+    names.
+    """
+
+    migration: Modification
+    checkpoint: int
 
 
-def _cycle(edges: Sequence[Sequence[str]]) -> list[Complaint]:
-    feeders: dict[str, set[str]] = {}
-    for edge in edges:
-        feeders.setdefault(edge[1], set()).add(edge[0])
-    try:
-        tuple(TopologicalSorter(feeders).static_order())
-    except CycleError as error:
-        cycle = error.args[1]
-        return [Complaint("/edges", "operators in a circle: " + " → ".join(cycle), cycle)]
-    return []
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The order to the place that a task moves to: begin from this state, and wait for the word to
+    run.
+    """
+
+    name: str
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The new place runs, the old one is over; what was buffered goes out."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Everything runs on where it was; what was buffered goes out."""
+
+    name: str
+
+
+Order = Trigger | Restore | Complete | Abort
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A task knows its part; no role is one as well: it ignores the migration, and says so
+    (T-2).
+    """
+
+    task: Task
+    roles: tuple[Role, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """A task is paused at the checkpoint, and this is its state."""
+
+    task: Task
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """The new place has the state."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A task runs and holds nothing back any more."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A task cannot do its part. It still runs."""
+
+    task: Task
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Somebody outside wants it taken back."""
+
+    reason: str
+
+
+Word = Acknowledged | Shipped | Deployed | Running | Refused | GiveUp

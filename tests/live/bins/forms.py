@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from stateshift import live
-from stateshift.live.protocol.folded import Folded
+from stateshift.live.protocol.applying import Folded
 from tests.live.bins.workers import BINS, LATER, OUT, count_and_ask
 
 WINDOW = 12  # units of time that a left row waits for right ones

@@ -15,9 +15,9 @@ from stateshift.live.bins.bin_run import PIECES_MAX
 from stateshift.live.bins.exported_rows import mapped, with_timers
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.hashing import encoders, hash_of
+from stateshift.live.protocol.applying import Folded
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
-from stateshift.live.protocol.folded import Folded
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_killing import die

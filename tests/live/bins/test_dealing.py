@@ -15,7 +15,7 @@ from stateshift.live.bins.commits import Kept
 from stateshift.live.bins.dealing import Deal, Numbers, Source, deal_all
 from stateshift.live.bins.hashing import encoders, hash_of, hasher, key_kinds
 from stateshift.live.bins.stores import Objects, rows_as_bytes, rows_from_bytes
-from stateshift.live.protocol.bins import bin_of
+from stateshift.live.protocol.configuration import bin_of
 
 UTC = datetime.UTC
 KEYS = {

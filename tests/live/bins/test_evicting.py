@@ -17,9 +17,9 @@ from stateshift.live.bins.parts import Runs
 from stateshift.live.bins.state_acts import evict_worker
 from stateshift.live.bins.watch import Watch
 from stateshift.live.folder import Folder
+from stateshift.live.protocol.applying import Folded
 from stateshift.live.protocol.chains import Decided
 from stateshift.live.protocol.configuration import Update
-from stateshift.live.protocol.folded import Folded
 from stateshift.storage.opening import open_patiently
 from tests.live.bins.workers import BINS, OUT, TIES, Ground, Reader, alone, count_and_ask
 

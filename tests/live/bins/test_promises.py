@@ -16,8 +16,8 @@ import pytest
 
 from stateshift import live
 from stateshift.live.bins.files import wide_enough
-from stateshift.live.protocol.configuration import Configuration, resized, updated
-from stateshift.live.protocol.folded import Folded
+from stateshift.live.protocol.applying import Folded
+from stateshift.live.protocol.configuration import Configuration, apply_updates, resize
 from tests.conftest import SEED
 from tests.live.bins.walking import COUNTS, END, Walk
 from tests.live.bins.workers import BINS, LATER, TIES, Ground, hash_of, key_of
@@ -76,12 +76,12 @@ def configuration(ground: Ground) -> Configuration:
     begun = ground.files.begun()
     assert begun is not None
     known = ground.files.configuration(begun, len(ground.workers))
-    known, bins = resized(known, max(COUNTS)), begun.bins
+    known, bins = resize(known, max(COUNTS)), begun.bins
     for number in range(ground.moves):
         decided, move = ground.files.decided(number), ground.files.proposal(number)
         if decided is not None and decided.outcome == "applied":
             bins = move.bins or bins
-            known = updated(wide_enough(known, move.updates), move.updates, bins)
+            known = apply_updates(wide_enough(known, move.updates), move.updates, bins)
     return known
 
 

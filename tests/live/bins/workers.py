@@ -25,9 +25,9 @@ from stateshift.live.bins.in_executors import InExecutors
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.parts import Joined, Runs
 from stateshift.live.bins.running import ACKNOWLEDGED, Home, Running
+from stateshift.live.protocol.applying import Folded
 from stateshift.live.protocol.chains import Decided, decode
 from stateshift.live.protocol.configuration import Configuration, Update
-from stateshift.live.protocol.folded import Folded
 from stateshift.live.values import SMALL
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage

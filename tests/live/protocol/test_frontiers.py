@@ -5,8 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateshift.live.protocol.configuration import Configuration, Update, configured, updated
+from stateshift.live.protocol.configuration import (
+    Configuration,
+    Update,
+    apply_updates,
+    initial_configuration,
+)
 from stateshift.live.protocol.frontiers import frontier_without_bins, next_move
+from tests.models.bin_messages import moves_at
 
 WORKERS, BINS, LAST = 4, 4, 20
 TIMES = st.integers(0, LAST)
@@ -19,7 +25,7 @@ WORKER = st.integers(0, WORKERS - 1)
 
 def moved(updates: list[Update]) -> Configuration:
     unique = {(update.time, update.bin): update for update in updates}
-    return updated(configured([0, 1, 0, 1], WORKERS), sorted(unique.values()))
+    return apply_updates(initial_configuration([0, 1, 0, 1], WORKERS), sorted(unique.values()))
 
 
 @given(UPDATES, WORKER, st.none() | MOMENTS, st.lists(MOMENTS, max_size=3))
@@ -61,6 +67,6 @@ def test_the_next_move_of_a_worker_is_one_that_it_gives_or_takes(updates, worker
     times = [
         time
         for time in range(since, LAST + 1)
-        if any(worker in (source, target) for _, source, target in configuration.moved(time))
+        if any(worker in (source, target) for _, source, target in moves_at(configuration, time))
     ]
     assert next_move(configuration, worker, since) == min(times, default=None)

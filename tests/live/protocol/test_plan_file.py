@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from stateshift.dataflow.move_steps import AllAtOnce, Fluid, Optimised, degree, in_steps
 from stateshift.errors import SpecError
-from stateshift.live.protocol.moves import moves_between
+from stateshift.live.protocol.configuration import moves_between
 from stateshift.live.protocol.plan_file import (
     Changes,
     Line,
     WholeMap,
     decode_plan_file,
-    planned,
+    steps_of_plan,
 )
 from tests.models.plan_writer import as_lines, encode_plan_file
 
@@ -46,7 +46,7 @@ def test_what_a_published_file_says_is_what_our_strategy_does_in_as_many_steps(
     name: str, steps: Optimised
 ) -> None:
     """There and back again: a quarter of the bins, to half of the workers."""
-    configuration, found = planned(decode_plan_file(_golden(name)), workers=8)
+    configuration, found = steps_of_plan(decode_plan_file(_golden(name)), workers=8)
     there = [step for time, step in found if time == THIRD]
     before = list(configuration.at(0))
     after = [*before]
@@ -96,12 +96,12 @@ def test_steps_of_ours_are_a_plan_that_does_the_same() -> None:
     steps = in_steps(Fluid(), moves_between(before, after))
     text = encode_plan_file(as_lines(before, 0, steps, 7))
     assert text == "M 0 0 0 1 1 \nD 7 0 1 \nD 7 2 0 \n"
-    configuration, found = planned(decode_plan_file(text), 2)
+    configuration, found = steps_of_plan(decode_plan_file(text), 2)
     assert (configuration.at(0), [step for _, step in found]) == (before, list(steps))
 
 
 def test_a_line_that_changes_nothing_is_no_step() -> None:
-    assert planned(decode_plan_file("M 0 0 1\nM 5 0 1\nD 6 0 0\nM 7 1 1"), 2)[1] == (
+    assert steps_of_plan(decode_plan_file("M 0 0 1\nM 5 0 1\nD 6 0 0\nM 7 1 1"), 2)[1] == (
         (7, ((0, 0, 1),)),
     )
 

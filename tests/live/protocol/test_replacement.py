@@ -8,16 +8,20 @@ import pytest
 
 from stateshift.errors import SpecError
 from stateshift.live.protocol.coordinator import Coordinator, advance, begin, steps_of
-from stateshift.live.protocol.coordinator_messages import (
+from stateshift.live.protocol.task_flow import (
     Abort,
     Acknowledged,
     Complete,
+    Deployment,
+    Flow,
     GiveUp,
     Refused,
+    Replacement,
     Running,
+    Task,
     Word,
 )
-from stateshift.live.protocol.task_flow import Deployment, Flow, Replacement, Task, flow
+from tests.models.task_flows import flow
 
 FLOW = flow({"score@q": 2, "rules@q": 1}, [])
 SCORE = Replacement("change 1", ("score@q",))

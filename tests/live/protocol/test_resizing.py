@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
-from stateshift.live.protocol.bins import HASH_BITS, bin_of, related
-from stateshift.live.protocol.configuration import Update, configured, updated
-from stateshift.live.protocol.resizing import WorkerMoves, dealt, is_settled, resettled
+from stateshift.live.protocol.configuration import (
+    HASH_BITS,
+    Update,
+    apply_updates,
+    bin_of,
+    groups_to_resize,
+    initial_configuration,
+    related_bins,
+    resize_settled,
+)
+from stateshift.live.protocol.frontiers import WorkerMoves, is_settled
 
 HASHES = st.integers(0, (1 << HASH_BITS) - 1)
 COUNTS = st.sampled_from([1 << bits for bits in range(9)])
@@ -20,25 +28,25 @@ COUNTS = st.sampled_from([1 << bits for bits in range(9)])
 @given(HASHES, COUNTS, COUNTS)
 @pytest.mark.row("M-24")
 def test_a_key_is_in_one_of_the_bins_that_its_bin_becomes(hashed: int, before: int, after: int):
-    assert bin_of(hashed, after) in related(bin_of(hashed, before), before, after)
+    assert bin_of(hashed, after) in related_bins(bin_of(hashed, before), before, after)
 
 
 @given(COUNTS, COUNTS)
 def test_whatever_becomes_of_bins_is_all_bins_once(before: int, after: int):
-    found = list(chain.from_iterable(related(bin, before, after) for bin in range(before)))
+    found = list(chain.from_iterable(related_bins(bin, before, after) for bin in range(before)))
     assert sorted(set(found)) == list(range(after))
     assert len(found) == max(before, after)
 
 
 def test_bins_that_are_merged_are_dealt_together_and_those_that_are_split_alone():
-    assert list(dealt([5, 0, 4, 6], 8, 4)) == [(0,), (4, 5), (6,)]
-    assert list(dealt([5, 0, 4, 6], 8, 2)) == [(0,), (4, 5, 6)]
-    assert list(dealt([2, 0], 4, 16)) == [(0,), (2,)]
+    assert list(groups_to_resize([5, 0, 4, 6], 8, 4)) == [(0,), (4, 5), (6,)]
+    assert list(groups_to_resize([5, 0, 4, 6], 8, 2)) == [(0,), (4, 5, 6)]
+    assert list(groups_to_resize([2, 0], 4, 16)) == [(0,), (2,)]
 
 
 @pytest.mark.row("M-24")
 def test_a_worker_is_settled_once_every_move_is_behind_it():
-    moved = updated(configured([0, 0], 2), [Update(45, 1, 1)])
+    moved = apply_updates(initial_configuration([0, 0], 2), [Update(45, 1, 1)])
     settled = WorkerMoves((45, 3), 0, 0)
     assert is_settled(moved, settled)
     assert is_settled(moved, WorkerMoves((45,), 0, 0))
@@ -50,21 +58,23 @@ def test_a_worker_is_settled_once_every_move_is_behind_it():
 
 @pytest.mark.row("M-24")
 def test_settled_workers_have_each_key_where_it_was_at_the_last_move():
-    moved = updated(configured([0, 1, 0, 1], 2), [Update(45, 1, 0), Update(50, 3, 0)])
-    split = resettled(moved, 16)
+    moved = apply_updates(
+        initial_configuration([0, 1, 0, 1], 2), [Update(45, 1, 0), Update(50, 3, 0)]
+    )
+    split = resize_settled(moved, 16)
     assert split.at(50) == (0,) * 16
-    assert resettled(split, 4).at(50) == moved.at(50)
+    assert resize_settled(split, 4).at(50) == moved.at(50)
 
 
 @pytest.mark.row("M-24")
 def test_halves_that_were_apart_can_be_merged_once_they_are_together():
-    apart = updated(configured([0, 0, 1, 1], 2), [Update(10, 1, 1)])
+    apart = apply_updates(initial_configuration([0, 0, 1, 1], 2), [Update(10, 1, 1)])
     with pytest.raises(SpecError, match="bins 0 and 1 are at different workers"):
-        resettled(apart, 2)
-    together = updated(apart, [Update(20, 1, 0)])
-    assert resettled(together, 2).at(20) == (0, 1)
+        resize_settled(apart, 2)
+    together = apply_updates(apart, [Update(20, 1, 0)])
+    assert resize_settled(together, 2).at(20) == (0, 1)
 
 
 def test_a_number_that_is_no_power_of_two_is_refused():
     with pytest.raises(SpecError, match="12 bins are no power of two: take 8 or 16"):
-        resettled(configured([0, 0], 1), 12)
+        resize_settled(initial_configuration([0, 0], 1), 12)

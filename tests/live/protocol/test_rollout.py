@@ -6,7 +6,7 @@ import pytest
 
 from stateshift.dataflow.move_steps import Move, Step
 from stateshift.errors import SpecError
-from stateshift.live.protocol.rollout import Rollout, advance, prepared
+from stateshift.live.protocol.rollout import Rollout, advance, updates_ahead
 
 STEPS: tuple[Step, ...] = ((Move(0, 0, 1),), (Move(1, 0, 1), Move(2, 1, 0)))
 
@@ -49,9 +49,9 @@ def test_two_steps_never_have_one_time() -> None:
 
 
 def test_steps_can_be_prepared_for_times_to_come() -> None:
-    assert prepared(STEPS, 100, 50) == ((100, 0, 1), (150, 1, 1), (150, 2, 0))
+    assert updates_ahead(STEPS, 100, 50) == ((100, 0, 1), (150, 1, 1), (150, 2, 0))
     with pytest.raises(SpecError, match="/every"):
-        prepared(STEPS, 100, 0)
+        updates_ahead(STEPS, 100, 0)
 
 
 def test_time_does_not_run_backwards() -> None:
