@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.move_request import Manner, Steps
-    from stateshift.live.bins.moved import Moved
-    from stateshift.live.bins.past import PastMove, Went
-    from stateshift.live.bins.steering import CarriedBy, Throttle
+    from stateshift.live.bins.moved import MoveProgress
+    from stateshift.live.bins.past import BinMoves, PastMove
+    from stateshift.live.bins.steering import MoveCarrier, Throttle
     from stateshift.live.bins.watch import Bins, Part
 
 Came = Literal["checked", "finished", "applied", "aborted"]
 SteeringState = Literal["paused", "running", "throttled"]
 
 
-def came_of(moved: Moved | None) -> Came:
+def came_of(moved: MoveProgress | None) -> Came:
     """Return the state of a request to move bins; "checked" if nobody has sent it."""
     match None if moved is None else moved.state:
         case "finished" | "applied" | "aborted" as state:
@@ -86,7 +86,7 @@ class MoveFacts:
     bins: Bins
     steps: Steps
     manner: Manner
-    moved: Moved | None = None
+    moved: MoveProgress | None = None
 
     @property
     def location(self) -> str:
@@ -208,7 +208,7 @@ class BinsFacts:
     """A group's bins: its workers, their parts, what is on its way."""
 
     bins: Bins
-    carried: CarriedBy | None
+    carried: MoveCarrier | None
     is_paused: bool
     throttle: Throttle
 
@@ -300,7 +300,7 @@ class PastMoveFacts:
         return "applied" if decided.outcome == "applied" else "aborted"
 
     @property
-    def went(self) -> tuple[Went, ...]:
+    def went(self) -> tuple[BinMoves, ...]:
         """The bins that it takes from one worker to another; none if bins are copied ahead."""
         return self.move.went
 

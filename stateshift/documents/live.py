@@ -27,19 +27,19 @@ from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
-    from stateshift.live.acts import Checked
+    from stateshift.live.acts import CheckedChange
     from stateshift.live.bins.past import PartPast
-    from stateshift.live.carrying import Carried
-    from stateshift.live.folder import Said, Worker
+    from stateshift.live.carrying import ChangeProgress
+    from stateshift.live.folder import ChainWorker, WorkerWord
     from stateshift.live.protocol.chains import (
         Change,
-        Decided,
+        Decision,
         Declaration,
-        Known,
+        KnownChange,
         Links,
         Version,
     )
-    from stateshift.live.survey import GroupSurvey, Told
+    from stateshift.live.survey import ChangeWords, GroupSurvey
 
 Became = Literal["under-way", "applied", "aborted", "reverted"]
 Came = Literal["checked", "finished", "applied", "aborted", "reverted"]
@@ -64,8 +64,8 @@ class ChainFacts:
 class ChangeFacts:
     """A change that was checked; `carried` says how far it has come, unless it was checked only."""
 
-    checked: Checked
-    carried: Carried | None = None
+    checked: CheckedChange
+    carried: ChangeProgress | None = None
 
     @property
     def location(self) -> str:
@@ -78,7 +78,7 @@ class ChangeFacts:
         return None if self.carried is None else self.carried.change.number
 
     @property
-    def decided(self) -> Decided | None:
+    def decided(self) -> Decision | None:
         """The decision, with its author."""
         return None if self.carried is None else self.carried.decided
 
@@ -164,10 +164,10 @@ class ChangeFacts:
 class PastFacts:
     """A change of the past, and what workers have said of it."""
 
-    told: Told
+    told: ChangeWords
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownChange:
         """The change, and what was decided."""
         return self.told.known
 
@@ -207,7 +207,7 @@ class PastFacts:
             return self.known.reverted.error
         return "" if self.known.decided is None else self.known.decided.reason
 
-    def of(self, word: str) -> tuple[Said, ...]:
+    def of(self, word: str) -> tuple[WorkerWord, ...]:
         """Return all of one word that workers have said."""
         return tuple(said for said in self.told.said if said.word == word)
 
@@ -378,7 +378,7 @@ class StatusFacts:
         return PastFacts(decided[-1]) if decided else None
 
 
-def worker_name(worker: Worker | Said) -> str:
+def worker_name(worker: ChainWorker | WorkerWord) -> str:
     """Return a worker's name for people."""
     return f"{worker.chain}-{worker.partition}"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 from stateshift.documents.shape import At
 
 if TYPE_CHECKING:
-    from stateshift.live.buffer.running import Seen
+    from stateshift.live.buffer.runner import BufferSurvey
 
 
 class LiveBufferReaderDocument(TypedDict):
@@ -48,7 +48,7 @@ class LiveBufferDocument(TypedDict):
     readers: Annotated[list[LiveBufferReaderDocument], "its readers", At(readers_of)]
 
 
-def readers_of(seen: Seen) -> list[LiveBufferReaderDocument]:
+def readers_of(seen: BufferSurvey) -> list[LiveBufferReaderDocument]:
     """Return the readers of a buffer, and the number of records before each of them."""
     end = seen.status.next
     return [
@@ -62,12 +62,12 @@ def readers_of(seen: Seen) -> list[LiveBufferReaderDocument]:
     ]
 
 
-def directory_of(seen: Seen) -> str:
+def directory_of(seen: BufferSurvey) -> str:
     """Return the directory of a buffer."""
     return str(seen.directory)
 
 
-def state_of(seen: Seen) -> Literal["running", "failing", "stopped"]:
+def state_of(seen: BufferSurvey) -> Literal["running", "failing", "stopped"]:
     """Return the state of a buffer in one word."""
     if seen.running is None:
         return "stopped"

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stateshift.live.folder import Measured
-    from stateshift.live.protocol.chains import Known, Version
+    from stateshift.live.folder import TaskMeasure
+    from stateshift.live.protocol.chains import KnownChange, Version
     from stateshift.live.survey import GroupSurvey
 
 GAP_SECONDS = 60.0  # a query of which nothing is known for longer is drawn as one that did not run
@@ -49,7 +49,7 @@ class Stretch:
     batch: int
 
 
-def version_of(changes: Sequence[Known], chain: str, version: Version) -> Version:
+def version_of(changes: Sequence[KnownChange], chain: str, version: Version) -> Version:
     """Return the newest change up to a version that holds and has changed a chain; 0 if none."""
     for known in reversed(changes[:version]):
         if known.holds and chain in known.change.chains:
@@ -57,7 +57,7 @@ def version_of(changes: Sequence[Known], chain: str, version: Version) -> Versio
     return 0
 
 
-def version_that_ran(changes: Sequence[Known], chain: str, version: Version) -> Version:
+def version_that_ran(changes: Sequence[KnownChange], chain: str, version: Version) -> Version:
     """Return the version of a chain that a task ran, which may have been taken back since."""
     if version and chain in changes[version - 1].change.chains:
         return version
@@ -66,7 +66,7 @@ def version_that_ran(changes: Sequence[Known], chain: str, version: Version) -> 
 
 def samples(survey: GroupSurvey) -> tuple[Sample, ...]:
     """Return the measured batches of all chains, in the order of their times."""
-    by_batch: dict[tuple[str, str, int], list[Measured]] = {}
+    by_batch: dict[tuple[str, str, int], list[TaskMeasure]] = {}
     for measured in survey.measures:
         key = (measured.chain, measured.query, measured.batch)
         by_batch.setdefault(key, []).append(measured)
@@ -74,7 +74,7 @@ def samples(survey: GroupSurvey) -> tuple[Sample, ...]:
     return tuple(sorted(found, key=lambda each: (each.at, each.chain, each.query)))
 
 
-def _sample(survey: GroupSurvey, tasks: Sequence[Measured]) -> Sample:
+def _sample(survey: GroupSurvey, tasks: Sequence[TaskMeasure]) -> Sample:
     first = tasks[0]
     seconds = [task.ended - task.began for task in tasks]
     scale = _scale(survey, tasks)
@@ -98,7 +98,7 @@ def _times(scale: float | None, rows: int) -> float | None:
     return None if scale is None else scale * rows
 
 
-def _scale(survey: GroupSurvey, tasks: Sequence[Measured]) -> float | None:
+def _scale(survey: GroupSurvey, tasks: Sequence[TaskMeasure]) -> float | None:
     """Return by what the rows of the tasks that were measured are to be multiplied, to be those of
     all tasks in a second; None where that is not known.
     """
@@ -155,7 +155,7 @@ def _joins(before: Stretch, part: Stretch, all_versions: Iterable[Stretch]) -> b
     return part.start - before.end <= GAP_SECONDS and not has_other_since
 
 
-def _parts_of(survey: GroupSurvey, task: Measured) -> Iterator[Stretch]:
+def _parts_of(survey: GroupSurvey, task: TaskMeasure) -> Iterator[Stretch]:
     """Yield the stretches of a task: of several versions, each as long as its rows; without a row,
     the version that its batch began with.
     """
@@ -173,7 +173,7 @@ def _parts_of(survey: GroupSurvey, task: Measured) -> Iterator[Stretch]:
         start = end
 
 
-def _version_without_rows(survey: GroupSurvey, task: Measured) -> Version:
+def _version_without_rows(survey: GroupSurvey, task: TaskMeasure) -> Version:
     seal = survey.seals.get(task.query, {}).get(task.batch)
     sealed = 0 if seal is None else seal.version
     version = task.ran[-1].version if task.ran else sealed

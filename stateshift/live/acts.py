@@ -15,12 +15,12 @@ from typing import Literal
 
 from stateshift.errors import PlanError, StalePlan
 from stateshift.live import carrying, checking, code, proposing, scheduling
-from stateshift.live.carrying import Carried, Patience
+from stateshift.live.carrying import ChangeProgress, Patience
 from stateshift.live.folder import Folder
 from stateshift.live.member import decided_here, process_name
 from stateshift.live.protocol import chains
 from stateshift.live.protocol.chains import (
-    Known,
+    KnownChange,
     Link,
     Links,
     NewChain,
@@ -29,7 +29,7 @@ from stateshift.live.protocol.chains import (
     place_of,
 )
 from stateshift.live.scheduling import Choice, Scheduler, Target
-from stateshift.live.standing import Asked, Standing, read_standing
+from stateshift.live.standing import ChangeRequest, GroupState, read_group
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.storage.opening import open_patiently
 
@@ -89,42 +89,42 @@ class Manner:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedChange:
     """A change that could be made: nothing stands against it, and nobody knows of it."""
 
     folder: Folder
-    before: Standing
-    asked: Asked
+    before: GroupState
+    asked: ChangeRequest
     choice: Choice
     # the chains whose types were checked, by running them on no rows
     typed: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangeResult:
     """A change that was checked, and how far it has come; None if it was checked only."""
 
-    checked: Checked
-    carried: Carried | None
+    checked: CheckedChange
+    carried: ChangeProgress | None
 
 
 def change(
     location: str,
     edits: Sequence[Edit],
     manner: Manner,
-    progress: Callable[[Carried], None] = lambda carried: None,
-) -> Changed:
+    progress: Callable[[ChangeProgress], None] = lambda carried: None,
+) -> ChangeResult:
     """Change chains of a group together, or raise what stands against it."""
     checked = check(location, edits, manner)
     if manner.check_only:
-        return Changed(checked, None)
-    return Changed(checked, carry(checked, manner.wait_seconds, progress))
+        return ChangeResult(checked, None)
+    return ChangeResult(checked, carry(checked, manner.wait_seconds, progress))
 
 
-def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:
+def check(location: str, edits: Sequence[Edit], manner: Manner) -> CheckedChange:
     """Return a change that could be made, or raise what stands against it. Nobody is told."""
-    folder = opened(location)
-    now = read_standing(folder)
+    folder = open_group(location)
+    now = read_group(folder)
     of_chains: dict[str, list[Edit]] = {}
     for edit in edits:
         of_chains.setdefault(edit.chain, []).append(edit)
@@ -134,7 +134,7 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:
     shipped = _Shipped()
     links = {name: _links_after(now, name, of, shipped) for name, of in of_chains.items()}
     choice = _choice(now, tuple(of_chains), manner)
-    asked = Asked(
+    asked = ChangeRequest(
         act=edits[0].act,
         chains={
             name: NewChain(links[name], choice.when[name], _state(of, shipped))
@@ -149,14 +149,14 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> Checked:
     )
     _refuse_torn_reversal(asked)
     typed = checking.check(folder, now, asked)
-    return Checked(folder, now, asked, choice, typed)
+    return CheckedChange(folder, now, asked, choice, typed)
 
 
 def carry(
-    checked: Checked,
+    checked: CheckedChange,
     wait_seconds: float = 60.0,
-    progress: Callable[[Carried], None] = lambda carried: None,
-) -> Carried:
+    progress: Callable[[ChangeProgress], None] = lambda carried: None,
+) -> ChangeProgress:
     """Propose a change that was checked, and follow it to its end, or as long as somebody waits."""
     folder, now, asked = checked.folder, checked.before, checked.asked
     proposed = proposing.propose(folder, now, asked)
@@ -164,7 +164,7 @@ def carry(
     return carrying.carry(folder, now, proposed, patience, progress)
 
 
-def withdraw(checked: Checked, reason: str) -> Known | None:
+def withdraw(checked: CheckedChange, reason: str) -> KnownChange | None:
     """Abort what this process has proposed, unless it is decided; return what became of it. None:
     nothing was proposed.
     """
@@ -176,18 +176,18 @@ def withdraw(checked: Checked, reason: str) -> Known | None:
     return replace(known, decided=held)
 
 
-def abort(location: str) -> Known:
+def abort(location: str) -> KnownChange:
     """Abort the change that is under way; return it."""
-    folder = opened(location)
-    return proposing.abort(folder, read_standing(folder))
+    folder = open_group(location)
+    return proposing.abort(folder, read_group(folder))
 
 
-def opened(location: str) -> Folder:
+def open_group(location: str) -> Folder:
     """Return the folder of a group."""
     return Folder(open_patiently(location))
 
 
-def _refuse_unexpected(now: Standing, chain: str, expected: Version) -> None:
+def _refuse_unexpected(now: GroupState, chain: str, expected: Version) -> None:
     """Refuse a chain that is at another version: somebody has changed it since, or its change has
     taken itself back.
     """
@@ -217,7 +217,7 @@ class _Shipped:
         return Link(package.digest, package.name)
 
 
-def _links_after(now: Standing, chain: str, edits: Sequence[Edit], shipped: _Shipped) -> Links:
+def _links_after(now: GroupState, chain: str, edits: Sequence[Edit], shipped: _Shipped) -> Links:
     """Return a chain as edits make it. Each is about another function of the chain as it is now:
     the last function is edited first, so that no place shifts.
     """
@@ -239,11 +239,11 @@ def _links_after(now: Standing, chain: str, edits: Sequence[Edit], shipped: _Shi
     for place in sorted(placed, reverse=True):
         link = linked[place]
         if link is None:
-            links = chains.removed(chain, links, place)
+            links = chains.remove_link(chain, links, place)
         elif placed[place].act == "replace":
-            links = chains.replaced(chain, links, place, link)
+            links = chains.replace_link(chain, links, place, link)
         else:
-            links = chains.introduced(chain, links, placed[place].where, place, link)
+            links = chains.introduce_link(chain, links, placed[place].where, place, link)
     return links
 
 
@@ -255,7 +255,7 @@ def _link(edit: Edit, shipped: _Shipped) -> Link | None:
     return shipped.link(edit.function)
 
 
-def _reverted(edit: Edit, now: Standing) -> Links:
+def _reverted(edit: Edit, now: GroupState) -> Links:
     """Return a chain as it was at a version, or before its last change."""
     if edit.to is not None:
         if not 0 <= edit.to <= now.version:
@@ -278,12 +278,12 @@ def _state(edits: Sequence[Edit], shipped: _Shipped) -> Link | None:
     return shipped.link(transforms[0]) if transforms else None
 
 
-def _choice(now: Standing, names: Sequence[str], manner: Manner) -> Choice:
+def _choice(now: GroupState, names: Sequence[str], manner: Manner) -> Choice:
     targets = [Target(now.declaration(name), now.queries(name)) for name in names]
     return scheduling.choose(targets, manner.dataflow, manner.scheduler)
 
 
-def _refuse_torn_reversal(asked: Asked) -> None:
+def _refuse_torn_reversal(asked: ChangeRequest) -> None:
     """Refuse that a change of several queries takes itself back: what has passed the first of them
     would meet the old function in the next. Nor can one that transforms a state.
     """

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from stateshift.errors import FormatError
-from stateshift.live.folder import Folder, Said, Worker
+from stateshift.live.folder import ChainWorker, Folder, WorkerWord
 from stateshift.live.member import ACKNOWLEDGED, RUNNING, decided_here
 from stateshift.live.protocol import coordinator as table
-from stateshift.live.protocol.chains import Change, Decided, Outcome, Reverted
+from stateshift.live.protocol.chains import Change, Decision, Outcome, Reversal
 from stateshift.live.protocol.coordinator import Coordinator
 from stateshift.live.protocol.task_flow import (
     Acknowledged,
@@ -32,7 +32,7 @@ from stateshift.live.protocol.task_flow import (
     Task,
     Word,
 )
-from stateshift.live.standing import Standing, takes_itself_back
+from stateshift.live.standing import GroupState, takes_itself_back
 from stateshift.live.waiting import Pause
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ COUNT_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class ChangeProgress:
     """What became of a change so far: the coordinator's table, and when what was reached."""
 
     change: Change
@@ -49,11 +49,11 @@ class Carried:
     workers: int
     acknowledged: int
     running: int
-    decided: Decided | None
+    decided: Decision | None
     first_seconds: float | None
     last_seconds: float | None
     # the error that has taken it back, if one has while it was waited for
-    reverted: Reverted | None = None
+    reverted: Reversal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class Patience:
 
 def carry(
     folder: Folder,
-    now: Standing,
+    now: GroupState,
     change: Change,
     patience: Patience,
-    progress: Callable[[Carried], None] = lambda carried: None,
-) -> Carried:
+    progress: Callable[[ChangeProgress], None] = lambda carried: None,
+) -> ChangeProgress:
     """Follow a change until every worker runs it, it is aborted, or the time to wait is over. It is
     never left undecided.
     """
@@ -93,7 +93,7 @@ def carry(
 class _Carrier:
     """The coordinator of one change, over a group's folder."""
 
-    def __init__(self, folder: Folder, now: Standing, change: Change, unattended: bool) -> None:
+    def __init__(self, folder: Folder, now: GroupState, change: Change, unattended: bool) -> None:
         self.folder = folder
         self.change = change
         self.unattended = unattended
@@ -101,8 +101,8 @@ class _Carrier:
         last = now.changes[now.version - 1] if now.version else None
         self._may_be_taken_back = last is not None and takes_itself_back(last)
         self.tasks = _tasks(said.worker for said in now.living)
-        self.heard: dict[str, Said] = {}
-        self.decided: Decided | None = None
+        self.heard: dict[str, WorkerWord] = {}
+        self.decided: Decision | None = None
         self.before = self.folder.last_batches()
         self.begun = self.before
         self.counted = 0.0
@@ -111,7 +111,7 @@ class _Carrier:
         asked = Replacement(f"change {change.number}", tuple(flow.operators))
         self.state, _, _ = table.begin(places, asked, change.number, change.at)
 
-    def step(self) -> Carried:
+    def step(self) -> ChangeProgress:
         """Hear what is new, and decide as the table says."""
         for path in self.folder.words(self.change.number):
             said = None if path in self.heard else self._heard(path)
@@ -121,7 +121,7 @@ class _Carrier:
         self._heed_others()
         return self._carried()
 
-    def _heard(self, path: str) -> Said | None:
+    def _heard(self, path: str) -> WorkerWord | None:
         """Return a word that is new; None if it cannot be read, as if it had not been said."""
         try:
             self.heard[path] = self.folder.word(path)
@@ -130,7 +130,7 @@ class _Carrier:
             return None
         return self.heard[path]
 
-    def _take(self, worker: Worker, word: str, reason: str = "") -> None:
+    def _take(self, worker: ChainWorker, word: str, reason: str = "") -> None:
         """Give a word to the table. What it then orders is decided first: if somebody else has
         decided otherwise, the word is not taken.
         """
@@ -145,7 +145,7 @@ class _Carrier:
                 return  # somebody else has; who refuses it cannot hinder that any more
         self.state = after
 
-    def _apply(self) -> Decided:
+    def _apply(self) -> Decision:
         """Decide that the change holds, unless the one before it has taken itself back since: then
         it was made for a chain that is another one now. From here on that one holds for good.
         """
@@ -155,7 +155,7 @@ class _Carrier:
             return self._decide("aborted", reason)
         return self._decide("applied")
 
-    def _decide(self, outcome: Outcome, reason: str = "") -> Decided:
+    def _decide(self, outcome: Outcome, reason: str = "") -> Decision:
         self.decided = self.folder.decide(self.change.number, decided_here(outcome, reason))
         self.before = self.begun = self.folder.last_batches()
         return self.decided
@@ -196,9 +196,9 @@ class _Carrier:
         more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
         return f"{', '.join(silent[:3])}{more}" if silent else "nobody"
 
-    def _carried(self) -> Carried:
+    def _carried(self) -> ChangeProgress:
         running = [said.at for said in self.heard.values() if said.word == RUNNING]
-        return Carried(
+        return ChangeProgress(
             change=self.change,
             state=self.state,
             workers=len(self.tasks),
@@ -210,18 +210,18 @@ class _Carrier:
             reverted=self._reverted(),
         )
 
-    def _reverted(self) -> Reverted | None:
+    def _reverted(self) -> Reversal | None:
         """Return the error that has taken the change back, where it is one that does so."""
         if self.change.on_error != "revert" or self.decided is None:
             return None
         return self.folder.reverted(self.change.number)
 
 
-def _tasks(workers: Iterable[Worker]) -> Mapping[Worker, Task]:
+def _tasks(workers: Iterable[ChainWorker]) -> Mapping[ChainWorker, Task]:
     """Return each worker's task in the coordinator's table, numbered within its operator: of a
     union's second branch the partitions do not begin at 0.
     """
-    tasks: dict[Worker, Task] = {}
+    tasks: dict[ChainWorker, Task] = {}
     counts: Counter[str] = Counter()
     for worker in sorted(set(workers), key=lambda worker: (worker.operator, worker.partition)):
         tasks[worker] = Task(worker.operator, counts[worker.operator])

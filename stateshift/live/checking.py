@@ -10,11 +10,11 @@ from stateshift.live import code, state
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.chains import Declaration, Link, Links, transforms
 from stateshift.live.rows import check_returned, empty_input, from_base64, run_on_no_rows
-from stateshift.live.standing import ALIVE_SECONDS, Asked, Standing
+from stateshift.live.standing import ALIVE_SECONDS, ChangeRequest, GroupState
 from stateshift.live.state import function_of
 
 
-def check(folder: Folder, now: Standing, asked: Asked) -> frozenset[str]:
+def check(folder: Folder, now: GroupState, asked: ChangeRequest) -> frozenset[str]:
     """Refuse what cannot be changed as asked, before anybody is told; return the chains whose types
     are known to fit.
     """
@@ -88,7 +88,7 @@ def _check_types(
 
 def _check_state(
     folder: Folder,
-    now: Standing,
+    now: GroupState,
     declaration: Declaration,
     link: Link,
     shipped: Mapping[str, bytes],
@@ -106,7 +106,7 @@ def _check_state(
         links = (*transforms(now.changes, name, kept.version, now.version), link)
         functions = _functions(folder, declaration, links, shipped)
         try:
-            slots = state.transformed(functions, kept.slots)
+            slots = state.transform_slots(functions, kept.slots)
         except Exception as error:
             raise Incompatible(
                 f"{name}: {link.name} cannot transform the state of query {query}: "
@@ -116,7 +116,7 @@ def _check_state(
         state.encode(name, replace(kept, slots=slots))
 
 
-def _check_attended(now: Standing, asked: Asked) -> None:
+def _check_attended(now: GroupState, asked: ChangeRequest) -> None:
     """Refuse targets that nobody runs: nobody could acknowledge."""
     for name in asked.chains:
         if not now.queries(name) and not asked.unattended:

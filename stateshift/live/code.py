@@ -118,7 +118,7 @@ def _package_named(name: str) -> Package:
     return _pickled(_imported(name, module_name, attribute), name)
 
 
-def named(name: str) -> Function:
+def import_function(name: str) -> Function:
     """Import what MODULE:NAME names, which has to be callable."""
     module_name, _, attribute = name.partition(":")
     if not attribute.isidentifier() or not _is_module_name(module_name):

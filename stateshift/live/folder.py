@@ -44,13 +44,13 @@ from urllib.parse import quote, unquote
 from stateshift.errors import AlreadyThere, FormatError, PlanError
 from stateshift.live.protocol.chains import (
     Change,
-    Decided,
+    Decision,
     Declaration,
     Group,
-    Known,
-    Reverted,
+    KnownChange,
+    Reversal,
     Version,
-    damaged,
+    damaged_change,
     decode,
     decode_group,
     encode,
@@ -66,7 +66,7 @@ CODE_MAX = 1 << 28
 KEPT_BATCHES = 500  # seals and measures older than that are removed
 
 
-FOR_GOOD = Reverted(chain="", query="", run="", batch=-1, error="", at=0.0)
+FOR_GOOD = Reversal(chain="", query="", run="", batch=-1, error="", at=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class ChainWorker:
     """One task of a chain: what runs it in one partition of a query."""
 
     chain: str
@@ -117,7 +117,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class WorkerWord:
     """A word of a worker about a change, and where it was said."""
 
     chain: str
@@ -133,19 +133,19 @@ class Said:
     pyarrow: str = ""
 
     @property
-    def worker(self) -> Worker:
-        return Worker(self.chain, self.query, self.partition)
+    def worker(self) -> ChainWorker:
+        return ChainWorker(self.chain, self.query, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledChanges:
     """The first changes of a group, all of them decided, and none that could take itself back."""
 
-    changes: tuple[Known, ...]
+    changes: tuple[KnownChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class VersionRows:
     """A number of rows that a task ran with one version, one after the other."""
 
     version: Version
@@ -153,7 +153,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TaskMeasure:
     """What one task did in one batch."""
 
     chain: str
@@ -164,17 +164,17 @@ class Measured:
     ended: float
     rows_in: int
     rows_out: int
-    ran: tuple[Ran, ...]
+    ran: tuple[VersionRows, ...]
 
 
 _WAYS_OUT: dict[type, str] = {
     Seal: "measured/QUERY/BATCH says which version its tasks ran: put the file back with that one, "
     "or remove it if nothing is there",
-    Decided: "put the file back; or stop the group's jobs, remove it, and start them again",
-    Reverted: "put the file back; or stop the group's jobs, remove it, and start them again",
+    Decision: "put the file back; or stop the group's jobs, remove it, and start them again",
+    Reversal: "put the file back; or stop the group's jobs, remove it, and start them again",
     Declaration: "remove the file, and start the chain's job again: it declares the chain",
-    Said: "remove the file: workers go on without it",
-    Measured: "remove the file: only what was measured is lost",
+    WorkerWord: "remove the file: workers go on without it",
+    TaskMeasure: "remove the file: only what was measured is lost",
     Claim: "stop the query, remove the file, and start the query again",
     Failure: "remove the file: the batch is run again with the version of its seal",
 }
@@ -242,19 +242,19 @@ class Folder(ValueFiles):
         """Write the schema of what comes into a chain."""
         self._write(f"chains/{file_name(chain)}/input.arrow", schema)
 
-    def register(self, said: Said) -> None:
+    def register(self, said: WorkerWord) -> None:
         """Write down that a worker runs a chain."""
         path = (
             f"chains/{file_name(said.chain)}/workers/{file_name(said.query)}/{said.partition}.json"
         )
         self._write(path, encode(said))
 
-    def workers(self) -> tuple[Said, ...]:
+    def workers(self) -> tuple[WorkerWord, ...]:
         """Return all workers that have ever run a chain, as they were when they began."""
         found = []
         for file in self.storage.list("chains"):
             if "/workers/" in file.path and file.path.endswith(".json"):
-                said = self._read(Said, file.path)
+                said = self._read(WorkerWord, file.path)
                 if said is not None:
                     found.append(said)
         return tuple(sorted(found, key=lambda said: (said.chain, said.query, said.partition)))
@@ -281,22 +281,22 @@ class Folder(ValueFiles):
 
     # ---------------------------------------------------------------- changes
 
-    def settled(self) -> tuple[Known, ...]:
+    def settled(self) -> tuple[KnownChange, ...]:
         """Return the changes that nobody can alter any more, read in one; none if that cannot be
         read, as each of them can be read by itself.
         """
         try:
-            settled = self._read(Settled, "changes/settled.json", CODE_MAX)
+            settled = self._read(SettledChanges, "changes/settled.json", CODE_MAX)
         except FormatError as error:
             logger.warning("%s is passed over: %s", error.path, error.fact)
             return ()
         return () if settled is None else settled.changes
 
-    def settle(self, changes: Sequence[Known]) -> None:
+    def settle(self, changes: Sequence[KnownChange]) -> None:
         """Write down changes in one file, so that a new worker need not read each of them."""
-        self._write_durably("changes/settled.json", encode(Settled(tuple(changes))))
+        self._write_durably("changes/settled.json", encode(SettledChanges(tuple(changes))))
 
-    def changes(self) -> Iterator[Known]:
+    def changes(self) -> Iterator[KnownChange]:
         """Yield every change, in their order, with what is known of it."""
         settled = self.settled()
         yield from settled
@@ -305,12 +305,12 @@ class Folder(ValueFiles):
             yield known
             number += 1
 
-    def change(self, number: Version) -> Known | None:
+    def change(self, number: Version) -> KnownChange | None:
         """Return one change with what is known of it; None if it is not proposed."""
         content = self._bytes(_proposed(number), SMALL)
         return None if content is None else self.known(number, content)
 
-    def known(self, number: Version, content: bytes) -> Known:
+    def known(self, number: Version, content: bytes) -> KnownChange:
         """Return a change with what is known of it, by the bytes of its proposal."""
         decided = self.decided(number)
         try:
@@ -318,8 +318,8 @@ class Folder(ValueFiles):
         except FormatError:
             if decided is not None and decided.outcome == "applied":
                 raise
-            change = damaged(number)
-        return Known(change, decided, None if decided is None else self.reverted(number))
+            change = damaged_change(number)
+        return KnownChange(change, decided, None if decided is None else self.reverted(number))
 
     def is_proposed(self, number: Version) -> bool:
         """Whether there is a change of this number: the cheapest question."""
@@ -360,30 +360,30 @@ class Folder(ValueFiles):
         content = self._bytes(_proposed(number), SMALL)
         return content is not None and self.signature(number, content) is not None
 
-    def decide(self, number: Version, decided: Decided) -> Decided:
+    def decide(self, number: Version, decided: Decision) -> Decision:
         """Decide on a change, and return what holds: the first decision."""
         path = f"{_change(number)}/decided.json"
-        return self._first(Decided, path, decided)
+        return self._first(Decision, path, decided)
 
-    def decided(self, number: Version) -> Decided | None:
+    def decided(self, number: Version) -> Decision | None:
         """Return what became of a change; None if nobody has decided."""
-        return self._read(Decided, f"{_change(number)}/decided.json")
+        return self._read(Decision, f"{_change(number)}/decided.json")
 
-    def revert(self, number: Version, reverted: Reverted) -> Reverted | None:
+    def revert(self, number: Version, reverted: Reversal) -> Reversal | None:
         """Take a change back, and return the first error that did; None if it holds for good."""
-        held = self._first(Reverted, _reversal(number), reverted)
+        held = self._first(Reversal, _reversal(number), reverted)
         return None if held == FOR_GOOD else held
 
-    def keep(self, number: Version) -> Reverted | None:
+    def keep(self, number: Version) -> Reversal | None:
         """Let a change hold for good; return the error that took it back before."""
         return self.revert(number, FOR_GOOD)
 
-    def reverted(self, number: Version) -> Reverted | None:
+    def reverted(self, number: Version) -> Reversal | None:
         """Return the error that took a change back; None if it holds."""
-        held = self._read(Reverted, _reversal(number))
+        held = self._read(Reversal, _reversal(number))
         return None if held == FOR_GOOD else held
 
-    def say(self, number: Version, said: Said) -> None:
+    def say(self, number: Version, said: WorkerWord) -> None:
         """Write a worker's word about a change, unless it has said it: the first time counts, also
         where its process has been started again since.
         """
@@ -397,13 +397,13 @@ class Folder(ValueFiles):
         files = (file.path for file in self.storage.list(under))
         return tuple(sorted(path for path in files if path.endswith(".json")))
 
-    def word(self, path: str) -> Said:
+    def word(self, path: str) -> WorkerWord:
         """Return the word in a file."""
-        said = self._read(Said, path)
+        said = self._read(WorkerWord, path)
         assert said is not None, "a word is never taken back"
         return said
 
-    def said(self, number: Version) -> tuple[Said, ...]:
+    def said(self, number: Version) -> tuple[WorkerWord, ...]:
         """Return all words about a change, in the order of their times."""
         found = [self.word(path) for path in self.words(number)]
         return tuple(sorted(found, key=lambda said: (said.at, said.worker.file_name)))
@@ -448,14 +448,14 @@ class Folder(ValueFiles):
         """Return the last batch of every query that has begun one."""
         return {query: numbers[-1] for query, numbers in self.batches().items()}
 
-    def measure(self, measured: Measured) -> None:
+    def measure(self, measured: TaskMeasure) -> None:
         """Write what a task did."""
         place = f"measured/{file_name(measured.query)}/{measured.batch}"
         self._write(
             f"{place}/{file_name(measured.chain)}.{measured.partition}.json", encode(measured)
         )
 
-    def measures(self, last: int = KEPT_BATCHES) -> tuple[Measured, ...]:
+    def measures(self, last: int = KEPT_BATCHES) -> tuple[TaskMeasure, ...]:
         """Return what tasks did in the last batches of every query that were measured, as far as it
         is kept.
         """
@@ -468,7 +468,7 @@ class Folder(ValueFiles):
         found = []
         for by_batch in paths.values():
             for number in sorted(by_batch)[-last:]:
-                found += [self._read(Measured, path) for path in by_batch[number]]
+                found += [self._read(TaskMeasure, path) for path in by_batch[number]]
         kept = [measured for measured in found if measured is not None]
         return tuple(sorted(kept, key=lambda one: (one.began, one.chain, one.partition)))
 

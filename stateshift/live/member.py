@@ -29,17 +29,25 @@ from dataclasses import dataclass, field, replace
 
 from stateshift.errors import FormatError, Incompatible, StateshiftError, StorageError
 from stateshift.live import code, signing
-from stateshift.live.folder import KEPT_BATCHES, Failure, Folder, Measured, Said, Seal, Worker
+from stateshift.live.folder import (
+    KEPT_BATCHES,
+    ChainWorker,
+    Failure,
+    Folder,
+    Seal,
+    TaskMeasure,
+    WorkerWord,
+)
 from stateshift.live.protocol.chains import (
     Change,
-    Decided,
-    Known,
+    Decision,
+    KnownChange,
     Link,
     NewChain,
     Outcome,
-    Reverted,
+    Reversal,
     Version,
-    damaged,
+    damaged_change,
     decode,
     newest,
     transforms,
@@ -65,15 +73,15 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class TaskPlace:
     """Which task of a chain this process is at the moment: the worker, and the batch it is in."""
 
-    worker: Worker
+    worker: ChainWorker
     batch: int
 
 
 @dataclass
-class _Mine:
+class _OwnChain:
     """What a chain brings along into the process that runs it."""
 
     own: Sequence[code.Function]
@@ -90,7 +98,7 @@ class Member:
     folder: Folder
     code_storage: Storage
     trust: Trust
-    changes: list[Known] = field(default_factory=list)
+    changes: list[KnownChange] = field(default_factory=list)
     pending: Change | None = None
     is_near: bool = True
     # grows whenever more is known of the changes
@@ -104,14 +112,14 @@ class Member:
     _first_seen: dict[Version, float] = field(default_factory=dict)
     _answered: set[tuple[Version, str]] = field(default_factory=set)
     _loaded: dict[str, code.Function] = field(default_factory=dict)
-    _mine: dict[str, _Mine] = field(default_factory=dict)
+    _mine: dict[str, _OwnChain] = field(default_factory=dict)
     _guarded: bool = False
     _distrusted: dict[Version, StateshiftError] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def bring(self, chain: str, own: Sequence[code.Function]) -> None:
         """Take the job's own functions of a chain along, which came with the job."""
-        self._mine.setdefault(chain, _Mine(own)).own = own
+        self._mine.setdefault(chain, _OwnChain(own)).own = own
 
     def fit(self, chain: str, fits: Callable[[Sequence[code.Function]], None]) -> None:
         """Say how functions are tried on no rows of what comes into a chain."""
@@ -124,7 +132,7 @@ class Member:
 
     # ---------------------------------------------------------------- what is new
 
-    def look(self, here: Here, at_once: bool = False) -> None:
+    def look(self, here: TaskPlace, at_once: bool = False) -> None:
         """Read what is new in the group, if it is time to, and answer a proposal. In the middle of
         a batch, a storage that does not answer is asked again later.
         """
@@ -169,7 +177,7 @@ class Member:
             self.changes = list(self.folder.settled())
         self.revision = 1
 
-    def _take_over(self, known: Known) -> None:
+    def _take_over(self, known: KnownChange) -> None:
         # What came before could take itself back until this one was decided.
         self.look_for_reversal()
         self.changes.append(known)
@@ -177,18 +185,18 @@ class Member:
         self.pending = None
         logger.info("change %d %s", known.number, "is applied" if known.applied else "is not")
 
-    def _next(self) -> Known | None:
+    def _next(self) -> KnownChange | None:
         """Return the first change that is not taken over yet; None if there is none."""
         number = len(self.changes) + 1
         if self.pending is not None:
             decided = self.folder.decided(number)
             reverted = None if decided is None else self.folder.reverted(number)
-            return Known(self.pending, decided, reverted)
+            return KnownChange(self.pending, decided, reverted)
         if not self.folder.is_proposed(number):
             return None
         return self._read(number)
 
-    def _read(self, number: Version) -> Known:
+    def _read(self, number: Version) -> KnownChange:
         """Return a change that is proposed, and note where it is none that this job would take."""
         content = self.folder.proposal(number)
         try:
@@ -202,7 +210,7 @@ class Member:
         except FormatError:
             if number not in self._distrusted:
                 raise
-            return Known(damaged(number), self.folder.decided(number))
+            return KnownChange(damaged_change(number), self.folder.decided(number))
 
     def _check_signed(self, number: Version, content: bytes) -> None:
         """Refuse a proposal that nobody has signed for this group and this place, where the job
@@ -218,7 +226,7 @@ class Member:
                 hint="propose it again, here",
             )
 
-    def _as_trusted(self, known: Known) -> Known:
+    def _as_trusted(self, known: KnownChange) -> KnownChange:
         """Return a change as this job takes it: as if it were aborted where it may not be run."""
         error = self._distrusted.get(known.number)
         if error is None or not known.applied:
@@ -226,7 +234,7 @@ class Member:
         logger.error("change %d is ignored here: %s", known.number, error.fact)
         return replace(known, decided=decided_here("aborted", error.fact))
 
-    def _aborted_if_late(self, known: Known) -> Known:
+    def _aborted_if_late(self, known: KnownChange) -> KnownChange:
         """Return a change, aborted if nobody has decided on it for its whole time since this
         process saw it first: clocks differ from one machine to another.
         """
@@ -249,12 +257,12 @@ class Member:
         if known.change.on_error == "revert" and known.reverted is None:
             self._reread(number)
 
-    def revert(self, number: Version, reverted: Reverted) -> Known:
+    def revert(self, number: Version, reverted: Reversal) -> KnownChange:
         """Take a change back, at its first error; unless a later one was applied before that."""
         self.folder.revert(number, reverted)
         return self._reread(number)
 
-    def _reread(self, number: Version) -> Known:
+    def _reread(self, number: Version) -> KnownChange:
         known = replace(self.changes[number - 1], reverted=self.folder.reverted(number))
         self.changes[number - 1] = known
         self.revision += 1
@@ -262,7 +270,7 @@ class Member:
 
     # ---------------------------------------------------------------- answers
 
-    def _answer(self, change: Change, here: Here) -> None:
+    def _answer(self, change: Change, here: TaskPlace) -> None:
         """Acknowledge a proposal for this task, or refuse it."""
         if (change.number, here.worker.file_name) in self._answered:
             return
@@ -296,7 +304,7 @@ class Member:
         if new.state is not None:
             self._load(new.state.code)
 
-    def runs(self, here: Here, version: Version) -> None:
+    def runs(self, here: TaskPlace, version: Version) -> None:
         """Say, once, that this task runs a version."""
         if version == 0 or (-version, here.worker.file_name) in self._answered:
             return
@@ -304,14 +312,14 @@ class Member:
             self._say(version, here, RUNNING)
             self._answered.add((-version, here.worker.file_name))
 
-    def register(self, here: Here) -> None:
+    def register(self, here: TaskPlace) -> None:
         """Say that this task runs its chain: at first, and one of this process's now and then."""
         now = time.monotonic()
         is_known = (0, here.worker.file_name) in self._answered
         if is_known and now - self._registered < REGISTER_SECONDS:
             return
         with self._as_far_as_possible("that it runs"):
-            self.folder.register(said_by(here, "registered"))
+            self.folder.register(word_of(here, "registered"))
             self._answered.add((0, here.worker.file_name))
             self._registered = now
 
@@ -321,7 +329,7 @@ class Member:
             if self.folder.input_of(chain) != schema:
                 self.folder.write_input(chain, schema)
 
-    def measure(self, measured: Measured) -> None:
+    def measure(self, measured: TaskMeasure) -> None:
         """Write down what a task did."""
         with self._as_far_as_possible("what was measured"):
             self.folder.measure(measured)
@@ -334,12 +342,12 @@ class Member:
         except StorageError as error:
             logger.warning("%s is not written down: %s", what, error.fact)
 
-    def _say(self, number: Version, here: Here, word: str, reason: str = "") -> None:
-        self.folder.say(number, said_by(here, word, reason))
+    def _say(self, number: Version, here: TaskPlace, word: str, reason: str = "") -> None:
+        self.folder.say(number, word_of(here, word, reason))
 
     # ---------------------------------------------------------------- batches
 
-    def seal(self, here: Here, run: str) -> Seal:
+    def seal(self, here: TaskPlace, run: str) -> Seal:
         """Return the version that a batch begins with: the newest that is known here, or the one
         that it was sealed with before.
         """
@@ -370,7 +378,7 @@ class Member:
         number = self.known
         return number if number and self.changes[number - 1].reverted is not None else 0
 
-    def _sealed_again(self, here: Here, run: str, first: Seal) -> Seal:
+    def _sealed_again(self, here: TaskPlace, run: str, first: Seal) -> Seal:
         """Return the seal of a later run of a batch: as the first run's, so that it puts out the
         same rows. But if a chain's function has failed it, and the chain was changed since, the
         newest: else nothing could ever mend it.
@@ -386,13 +394,13 @@ class Member:
             seal = replace(seal, version=first.version)
         return self.folder.seal(query, batch, seal, again=True)
 
-    def claim(self, here: Here, run: str, number: Version, holds: bool) -> bool:
+    def claim(self, here: TaskPlace, run: str, number: Version, holds: bool) -> bool:
         """Say whether this run of the batch puts out rows by a change that may take itself back;
         return what the first of its tasks has said.
         """
         return self.folder.claim(here.worker.query, here.batch, run, number, holds)
 
-    def fails(self, here: Here, error: Exception) -> None:
+    def fails(self, here: TaskPlace, error: Exception) -> None:
         """Write down that a chain's function fails the batch."""
         text = f"{type(error).__name__}: {error}"[:1000]
         with self._as_far_as_possible("what fails the batch"):
@@ -447,10 +455,10 @@ class Member:
             self._guarded = True
 
 
-def said_by(here: Here, word: str, reason: str = "") -> Said:
+def word_of(here: TaskPlace, word: str, reason: str = "") -> WorkerWord:
     """Return a word of this process."""
     worker = here.worker
-    return Said(
+    return WorkerWord(
         chain=worker.chain,
         query=worker.query,
         partition=worker.partition,
@@ -465,9 +473,9 @@ def said_by(here: Here, word: str, reason: str = "") -> Said:
     )
 
 
-def decided_here(outcome: Outcome, reason: str = "") -> Decided:
+def decided_here(outcome: Outcome, reason: str = "") -> Decision:
     """Return a decision of this process, now."""
-    return Decided(outcome, time.time(), process_name(), reason)
+    return Decision(outcome, time.time(), process_name(), reason)
 
 
 def process_name() -> str:

@@ -17,13 +17,13 @@ from stateshift.errors import (
 from stateshift.live import signing
 from stateshift.live.folder import Folder
 from stateshift.live.member import decided_here, process_name
-from stateshift.live.protocol.chains import Change, Known, encode
-from stateshift.live.standing import Asked, Standing
+from stateshift.live.protocol.chains import Change, KnownChange, encode
+from stateshift.live.standing import ChangeRequest, GroupState
 
 SETTLED_EVERY = 10  # changes; as many are read one by one by a worker that begins
 
 
-def propose(folder: Folder, now: Standing, asked: Asked) -> Change:
+def propose(folder: Folder, now: GroupState, asked: ChangeRequest) -> Change:
     """Ship the code, then propose the change; one at a time."""
     close_overdue(folder, now)
     change = Change(
@@ -56,14 +56,14 @@ def propose(folder: Folder, now: Standing, asked: Asked) -> Change:
     return change
 
 
-def _settle(folder: Folder, now: Standing) -> None:
+def _settle(folder: Folder, now: GroupState) -> None:
     """Write the changes that nobody can alter any more into one file, now and then."""
     settled = [known for known in now.changes if known.number < now.version]
     if len(settled) % SETTLED_EVERY == 0 and settled:
         folder.settle(settled)
 
 
-def close_overdue(folder: Folder, now: Standing) -> None:
+def close_overdue(folder: Folder, now: GroupState) -> None:
     """Abort the change that is under way if its time is over; refuse if it is not."""
     if not now.changes or now.changes[-1].decided is not None:
         return
@@ -80,7 +80,7 @@ def close_overdue(folder: Folder, now: Standing) -> None:
         )
 
 
-def abort(folder: Folder, now: Standing) -> Known:
+def abort(folder: Folder, now: GroupState) -> KnownChange:
     """Abort what is under way; return what it was, and what became of it."""
     if not now.changes or now.changes[-1].decided is not None:
         raise PlanError("nothing is under way", hint=_way_back(folder, now.changes))
@@ -95,7 +95,7 @@ def abort(folder: Folder, now: Standing) -> Known:
     return known
 
 
-def _way_back(folder: Folder, changes: Sequence[Known]) -> str:
+def _way_back(folder: Folder, changes: Sequence[KnownChange]) -> str:
     """Return the command that takes the newest change back; where there is none, the one that
     shows what runs.
     """

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from stateshift.errors import PlanError
 from stateshift.live import code
-from stateshift.live.folder import Folder, Said
+from stateshift.live.folder import Folder, WorkerWord
 from stateshift.live.protocol.chains import (
     Declaration,
-    Known,
+    KnownChange,
     Links,
     NewChain,
     OnError,
@@ -26,7 +26,7 @@ ALIVE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChangeRequest:
     """What somebody wants: new chains by name, and how they shall be brought in."""
 
     act: str
@@ -41,20 +41,20 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GroupState:
     """A group as a controller finds it: its chains, its changes, and who runs what."""
 
     group: str
     declarations: Mapping[str, Declaration]
-    changes: tuple[Known, ...]
-    workers: tuple[Said, ...]
+    changes: tuple[KnownChange, ...]
+    workers: tuple[WorkerWord, ...]
     # when each query last began a batch, which, and with which version
     last_begun: Mapping[str, float]
     last_batches: Mapping[str, int]
     last_versions: Mapping[str, Version]
 
     @property
-    def living(self) -> tuple[Said, ...]:
+    def living(self) -> tuple[WorkerWord, ...]:
         """The workers of queries that have begun a batch of late, or one that they had begun before
         they went back to an older checkpoint.
         """
@@ -93,7 +93,7 @@ class Standing:
         return frozenset(said.query for said in self.living if said.chain == chain)
 
 
-def read_standing(folder: Folder) -> Standing:
+def read_group(folder: Folder) -> GroupState:
     """Return a group as it is, or refuse a folder that is none."""
     group = folder.check()
     declarations = {}
@@ -107,7 +107,7 @@ def read_standing(folder: Folder) -> Standing:
         seal = folder.sealed(query, number)
         last_begun[query] = 0.0 if seal is None else seal.at
         last_versions[query] = 0 if seal is None else seal.version
-    return Standing(
+    return GroupState(
         group=group,
         declarations=declarations,
         changes=_changes(folder),
@@ -118,7 +118,7 @@ def read_standing(folder: Folder) -> Standing:
     )
 
 
-def _changes(folder: Folder) -> tuple[Known, ...]:
+def _changes(folder: Folder) -> tuple[KnownChange, ...]:
     """Return all changes. One may have taken itself back after it was read: none can any more once
     a later one is applied.
     """
@@ -130,6 +130,6 @@ def _changes(folder: Folder) -> tuple[Known, ...]:
     return tuple(changes)
 
 
-def takes_itself_back(known: Known) -> bool:
+def takes_itself_back(known: KnownChange) -> bool:
     """Whether a change may still take itself back at an error."""
     return known.change.on_error == "revert" and known.applied and known.reverted is None

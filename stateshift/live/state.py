@@ -91,7 +91,7 @@ def function_of(link: Link, load: Callable[[Link], Function]) -> Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SlotStates:
     """The states of a chain's slots after a batch, the version that made them, and the batch that
     they began with.
     """
@@ -101,7 +101,7 @@ class Kept:
     since: int
 
 
-def load(folder: Folder, query: str, chain: str, batch: int) -> Kept:
+def load(folder: Folder, query: str, chain: str, batch: int) -> SlotStates:
     """Return the states that a batch begins with: those after the last one before it."""
     numbers = folder.state_batches(query, chain)
     earlier = [number for number in numbers if number < batch]
@@ -115,27 +115,27 @@ def load(folder: Folder, query: str, chain: str, batch: int) -> Kept:
                 hint=f"start the query from a checkpoint after batch {number}; from a new "
                 "checkpoint its state begins anew",
             )
-    return Kept(0, {}, batch)
+    return SlotStates(0, {}, batch)
 
 
-def newest(folder: Folder, query: str, chain: str) -> Kept | None:
+def newest(folder: Folder, query: str, chain: str) -> SlotStates | None:
     """Return the states after the last batch of a query; None if there are none."""
     numbers = folder.state_batches(query, chain)
     return _read(folder, query, chain, numbers[-1]) if numbers else None
 
 
-def _read(folder: Folder, query: str, chain: str, batch: int) -> Kept:
+def _read(folder: Folder, query: str, chain: str, batch: int) -> SlotStates:
     path = f"{folder.location}/states/{query}/{chain}/{batch}"
     content = folder.state(query, chain, batch)
     try:
         values = json.loads(content or b"")
-        return Kept(int(values["version"]), dict(values["slots"]), int(values["since"]))
+        return SlotStates(int(values["version"]), dict(values["slots"]), int(values["since"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "put the file back, or start the query from a new checkpoint: its state begins anew"
         raise FormatError(f"not the state of a chain: {error!r}", path, hint=hint) from None
 
 
-def store(folder: Folder, query: str, chain: str, batch: int, kept: Kept) -> None:
+def store(folder: Folder, query: str, chain: str, batch: int, kept: SlotStates) -> None:
     """Keep the states after a batch, and remove those that no batch can begin with any more: of
     batches long ago, and of later ones, which the query had run before it went back.
     """
@@ -147,7 +147,7 @@ def store(folder: Folder, query: str, chain: str, batch: int, kept: Kept) -> Non
             folder.remove_state(query, chain, number)
 
 
-def encode(chain: str, kept: Kept) -> bytes:
+def encode(chain: str, kept: SlotStates) -> bytes:
     """Return states as a file of the folder holds them; refuse what JSON cannot say."""
     values = {"version": kept.version, "since": kept.since, "slots": kept.slots}
     try:
@@ -175,7 +175,7 @@ def _has_text_keys(value: State) -> bool:
             return True
 
 
-def transformed(transforms: Sequence[Function], slots: Mapping[str, State]) -> dict[str, State]:
+def transform_slots(transforms: Sequence[Function], slots: Mapping[str, State]) -> dict[str, State]:
     """Return the states of all slots, transformed by one function after the other."""
     after = dict(slots)
     for transform in transforms:

@@ -10,32 +10,32 @@ from dataclasses import dataclass, field
 
 from stateshift.live import acts
 from stateshift.live.bins.past import PartPast, PastMove, past_moves, past_parts
-from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
-from stateshift.live.bins.watch import Bins, Watch, opened
-from stateshift.live.folder import KEPT_BATCHES, Folder, Measured, Said, Seal
-from stateshift.live.protocol.chains import Known
-from stateshift.live.standing import Standing, read_standing
+from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
+from stateshift.live.bins.watch import Bins, Watch, open_bins
+from stateshift.live.folder import KEPT_BATCHES, Folder, Seal, TaskMeasure, WorkerWord
+from stateshift.live.protocol.chains import KnownChange
+from stateshift.live.standing import GroupState, read_group
 
 LATE_BATCHES = 12  # measured ones, of which it is said how fast a query is of late
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ChangeWords:
     """A change, what workers have said of it, and whether it is signed."""
 
-    known: Known
-    said: tuple[Said, ...]
+    known: KnownChange
+    said: tuple[WorkerWord, ...]
     is_signed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class BinsLooked:
+class BinsSurvey:
     """The bins of a group at a moment, how moves of them are steered, and their past where it was
     asked for.
     """
 
     bins: Bins
-    carried: CarriedBy | None
+    carried: MoveCarrier | None
     is_paused: bool
     throttle: Throttle
     moves: tuple[PastMove, ...] = ()
@@ -50,17 +50,17 @@ class GroupSurvey:
 
     location: str
     at: float
-    standing: Standing
-    told: tuple[Told, ...]
-    measures: tuple[Measured, ...] = ()
+    standing: GroupState
+    told: tuple[ChangeWords, ...]
+    measures: tuple[TaskMeasure, ...] = ()
     seals: Mapping[str, Mapping[int, Seal]] = field(default_factory=dict)
-    bins: BinsLooked | None = None
+    bins: BinsSurvey | None = None
 
 
 def look(location: str, is_whole: bool = False) -> GroupSurvey:
     """Return what runs now: with the last changes and measures, or with all that are kept."""
-    folder = acts.opened(location)
-    now = read_standing(folder)
+    folder = acts.open_group(location)
+    now = read_group(folder)
     told = _told(folder, now.changes if is_whole else now.changes[-_last_of_interest(now) :])
     measures = folder.measures(KEPT_BATCHES if is_whole else LATE_BATCHES)
     return GroupSurvey(
@@ -74,16 +74,16 @@ def look(location: str, is_whole: bool = False) -> GroupSurvey:
     )
 
 
-def look_at_bins(location: str, is_whole: bool = False) -> BinsLooked | None:
+def look_at_bins(location: str, is_whole: bool = False) -> BinsSurvey | None:
     """Return the bins of a group, with all of their past if that is wanted; None where it has
     none.
     """
-    found = opened(location)
+    found = open_bins(location)
     if found is None:
         return None
     files, begun = found
     steering = Steering(files.storage)
-    return BinsLooked(
+    return BinsSurvey(
         bins=Watch(files, begun).look(),
         carried=steering.carried,
         is_paused=steering.is_paused,
@@ -95,14 +95,14 @@ def look_at_bins(location: str, is_whole: bool = False) -> BinsLooked | None:
 
 def moves_of_bins(location: str) -> tuple[PastMove, ...]:
     """Return the moves of a group's bins that are kept, oldest first; none where it has no bins."""
-    found = opened(location)
+    found = open_bins(location)
     return () if found is None else past_moves(*found)
 
 
 def history(location: str, chain: str | None = None) -> GroupSurvey:
     """Return all changes, or those of one chain, with what workers have said of them."""
-    folder = acts.opened(location)
-    now = read_standing(folder)
+    folder = acts.open_group(location)
+    now = read_group(folder)
     changes = now.changes
     if chain is not None:
         now.declaration(chain)
@@ -110,15 +110,15 @@ def history(location: str, chain: str | None = None) -> GroupSurvey:
     return GroupSurvey(folder.location, time.time(), now, _told(folder, changes))
 
 
-def _told(folder: Folder, changes: tuple[Known, ...]) -> tuple[Told, ...]:
+def _told(folder: Folder, changes: tuple[KnownChange, ...]) -> tuple[ChangeWords, ...]:
     return tuple(_told_of(folder, known) for known in changes)
 
 
-def _told_of(folder: Folder, known: Known) -> Told:
-    return Told(known, folder.said(known.number), folder.is_signed(known.number))
+def _told_of(folder: Folder, known: KnownChange) -> ChangeWords:
+    return ChangeWords(known, folder.said(known.number), folder.is_signed(known.number))
 
 
-def _last_of_interest(now: Standing) -> int:
+def _last_of_interest(now: GroupState) -> int:
     """Return how many of the last changes say what runs: from the newest that holds on."""
     for count, known in enumerate(reversed(now.changes), start=1):
         if known.holds:
@@ -126,7 +126,7 @@ def _last_of_interest(now: Standing) -> int:
     return len(now.changes)
 
 
-def _seals(folder: Folder, measures: tuple[Measured, ...]) -> Mapping[str, Mapping[int, Seal]]:
+def _seals(folder: Folder, measures: tuple[TaskMeasure, ...]) -> Mapping[str, Mapping[int, Seal]]:
     """Return when the batches that were measured began, and the ones after them."""
     wanted: dict[str, set[int]] = {}
     for measured in measures:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from stateshift.errors import PlanError
 from stateshift.live import code, state
-from stateshift.live.folder import Measured, Ran, Seal, Worker
-from stateshift.live.member import Here, Member
+from stateshift.live.folder import ChainWorker, Seal, TaskMeasure, VersionRows
+from stateshift.live.member import Member, TaskPlace
 from stateshift.live.protocol.chains import (
-    Known,
-    Moment,
-    Reverted,
+    KnownChange,
+    Reversal,
+    RowMoment,
     Version,
     doubtful,
     effective,
@@ -34,7 +34,7 @@ NEWS_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class LoadedVersion:
     """The functions of a version, loaded."""
 
     version: Version
@@ -44,7 +44,7 @@ class Ready:
 class Task:
     """One task's run of a chain."""
 
-    def __init__(self, of: Chain, member: Member, here: Here, run_id: str) -> None:
+    def __init__(self, of: Chain, member: Member, here: TaskPlace, run_id: str) -> None:
         self.chain = of
         self.member = member
         self.here = here
@@ -57,7 +57,7 @@ class Task:
         self.fitted = False
         # what holds for rows of a column's version, as far as the member knows
         self.known_at = 0
-        self.ready: dict[Version | None, Ready] = {}
+        self.ready: dict[Version | None, LoadedVersion] = {}
         self.ran: list[list[int]] = []  # versions, one after the other, and how many rows each
         self.rows_out = 0
 
@@ -95,7 +95,7 @@ class Task:
             except Exception as error:
                 self._take_back(version, error)
         if slots:
-            after = state.Kept(version, slots, kept.since)
+            after = state.SlotStates(version, slots, kept.since)
             state.store(self.member.folder, *place, after)
         self._count(version, 0)
         self._end(began)
@@ -124,11 +124,13 @@ class Task:
             if (torn.query, torn.run, torn.batch) == here:
                 raise _torn(known)
 
-    def _slots_after(self, frame: Rows, kept: state.Kept, version: Version) -> dict[str, object]:
+    def _slots_after(
+        self, frame: Rows, kept: state.SlotStates, version: Version
+    ) -> dict[str, object]:
         """Return the states after a batch that is run with a version."""
         member, chain = self.member, self.chain
         transforms = member.transforms(chain.name, kept.version, version)
-        slots = state.transformed(transforms, kept.slots)
+        slots = state.transform_slots(transforms, kept.slots)
         return state.run(self._functions_at(version), frame, slots)[1]
 
     @property
@@ -137,7 +139,7 @@ class Task:
         return self.here.batch >= 0
 
     @property
-    def changes(self) -> Sequence[Known]:
+    def changes(self) -> Sequence[KnownChange]:
         """The changes as this run of the batch takes them: what it puts out rows by holds for all
         of it, also where it was taken back meanwhile.
         """
@@ -154,11 +156,11 @@ class Task:
         return effective(self.changes, self.chain.name, self._moment)
 
     @property
-    def _moment(self) -> Moment:
+    def _moment(self) -> RowMoment:
         known = self.seal.version if self.is_whole else self.member.known
-        return Moment(self.seal.version, known, self.column)
+        return RowMoment(self.seal.version, known, self.column)
 
-    def _in_doubt(self) -> Iterator[Known]:
+    def _in_doubt(self) -> Iterator[KnownChange]:
         """Yield the changes of which this run of the batch has to say whether it puts out rows by
         them. A column that is stamped says so, too.
         """
@@ -223,13 +225,13 @@ class Task:
         if ready is None and len(rows):  # on no rows a function may pass that fails on the first
             if not self._agrees():
                 return self._apply(rows)
-            self.ready[self.column] = Ready(version, functions)
+            self.ready[self.column] = LoadedVersion(version, functions)
             self.member.runs(self.here, version)
         self._count(version, len(rows))
         self.rows_out += len(out)
         return out if self.chain.stamp is None else self._stamped(out, version)
 
-    def _ready_now(self) -> Ready | None:
+    def _ready_now(self) -> LoadedVersion | None:
         """Return what has been found for rows like these, unless more is known since."""
         if self.known_at != self.member.revision:
             self.known_at = self.member.revision
@@ -250,7 +252,7 @@ class Task:
         logger.warning("change %d is taken back: %s", version, error)
         here = self.here
         text = f"{type(error).__name__}: {error}"
-        reverted = Reverted(
+        reverted = Reversal(
             chain=self.chain.name,
             query=here.worker.query,
             run=self.run_id,
@@ -295,7 +297,7 @@ class Task:
         member, here = self.member, self.here
         if here.batch < 0 or not member.is_time_to_measure(MEASURE_SECONDS, NEWS_SECONDS):
             return
-        measured = Measured(
+        measured = TaskMeasure(
             chain=self.chain.name,
             query=here.worker.query,
             batch=here.batch,
@@ -304,18 +306,18 @@ class Task:
             ended=time.time(),
             rows_in=sum(rows for _, rows in self.ran),
             rows_out=self.rows_out,
-            ran=tuple(Ran(version, rows) for version, rows in self.ran),
+            ran=tuple(VersionRows(version, rows) for version, rows in self.ran),
         )
         member.measure(measured)
 
 
-def _takes_itself_back(known: Known, chain_name: str, newest: Version) -> bool:
+def _takes_itself_back(known: KnownChange, chain_name: str, newest: Version) -> bool:
     """Whether an error of a chain's function takes the change back that brought it."""
     is_newest = known.number == newest
     return is_newest and known.change.on_error == "revert" and chain_name in known.change.chains
 
 
-def _torn(known: Known) -> PlanError:
+def _torn(known: KnownChange) -> PlanError:
     assert known.reverted is not None
     return PlanError(
         f"change {known.number} {TAKEN_BACK}: {known.reverted.error}",
@@ -324,18 +326,18 @@ def _torn(known: Known) -> PlanError:
     )
 
 
-def place(of: Chain) -> tuple[Here, str]:
+def place(of: Chain) -> tuple[TaskPlace, str]:
     """Return which task of which batch this is, and of which run of its query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if context is None:
-        return Here(Worker(of.name, "-", 0), -1), "-"
+        return TaskPlace(ChainWorker(of.name, "-", 0), -1), "-"
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
     batch = context.getLocalProperty("streaming.sql.batchId")
     number = -1 if batch is None else int(batch)
     run_id = _run_of(of, context.getLocalProperty)
-    return Here(Worker(of.name, query, context.partitionId()), number), run_id
+    return TaskPlace(ChainWorker(of.name, query, context.partitionId()), number), run_id
 
 
 def _run_of(of: Chain, local: Callable[[str], str | None]) -> str:
@@ -357,4 +359,4 @@ def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
     context = frame.sparkSession.sparkContext
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
     run_id = _run_of(of, context.getLocalProperty)
-    Task(of, member, Here(Worker(of.name, query, 0), batch), run_id).run_whole(frame)
+    Task(of, member, TaskPlace(ChainWorker(of.name, query, 0), batch), run_id).run_whole(frame)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stateshift.live.acts import Changed, Edit, Manner, change, opened
+from stateshift.live.acts import ChangeResult, Edit, Manner, change, open_group
 from stateshift.live.folder import Folder
 from tests.acceptance.support import JOBS, environment, wait_until
 
@@ -96,9 +96,11 @@ class Living:
         return str(self.folder / kind / "group")
 
     def group(self, kind: str) -> Folder:
-        return opened(self.location(kind))
+        return open_group(self.location(kind))
 
-    def change(self, kind: str, edit: Edit, manner: Manner = PATIENCE, gives: int = -1) -> Changed:
+    def change(
+        self, kind: str, edit: Edit, manner: Manner = PATIENCE, gives: int = -1
+    ) -> ChangeResult:
         """Change a chain, and note which k rows have by its new function."""
         changed = change(self.location(kind), [edit], manner)
         if gives >= 0:

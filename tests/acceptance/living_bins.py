@@ -26,13 +26,13 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from stateshift.live.bins.batches import HASH, unread_batch
-from stateshift.live.bins.bin_run import Memory, Work, Writing, put_out_as_tables, run
-from stateshift.live.bins.commits import Commit, Kept, Ledger, Taken
+from stateshift.live.bins.bin_run import BinWork, Memory, Writing, put_out_as_tables, run
+from stateshift.live.bins.commits import BinSnapshot, Commit, Ledger, TakenBin
 from stateshift.live.bins.files import Files, Proposal
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stages import Apply, Position
 from stateshift.live.bins.times import BEGIN, Moment
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from stateshift.storage.opening import open_patiently
 from tests.acceptance.live_operators import BINS, visits
@@ -203,7 +203,7 @@ class Bins(Applications):
         self.wait(lambda: len(self.files.answers(number)) == len(self.names), "no answers")
         words = {answer.word for answer in self.files.answers(number)}
         outcome = "applied" if words == {"acknowledged"} else "aborted"
-        return self.files.decide(number, Decided(outcome, time.time(), "test")).outcome
+        return self.files.decide(number, Decision(outcome, time.time(), "test")).outcome
 
     def move(self, bins: Mapping[int, str], seconds: float) -> int:
         """Move bins, and return the time at which they do."""
@@ -220,7 +220,7 @@ class Bins(Applications):
         given = chain.from_iterable(commit.given for commit in self.commits(visits.name, "west"))
         return sorted(one.bin for one in given)
 
-    def taken(self) -> list[Taken]:
+    def taken(self) -> list[TakenBin]:
         """What east's commits have taken, by bin."""
         taken = chain.from_iterable(commit.taken for commit in self.commits(visits.name, "east"))
         return sorted(taken, key=lambda one: one.bin)
@@ -239,11 +239,11 @@ def put_out_alone(operator: Operator, table: pa.Table, frontier: Moment) -> list
     """Return what one worker alone puts out, sorted: all rows folded at once, as one bin."""
     table = table.append_column(HASH, pa.array([0] * table.num_rows, pa.int64()))
     batch = unread_batch(table, operator, operator.bins).read((), None)
-    work = Work(
+    work = BinWork(
         bin=0,
         stages=(Apply(frontier),),
         after=Position(BEGIN, "here"),
-        kept=Kept(),
+        kept=BinSnapshot(),
         taken={},
         held=(),
         rows=batch.rows[0],

@@ -18,10 +18,10 @@ import pytest
 
 from stateshift import live
 from stateshift.dataflow.move_steps import Move
-from stateshift.live.bins.commits import Commit, Taken
+from stateshift.live.bins.commits import Commit, TakenBin
 from stateshift.live.bins.files import Proposal, wide_enough
 from stateshift.live.bins.move_request import Manner, check, steps_of
-from stateshift.live.bins.moved import Moved
+from stateshift.live.bins.moved import MoveProgress
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.times import cut
 from stateshift.live.protocol.configuration import Configuration, Time, Update, apply_updates
@@ -84,7 +84,7 @@ class Forms(Applications):
         controller = live.Controller(self.location)
         first = controller.status().moves.decided
         targets = {move.target for move in moves}
-        moved: Moved
+        moved: MoveProgress
         if len(targets) == 1:
             to = NAMES[targets.pop()]
             moved = controller.move(
@@ -298,7 +298,7 @@ def test_what_is_to_be_seen_again_moves_along(forms: Forms) -> None:
         assert taken, operator.name
 
 
-def _taken(commits: Sequence[Commit]) -> Iterator[Taken]:
+def _taken(commits: Sequence[Commit]) -> Iterator[TakenBin]:
     for commit in commits:
         yield from commit.taken
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.live.buffer.client import Client
-from stateshift.live.buffer.running import look
+from stateshift.live.buffer.runner import look
 from tests.acceptance.support import JOBS, running, wait_until
 from tests.live.buffer.ground import posted
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow
 
 from stateshift import live
-from stateshift.live.folder import Folder, Worker
-from stateshift.live.member import Here, Member, Trust
+from stateshift.live.folder import ChainWorker, Folder
+from stateshift.live.member import Member, TaskPlace, Trust
 from stateshift.live.task import Task
 from stateshift.storage.opening import open_storage
 
@@ -86,7 +86,7 @@ class Played:
         self.batch += 1
         self.out = []
         for partition, member in enumerate(self.members):
-            here = Here(Worker(self.chain.name, self.query, partition), self.batch)
+            here = TaskPlace(ChainWorker(self.chain.name, self.query, partition), self.batch)
             rows = pyarrow.table({"id": [0, 1, 2, 3], "k": [0] * 4}, SCHEMA).to_batches()
             for out in Task(self.chain, member, here, "run").run(iter(rows)):
                 self.out += out.column("k").to_pylist()

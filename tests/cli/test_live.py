@@ -18,7 +18,7 @@ import pytest
 from stateshift.cli.views.live_text import progress
 from stateshift.live import acts, proposing
 from stateshift.live.acts import Edit, Manner
-from stateshift.live.carrying import Carried
+from stateshift.live.carrying import ChangeProgress
 from stateshift.live.protocol.chains import Change
 from tests.cli.live_group import FUNCTIONS, Played
 from tests.cli.support import Said, said
@@ -122,7 +122,7 @@ def test_a_change_that_was_taken_back_before_anybody_looked_is_not_said_to_run(
     checked = acts.check(played.location, [edit], Manner(on_error="revert"))
     seen: list[str] = []
 
-    def hear(carried: Carried) -> None:
+    def hear(carried: ChangeProgress) -> None:
         seen.append(progress(carried))
         for _ in range(3):  # it is acknowledged, decided and taken back between two looks
             played.run_batch()

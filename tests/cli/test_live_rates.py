@@ -15,44 +15,48 @@ from stateshift.documents.live_rates import (
     version_that_ran,
 )
 from stateshift.documents.shape import document_of
-from stateshift.live.folder import Measured, Ran, Said, Seal
+from stateshift.live.folder import Seal, TaskMeasure, VersionRows, WorkerWord
 from stateshift.live.protocol.chains import (
     Change,
-    Decided,
+    Decision,
     Declaration,
-    Known,
+    KnownChange,
     Link,
     NewChain,
-    Reverted,
+    Reversal,
 )
-from stateshift.live.standing import Standing
+from stateshift.live.standing import GroupState
 from stateshift.live.survey import GroupSurvey
 
 
-def known(number: int, *chains: str, outcome: str = "applied", is_reverted: bool = False) -> Known:
+def known(
+    number: int, *chains: str, outcome: str = "applied", is_reverted: bool = False
+) -> KnownChange:
     links = (Link("a" * 64, "m:f"),)
     change = Change("g", number, "replace", {name: NewChain(links) for name in chains}, 0.0, 60.0)
-    decided = Decided("applied" if outcome == "applied" else "aborted", 1.0, "me")
-    error = Reverted("score", "q", "run", 0, "error", 2.0) if is_reverted else None
-    return Known(change, decided, error)
+    decided = Decision("applied" if outcome == "applied" else "aborted", 1.0, "me")
+    error = Reversal("score", "q", "run", 0, "error", 2.0) if is_reverted else None
+    return KnownChange(change, decided, error)
 
 
-def task(batch: int, began: float, *ran: Ran, partition: int = 0, seconds: float = 1.0) -> Measured:
+def task(
+    batch: int, began: float, *ran: VersionRows, partition: int = 0, seconds: float = 1.0
+) -> TaskMeasure:
     rows = sum(part.rows for part in ran)
-    return Measured("score", "q", batch, partition, began, began + seconds, rows, rows // 2, ran)
+    return TaskMeasure("score", "q", batch, partition, began, began + seconds, rows, rows // 2, ran)
 
 
 def survey(
-    measures: Iterable[Measured],
-    changes: tuple[Known, ...] = (),
+    measures: Iterable[TaskMeasure],
+    changes: tuple[KnownChange, ...] = (),
     seals: Mapping[int, float] | None = None,
     workers: int = 1,
 ) -> GroupSurvey:
     declaration = Declaration("score", ("m:f",), ("a" * 64,), "schema", "3.11", "26")
     said = tuple(
-        Said("score", "q", number, "registered", 0.0, 0, "h", 1) for number in range(workers)
+        WorkerWord("score", "q", number, "registered", 0.0, 0, "h", 1) for number in range(workers)
     )
-    now = Standing("g", {"score": declaration}, changes, said, {}, {}, {})
+    now = GroupState("g", {"score": declaration}, changes, said, {}, {}, {})
     sealed = {batch: Seal(0, at) for batch, at in (seals or {}).items()}
     return GroupSurvey("memory://g", 0.0, now, (), tuple(measures), {"q": sealed})
 
@@ -77,22 +81,38 @@ def test_a_version_of_a_chain_is_the_newest_change_of_it_that_holds() -> None:
 def test_batches_of_one_version_are_one_stretch_until_another_one_ran() -> None:
     changes = (known(1, "score"), known(2, "score"))
     versions = (0, 0, 1, 1, 2, 1)
-    tasks = [task(batch, 2.0 * batch, Ran(version, 9)) for batch, version in enumerate(versions)]
+    tasks = [
+        task(batch, 2.0 * batch, VersionRows(version, 9)) for batch, version in enumerate(versions)
+    ]
     assert ran(survey(tasks, changes)) == [(0, 0, 3), (1, 4, 7), (2, 8, 9), (1, 10, 11)]
 
 
 def test_a_task_that_ran_two_versions_is_divided_by_its_rows() -> None:
-    found = survey([task(0, 0.0, Ran(0, 30), Ran(1, 10)), task(0, 0.0, Ran(0, 8), partition=1)])
+    found = survey(
+        [
+            task(0, 0.0, VersionRows(0, 30), VersionRows(1, 10)),
+            task(0, 0.0, VersionRows(0, 8), partition=1),
+        ]
+    )
     assert ran(survey(found.measures, (known(1, "score"),))) == [(0, 0, 1), (1, 0.75, 1)]
 
 
 def test_a_query_of_which_nothing_is_known_for_long_did_not_run() -> None:
-    tasks = [task(0, 0.0, Ran(0, 9)), task(1, 30.0, Ran(0, 9)), task(2, 500.0, Ran(0, 9))]
+    tasks = [
+        task(0, 0.0, VersionRows(0, 9)),
+        task(1, 30.0, VersionRows(0, 9)),
+        task(2, 500.0, VersionRows(0, 9)),
+    ]
     assert ran(survey(tasks)) == [(0, 0, 31), (0, 500, 501)]
 
 
 def test_rows_a_second_are_those_of_all_tasks_from_a_batch_to_the_next() -> None:
-    found = survey([task(0, 0.1, Ran(0, 10)), task(1, 2.1, Ran(0, 10))], (), {0: 0.0, 1: 2.0}, 4)
+    found = survey(
+        [task(0, 0.1, VersionRows(0, 10)), task(1, 2.1, VersionRows(0, 10))],
+        (),
+        {0: 0.0, 1: 2.0},
+        4,
+    )
     first, last = samples(found)
     assert (first.rows_in_per_second, first.rows_out_per_second) == (20, 10)
     assert (first.seconds_mean, first.versions) == (1, (0,))

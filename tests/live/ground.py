@@ -14,12 +14,12 @@ import pyarrow
 import pyarrow.compute
 
 from stateshift.live import carrying, checking, code, proposing
-from stateshift.live.carrying import Carried, Patience
+from stateshift.live.carrying import ChangeProgress, Patience
 from stateshift.live.chains import Chain, Group
-from stateshift.live.folder import Folder, Worker
-from stateshift.live.member import Here, Member, Trust
+from stateshift.live.folder import ChainWorker, Folder
+from stateshift.live.member import Member, TaskPlace, Trust
 from stateshift.live.protocol.chains import Change, Link, NewChain, OnError, When
-from stateshift.live.standing import Asked, read_standing
+from stateshift.live.standing import ChangeRequest, read_group
 from stateshift.live.task import Task
 from stateshift.storage.protocol import Storage, Traits
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
@@ -110,8 +110,8 @@ class Slot:
 
 def task(chain: Chain, member: Member, slot: Slot) -> Task:
     """Return one task of a batch."""
-    worker = Worker(chain.name, slot.query, slot.partition)
-    return Task(chain, member, Here(worker, slot.batch), slot.run_id)
+    worker = ChainWorker(chain.name, slot.query, slot.partition)
+    return Task(chain, member, TaskPlace(worker, slot.batch), slot.run_id)
 
 
 def run(chain: Chain, member: Member, batch: int, *parts: Any, **more: Any) -> list[Any]:
@@ -130,26 +130,29 @@ def asked(
     when: When = "batch",
     on_error: OnError = "fail",
     **more: Any,
-) -> Asked:
+) -> ChangeRequest:
     """Return a change that gives each chain one new function."""
     packages = {name: code.package(function) for name, function in chains.items()}
     new = {
         name: NewChain((Link(package.digest, package.name),), when)
         for name, package in packages.items()
     }
-    return Asked("replace", new, "epoch", tuple(packages.values()), on_error, **more)
+    return ChangeRequest("replace", new, "epoch", tuple(packages.values()), on_error, **more)
 
 
-def propose(folder: Folder, what: Asked) -> Change:
+def propose(folder: Folder, what: ChangeRequest) -> Change:
     """Propose a change that nobody has checked."""
-    return proposing.propose(folder, read_standing(folder), what)
+    return proposing.propose(folder, read_group(folder), what)
 
 
 def change(
-    folder: Folder, what: Asked, work: Callable[[], object] = lambda: None, seconds: float = 10.0
-) -> Carried:
+    folder: Folder,
+    what: ChangeRequest,
+    work: Callable[[], object] = lambda: None,
+    seconds: float = 10.0,
+) -> ChangeProgress:
     """Check, propose and carry a change, while tasks do some work between two looks."""
-    now = read_standing(folder)
+    now = read_group(folder)
     checking.check(folder, now, what)
     proposed = proposing.propose(folder, now, what)
     patience = Patience(seconds, what.unattended)

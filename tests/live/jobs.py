@@ -22,9 +22,9 @@ import pyarrow
 from stateshift.live import scheduling
 from stateshift.live.chains import Chain
 from stateshift.live.member import Member
-from stateshift.live.protocol.chains import Known, Links, When, links_at
+from stateshift.live.protocol.chains import KnownChange, Links, When, links_at
 from stateshift.live.scheduling import Scheduler, Target
-from stateshift.live.standing import Asked, read_standing
+from stateshift.live.standing import ChangeRequest, read_group
 from stateshift.storage.protocol import Storage
 from tests.live.ground import Ground, asked, giving, running
 
@@ -189,22 +189,24 @@ class Jobs:
                 case _:
                     query.step(partition)
 
-    def asked(self, names: Sequence[str], scheduler: Scheduler | None = None, **more: Any) -> Asked:
+    def asked(
+        self, names: Sequence[str], scheduler: Scheduler | None = None, **more: Any
+    ) -> ChangeRequest:
         """Return the change of some chains that is due, as the scheduler would have it."""
-        now = read_standing(self.ground.folder)
+        now = read_group(self.ground.folder)
         number = len(now.changes) + 1
         targets = [Target(now.declaration(name), frozenset((f"q{name}",))) for name in names]
         when = scheduling.choose(targets, None, scheduler).when
         return self.changing(number, when, **more)
 
-    def changing(self, number: int, when: dict[str, When] | Any, **more: Any) -> Asked:
+    def changing(self, number: int, when: dict[str, When] | Any, **more: Any) -> ChangeRequest:
         """Return change `number` of chains, each in its own way."""
         made = [
             asked({name: giving(number, COLUMNS[name])}, how, **more) for name, how in when.items()
         ]
         chains = {name: new for each in made for name, new in each.chains.items()}
         packages = tuple(package for each in made for package in each.packages)
-        return Asked("replace", chains, "epoch", packages, **more)
+        return ChangeRequest("replace", chains, "epoch", packages, **more)
 
     # ---------------------------------------------------------------- what must hold
 
@@ -246,7 +248,7 @@ class Jobs:
                 assert row["k"] == expected
 
 
-def _number_of(changes: Sequence[Known], links: Links) -> int:
+def _number_of(changes: Sequence[KnownChange], links: Links) -> int:
     """Return the change that brought a chain's functions; 0 where the job did."""
     for known in changes:
         new = known.change.chains.get("a")

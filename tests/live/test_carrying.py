@@ -7,14 +7,14 @@ from pathlib import Path
 
 from stateshift.live import carrying, proposing
 from stateshift.live.carrying import Patience
-from stateshift.live.folder import Folder, Said, Seal
+from stateshift.live.folder import Folder, Seal, WorkerWord
 from stateshift.live.protocol.chains import Declaration, NewChain
-from stateshift.live.standing import Asked, read_standing
+from stateshift.live.standing import ChangeRequest, read_group
 from stateshift.storage.opening import open_patiently
 
 
-def word(partition: int, word: str) -> Said:
-    return Said("score", "q", partition, word, time.time(), 0, "here", 1)
+def word(partition: int, word: str) -> WorkerWord:
+    return WorkerWord("score", "q", partition, word, time.time(), 0, "here", 1)
 
 
 def test_workers_whose_partitions_do_not_begin_at_0_complete_a_change(tmp_path: Path) -> None:
@@ -24,8 +24,10 @@ def test_workers_whose_partitions_do_not_begin_at_0_complete_a_change(tmp_path: 
     folder.seal("q", 0, Seal(0, time.time()))
     for partition in (4, 5):
         folder.register(word(partition, "registered"))
-    now = read_standing(folder)
-    change = proposing.propose(folder, now, Asked("replace", {"score": NewChain(())}, "epoch"))
+    now = read_group(folder)
+    change = proposing.propose(
+        folder, now, ChangeRequest("replace", {"score": NewChain(())}, "epoch")
+    )
     for partition in (4, 5):
         folder.say(change.number, word(partition, "acknowledged"))
         folder.say(change.number, word(partition, "running"))

@@ -29,8 +29,8 @@ from stateshift.live.carrying import Patience
 from stateshift.live.chains import Chain
 from stateshift.live.code import Package
 from stateshift.live.member import Member, Trust
-from stateshift.live.protocol.chains import Decided, Link, NewChain, Reverted
-from stateshift.live.standing import Asked, read_standing
+from stateshift.live.protocol.chains import Decision, Link, NewChain, Reversal
+from stateshift.live.standing import ChangeRequest, read_group
 from tests.live.ground import (
     SCHEMA,
     Ground,
@@ -44,7 +44,7 @@ from tests.live.ground import (
     running,
 )
 
-APPLIED = Decided("applied", 1.0, "me")
+APPLIED = Decision("applied", 1.0, "me")
 
 
 class Job:
@@ -88,9 +88,9 @@ def _text(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     return batch.append_column("k", values)
 
 
-def _shipped(content: bytes) -> Asked:
+def _shipped(content: bytes) -> ChangeRequest:
     package = Package(hashlib.sha256(content).hexdigest(), "rules:score", content)
-    return Asked(
+    return ChangeRequest(
         "replace", {"score": NewChain((Link(package.digest, package.name),))}, "epoch", (package,)
     )
 
@@ -250,7 +250,7 @@ def test_a_worker_that_cannot_import_what_a_module_imports_aborts_the_change(
 ) -> None:
     text = b"import no_such_library\ndef score(batch): return batch\n"
     what = _shipped(_header(kind="source", name="rules:score") + text)
-    now = read_standing(ground.folder)
+    now = read_group(ground.folder)
     proposed = proposing.propose(ground.folder, now, what)
     carried = carrying.carry(
         ground.folder, now, proposed, Patience(5.0), lambda carried: job.work()
@@ -283,7 +283,7 @@ def test_a_word_that_cannot_be_read_counts_as_not_said(ground: Ground, job: Job)
 
 
 def test_of_two_controllers_one_proposes(ground: Ground, job: Job) -> None:
-    now = read_standing(ground.folder)
+    now = read_group(ground.folder)
     proposing.propose(ground.folder, now, asked({"score": giving(1)}))
     with pytest.raises(PlanError, match="somebody else has proposed change 1") as refused:
         proposing.propose(ground.folder, now, asked({"score": giving(2)}))
@@ -298,18 +298,18 @@ def test_a_controller_goes_by_what_another_one_has_decided(ground: Ground, job: 
 
     def work() -> None:
         if next(decide_elsewhere, False):
-            ground.folder.decide(1, Decided("aborted", 1.0, "somebody", "no"))
+            ground.folder.decide(1, Decision("aborted", 1.0, "somebody", "no"))
         job.work()
 
     carried = change(ground.folder, asked({"score": giving(1)}), work)
-    assert carried.decided == Decided("aborted", 1.0, "somebody", "no")
+    assert carried.decided == Decision("aborted", 1.0, "somebody", "no")
     assert carried.state.state == "rolled-back"
     assert job.work() == [0, 0]
 
 
 def test_who_finds_an_overdue_change_applied_looks_again(ground: Ground, job: Job) -> None:
     propose(ground.folder, asked({"score": giving(1)}, timeout_seconds=0.0))
-    now = read_standing(ground.folder)
+    now = read_group(ground.folder)
     ground.folder.decide(1, APPLIED)
     with pytest.raises(StalePlan, match="applied in this moment"):
         proposing.propose(ground.folder, now, asked({"score": giving(2)}))
@@ -319,17 +319,17 @@ def test_who_finds_an_overdue_change_applied_looks_again(ground: Ground, job: Jo
 def test_an_abort_before_the_decision_holds(ground: Ground, job: Job) -> None:
     propose(ground.folder, asked({"score": giving(1)}))
     job.work()
-    now = read_standing(ground.folder)
+    now = read_group(ground.folder)
     assert proposing.abort(ground.folder, now).decided is not None
     assert ground.folder.decide(1, APPLIED).outcome == "aborted"
     assert job.work() == [0, 0]
     with pytest.raises(PlanError, match="nothing is under way"):
-        proposing.abort(ground.folder, read_standing(ground.folder))
+        proposing.abort(ground.folder, read_group(ground.folder))
 
 
 def test_an_abort_after_the_decision_changes_nothing(ground: Ground, job: Job) -> None:
     propose(ground.folder, asked({"score": giving(1)}))
-    now = read_standing(ground.folder)
+    now = read_group(ground.folder)
     ground.folder.decide(1, APPLIED)
     with pytest.raises(PlanError, match="applied in this moment") as refused:
         proposing.abort(ground.folder, now)
@@ -339,7 +339,7 @@ def test_an_abort_after_the_decision_changes_nothing(ground: Ground, job: Job) -
 
 def test_an_abort_clears_a_proposal_that_cannot_be_read(ground: Ground, job: Job) -> None:
     ground.text("changes/000001/proposed.json", b"{")
-    known = proposing.abort(ground.folder, read_standing(ground.folder))
+    known = proposing.abort(ground.folder, read_group(ground.folder))
     assert (known.number, known.change.act) == (1, "damaged")
     assert change(ground.folder, asked({"score": giving(1)}), job.work).state.state == "finished"
 
@@ -361,7 +361,7 @@ def test_a_query_that_goes_back_to_an_older_checkpoint_is_still_heard(
     for path in list(ground.disk.snapshot(f"{ground.folder.location}/batches")):
         seal = json.loads(ground.text(f"batches/{path}"))
         ground.text(f"batches/{path}", json.dumps(seal | {"at": 1.0}).encode())
-    assert read_standing(ground.folder).queries("score") == {"q"}
+    assert read_group(ground.folder).queries("score") == {"q"}
 
 
 def test_a_change_that_was_taken_back_in_this_moment_takes_the_next_one_along(
@@ -390,7 +390,7 @@ def test_once_a_later_change_is_applied_none_before_it_takes_itself_back(
     propose(ground.folder, asked({"score": giving(1)}, on_error="revert"))
     ground.folder.decide(1, APPLIED)
     assert change(ground.folder, asked({"score": giving(2)}), job.work).state.state == "finished"
-    late = Reverted("score", "q", "run", 1, "ValueError: late", 1.0)
+    late = Reversal("score", "q", "run", 1, "ValueError: late", 1.0)
     assert ground.folder.revert(1, late) is None
     assert job.work() == [2, 2]
 
@@ -398,8 +398,8 @@ def test_once_a_later_change_is_applied_none_before_it_takes_itself_back(
 def test_a_reversal_is_seen_by_who_read_the_change_before_it(ground: Ground, job: Job) -> None:
     propose(ground.folder, asked({"score": giving(1)}, on_error="revert"))
     ground.folder.decide(1, APPLIED)
-    ground.folder.revert(1, Reverted("score", "q", "run", 1, "ValueError", 1.0))
-    now = read_standing(ground.folder)
+    ground.folder.revert(1, Reversal("score", "q", "run", 1, "ValueError", 1.0))
+    now = read_group(ground.folder)
     assert [str(link) for link in now.links("score")] == [code.name_of(giving(0))]
 
 
@@ -411,9 +411,9 @@ class Disk:
 
     def __init__(self, location: str) -> None:
         self.location = location
-        self.folder = acts.opened(location)
+        self.folder = acts.open_group(location)
         self.chain: Chain = live.chain("score", location, SCHEMA, giving(0))
-        self.member = Member(self.folder, acts.opened(f"{location}/code").storage, Trust())
+        self.member = Member(self.folder, acts.open_group(f"{location}/code").storage, Trust())
         self.batch = 0
 
     def work(self, *ignored: object) -> list[int]:
@@ -500,7 +500,7 @@ def test_two_functions_of_one_chain_change_together_by_places_that_do_not_shift(
 
 
 def test_a_function_is_named_by_its_name(trio: Disk) -> None:
-    names = [str(link) for link in read_standing(trio.folder).links("score")]
+    names = [str(link) for link in read_group(trio.folder).links("score")]
     remove = Edit("score", "remove", at=names[0])
     with pytest.raises(PlanError, match="has 2 functions named"):
         acts.check(trio.location, [replace(remove, at=names[1])], Manner())
@@ -526,7 +526,7 @@ def test_a_chain_that_was_changed_since_is_refused_with_what_is_there_now(trio: 
     acts.change(trio.location, [change], Manner(unattended=True), trio.work)
     acts.check(trio.location, [edit], Manner(expect=3))
     acts.check(trio.location, [edit], Manner(expect=4))
-    trio.folder.revert(3, Reverted("score", "q", "run", 1, "ValueError", 1.0))
+    trio.folder.revert(3, Reversal("score", "q", "run", 1, "ValueError", 1.0))
     with pytest.raises(StalePlan, match="at version 2, not 3"):
         acts.check(trio.location, [edit], Manner(expect=3))
     acts.check(trio.location, [edit], Manner(expect=2))
@@ -558,7 +558,7 @@ def test_what_cannot_transform_the_states_there_are_is_refused(
     chain = ground.chain("rules", schema=None)
     folder = ground.folder
     now = time.time()
-    state.store(folder, "q", "rules", 3, state.Kept(0, {"last": [1]}, 0))
+    state.store(folder, "q", "rules", 3, state.SlotStates(0, {"last": [1]}, 0))
     ground.text(
         "chains/rules/workers/q/0.json",
         json.dumps(
@@ -576,8 +576,8 @@ def test_what_cannot_transform_the_states_there_are_is_refused(
     )
     package = code.package(transform)
     new = NewChain((), state=Link(package.digest, package.name))
-    what = Asked("replace", {"rules": new}, "epoch", (package,))
+    what = ChangeRequest("replace", {"rules": new}, "epoch", (package,))
     with pytest.raises(expected) as refused:
-        checking.check(folder, read_standing(folder), what)
+        checking.check(folder, read_group(folder), what)
     assert fact in refused.value.fact
     assert refused.value.hint

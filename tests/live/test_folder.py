@@ -9,16 +9,16 @@ import pytest
 
 from stateshift.errors import AlreadyThere, FormatError, PlanError, UnknownVersion
 from stateshift.live import code
-from stateshift.live.folder import Folder, Seal, Worker
-from stateshift.live.member import Here, said_by
-from stateshift.live.protocol.chains import Change, Decided, Reverted
+from stateshift.live.folder import ChainWorker, Folder, Seal
+from stateshift.live.member import TaskPlace, word_of
+from stateshift.live.protocol.chains import Change, Decision, Reversal
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.live.ground import GROUP, Ground, SharedCreates, asked, change, giving, propose, run
 
-APPLIED = Decided("applied", 1.0, "me")
-ABORTED = Decided("aborted", 2.0, "you", "no")
-FAILED = Reverted("score", "q", "run", 1, "ValueError: no", 3.0)
+APPLIED = Decision("applied", 1.0, "me")
+ABORTED = Decision("aborted", 2.0, "you", "no")
+FAILED = Reversal("score", "q", "run", 1, "ValueError: no", 3.0)
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_chains_whose_names_are_alike_to_a_path_are_kept_apart() -> None:
 
 def _write_often(location: str) -> None:
     folder = Folder(LocalStorage(location))
-    said = said_by(Here(Worker("score", "q", 0), 1), "registered")
+    said = word_of(TaskPlace(ChainWorker("score", "q", 0), 1), "registered")
     for _ in range(200):
         folder.register(said)
 

@@ -11,7 +11,7 @@ from stateshift.errors import StateshiftError
 from stateshift.live import code, proposing
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.chains import Link, NewChain, When
-from stateshift.live.standing import Asked, read_standing
+from stateshift.live.standing import ChangeRequest, read_group
 from tests.kill.moments import Doomed, Moment, Moments
 from tests.live.ground import GROUP, Ground, change, raising
 from tests.live.jobs import Jobs, Killed
@@ -32,13 +32,13 @@ WHENS: Mapping[str, Mapping[str, When]] = {
 }
 
 
-def asked(jobs: Jobs, how: str, seconds: float) -> Asked:
+def asked(jobs: Jobs, how: str, seconds: float) -> ChangeRequest:
     """Return the first change, in one of its kinds."""
     if how != "that fails":
         return jobs.changing(1, WHENS[how], timeout_seconds=seconds)
     package = code.package(raising())
     new = NewChain((Link(package.digest, package.name),))
-    return Asked("replace", {"a": new}, "epoch", (package,), "revert", seconds)
+    return ChangeRequest("replace", {"a": new}, "epoch", (package,), "revert", seconds)
 
 
 def killed_at(number: int, who: str, how: str) -> tuple[Jobs, Moments]:
@@ -129,7 +129,7 @@ def proposed(seconds: float) -> Jobs:
     jobs = Jobs(ground)
     jobs.drain()
     what = jobs.changing(1, {"a": "batch"}, timeout_seconds=seconds)
-    proposing.propose(ground.folder, read_standing(ground.folder), what)
+    proposing.propose(ground.folder, read_group(ground.folder), what)
     return jobs
 
 

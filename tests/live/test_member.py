@@ -16,12 +16,12 @@ from stateshift.live import code
 from stateshift.live.code import Package
 from stateshift.live.folder import Seal
 from stateshift.live.member import Trust
-from stateshift.live.protocol.chains import Change, Decided, Link, NewChain, Reverted
-from stateshift.live.standing import Asked
+from stateshift.live.protocol.chains import Change, Decision, Link, NewChain, Reversal
+from stateshift.live.standing import ChangeRequest
 from tests.live.ground import GROUP, Ground, asked, giving, numbers, propose, raising, run, running
 from tests.live.ground import rows as some_rows
 
-APPLIED = Decided("applied", 1.0, "me")
+APPLIED = Decision("applied", 1.0, "me")
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def words(ground: Ground, number: int = 1) -> list[tuple[str, str]]:
     return [(said.word, said.reason) for said in ground.folder.said(number)]
 
 
-def shipped(package: Package) -> Asked:
+def shipped(package: Package) -> ChangeRequest:
     """A change to a package that nobody has checked."""
     links = (Link(package.digest, package.name),)
-    return Asked("replace", {"score": NewChain(links)}, "epoch", (package,))
+    return ChangeRequest("replace", {"score": NewChain(links)}, "epoch", (package,))
 
 
 def test_a_worker_acknowledges_a_change_and_runs_it_once_it_is_decided(ground: Ground) -> None:
@@ -351,7 +351,7 @@ def test_a_batch_in_which_a_change_of_two_chains_failed_is_run_as_a_whole(ground
         with pytest.raises(Exception, match="has failed and was taken back"):
             run(two, other, 4)
     propose(ground.folder, asked({"one": giving(9)}))
-    ground.folder.decide(2, Decided("aborted", 1.0, "me"))
+    ground.folder.decide(2, Decision("aborted", 1.0, "me"))
     with pytest.raises(Exception, match="has failed and was taken back"):
         run(one, ground.member(), 4)
     assert numbers(run(one, member, 4, run_id="again")) == [0, 0]
@@ -376,7 +376,7 @@ def test_a_worker_hears_of_a_reversal_before_it_takes_over_a_later_change(ground
     propose(ground.folder, asked({"score": giving(1)}, on_error="revert"))
     ground.folder.decide(1, APPLIED)
     assert numbers(run(score, member, 0)) == [1, 1]
-    ground.folder.revert(1, Reverted("score", "q", "run", 0, "ValueError", 1.0))
+    ground.folder.revert(1, Reversal("score", "q", "run", 0, "ValueError", 1.0))
     propose(ground.folder, asked({"rules": giving(2)}))
     ground.folder.decide(2, APPLIED)
     assert numbers(run(rules, member, 1)) == [2, 2]

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from stateshift.live import signing
-from stateshift.live.folder import Folder, Worker
-from stateshift.live.member import Here, Member, Trust
-from stateshift.live.protocol.chains import Change, Decided, Link, NewChain, encode
+from stateshift.live.folder import ChainWorker, Folder
+from stateshift.live.member import Member, TaskPlace, Trust
+from stateshift.live.protocol.chains import Change, Decision, Link, NewChain, encode
 from stateshift.storage.opening import open_storage
 
-HERE = Here(Worker("score", "q", 0), 1)
+HERE = TaskPlace(ChainWorker("score", "q", 0), 1)
 
 
 def folder_of(tmp_path: Path) -> Folder:
@@ -36,7 +36,7 @@ def member_of(folder: Folder, key: str | None = None) -> Member:
 
 def applied(folder: Folder, number: int, signature: bytes | None = None) -> None:
     folder.propose(change(folder, number), signature)
-    folder.decide(number, Decided("applied", 1.0, "me"))
+    folder.decide(number, Decision("applied", 1.0, "me"))
 
 
 def test_a_worker_reads_settled_changes_in_one_and_the_rest_one_by_one(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_change_of_another_group_is_not_taken(tmp_path: Path, keys: tuple[str,
     folder = folder_of(tmp_path)
     foreign = replace(change(folder, 1), group="another")
     folder.propose(foreign, signing.sign(encode(foreign), private))
-    folder.decide(1, Decided("applied", 1.0, "somebody"))
+    folder.decide(1, Decision("applied", 1.0, "somebody"))
     member = member_of(folder, public)
     member.look(HERE, at_once=True)
     assert member.known == 0

@@ -13,12 +13,12 @@ from stateshift import live
 from stateshift.errors import FormatError, Incompatible, SpecError
 from stateshift.live import signing
 from stateshift.live.member import Trust
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from tests.live.ground import Ground, asked, change, giving, numbers, propose, run
 
 pytest.importorskip("cryptography")
 
-APPLIED = Decided("applied", 1.0, "somebody")
+APPLIED = Decision("applied", 1.0, "somebody")
 PROPOSED = "changes/000001/proposed.json"
 
 

@@ -43,7 +43,7 @@ def test_a_power_cut_behind_a_batch_leaves_its_state(seed: int) -> None:
     disk = MemoryDisk()
     folder = Folder(disk.open("memory://group"))
     for batch in range(6):
-        state.store(folder, "q", "rules", batch, state.Kept(0, {"last": [batch]}, 0))
+        state.store(folder, "q", "rules", batch, state.SlotStates(0, {"last": [batch]}, 0))
     disk.crash(random.Random(seed))
     after = Folder(disk.open("memory://group"))
-    assert state.load(after, "q", "rules", 6) == state.Kept(0, {"last": [5]}, 0)
+    assert state.load(after, "q", "rules", 6) == state.SlotStates(0, {"last": [5]}, 0)

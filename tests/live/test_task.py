@@ -14,7 +14,7 @@ from stateshift import live
 from stateshift.errors import FormatError, Incompatible, PlanError, SpecError
 from stateshift.live import code, state
 from stateshift.live.chains import Chain
-from stateshift.live.protocol.chains import Change, Decided, Link, NewChain
+from stateshift.live.protocol.chains import Change, Decision, Link, NewChain
 from stateshift.live.rows import (
     arrow_schema,
     check_types,
@@ -25,7 +25,7 @@ from stateshift.live.rows import (
 from stateshift.live.task import run_batch
 from tests.live.ground import Ground, asked, giving, numbers, propose, raising, rows, run
 
-APPLIED = Decided("applied", 1.0, "me")
+APPLIED = Decision("applied", 1.0, "me")
 
 
 @pytest.fixture

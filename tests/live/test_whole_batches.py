@@ -14,7 +14,7 @@ import pytest
 from stateshift.errors import PlanError
 from stateshift.live import code
 from stateshift.live.member import Member
-from stateshift.live.protocol.chains import Decided, Reverted, Version, When
+from stateshift.live.protocol.chains import Decision, Reversal, Version, When
 from tests.conftest import SEED
 from tests.live.ground import (
     Ground,
@@ -29,7 +29,7 @@ from tests.live.ground import (
     task,
 )
 
-APPLIED = Decided("applied", 1.0, "me")
+APPLIED = Decision("applied", 1.0, "me")
 TORN = "has failed and was taken back"
 TASKS, PARTS = 4, 3
 
@@ -105,7 +105,7 @@ def test_a_task_that_has_computed_rows_by_a_change_puts_out_others_if_it_is_take
     apply(ground, 1, giving(1))
     begun = task(chain, member, Slot())
     begun._begin()
-    ground.folder.revert(1, Reverted("score", "q", "run", 0, "ValueError", 1.0))
+    ground.folder.revert(1, Reversal("score", "q", "run", 0, "ValueError", 1.0))
     assert ground.folder.claim("q", 0, "run", 1, False) is False
     assert begun.version == 1, "it has not heard of it"
     assert numbers([begun._apply(rows(1))]) == [0]
@@ -129,7 +129,7 @@ def test_after_a_kill_behind_the_reversal_the_batch_is_whole(ground: Ground, whe
     apply(ground, 1, failing_at(5, 1), when=when)
     begun = running(chain, member, 0, rows(1), rows(2), partition=0)
     assert numbers([next(begun)]) == [1]
-    ground.folder.revert(1, Reverted("score", "q", "run", 0, "ValueError", 1.0))  # and dies
+    ground.folder.revert(1, Reversal("score", "q", "run", 0, "ValueError", 1.0))  # and dies
     assert numbers(list(begun)) == [1]
     with pytest.raises(PlanError, match=TORN):
         run(chain, ground.member(), 0, rows(5), partition=1)
@@ -275,7 +275,7 @@ class Walk:
         if self.ground.folder.keep(number - 1) is None or number == 1:
             self.ground.folder.decide(number, APPLIED)
         else:
-            self.ground.folder.decide(number, Decided("aborted", 1.0, "me"))
+            self.ground.folder.decide(number, Decision("aborted", 1.0, "me"))
 
 
 @pytest.mark.sample(10)

@@ -38,7 +38,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from stateshift.errors import Complaint, SpecError
-from stateshift.live.protocol.applying import Folded, Key, Pending, State, Value, turns
+from stateshift.live.protocol.applying import Folded, Key, State, Timers, Value, turns
 from stateshift.live.protocol.configuration import (
     Configuration,
     Time,
@@ -194,7 +194,7 @@ def apply(s: S, number: int, logic: Logic) -> tuple[S, tuple[Applied, ...]]:
     """
     frontier, states = s.frontier, dict(s.states)
     ready, waiting = _split(s.waiting, frontier)
-    pending = Pending()
+    pending = Timers()
 
     def sorted_fold(time: Time, key: Key, state: State, values: tuple[Value, ...]) -> Folded:
         folded = logic.fold(time, key, state, tuple(sorted(values)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.live.bins.commits import Commit, Given, Held, Kept, Ledger, Taken
+from stateshift.live.bins.commits import BinSnapshot, Commit, GivenBin, HeldRows, Ledger, TakenBin
 from tests.support.nexmark import bin_latency, reference, rows_of_some
 from tests.support.nexmark import events as nexmark
 
@@ -22,9 +22,9 @@ def commit(
     done: float,
     *,
     here: tuple[int, ...] | None = None,
-    given: tuple[Given, ...] = (),
-    taken: tuple[Taken, ...] = (),
-    held: tuple[Held, ...] = (),
+    given: tuple[GivenBin, ...] = (),
+    taken: tuple[TakenBin, ...] = (),
+    held: tuple[HeldRows, ...] = (),
 ) -> Commit:
     """A commit, so many seconds after the begin, with all events of the first `done` seconds."""
     return Commit(
@@ -36,7 +36,7 @@ def commit(
         frontier=(at(done), 0),
         seen={},
         moves=0,
-        here=None if here is None else {str(bin): Kept() for bin in here},
+        here=None if here is None else {str(bin): BinSnapshot() for bin in here},
         given=given,
         taken=taken,
         held=held,
@@ -47,13 +47,13 @@ MOVED_AT = at(2.5)
 WEST = (
     commit(1, 1, here=(0, 1)),
     commit(2, 2),
-    commit(3, 3, given=(Given(0, MOVED_AT, 1, Kept()),)),
+    commit(3, 3, given=(GivenBin(0, MOVED_AT, 1, BinSnapshot()),)),
     commit(4, 4),
 )
 EAST = (
     commit(1, 1, here=()),
-    commit(3, 3, held=(Held(0, MOVED_AT, ()),)),
-    commit(3.75, 3, taken=(Taken(0, MOVED_AT, 0, Kept()),)),
+    commit(3, 3, held=(HeldRows(0, MOVED_AT, ()),)),
+    commit(3.75, 3, taken=(TakenBin(0, MOVED_AT, 0, BinSnapshot()),)),
     commit(4, 4),
 )
 

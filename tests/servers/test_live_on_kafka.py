@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.live.acts import Changed, Edit, Manner, change
+from stateshift.live.acts import ChangeResult, Edit, Manner, change
 from tests.acceptance.support import environment, wait_until
 from tests.support.servers import Servers, Unavailable, downloads, group
 
@@ -92,7 +92,7 @@ class Pair:
         for name in tuple(self.running):
             self.kill(name)
 
-    def change(self, number: int, scheduler: str = "epoch") -> Changed:
+    def change(self, number: int, scheduler: str = "epoch") -> ChangeResult:
         edits = [
             Edit("clean", "replace", giving("k", number)),
             Edit("score", "replace", giving("m", number)),

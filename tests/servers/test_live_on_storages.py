@@ -16,7 +16,7 @@ from stateshift import live
 from stateshift.errors import AlreadyThere
 from stateshift.live.acts import change
 from stateshift.live.folder import Folder, Seal
-from stateshift.live.protocol.chains import Change, Decided, Link, NewChain
+from stateshift.live.protocol.chains import Change, Decision, Link, NewChain
 from stateshift.storage.opening import open_patiently
 from tests.cli.live_group import FUNCTIONS, Played
 from tests.support import s3
@@ -86,8 +86,8 @@ def test_of_several_that_seal_decide_and_propose_at_once_one_does(location: str)
     def seal(number: int) -> Seal:
         return folders[number].seal("q", 7, Seal(number, float(number)))
 
-    def decide(number: int) -> Decided:
-        return folders[number].decide(1, Decided("applied", float(number), str(number)))
+    def decide(number: int) -> Decision:
+        return folders[number].decide(1, Decision("applied", float(number), str(number)))
 
     def propose(number: int) -> bool:
         new = NewChain((Link("first:0", str(number)),))

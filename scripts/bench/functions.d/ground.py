@@ -21,7 +21,7 @@ import made
 from open_loop import Rates
 from pyspark import cloudpickle
 
-from stateshift.live.acts import Changed, Edit, Manner, change
+from stateshift.live.acts import ChangeResult, Edit, Manner, change
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 
 HERE = Path(__file__).resolve().parent
@@ -111,7 +111,7 @@ class Job:
         self.last_k += 1
         return self.last_k
 
-    def change(self, edits: Sequence[Edit], scheduler: str = "epoch") -> Changed:
+    def change(self, edits: Sequence[Edit], scheduler: str = "epoch") -> ChangeResult:
         flow = dataflow([edit.chain for edit in edits]) if scheduler == "fries" else None
         manner = Manner(
             scheduler=scheduler,  # type: ignore[arg-type]

@@ -27,8 +27,8 @@ from pyspark.sql import SparkSession
 
 from stateshift import live
 from stateshift.live import chains
-from stateshift.live.folder import Worker
-from stateshift.live.member import Here
+from stateshift.live.folder import ChainWorker
+from stateshift.live.member import TaskPlace
 from stateshift.live.task import Task
 
 ROWS = 200_000  # of a batch, in two partitions, ten Arrow batches each
@@ -68,7 +68,7 @@ def added(folder: str) -> float:
     rows = pyarrow.RecordBatch.from_arrays([times, numbers], ["timestamp", "value"])
     took: dict[str, list[float]] = {"bare": [], "chain": []}
     for number in range(TASKS):
-        here = Here(Worker("alone", "query", 0), number)
+        here = TaskPlace(ChainWorker("alone", "query", 0), number)
         for way in took:
             task = Task(chain, member, here, "run").run if way == "chain" else bare(made.score)
             began = time.perf_counter()

@@ -25,7 +25,7 @@ from typing import Any
 import made
 from ground import HERE, ROOT, Event, Job, running
 
-from stateshift.live.acts import Changed, Edit
+from stateshift.live.acts import ChangeResult, Edit
 
 Figures = dict[str, Any]
 
@@ -127,7 +127,7 @@ def _replacing(job: Job, branches: int, cost: float) -> list[Edit]:
     return [Edit(name, "replace", made.giving(k, cost)) for name in names]
 
 
-def _delays(changed: Changed) -> Figures:
+def _delays(changed: ChangeResult) -> Figures:
     carried = changed.carried
     assert carried is not None and carried.state.state == "finished", carried
     assert carried.first_seconds is not None and carried.last_seconds is not None

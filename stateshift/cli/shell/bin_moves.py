@@ -23,11 +23,11 @@ from stateshift.documents.bins import (
 )
 from stateshift.documents.live import live_command
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
-from stateshift.live.bins.bin_count import advised
+from stateshift.live.bins.bin_count import advise_count
 from stateshift.live.bins.bin_loads import loads
 from stateshift.live.bins.controlling import Controller
 from stateshift.live.bins.move_request import Manner, Steps, check, hint_if_gone
-from stateshift.live.bins.moved import Moved
+from stateshift.live.bins.moved import MoveProgress
 from stateshift.live.bins.watch import Bins
 from stateshift.live.protocol.configuration import BINS_MAX
 from stateshift.storage.locations import redact
@@ -112,11 +112,13 @@ def carry_out(
     return NOT_SEEN_COMPLETE if facts.state == "applied" else None
 
 
-def _stage(moved: Moved) -> str | None:
+def _stage(moved: MoveProgress) -> str | None:
     return None if moved.is_over else "moving"
 
 
-def _carried(terminal: Terminal, controller: Controller, steps: Steps, manner: Manner) -> Moved:
+def _carried(
+    terminal: Terminal, controller: Controller, steps: Steps, manner: Manner
+) -> MoveProgress:
     try:
         with tell_changes(terminal, bins_text.progress, _stage) as progress:
             return controller.carry(steps, manner, progress)
@@ -141,7 +143,7 @@ def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
     return tell_aborted(terminal, "live-move", failed_move(facts, error), error)
 
 
-def hint_aborted(location: str, moved: Moved) -> str:
+def hint_aborted(location: str, moved: MoveProgress) -> str:
     """Return the hint about workers that did not answer."""
     hints = [hint_if_gone(location, worker) for worker in moved.silent]
     return "; ".join((*hints, f"look: {live_command('status', location)}"))
@@ -195,10 +197,12 @@ def resize(
 def _count_facts(controller: Controller) -> CountFacts:
     bins = controller.status()
     found = loads(bins)
-    return CountFacts(bins, found, advised(bins, found))
+    return CountFacts(bins, found, advise_count(bins, found))
 
 
-def _resized(terminal: Terminal, controller: Controller, count: int, manner: Manner) -> Moved:
+def _resized(
+    terminal: Terminal, controller: Controller, count: int, manner: Manner
+) -> MoveProgress:
     try:
         with tell_changes(terminal, bin_count_text.progress, _stage) as progress:
             return controller.resize(count, at=manner.at, manner=manner, progress=progress)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
     from stateshift.documents.live import ChangeFacts
     from stateshift.errors import Interrupted
-    from stateshift.live.acts import Checked, Edit, Manner
-    from stateshift.live.carrying import Carried
+    from stateshift.live.acts import CheckedChange, Edit, Manner
+    from stateshift.live.carrying import ChangeProgress
     from stateshift.live.protocol.chains import OnError
     from stateshift.live.scheduling import Scheduler
     from stateshift.specification.dataflow.operators import Dataflow
@@ -150,7 +150,7 @@ def _dataflow(path: str) -> Dataflow:
 # ------------------------------------------------------------------------------------ waiting
 
 
-def _carried(terminal: Terminal, checked: Checked, wait_seconds: float) -> Carried:
+def _carried(terminal: Terminal, checked: CheckedChange, wait_seconds: float) -> ChangeProgress:
     from stateshift.cli.shell.progress import tell_changes
     from stateshift.cli.views.live_text import progress as words
     from stateshift.live import acts
@@ -162,7 +162,7 @@ def _carried(terminal: Terminal, checked: Checked, wait_seconds: float) -> Carri
         raise _interrupted(checked) from None
 
 
-def _interrupted(checked: Checked) -> Interrupted:
+def _interrupted(checked: CheckedChange) -> Interrupted:
     """Return the error of somebody who does not wait any more. Anything not decided is aborted."""
     from stateshift.documents.live import ChangeFacts
     from stateshift.errors import Interrupted

@@ -11,7 +11,7 @@ from stateshift.documents.live import live_command
 
 if TYPE_CHECKING:
     from stateshift.documents.bin_count import CountFacts
-    from stateshift.live.bins.moved import Moved
+    from stateshift.live.bins.moved import MoveProgress
 
 LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">rows/s", ">of the mean")
 
@@ -57,7 +57,7 @@ def show_checked(facts: CountFacts) -> Iterator[Block]:
     )
 
 
-def progress(moved: Moved) -> str:
+def progress(moved: MoveProgress) -> str:
     """Return the progress in one line."""
     if moved.state == "proposed":
         return f"acknowledged by {moved.acknowledged} of {moved.parts}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         PastMoveFacts,
     )
     from stateshift.live.bins.files import Proposal
-    from stateshift.live.bins.moved import Moved
+    from stateshift.live.bins.moved import MoveProgress
 
 CROSSING_HEADS = ("from", "to", ">bins", "which", ">keys", ">state")
 PART_HEADS = (
@@ -96,7 +96,7 @@ def _which(bins: Sequence[int]) -> str:
     return f"{which[:WHICH_MAX]}…" if len(which) > WHICH_MAX else which
 
 
-def progress(moved: Moved) -> str:
+def progress(moved: MoveProgress) -> str:
     """Return the progress of a migration in one line."""
     whole = f"{number(moved.bins_moved)} of {many(moved.bins, 'bin')} moved"
     step = f"step {min(moved.complete + 1, moved.steps)} of {moved.steps}"
@@ -126,7 +126,7 @@ def came(facts: MoveFacts) -> Iterator[Block]:
         yield Line("Run this command again: it moves what is left, and waits for what is decided")
 
 
-def _moved(moved: Moved) -> str:
+def _moved(moved: MoveProgress) -> str:
     steps = f"{moved.complete} of {many(moved.steps, 'step')}"
     return f"{number(moved.bins_moved)} of {many(moved.bins, 'bin')} moved, {steps}"
 

@@ -11,11 +11,11 @@ from stateshift.documents.live_buffer import state_of
 
 if TYPE_CHECKING:
     from stateshift.live.buffer.buffer import Status
-    from stateshift.live.buffer.folder import Running
-    from stateshift.live.buffer.running import Seen
+    from stateshift.live.buffer.folder import RunningProcess
+    from stateshift.live.buffer.runner import BufferSurvey
 
 
-def buffer(seen: Seen) -> Iterator[Block]:
+def buffer(seen: BufferSurvey) -> Iterator[Block]:
     """Show a buffer: where it listens, what it holds, and its readers."""
     status = seen.status
     yield Line(f"buffer {seen.directory}: {state_of(seen)}", "strong")
@@ -36,7 +36,7 @@ def buffer(seen: Seen) -> Iterator[Block]:
         yield Table(("reader", ">reads next", ">behind"), tuple(rows))
 
 
-def _places(running: Running | None) -> Iterator[tuple[str, str]]:
+def _places(running: RunningProcess | None) -> Iterator[tuple[str, str]]:
     if running is None:
         return
     yield from (("producers", url) for url in running.listens)

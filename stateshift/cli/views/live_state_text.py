@@ -9,11 +9,11 @@ from stateshift.cli.views.text import Block, Line, pairs
 from stateshift.cli.views.units import many, size
 
 if TYPE_CHECKING:
-    from stateshift.live.bins.adopting import BroughtIn
-    from stateshift.live.bins.evicting import Evicted
+    from stateshift.live.bins.adopting import ImportResult
+    from stateshift.live.bins.evicting import Eviction
 
 
-def show_import(came: BroughtIn) -> Iterator[Block]:
+def show_import(came: ImportResult) -> Iterator[Block]:
     """Show the state that was brought in."""
     yield Line(f"{many(came.keys, 'key')} in {many(came.bins, 'bin')}, {size(came.size)}", "good")
     yield pairs(
@@ -27,7 +27,7 @@ def show_export(to: str, keys: int, bytes_written: int) -> Iterator[Block]:
     yield Line(f"{many(keys, 'key')} to {to}, {size(bytes_written)}", "good")
 
 
-def show_eviction(all_evicted: Sequence[Evicted]) -> Iterator[Block]:
+def show_eviction(all_evicted: Sequence[Eviction]) -> Iterator[Block]:
     """Say from where to go on."""
     for one in all_evicted:
         yield Line(f"{one.worker} of {one.operator} is evicted: {many(one.bins, 'bin')}", "good")
@@ -37,7 +37,7 @@ def show_eviction(all_evicted: Sequence[Evicted]) -> Iterator[Block]:
 _NEXT = "start an application as live.Worker(GROUP, {!r}, …), then move its bins"
 
 
-def _frontier(one: Evicted) -> str:
+def _frontier(one: Eviction) -> str:
     if one.frontier is None:
         return "the beginning: it has no frontier yet"
     return f"{one.frontier[0]}, or any time before"

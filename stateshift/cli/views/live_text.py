@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         StatusFacts,
         UnderWayFacts,
     )
-    from stateshift.live.carrying import Carried
-    from stateshift.live.protocol.chains import Known
+    from stateshift.live.carrying import ChangeProgress
+    from stateshift.live.protocol.chains import KnownChange
 
 WHEN = {"batch": "at a batch", "message": "at once", "column": "by its rows' version"}
 SILENT_MAX = 5
@@ -74,7 +74,7 @@ def _workers(facts: ChangeFacts) -> str:
     return f"{many(facts.workers, 'worker')} of {queries} to acknowledge it"
 
 
-def progress(carried: Carried) -> str:
+def progress(carried: ChangeProgress) -> str:
     """Return the progress of a change in one line."""
     number, workers = carried.change.number, carried.workers
     if carried.decided is None:
@@ -101,7 +101,7 @@ def came(facts: ChangeFacts) -> Iterator[Block]:
             yield Line(f"{_seen(carried)}. Look again: {facts.status_command}")
 
 
-def _seen(carried: Carried) -> str:
+def _seen(carried: ChangeProgress) -> str:
     if not carried.workers:
         return "nobody runs the chain now: a job begins with it once it is started"
     workers = many(carried.workers, "worker")
@@ -111,14 +111,14 @@ def _seen(carried: Carried) -> str:
     )
 
 
-def _everywhere(carried: Carried) -> str:
+def _everywhere(carried: ChangeProgress) -> str:
     first, last = carried.first_seconds, carried.last_seconds
     if first is None or last is None:
         return ""
     return f", and runs everywhere after {span(last)} (first worker {span(first)})"
 
 
-def show_aborted(known: Known) -> Iterator[Block]:
+def show_aborted(known: KnownChange) -> Iterator[Block]:
     """Show what `stateshift live abort` has aborted."""
     chains = ", ".join(known.change.chains)
     yield Line(f"change {known.number} is aborted ({known.change.act} {chains}); all run on")

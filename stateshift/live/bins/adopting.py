@@ -27,14 +27,14 @@ from stateshift.errors import (
     SpecError,
 )
 from stateshift.live.bins.bin_run import Writing
-from stateshift.live.bins.commits import Commit, Kept, Ledger
+from stateshift.live.bins.commits import BinSnapshot, Commit, Ledger
 from stateshift.live.bins.exported_rows import TIMERS, columns_of
-from stateshift.live.bins.files import Begun, Files
+from stateshift.live.bins.files import Files, GroupStart
 from stateshift.live.bins.hashing import encoders, hash_of, key_kinds
 from stateshift.live.bins.operators import Operator
-from stateshift.live.bins.parts import Joined, Keyed
+from stateshift.live.bins.parts import KeyHashing, Membership
 from stateshift.live.bins.stores import Objects, Store, Table, read_store
-from stateshift.live.bins.times import Moment, asked_for, cut
+from stateshift.live.bins.times import Moment, cut, timer_moment
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.applying import Folded, Key, State
 from stateshift.live.protocol.configuration import BEGIN, bin_of
@@ -54,7 +54,7 @@ _STATED = ("value", TIMERS)  # the columns that a function makes a key's state o
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtIn:
+class ImportResult:
     """What was brought in."""
 
     keys: int
@@ -82,7 +82,7 @@ def bring_in(
     table: pyarrow.Table,
     workers: Sequence[str],
     make_state: Function | None = None,
-) -> BroughtIn:
+) -> ImportResult:
     """Make rows of key and value the first state of an operator's workers. Nothing is written
     unless all rows have become state.
 
@@ -96,7 +96,7 @@ def bring_in(
             operator of columns, whose table has the value's columns.
     """
     _check_way(operator, make_state)
-    asked = Begun(operator.bins, tuple(workers))
+    asked = GroupStart(operator.bins, tuple(workers))
     begun = files.begun() or asked
     _check_workers(files, begun, asked)
     files.check_declared(begun, operator.name, operator.bins)
@@ -111,20 +111,20 @@ def bring_in(
         shares[name] = {bin: _content(bins.get(bin)) for bin in mine}
     left = _left(files, operator, shares)
     kinds = key_kinds(keys.schema, operator.key)
-    _hold_moves(files, [Keyed(operator.name, name, kinds, time.time()) for name in left])
+    _hold_moves(files, [KeyHashing(operator.name, name, kinds, time.time()) for name in left])
     for name in left:
         _first_commit(files, operator, name, shares[name], bins)
     keys = sum(store.keys for store in bins.values())
     size = sum(len(content) for share in shares.values() for content in share.values())
-    return BroughtIn(keys, len(bins), begun.workers, size)
+    return ImportResult(keys, len(bins), begun.workers, size)
 
 
-def _hold_moves(files: Files, parts: Sequence[Keyed]) -> None:
+def _hold_moves(files: Files, parts: Sequence[KeyHashing]) -> None:
     """Let no compaction leave out moves that parts need once they start; refuse where one has."""
     is_all_known = files.first_time() == BEGIN
     if is_all_known:
         for keyed in parts:
-            files.join(Joined(-1, keyed.worker, time.time()))
+            files.join(Membership(-1, keyed.worker, time.time()))
             files.say_keyed(keyed)
         is_all_known = files.begin_part() == BEGIN
         if not is_all_known:
@@ -136,7 +136,7 @@ def _hold_moves(files: Files, parts: Sequence[Keyed]) -> None:
         )
 
 
-def _check_workers(files: Files, begun: Begun, asked: Begun) -> None:
+def _check_workers(files: Files, begun: GroupStart, asked: GroupStart) -> None:
     """Refuse workers other than those with which a group has begun."""
     if begun.workers != asked.workers:
         flags = " ".join(f"--worker {name}" for name in begun.workers)
@@ -277,7 +277,7 @@ def _objects(
         if folded.state is not None:
             store.states[key] = folded.state
         for at, later in folded.later:
-            store.ask(asked_for(at, len(operator.time)), key, later)
+            store.ask(timer_moment(at, len(operator.time)), key, later)
     return dict(stores)
 
 
@@ -288,9 +288,9 @@ def _first_commit(
     writing = Writing(operator.name, worker, 0)
     here = {}
     for bin, content in share.items():
-        kept = Kept()
+        kept = BinSnapshot()
         if bin in bins:
-            kept = Kept((writing.add(content),), bins[bin].keys, bins[bin].due)
+            kept = BinSnapshot((writing.add(content),), bins[bin].keys, bins[bin].due)
         here[str(bin)] = kept
     writing.finish(files.write_data)
     now = time.time()
@@ -333,31 +333,31 @@ def take_out(files: Files, operator: Operator) -> Iterator[Entry]:
         looks_in_vain = 0
 
 
-class Place(NamedTuple):
+class CommittedBin(NamedTuple):
     """A bin, the worker that has committed it, and how far that had come."""
 
     bin: int
     worker: str
     frontier: Moment | None
-    kept: Kept
+    kept: BinSnapshot
 
 
-def _places(files: Files, operator: Operator) -> dict[BinOfMany, Place]:
+def _places(files: Files, operator: Operator) -> dict[BinOfMany, CommittedBin]:
     """Return where each bin is."""
     begun = files.begun()
-    places: dict[BinOfMany, Place] = {}
+    places: dict[BinOfMany, CommittedBin] = {}
     for name, ledger in _ledgers_at_rest(files, operator).items():
         assert begun is not None, "somebody has committed"
         count = ledger.bins(begun.bins)
         frontier = None if ledger.last is None else ledger.last.frontier
         for bin, kept in sorted(ledger.here.items()):
-            places[bin, count] = Place(bin, name, frontier, kept)
+            places[bin, count] = CommittedBin(bin, name, frontier, kept)
         for given in sorted(ledger.unclaimed):
-            places[given.bin, count] = Place(given.bin, name, cut(given.time), given.kept)
+            places[given.bin, count] = CommittedBin(given.bin, name, cut(given.time), given.kept)
     return places
 
 
-def _entries(files: Files, operator: Operator, place: Place) -> Iterator[Entry]:
+def _entries(files: Files, operator: Operator, place: CommittedBin) -> Iterator[Entry]:
     store = read_store(operator, map(files.read, place.kept.pieces))
     for key, state in store.entries():
         yield Entry(key, state, place.bin, place.worker, place.frontier)
@@ -370,7 +370,7 @@ def _resized(files: Files, operator: Operator) -> PlanError:
     )
 
 
-def _rewritten(files: Files, operator: Operator, place: Place) -> PlanError:
+def _rewritten(files: Files, operator: Operator, place: CommittedBin) -> PlanError:
     return PlanError(
         f"worker {place.worker} rewrites bin {place.bin} of {operator.name} faster than it can be "
         f"read: {LOOKS_MAX} times what it had named was removed",

@@ -79,7 +79,7 @@ def _read_batches(content: pyarrow.Buffer, schema: pyarrow.Schema) -> pyarrow.Ta
     return pyarrow.Table.from_batches(batches, schema)
 
 
-def replaced(
+def replace_rows(
     table: pyarrow.Table | None, changed: Sequence[pyarrow.Table], key: Sequence[str]
 ) -> pyarrow.Table | None:
     """Return a table with the rows that have changed in the place of those of the same key. They

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from stateshift.live.bins.bin_run import Came, Done, Work
-from stateshift.live.bins.commits import Commit, Counts, Held, Taken
+from stateshift.live.bins.bin_run import BatchResult, BinResult, BinWork
+from stateshift.live.bins.commits import Commit, Counts, HeldRows, TakenBin
 from stateshift.live.bins.times import Moment
 
 HELD_COMMITS = 8  # after which rows that are held are written anew, with those that came since
@@ -15,12 +15,12 @@ BUSY = 2.0  # times the mean of the bins of a batch that have folded rows
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRows:
     """Rows of a bin that are ahead of the frontier, as they were written for a commit: nothing
     happens to them before the frontier has passed the first one.
     """
 
-    held: Held
+    held: HeldRows
     first: Moment
     rows: int
     commit: int
@@ -31,7 +31,9 @@ class Waiting:
         return is_ahead and number < self.commit + HELD_COMMITS
 
 
-def waiting_after(commit: Commit, came: Came, left: Iterable[Waiting]) -> dict[int, Waiting]:
+def waiting_after(
+    commit: Commit, came: BatchResult, left: Iterable[WaitingRows]
+) -> dict[int, WaitingRows]:
     """Return the rows that are ahead of the frontier after a commit, of the bins of which that is
     known.
     """
@@ -40,12 +42,16 @@ def waiting_after(commit: Commit, came: Came, left: Iterable[Waiting]) -> dict[i
     for done in came.done:
         one = held.get(done.bin)
         if done.held_first is not None and one is not None and one.since is None:
-            waiting[done.bin] = Waiting(one, done.held_first, done.rows_held, commit.number)
+            waiting[done.bin] = WaitingRows(one, done.held_first, done.rows_held, commit.number)
     return waiting
 
 
-def filled(
-    commit: Commit, works: Sequence[Work], came: Came, size: int, left: Collection[Waiting]
+def fill_commit(
+    commit: Commit,
+    works: Sequence[BinWork],
+    came: BatchResult,
+    size: int,
+    left: Collection[WaitingRows],
 ) -> Commit:
     """Return a commit with what has come of every bin; `size` is the rows of the batch, `left` the
     rows of bins that nothing happens to.
@@ -57,7 +63,7 @@ def filled(
     for one in done:
         position = after[one.bin]
         if one.held or position.place == "awaited":
-            held.append(Held(one.bin, position.since, one.held))
+            held.append(HeldRows(one.bin, position.since, one.held))
     return replace(
         commit,
         changed=tuple(one.changed for one in done if one.changed is not None),
@@ -75,14 +81,14 @@ def filled(
     )
 
 
-def _busy(done: Sequence[Done]) -> dict[str, int]:
+def _busy(done: Sequence[BinResult]) -> dict[str, int]:
     """Return the rows of the bins that have folded many more than the others."""
     folding = [one for one in done if one.folded]
     least = BUSY * sum(one.folded for one in folding) / max(1, len(folding))
     return {str(one.bin): one.folded for one in folding if one.folded >= least}
 
 
-def _taken(works: Sequence[Work]) -> Iterator[Taken]:
+def _taken(works: Sequence[BinWork]) -> Iterator[TakenBin]:
     for work in works:
         for since, arrived in work.taken.items():
-            yield Taken(work.bin, since, arrived.source, arrived.kept)
+            yield TakenBin(work.bin, since, arrived.source, arrived.kept)

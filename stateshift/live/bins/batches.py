@@ -120,7 +120,7 @@ class Batch(NamedTuple):
     seen: dict[str, Moment]
     size: int
     key_kinds: tuple[str, ...] = ()
-    unread: Unread | None = None
+    unread: UnreadRows | None = None
 
     def read(self, bins: Collection[int], frontier: Moment | None) -> Batch:
         """Return the batch with the rows of some bins, and of all others those from a frontier on:
@@ -135,7 +135,7 @@ NOTHING = Batch({}, {}, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadRows:
     """The rows of a batch that has the column of hashes, as Arrow has them."""
 
     table: pyarrow.Table
@@ -188,7 +188,7 @@ def unread_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
     table = table.combine_chunks()
     times = [integers(table, name) for name in operator.time]
     seen = _seen(table, operator.promise.partition, times)
-    unread = Unread(table, operator, times, bins_of(table, bins))
+    unread = UnreadRows(table, operator, times, bins_of(table, bins))
     return Batch({}, seen, table.num_rows, key_kinds(table.schema, operator.key), unread)
 
 

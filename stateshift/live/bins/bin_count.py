@@ -22,15 +22,15 @@ from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.migration import Carrier
 from stateshift.live.bins.move_request import (
     command,
-    evicted,
+    evicted_error,
     hint_if_gone,
     refuse_not_dealt,
     refuse_past,
     refuse_under_way,
     refuse_without_rows,
 )
-from stateshift.live.bins.moved import Stopped
-from stateshift.live.bins.parts import Keyed
+from stateshift.live.bins.moved import MoveEndedError
+from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.watch import Bins
 from stateshift.live.member import process_name
 from stateshift.live.protocol.configuration import (
@@ -46,7 +46,7 @@ from stateshift.live.waiting import Pause
 
 EMPTY_SHARE = 0.5  # of the bins, beyond which half as many would do
 
-KeyedBy = Mapping[tuple[str, str], Keyed]  # by operator and worker
+KeyedBy = Mapping[tuple[str, str], KeyHashing]  # by operator and worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Advice:
     reason: str
 
 
-def advised(bins: Bins, found: Sequence[Load]) -> Advice:
+def advise_count(bins: Bins, found: Sequence[Load]) -> Advice:
     """Return the number of bins that their loads speak for: twice as many where one is hot, half as
     many where most are empty and every two that would be one are at one worker.
     """
@@ -97,7 +97,7 @@ def _refuse_moving(bins: Bins) -> None:
     behind = [part for part in bins.parts if part.passed <= last]
     for part in behind:
         if part.is_evicted:  # others may wait for what it has to give
-            raise evicted(part.runs.worker)
+            raise evicted_error(part.runs.worker)
     if behind:
         first = behind[0]
         raise PlanError(
@@ -188,5 +188,5 @@ class CountCarrier(Carrier):
             if time.time() >= until:
                 names = ", ".join(part.name for part in left)
                 seconds = f"{self.manner.wait_seconds:g} s"
-                raise Stopped("applied", f"{names} did not deal bins anew within {seconds}")
+                raise MoveEndedError("applied", f"{names} did not deal bins anew within {seconds}")
             pause()

@@ -18,7 +18,14 @@ from typing import TypeVar
 
 from stateshift.live.bins.arrow_tables import to_bytes
 from stateshift.live.bins.batches import Records, Rows
-from stateshift.live.bins.commits import Changed, Dealt, Given, Kept, Piece, grown
+from stateshift.live.bins.commits import (
+    BinChange,
+    BinSnapshot,
+    GivenBin,
+    Piece,
+    RedistributedBin,
+    add_piece,
+)
 from stateshift.live.bins.fetching import read_together
 from stateshift.live.bins.files import data_file
 from stateshift.live.bins.operators import Operator
@@ -41,22 +48,22 @@ PIECES_MAX = 16  # and up to twice as many, so that not all bins are written who
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ArrivedBin:
     """A bin that was given to here."""
 
     source: int
-    kept: Kept
+    kept: BinSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BinWork:
     """What one bin goes through in a batch."""
 
     bin: int
     stages: tuple[Stage, ...]
     after: Position
-    kept: Kept | None  # as it is here
-    taken: Mapping[Time, Arrived]
+    kept: BinSnapshot | None  # as it is here
+    taken: Mapping[Time, ArrivedBin]
     held: tuple[Piece, ...]  # rows of before
     rows: Rows | None
     frontier: Moment | None = None  # before the batch; rows before it are late
@@ -71,12 +78,12 @@ class Work:
 
 
 @dataclass(slots=True)
-class Done:
+class BinResult:
     """What came of it. Pieces are parts of files that are written."""
 
     bin: int
-    changed: Changed | None = None
-    given: list[Given] = field(default_factory=list)
+    changed: BinChange | None = None
+    given: list[GivenBin] = field(default_factory=list)
     held: tuple[Piece, ...] = ()
     folded: int = 0
     rows_held: int = 0
@@ -85,16 +92,16 @@ class Done:
 
 
 @dataclass(slots=True)
-class Came:
+class BatchResult:
     """What came of a batch: of each bin, and the rows that were put out. Or of bins that were dealt
     anew.
     """
 
-    done: list[Done]
+    done: list[BinResult]
     outputs: tuple[Piece, ...] = ()
     put_out: int = 0
     tables: list[object] | None = None  # Arrow tables, where they are at hand
-    dealt: list[Dealt] = field(default_factory=list)
+    dealt: list[RedistributedBin] = field(default_factory=list)
 
 
 class Writing:
@@ -144,10 +151,10 @@ class Memory:
 
     operator: Operator
     read: Callable[[Piece], bytes]
-    stores: dict[int, tuple[Kept, Store]] = field(default_factory=dict)
+    stores: dict[int, tuple[BinSnapshot, Store]] = field(default_factory=dict)
     fetched: dict[Piece, bytes] = field(default_factory=dict)
 
-    def fetch(self, works: Iterable[Work]) -> None:
+    def fetch(self, works: Iterable[BinWork]) -> None:
         """Read what works need together, in the place of what was read for others."""
         needed: list[Piece] = []
         for work in works:
@@ -158,7 +165,7 @@ class Memory:
         """Read pieces together, in the place of those that were read before."""
         self.fetched = dict(read_together(needed, self.read))
 
-    def missing(self, work: Work) -> list[Piece]:
+    def missing(self, work: BinWork) -> list[Piece]:
         """Return what a work needs and is not in memory."""
         if not work.stages and not work.is_rewritten:
             return []
@@ -168,7 +175,7 @@ class Memory:
             missing += self.missing_of(work.bin, kept)
         return missing
 
-    def missing_of(self, bin: int, kept: Kept) -> tuple[Piece, ...]:
+    def missing_of(self, bin: int, kept: BinSnapshot) -> tuple[Piece, ...]:
         """Return what of a bin, as it is kept, is not in memory."""
         known = self.stores.get(bin)
         return kept.pieces[0 if known is None else _common(known, kept) :]
@@ -178,7 +185,7 @@ class Memory:
         fetched = self.fetched.get(piece)
         return self.read(piece) if fetched is None else fetched
 
-    def take(self, bin: int, kept: Kept) -> Store:
+    def take(self, bin: int, kept: BinSnapshot) -> Store:
         """Return a bin's state as it is kept, and forget it: whoever has it changes it."""
         known = self.stores.pop(bin, None)
         common = 0 if known is None else _common(known, kept)
@@ -189,11 +196,11 @@ class Memory:
                 return read_store(self.operator, map(self.content, kept.pieces))
             return known[1].caught_up(map(self.content, kept.pieces[common:]))
 
-    def put(self, bin: int, kept: Kept, store: Store) -> None:
+    def put(self, bin: int, kept: BinSnapshot, store: Store) -> None:
         """Keep a bin's state at hand."""
         self.stores[bin] = (kept, store)
 
-    def read_ahead(self, bin: int, kept: Kept) -> None:
+    def read_ahead(self, bin: int, kept: BinSnapshot) -> None:
         """Read a bin that will come, or what has changed of it since the last time."""
         self.put(bin, kept, self.take(bin, kept))
 
@@ -230,13 +237,13 @@ def portions(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T
     yield portion
 
 
-def _size(work: Work) -> int:
+def _size(work: BinWork) -> int:
     """Return how many bytes of states a work may need."""
     taken = sum(taken.kept.size for taken in work.taken.values())
     return taken + (0 if work.kept is None else work.kept.size)
 
 
-def _common(known: tuple[Kept, Store], kept: Kept) -> int:
+def _common(known: tuple[BinSnapshot, Store], kept: BinSnapshot) -> int:
     """Return how many pieces a state in memory has in common with how it is kept; 0 where it cannot
     be caught up.
     """
@@ -247,9 +254,9 @@ def _common(known: tuple[Kept, Store], kept: Kept) -> int:
     return count
 
 
-def run(work: Work, memory: Memory, writing: Writing, put_out: list[Output]) -> Done:
+def run(work: BinWork, memory: Memory, writing: Writing, put_out: list[Output]) -> BinResult:
     """Take a bin through its stages."""
-    done = Done(work.bin)
+    done = BinResult(work.bin)
     if work.rows is not None and work.frontier is not None:
         late, rows = work.rows.cut(work.frontier)
         done.late = len(late)
@@ -261,20 +268,20 @@ def run(work: Work, memory: Memory, writing: Writing, put_out: list[Output]) -> 
 
 
 def run_works(
-    works: Iterable[Work], memory: Memory, writing: Writing, write: Callable[[str, bytes], None]
-) -> Came:
+    works: Iterable[BinWork], memory: Memory, writing: Writing, write: Callable[[str, bytes], None]
+) -> BatchResult:
     """Take bins through their stages, and write what has changed, what was put out, and what is
     held.
     """
     import pyarrow
 
     put_out: list[Output] = []
-    done: list[Done] = []
+    done: list[BinResult] = []
     for some in portions(works, _size):
         memory.fetch(some)
         done += [run(work, memory, writing, put_out) for work in some]
     memory.fetched = {}
-    came = Came(done, tables=put_out_as_tables(memory.operator, put_out))
+    came = BatchResult(done, tables=put_out_as_tables(memory.operator, put_out))
     if came.tables:
         table = pyarrow.concat_tables(came.tables)
         came.outputs = (writing.add(to_bytes(table)),)
@@ -283,7 +290,7 @@ def run_works(
     return came
 
 
-def _hold_on(work: Work, memory: Memory, writing: Writing, done: Done) -> None:
+def _hold_on(work: BinWork, memory: Memory, writing: Writing, done: BinResult) -> None:
     """Hold what has come, behind what is held already."""
     done.held = work.held
     if work.comes_again is not None:
@@ -296,7 +303,7 @@ def _hold_on(work: Work, memory: Memory, writing: Writing, done: Done) -> None:
         done.rows_held = len(work.rows)
 
 
-def _held(work: Work, memory: Memory) -> Rows | None:
+def _held(work: BinWork, memory: Memory) -> Rows | None:
     """Return the rows that are held, without those that come again."""
     rows: Rows | None = None
     for piece in work.held:
@@ -311,15 +318,15 @@ def _held(work: Work, memory: Memory) -> Rows | None:
 class _Run:
     """A bin on its way through its stages."""
 
-    work: Work
+    work: BinWork
     memory: Memory
     writing: Writing
     put_out: list[Output]
-    done: Done
-    kept: Kept = field(default_factory=Kept)
+    done: BinResult
+    kept: BinSnapshot = field(default_factory=BinSnapshot)
     store: Store | None = None
 
-    def through(self) -> Done:
+    def through(self) -> BinResult:
         """Go through all stages, and write what is left of the bin here."""
         work, done = self.work, self.done
         if work.kept is not None:
@@ -333,7 +340,7 @@ class _Run:
         if self.store is not None:
             if self.store.is_changed or work.is_rewritten or not self.kept.pieces:
                 done.changed = self._written(self.store)
-                self.kept = grown(self.kept, done.changed)
+                self.kept = add_piece(self.kept, done.changed)
             self.memory.put(work.bin, self.kept, self.store)
         return done
 
@@ -369,18 +376,18 @@ class _Run:
     def _give(self, time: Time, worker: int) -> None:
         assert self.store is not None, "what is given is here"
         if self.store.is_changed or not self.kept.pieces:
-            self.kept = grown(self.kept, self._written(self.store))
-        self.done.given.append(Given(self.work.bin, time, worker, self.kept))
+            self.kept = add_piece(self.kept, self._written(self.store))
+        self.done.given.append(GivenBin(self.work.bin, time, worker, self.kept))
         self.store = None
-        self.kept = Kept()
+        self.kept = BinSnapshot()
 
-    def _written(self, store: Store) -> Changed:
+    def _written(self, store: Store) -> BinChange:
         is_whole = self.work.is_rewritten or _is_worth_whole(self.kept, self.work.bin)
         piece = self.writing.add(store.whole() if is_whole else store.changes())
-        return Changed(self.work.bin, piece, is_whole, store.keys, store.due)
+        return BinChange(self.work.bin, piece, is_whole, store.keys, store.due)
 
 
-def _is_worth_whole(kept: Kept, bin: int) -> bool:
+def _is_worth_whole(kept: BinSnapshot, bin: int) -> bool:
     """Whether a bin is better written as a whole: it has many pieces, or they are large beside the
     first one.
     """

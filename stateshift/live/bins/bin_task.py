@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from stateshift.errors import Incompatible, MissingFile
 from stateshift.live.bins.batches import NOTHING, Batch, unread_batch
-from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, run_works
-from stateshift.live.bins.commits import Kept
-from stateshift.live.bins.dealing import Deal, deal_all
+from stateshift.live.bins.bin_run import BatchResult, BinWork, Memory, Writing, run_works
+from stateshift.live.bins.commits import BinSnapshot
+from stateshift.live.bins.dealing import Redistribution, redistribute
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
 from stateshift.storage.opening import open_patiently
@@ -64,14 +64,14 @@ class Assignment:
             ["partition", "came"],
         )
 
-    def run(self, partition: int, rows: pyarrow.Table | None, process: Process) -> Came:
+    def run(self, partition: int, rows: pyarrow.Table | None, process: Process) -> BatchResult:
         """Take the bins of a partition through their stages, and write what has changed."""
-        part: Part = pickle.loads(self.parts[partition])
+        part: PartitionWork = pickle.loads(self.parts[partition])
         writing = Writing(self.operator.name, self.worker, self.number)
         if part.deals:
-            dealt = deal_all(part.deals, process.memory, writing, process.files.write_data)
+            dealt = redistribute(part.deals, process.memory, writing, process.files.write_data)
             process.met([one.bin for one in dealt], self.number)
-            return Came([], dealt=dealt)
+            return BatchResult([], dealt=dealt)
         batch = NOTHING if rows is None else unread_batch(rows, self.operator, self.bins)
         self._check(partition, part, batch)
         elsewhere = [work for work in part.works if work.is_elsewhere]
@@ -84,7 +84,7 @@ class Assignment:
         process.read_ahead(part.ahead)
         return replace(came, tables=None)
 
-    def _check(self, partition: int, part: Part, batch: Batch) -> None:
+    def _check(self, partition: int, part: PartitionWork, batch: Batch) -> None:
         """Refuse rows that are elsewhere than their bins."""
         expected = {work.bin for work in part.works}
         for bin in () if batch.unread is None else batch.unread.bins:
@@ -97,14 +97,14 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartitionWork:
     """What one partition has to do, and what it may read for batches to come. Where it deals bins
     anew it does nothing else.
     """
 
-    works: tuple[Work, ...]
-    ahead: Mapping[int, Kept]
-    deals: tuple[Deal, ...] = ()
+    works: tuple[BinWork, ...]
+    ahead: Mapping[int, BinSnapshot]
+    deals: tuple[Redistribution, ...] = ()
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Process:
                 del self.last_met[bin]
                 self.memory.stores.pop(bin, None)
 
-    def read_ahead(self, ahead: Mapping[int, Kept]) -> None:
+    def read_ahead(self, ahead: Mapping[int, BinSnapshot]) -> None:
         """Read bins that will come."""
         for bin, kept in ahead.items():
             with contextlib.suppress(MissingFile):  # cleaned up by now: there is a newer one

@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class BinSnapshot:
     """A bin's state as bytes: a base, and what has changed since, one after the other."""
 
     pieces: tuple[Piece, ...] = ()
@@ -47,7 +47,7 @@ class Kept:
         return {piece.file for piece in self.pieces}
 
 
-class Changed(NamedTuple):
+class BinChange(NamedTuple):
     """A bin that is here, with the piece that was added; or with all of it, where that is whole."""
 
     bin: int
@@ -57,25 +57,25 @@ class Changed(NamedTuple):
     due: Moment | None
 
 
-class Given(NamedTuple):
+class GivenBin(NamedTuple):
     """A bin that goes to another worker at a time, as it is then."""
 
     bin: int
     time: Time
     to: int
-    kept: Kept
+    kept: BinSnapshot
 
 
-class Taken(NamedTuple):
+class TakenBin(NamedTuple):
     """A bin that came, as it was given at a time; `source` is the worker that gave it."""
 
     bin: int
     time: Time
     source: int
-    kept: Kept
+    kept: BinSnapshot
 
 
-class Held(NamedTuple):
+class HeldRows(NamedTuple):
     """Rows of a bin that cannot be folded yet. `since` is the time of the move that they wait for;
     none where they are ahead of the frontier.
     """
@@ -85,17 +85,17 @@ class Held(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
-class Dealt(NamedTuple):
+class RedistributedBin(NamedTuple):
     """A bin by another number of bins: `kept` is None where others have it, and rows of it are held
     here.
     """
 
     bin: int
-    kept: Kept | None
+    kept: BinSnapshot | None
     held: tuple[Piece, ...] = ()
 
 
-class Undelivered(NamedTuple):
+class PendingOutput(NamedTuple):
     """What a commit has put out, and is not known to have arrived."""
 
     number: int
@@ -127,13 +127,13 @@ class Commit:
     frontier: Moment | None
     seen: Seen
     moves: int  # how many moves were known to be decided
-    changed: tuple[Changed, ...] = ()
-    given: tuple[Given, ...] = ()
-    taken: tuple[Taken, ...] = ()
-    held: tuple[Held, ...] = ()  # all that are
-    here: Mapping[str, Kept] | None = None  # by bin, where the commit is whole
-    unclaimed: tuple[Given, ...] = ()  # where it is whole: given before, and not taken yet
-    undelivered: tuple[Undelivered, ...] = ()  # where it is whole: put out before
+    changed: tuple[BinChange, ...] = ()
+    given: tuple[GivenBin, ...] = ()
+    taken: tuple[TakenBin, ...] = ()
+    held: tuple[HeldRows, ...] = ()  # all that are
+    here: Mapping[str, BinSnapshot] | None = None  # by bin, where the commit is whole
+    unclaimed: tuple[GivenBin, ...] = ()  # where it is whole: given before, and not taken yet
+    undelivered: tuple[PendingOutput, ...] = ()  # where it is whole: put out before
     outputs: tuple[Piece, ...] = ()
     delivered: int = -1  # the last commit whose output is known to have arrived
     heard: Mapping[str, int] = field(default_factory=dict)  # by worker, its last commit known here
@@ -183,10 +183,10 @@ class Ledger:
     """What a worker's commits come to."""
 
     last: Commit | None = None
-    here: Mapping[int, Kept] = field(default_factory=dict)
-    held: Mapping[int, Held] = field(default_factory=dict)
-    unclaimed: tuple[Given, ...] = ()
-    undelivered: tuple[Undelivered, ...] = ()
+    here: Mapping[int, BinSnapshot] = field(default_factory=dict)
+    held: Mapping[int, HeldRows] = field(default_factory=dict)
+    unclaimed: tuple[GivenBin, ...] = ()
+    undelivered: tuple[PendingOutput, ...] = ()
 
     @property
     def number(self) -> int:
@@ -217,14 +217,14 @@ class Ledger:
         for taken in commit.taken:
             here[taken.bin] = taken.kept
         for changed in commit.changed:
-            here[changed.bin] = grown(here.get(changed.bin), changed)
+            here[changed.bin] = add_piece(here.get(changed.bin), changed)
         for given in commit.given:
             here.pop(given.bin, None)
         before = self.unclaimed if commit.here is None else commit.unclaimed
         waiting = self.undelivered if commit.here is None else commit.undelivered
         undelivered = [one for one in waiting if one.number > commit.delivered]
         if commit.outputs:
-            undelivered.append(Undelivered(commit.number, commit.outputs))
+            undelivered.append(PendingOutput(commit.number, commit.outputs))
         return Ledger(
             last=commit,
             here=here,
@@ -233,7 +233,7 @@ class Ledger:
             undelivered=tuple(undelivered),
         )
 
-    def _begun(self, commit: Commit) -> dict[int, Kept]:
+    def _begun(self, commit: Commit) -> dict[int, BinSnapshot]:
         """Return the bins before a commit: its own list, where it is whole."""
         if commit.here is None:
             return dict(self.here)
@@ -250,7 +250,7 @@ class Ledger:
         return self if len(left) == len(self.unclaimed) else replace(self, unclaimed=left)
 
 
-def _has_taken(taker: Ledger | None, given: Given) -> bool:
+def _has_taken(taker: Ledger | None, given: GivenBin) -> bool:
     """Whether a worker has taken a bin: it has passed the time, and does not wait for it."""
     if taker is None or taker.last is None or taker.last.frontier is None:
         return False
@@ -259,25 +259,27 @@ def _has_taken(taker: Ledger | None, given: Given) -> bool:
     return taker.last.frontier >= cut(given.time) and not is_awaited
 
 
-def grown(before: Kept | None, changed: Changed) -> Kept:
+def add_piece(before: BinSnapshot | None, changed: BinChange) -> BinSnapshot:
     """Return a bin's state with the piece that was added."""
     earlier = () if before is None or changed.is_whole else before.pieces
-    return Kept((*earlier, changed.piece), changed.keys, changed.due)
+    return BinSnapshot((*earlier, changed.piece), changed.keys, changed.due)
 
 
-def dealt_anew(commit: Commit, before: Ledger, dealt: Iterable[Dealt]) -> Commit:
+def redistribution_commit(
+    commit: Commit, before: Ledger, dealt: Iterable[RedistributedBin]
+) -> Commit:
     """Return a commit that lists all bins by another number of them, as they are after it."""
-    here: dict[str, Kept] = {}
-    held: list[Held] = []
+    here: dict[str, BinSnapshot] = {}
+    held: list[HeldRows] = []
     for one in sorted(dealt, key=lambda each: each.bin):
         if one.kept is not None:
             here[str(one.bin)] = one.kept
         if one.held:
-            held.append(Held(one.bin, None, one.held))
+            held.append(HeldRows(one.bin, None, one.held))
     return replace(commit, here=here, held=tuple(held), undelivered=before.undelivered)
 
 
-def whole(commit: Commit, before: Ledger) -> Commit:
+def whole_commit(commit: Commit, before: Ledger) -> Commit:
     """Return a commit that lists all bins as they were before it, so that nothing older is
     needed.
     """
@@ -285,7 +287,7 @@ def whole(commit: Commit, before: Ledger) -> Commit:
     return replace(commit, here=here, unclaimed=before.unclaimed, undelivered=before.undelivered)
 
 
-def borrowed(ledger: Ledger, own: str) -> tuple[str, ...]:
+def borrowed_files(ledger: Ledger, own: str) -> tuple[str, ...]:
     """Return the files that are needed and lie outside a worker's own folder."""
     pieces = chain(
         chain.from_iterable(kept.pieces for kept in ledger.here.values()),

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from stateshift.live.bins.commits import Kept
+from stateshift.live.bins.commits import BinSnapshot
 
 SLACK = 1 << 20  # bytes that files may have beyond what is needed, however small the state is
 SHARE = 8  # an eighth of the state is written anew at one time, at most
 MOST = 1.5  # files over what is needed, beyond which they are cleaned
 
 
-def worth_rewriting(here: Mapping[int, Kept], sizes: Mapping[str, int]) -> tuple[int, ...]:
+def worth_rewriting(here: Mapping[int, BinSnapshot], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Return the bins to write as a whole next.
 
     Args:
@@ -32,7 +32,7 @@ def worth_rewriting(here: Mapping[int, Kept], sizes: Mapping[str, int]) -> tuple
     return tuple(_within(dict.fromkeys(wanted), here, budget))
 
 
-def _within(bins: Iterable[int], here: Mapping[int, Kept], budget: int) -> Iterator[int]:
+def _within(bins: Iterable[int], here: Mapping[int, BinSnapshot], budget: int) -> Iterator[int]:
     """Yield the first bins, as many as a budget allows."""
     for bin in bins:
         budget -= here[bin].size
@@ -41,14 +41,14 @@ def _within(bins: Iterable[int], here: Mapping[int, Kept], budget: int) -> Itera
         yield bin
 
 
-def _borrowing(here: Mapping[int, Kept], sizes: Mapping[str, int]) -> Iterator[int]:
+def _borrowing(here: Mapping[int, BinSnapshot], sizes: Mapping[str, int]) -> Iterator[int]:
     """Yield the bins that need files of others."""
     for bin, kept in here.items():
         if kept.files - sizes.keys():
             yield bin
 
 
-def _keeping_dead(here: Mapping[int, Kept], sizes: Mapping[str, int]) -> Iterator[int]:
+def _keeping_dead(here: Mapping[int, BinSnapshot], sizes: Mapping[str, int]) -> Iterator[int]:
     """Yield the bins that keep files, those first that free the most for what they cost."""
     alive: Counter[str] = Counter()
     cost: Counter[str] = Counter()

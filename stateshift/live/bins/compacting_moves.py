@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stateshift.live.bins.compactions import Compaction, MovesBase, MovesKept
-from stateshift.live.bins.files import Begun, Files, applied
+from stateshift.live.bins.files import Files, GroupStart, apply_proposal
 from stateshift.live.bins.watch import Bins
 from stateshift.live.protocol.configuration import (
     BEGIN,
@@ -43,7 +43,7 @@ EVERY = 32  # moves
 KEPT = 64  # moves
 
 
-def compact(files: Files, begun: Begun, look: Callable[[], Bins]) -> None:
+def compact(files: Files, begun: GroupStart, look: Callable[[], Bins]) -> None:
     """Write what the moves so far come to, and remove those that nobody needs, if they are many."""
     number, newest = files.newest_compaction()
     base, bins = files.moves_base(), look()
@@ -83,5 +83,5 @@ def _configuration_before(files: Files, first: int, kept: MovesKept) -> Configur
     for number in range(kept.first, first):
         proposal, decided = files.proposal(number), files.decided(number)
         if proposal is not None and decided is not None and decided.outcome == "applied":
-            configuration = applied(configuration, proposal)
+            configuration = apply_proposal(configuration, proposal)
     return initial_configuration(configuration.at(configuration.last), configuration.workers)

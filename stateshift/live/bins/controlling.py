@@ -27,10 +27,10 @@ from stateshift.live.bins.move_request import (
     moves_to,
     steps_of,
 )
-from stateshift.live.bins.moved import Moved
-from stateshift.live.bins.parts import Keyed
-from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
-from stateshift.live.bins.watch import Bins, Watch, opened, watched
+from stateshift.live.bins.moved import MoveProgress
+from stateshift.live.bins.parts import KeyHashing
+from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
+from stateshift.live.bins.watch import Bins, Watch, open_bins, watch_group
 from stateshift.live.member import decided_here, process_name
 from stateshift.live.protocol.configuration import Time
 
@@ -44,7 +44,7 @@ class Controller:
     """
 
     def __init__(self, group: str, wait: Callable[[float], None] = time.sleep) -> None:
-        self.watch: Watch = watched(group)
+        self.watch: Watch = watch_group(group)
         self.steering = Steering(self.watch.files.storage)
         self._wait = wait
 
@@ -61,7 +61,7 @@ class Controller:
         at: Time | None = None,
         strategy: str = "all-at-once",
         manner: Manner | None = None,
-    ) -> Moved:
+    ) -> MoveProgress:
         """Move bins to a worker, and wait until they are there; those that are there stay.
 
         Args:
@@ -83,8 +83,8 @@ class Controller:
         *,
         at: Time | None = None,
         manner: Manner | None = None,
-        progress: Callable[[Moved], None] = lambda moved: None,
-    ) -> Moved:
+        progress: Callable[[MoveProgress], None] = lambda moved: None,
+    ) -> MoveProgress:
         """Split or merge all bins until there are so many, and wait until all workers have them.
 
         Args:
@@ -100,7 +100,7 @@ class Controller:
 
     def check_resize(self, now: Bins, bins: int, at: Time | None = None) -> None:
         """Refuse a number of bins that cannot be had."""
-        keyed: dict[tuple[str, str], Keyed] = {}
+        keyed: dict[tuple[str, str], KeyHashing] = {}
         for part in now.parts:
             known = self.watch.files.keyed(part.runs.operator, part.runs.worker)
             if known is not None:
@@ -108,8 +108,11 @@ class Controller:
         check_count(now, bins, at, keyed)
 
     def carry(
-        self, steps: Steps, manner: Manner, progress: Callable[[Moved], None] = lambda moved: None
-    ) -> Moved:
+        self,
+        steps: Steps,
+        manner: Manner,
+        progress: Callable[[MoveProgress], None] = lambda moved: None,
+    ) -> MoveProgress:
         """Carry steps that were checked."""
         return Carrier(self.watch, steps, manner, progress, self._wait).carry()
 
@@ -152,7 +155,7 @@ class Controller:
         self.steering.throttle(Throttle(bins, gap_seconds))
 
     @property
-    def carried(self) -> CarriedBy | None:
+    def carried(self) -> MoveCarrier | None:
         """Who moves bins at the moment."""
         return self.steering.carried
 
@@ -178,4 +181,4 @@ class Controller:
 
 def has_bins(location: str) -> bool:
     """Whether a worker has ever begun the bins of a group."""
-    return opened(location) is not None
+    return open_bins(location) is not None

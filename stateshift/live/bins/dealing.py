@@ -19,10 +19,10 @@ from itertools import chain
 from stateshift.errors import Incompatible
 from stateshift.live.bins.batches import Columns, Records, Row, Rows, keys_of
 from stateshift.live.bins.bin_run import Memory, Writing, portions
-from stateshift.live.bins.commits import Dealt, Kept, Piece
+from stateshift.live.bins.commits import BinSnapshot, Piece, RedistributedBin
 from stateshift.live.bins.hashing import encoders_of, hasher
 from stateshift.live.bins.operators import Operator
-from stateshift.live.bins.stores import Store, dealt_stores, rows_as_bytes, rows_from_bytes
+from stateshift.live.bins.stores import Store, redistribute_stores, rows_as_bytes, rows_from_bytes
 from stateshift.live.protocol.applying import Key
 from stateshift.live.protocol.configuration import HASH_BITS, bits_of, related_bins
 
@@ -30,16 +30,16 @@ Place = Callable[[Key], int]  # the bin of a key
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OldBin:
     """A bin by the number before: `kept` is None where others have it, and rows are held here."""
 
     bin: int
-    kept: Kept | None
+    kept: BinSnapshot | None
     held: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class BinCounts:
     """How many bins there are before and after, and the kinds of the key's columns."""
 
     before: int
@@ -48,28 +48,31 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
+class Redistribution:
     """Bins that are dealt anew together."""
 
-    sources: tuple[Source, ...]
-    numbers: Numbers
+    sources: tuple[OldBin, ...]
+    numbers: BinCounts
 
 
-def deal_all(
-    deals: Sequence[Deal], memory: Memory, writing: Writing, write: Callable[[str, bytes], None]
-) -> list[Dealt]:
+def redistribute(
+    deals: Sequence[Redistribution],
+    memory: Memory,
+    writing: Writing,
+    write: Callable[[str, bytes], None],
+) -> list[RedistributedBin]:
     """Deal bins anew, and write them. All are taken out of memory before any is put
     back: a number may name a bin of before, and another one of after.
     """
     stores = _taken(list(chain.from_iterable(each.sources for each in deals)), memory)
-    done: list[Dealt] = []
+    done: list[RedistributedBin] = []
     for each in deals:
         done += _deal(each, stores, memory, writing)
     writing.finish(write)
     return done
 
 
-def _taken(sources: Sequence[Source], memory: Memory) -> dict[int, Store]:
+def _taken(sources: Sequence[OldBin], memory: Memory) -> dict[int, Store]:
     """Return the states of bins, by the number before; of those that have any."""
     found: dict[int, Store] = {}
     for some in portions(sources, _size):
@@ -85,39 +88,39 @@ def _taken(sources: Sequence[Source], memory: Memory) -> dict[int, Store]:
     return found
 
 
-def _size(source: Source) -> int:
+def _size(source: OldBin) -> int:
     return 0 if source.kept is None else source.kept.size
 
 
 def _deal(
-    asked: Deal, stores: Mapping[int, Store], memory: Memory, writing: Writing
-) -> list[Dealt]:
+    asked: Redistribution, stores: Mapping[int, Store], memory: Memory, writing: Writing
+) -> list[RedistributedBin]:
     """Deal the bins that one deal names."""
     numbers = asked.numbers
     targets: dict[int, None] = {}
     for source in asked.sources:
         targets |= dict.fromkeys(related_bins(source.bin, numbers.before, numbers.after))
     mine = [stores[source.bin] for source in asked.sources if source.bin in stores]
-    kept: dict[int, Kept] = {}
+    kept: dict[int, BinSnapshot] = {}
     held: dict[int, Rows] = {}
     if mine or any(source.held for source in asked.sources):
         place = place_of(memory.operator, numbers)
         held = _held(asked, memory, place)
-        for bin, store in dealt_stores(memory.operator, mine, place).items():
-            kept[bin] = Kept((writing.add(store.whole()),), store.keys, store.due)
+        for bin, store in redistribute_stores(memory.operator, mine, place).items():
+            kept[bin] = BinSnapshot((writing.add(store.whole()),), store.keys, store.due)
             memory.put(bin, kept[bin], store)
     is_here = any(source.kept is not None for source in asked.sources)
     return [
-        Dealt(
+        RedistributedBin(
             bin=bin,
-            kept=kept.get(bin, Kept()) if is_here else None,
+            kept=kept.get(bin, BinSnapshot()) if is_here else None,
             held=(writing.add(rows_as_bytes(held[bin])),) if bin in held else (),
         )
         for bin in targets
     ]
 
 
-def place_of(operator: Operator, numbers: Numbers) -> Place:
+def place_of(operator: Operator, numbers: BinCounts) -> Place:
     """Return what says the bin of a key."""
     if not numbers.key_kinds:
         raise Incompatible(
@@ -129,7 +132,7 @@ def place_of(operator: Operator, numbers: Numbers) -> Place:
     return lambda key: hash_of(key) >> shift
 
 
-def _held(asked: Deal, memory: Memory, place: Place) -> dict[int, Rows]:
+def _held(asked: Redistribution, memory: Memory, place: Place) -> dict[int, Rows]:
     """Deal the rows that are held."""
     found: dict[int, Rows] = {}
     for source in asked.sources:

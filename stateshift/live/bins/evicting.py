@@ -26,7 +26,7 @@ TRIES = 20  # as often a worker that lives may commit in between
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted:
+class Eviction:
     """The place where whoever goes on under the name has to begin."""
 
     operator: str
@@ -39,7 +39,7 @@ class Evicted:
 
 def evict_everywhere(
     files: Files, worker: str, say: Callable[[str], None] = lambda words: None
-) -> tuple[Evicted, ...]:
+) -> tuple[Eviction, ...]:
     """Take a worker's name from it, in every operator that it runs; say what is waited for."""
     evicted = []
     all_runs = [runs for runs in files.runs() if runs.worker == worker]
@@ -52,7 +52,7 @@ def evict_everywhere(
 
 def evict(
     files: Files, operator: str, worker: str, say: Callable[[str], None] = lambda words: None
-) -> Evicted:
+) -> Eviction:
     """Take a worker's name from it.
 
     Raises:
@@ -66,13 +66,13 @@ def evict(
         ledger = files.ledger(operator, worker)
         last = ledger.last
         if last is None:  # nothing has to be taken from it: its first commit is refused (`running`)
-            return Evicted(operator, worker, 0, None, 0, None)
+            return Eviction(operator, worker, 0, None, 0, None)
         try:
             files.commit(operator, worker, _nothing_after(last))
         except PlanError:
             say(f"{worker} of {operator} has just committed: tried {tried} of {TRIES} times")
             continue
-        return Evicted(
+        return Eviction(
             operator=operator,
             worker=worker,
             commit=last.number + 1,

@@ -38,7 +38,7 @@ def columns_of(table: pyarrow.Table, name: str) -> pyarrow.Table:
     return pyarrow.table(dict(zip(names, column.flatten(), strict=True)))
 
 
-def mapped(table: pyarrow.Table, names: Mapping[str, str]) -> pyarrow.Table:
+def map_columns(table: pyarrow.Table, names: Mapping[str, str]) -> pyarrow.Table:
     """Return rows with other names of columns, in their keys and in their values."""
     missing = dict(names)
     for part in ("key", "value"):

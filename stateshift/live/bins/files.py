@@ -35,7 +35,7 @@ from stateshift.live.bins.compactions import COMMIT_MAX, MOVES_KEPT, CompactionF
 from stateshift.live.bins.parts import PartFiles
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import file_name
-from stateshift.live.protocol.chains import Decided, encode, encode_densely
+from stateshift.live.protocol.chains import Decision, encode, encode_densely
 from stateshift.live.protocol.configuration import (
     BEGIN,
     Configuration,
@@ -54,7 +54,7 @@ KEPT_COMMITS = 40  # of those before the last whole one; others may still read t
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class GroupStart:
     """How many bins a group has, dealt out in turn to the workers that it began with."""
 
     bins: int
@@ -110,7 +110,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class ReadAheadBins:
     """The bins that a worker has read ahead, of those that are worth it."""
 
     operator: str
@@ -123,11 +123,11 @@ class Files(PartFiles, CompactionFiles):
 
     # ---------------------------------------------------------------- who is there
 
-    def begin(self, begun: Begun) -> Begun:
+    def begin(self, begun: GroupStart) -> GroupStart:
         """Say with which workers a group begins, and return what holds: the first word."""
-        return self._first(Begun, "bins/bins.json", begun)
+        return self._first(GroupStart, "bins/bins.json", begun)
 
-    def check_declared(self, begun: Begun, operator: str, bins: int) -> None:
+    def check_declared(self, begun: GroupStart, operator: str, bins: int) -> None:
         """Refuse an operator that is declared with a number of bins that the group neither began
         with nor has now.
         """
@@ -141,20 +141,20 @@ class Files(PartFiles, CompactionFiles):
                 hint=f"declare it with bins={count}, or give it a group of its own",
             )
 
-    def begun(self) -> Begun | None:
+    def begun(self) -> GroupStart | None:
         """Return how the group began; None if no worker ever started."""
-        return self._read(Begun, "bins/bins.json")
+        return self._read(GroupStart, "bins/bins.json")
 
     # ---------------------------------------------------------------- moves
 
-    def configuration(self, begun: Begun, workers: int) -> Configuration:
+    def configuration(self, begun: GroupStart, workers: int) -> Configuration:
         """Return where the bins are before any move, among so many workers."""
         count = len(begun.workers)
         return initial_configuration(
             [bin % count for bin in range(begun.bins)], max(workers, count)
         )
 
-    def known_moves(self, begun: Begun, workers: int) -> KnownMoves:
+    def known_moves(self, begun: GroupStart, workers: int) -> KnownMoves:
         """Return the moves that need not be read one by one: `look` goes on from there."""
         base = self.moves_base()
         if base is None:
@@ -163,7 +163,7 @@ class Files(PartFiles, CompactionFiles):
         known = replace(known, workers=max(known.workers, workers))
         return KnownMoves(known, base.decided, None, base.ahead)
 
-    def moves_kept(self, begun: Begun, workers: int) -> MovesKept:
+    def moves_kept(self, begun: GroupStart, workers: int) -> MovesKept:
         """Return the first move whose files are there, and where the bins are before it."""
         kept = self._read(MovesKept, MOVES_KEPT, COMMIT_MAX)
         if kept is None:
@@ -180,13 +180,13 @@ class Files(PartFiles, CompactionFiles):
         """Return a move as it was proposed; None if there is none of this number."""
         return self._read(Proposal, f"{_move(number)}/proposed.json")
 
-    def decide(self, number: int, decided: Decided) -> Decided:
+    def decide(self, number: int, decided: Decision) -> Decision:
         """Decide on a move, and return what holds: the first decision."""
-        return self._first(Decided, f"{_move(number)}/decided.json", decided)
+        return self._first(Decision, f"{_move(number)}/decided.json", decided)
 
-    def decided(self, number: int) -> Decided | None:
+    def decided(self, number: int) -> Decision | None:
         """Return what became of a move; None if nobody has decided."""
-        return self._read(Decided, f"{_move(number)}/decided.json")
+        return self._read(Decision, f"{_move(number)}/decided.json")
 
     def answer(self, number: int, answer: Answer) -> None:
         """Write what a worker says of a move, unless it has said something."""
@@ -198,14 +198,14 @@ class Files(PartFiles, CompactionFiles):
         """Return what the workers say of a move."""
         return self._all(Answer, f"{_move(number)}/words")
 
-    def prepare(self, prepared: Prepared) -> None:
+    def prepare(self, prepared: ReadAheadBins) -> None:
         """Write which bins a worker has read ahead."""
         path = f"{PREPARED}/{file_name(prepared.operator)}.{file_name(prepared.worker)}.json"
         self._write(path, encode(prepared))
 
     def prepared(self) -> dict[tuple[str, str], frozenset[int]]:
         """Return which bins were read ahead, by operator and worker."""
-        found = self._all(Prepared, PREPARED)
+        found = self._all(ReadAheadBins, PREPARED)
         return {(each.operator, each.worker): frozenset(each.bins) for each in found}
 
     # ---------------------------------------------------------------- commits
@@ -347,7 +347,7 @@ class KnownMoves:
     def resized(self) -> KnownMoves:
         """Return the moves by the number of bins that is due."""
         assert self.due is not None and self.due.bins is not None, "another number is due"
-        return KnownMoves(applied(self.configuration, self.due), self.decided + 1)
+        return KnownMoves(apply_proposal(self.configuration, self.due), self.decided + 1)
 
 
 def look(files: Files, known: KnownMoves) -> KnownMoves:
@@ -375,12 +375,12 @@ def look_until_due(files: Files, known: KnownMoves) -> KnownMoves:
         if decided.outcome == "applied" and proposal.bins is not None:
             return KnownMoves(configuration, number, None, ahead, proposal)
         if decided.outcome == "applied":
-            configuration = applied(configuration, proposal)
+            configuration = apply_proposal(configuration, proposal)
             ahead = proposal.ahead
         number += 1
 
 
-def applied(configuration: Configuration, proposal: Proposal) -> Configuration:
+def apply_proposal(configuration: Configuration, proposal: Proposal) -> Configuration:
     """Return where the bins are once a move, or another number of them, is applied."""
     if proposal.bins is not None:
         return resize_settled(configuration, proposal.bins)

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow
 
 from stateshift.live.bins.batches import Batch, unread_batch
-from stateshift.live.bins.bin_run import Came, Memory, Work, Writing, run_works
-from stateshift.live.bins.commits import Dealt, Kept
-from stateshift.live.bins.dealing import Deal, deal_all
+from stateshift.live.bins.bin_run import BatchResult, BinWork, Memory, Writing, run_works
+from stateshift.live.bins.commits import BinSnapshot, RedistributedBin
+from stateshift.live.bins.dealing import Redistribution, redistribute
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
 
@@ -31,21 +31,21 @@ class InDriver:
         table = rows if isinstance(rows, pyarrow.Table) else rows.toArrow()
         yield unread_batch(table, self.operator, bins)
 
-    def run(self, number: int, works: Sequence[Work]) -> Came:
+    def run(self, number: int, works: Sequence[BinWork]) -> BatchResult:
         """Take bins through their stages, and write what has changed."""
         writing = Writing(self.operator.name, self.worker, number)
         return run_works(works, self.memory, writing, self.files.write_data)
 
-    def deal(self, number: int, deals: Sequence[Deal]) -> list[Dealt]:
+    def deal(self, number: int, deals: Sequence[Redistribution]) -> list[RedistributedBin]:
         """Deal all bins anew, and write them."""
         writing = Writing(self.operator.name, self.worker, number)
-        dealt = deal_all(deals, self.memory, writing, self.files.write_data)
+        dealt = redistribute(deals, self.memory, writing, self.files.write_data)
         here = {one.bin for one in dealt}
         self.memory.stores = {
             bin: known for bin, known in self.memory.stores.items() if bin in here
         }
         return dealt
 
-    def read_ahead(self, bin: int, kept: Kept) -> None:
+    def read_ahead(self, bin: int, kept: BinSnapshot) -> None:
         """Read a bin that will come."""
         self.memory.read_ahead(bin, kept)

@@ -22,10 +22,10 @@ from stateshift.errors import ClusterError
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.types import Atomic
 from stateshift.live.bins.batches import HASH, NOTHING, Batch, Rows, integers
-from stateshift.live.bins.bin_run import Came, Work
-from stateshift.live.bins.bin_task import RETURNED, Assignment, Part, partition_of
-from stateshift.live.bins.commits import Dealt, Kept
-from stateshift.live.bins.dealing import Deal
+from stateshift.live.bins.bin_run import BatchResult, BinWork
+from stateshift.live.bins.bin_task import RETURNED, Assignment, PartitionWork, partition_of
+from stateshift.live.bins.commits import BinSnapshot, RedistributedBin
+from stateshift.live.bins.dealing import Redistribution
 from stateshift.live.bins.hashing import key_kinds
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.times import Moment
@@ -47,7 +47,7 @@ class Tasks(Protocol):
         """
         ...
 
-    def run(self, assignment: Assignment) -> dict[int, Came]:
+    def run(self, assignment: Assignment) -> dict[int, BatchResult]:
         """Run all partitions, over the rows of the batch that is read; return what came of each."""
         ...
 
@@ -61,7 +61,7 @@ class InExecutors:
         self.worker = worker
         self.tasks = tasks
         self.home = uuid.uuid4().hex
-        self._ahead: dict[int, Kept] = {}
+        self._ahead: dict[int, BinSnapshot] = {}
         self._bins = operator.bins
 
     def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:  # rows: a DataFrame
@@ -69,15 +69,15 @@ class InExecutors:
         self._bins = bins
         return self.tasks.reading(rows, bins)
 
-    def run(self, number: int, works: Sequence[Work]) -> Came:
+    def run(self, number: int, works: Sequence[BinWork]) -> BatchResult:
         """Take bins through their stages, each in the task of its partition."""
         if not works:
-            return Came([])
+            return BatchResult([])
         came = self._run(number, self._parts(works, self.tasks.partitions()))
         self._ahead = {}
         return _together(came)
 
-    def deal(self, number: int, deals: Sequence[Deal]) -> list[Dealt]:
+    def deal(self, number: int, deals: Sequence[Redistribution]) -> list[RedistributedBin]:
         """Deal bins anew, each in a task: that of the first one of those that belong together."""
         if not deals:
             return []
@@ -87,13 +87,13 @@ class InExecutors:
             mine = tuple(
                 each for each in deals if partition_of(each.sources[0].bin, partitions) == partition
             )
-            parts.append(pickle.dumps(Part((), {}, mine), protocol=5))
-        dealt: list[Dealt] = []
+            parts.append(pickle.dumps(PartitionWork((), {}, mine), protocol=5))
+        dealt: list[RedistributedBin] = []
         for came in self._run(number, tuple(parts)):
             dealt += came.dealt
         return dealt
 
-    def _run(self, number: int, parts: tuple[bytes, ...]) -> list[Came]:
+    def _run(self, number: int, parts: tuple[bytes, ...]) -> list[BatchResult]:
         """Run the tasks of all parts; return what came of each."""
         assignment = Assignment(
             location=self.location,
@@ -114,7 +114,7 @@ class InExecutors:
             )
         return [came[partition] for partition in range(partitions)]
 
-    def _parts(self, works: Sequence[Work], partitions: int) -> tuple[bytes, ...]:
+    def _parts(self, works: Sequence[BinWork], partitions: int) -> tuple[bytes, ...]:
         parts = []
         for partition in range(partitions):
             mine = [work for work in works if partition_of(work.bin, partitions) == partition]
@@ -123,19 +123,19 @@ class InExecutors:
                 for bin, kept in self._ahead.items()
                 if partition_of(bin, partitions) == partition
             }
-            parts.append(pickle.dumps(Part(tuple(mine), ahead), protocol=5))
+            parts.append(pickle.dumps(PartitionWork(tuple(mine), ahead), protocol=5))
         return tuple(parts)
 
-    def read_ahead(self, bin: int, kept: Kept) -> None:
+    def read_ahead(self, bin: int, kept: BinSnapshot) -> None:
         """Let the next batch's task read a bin that will come, once it has done its own."""
         self._ahead[bin] = kept
 
 
-def _together(parts: Sequence[Came]) -> Came:
+def _together(parts: Sequence[BatchResult]) -> BatchResult:
     """Return what came of all partitions as one."""
     done = chain.from_iterable(came.done for came in parts)
     outputs = chain.from_iterable(came.outputs for came in parts)
-    return Came(list(done), tuple(outputs), sum(came.put_out for came in parts))
+    return BatchResult(list(done), tuple(outputs), sum(came.put_out for came in parts))
 
 
 # ------------------------------------------------------------------------------------------- Spark
@@ -163,7 +163,7 @@ class SparkTasks:
             self._spread = None
             spread.unpersist()
 
-    def run(self, assignment: Assignment) -> dict[int, Came]:
+    def run(self, assignment: Assignment) -> dict[int, BatchResult]:
         """Run all partitions; over no rows where no batch is read."""
         frame = self._spread
         if frame is None:
@@ -185,13 +185,13 @@ def _by_bin(frame: Frame, bins: int, partitions: int) -> Frame:
     """
     from pyspark.sql import functions
 
-    numbers = functions.array(*map(functions.lit, sent_to(partitions)))
+    numbers = functions.array(*map(functions.lit, partition_numbers(partitions)))
     place = functions.pmod(_bin(bins), functions.lit(partitions)) + 1
     return frame.repartition(partitions, functions.element_at(numbers, place.cast("int")))
 
 
 @cache
-def sent_to(partitions: int) -> tuple[int, ...]:
+def partition_numbers(partitions: int) -> tuple[int, ...]:
     """Return for each partition an integer that Spark's repartition sends there."""
     found: dict[int, int] = {}
     number = 0

@@ -30,13 +30,13 @@ from stateshift.live.bins.answers import REFUSED
 from stateshift.live.bins.compacting_moves import EVERY, compact
 from stateshift.live.bins.files import Answer, Proposal
 from stateshift.live.bins.move_request import Manner, Steps, TimedStep, command, refuse_under_way
-from stateshift.live.bins.moved import Moved, State, Stopped, late
-from stateshift.live.bins.steering import CarriedBy, Steering
+from stateshift.live.bins.moved import MoveEndedError, MoveProgress, State, late_parts
+from stateshift.live.bins.steering import MoveCarrier, Steering
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.times import cut
 from stateshift.live.bins.watch import Bins, Watch
 from stateshift.live.member import decided_here, is_gone, process_name
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Time, Update
 from stateshift.live.protocol.rollout import Rollout, advance, updates_ahead
 from stateshift.live.waiting import POLL_SECONDS_MAX, Pause
@@ -58,9 +58,9 @@ class Carrier:
     watch: Watch
     steps: Steps
     manner: Manner
-    progress: Callable[[Moved], None] = lambda moved: None
+    progress: Callable[[MoveProgress], None] = lambda moved: None
     wait: Callable[[float], None] = time.sleep
-    moved: Moved = field(init=False)
+    moved: MoveProgress = field(init=False)
     table: StepTable | None = field(init=False, default=None)
     # the first time that is ahead of a worker which had come too far for a proposal
     least: Time = field(init=False, default=0)
@@ -73,9 +73,9 @@ class Carrier:
         self.began = time.time()
         moves = chain.from_iterable(step.moves for step in self.steps)
         self.ahead = tuple((move.bin, move.target) for move in moves)
-        self.moved = Moved("waiting", len(self.steps), bins=len(self.ahead))
+        self.moved = MoveProgress("waiting", len(self.steps), bins=len(self.ahead))
 
-    def carry(self) -> Moved:
+    def carry(self) -> MoveProgress:
         """Carry the migration to its end, or as far as it comes; return how far that is.
 
         Raises:
@@ -86,7 +86,7 @@ class Carrier:
         try:
             self._carry()
             self._tell(state="finished")
-        except Stopped as end:
+        except MoveEndedError as end:
             self._tell(state=end.state, reason=end.reason)
         finally:
             self.steering.clear()
@@ -121,7 +121,7 @@ class Carrier:
                 hint=f"wait for it, or: {command('abort', self.files.location)}",
             )
 
-    def _speaks_again(self, carried: CarriedBy) -> bool:
+    def _speaks_again(self, carried: MoveCarrier) -> bool:
         """Whether somebody who carries moves says so once more."""
         for _ in range(LISTENS):
             self.wait(POLL_SECONDS_MAX)
@@ -163,7 +163,9 @@ class Carrier:
                 pause, since = Pause(self.wait), time.time()
                 self._tell_steps(rollout)
             elif time.time() >= since + self.manner.wait_seconds:
-                raise Stopped("applied", late(bins, rollout.sent, self.manner.wait_seconds))
+                raise MoveEndedError(
+                    "applied", late_parts(bins, rollout.sent, self.manner.wait_seconds)
+                )
             pause()
 
     def _now(self, rollout: Rollout, bins: Bins, tries: int) -> Time:
@@ -219,7 +221,9 @@ class Carrier:
             steps = [step for step in self.steps if self._is_past(bins, step)]
             self._tell(complete=len(steps), bins_moved=sum(len(step.moves) for step in steps))
             if not self.table.is_complete and time.time() >= until:
-                raise Stopped("applied", late(bins, self.table.last, self.manner.wait_seconds))
+                raise MoveEndedError(
+                    "applied", late_parts(bins, self.table.last, self.manner.wait_seconds)
+                )
             pause()
 
     def _is_past(self, bins: Bins, step: TimedStep) -> bool:
@@ -241,7 +245,7 @@ class Carrier:
                 return
             self._tell(state="moving")
             if time.time() >= until:
-                raise Stopped("applied", late(bins, last, self.manner.wait_seconds))
+                raise MoveEndedError("applied", late_parts(bins, last, self.manner.wait_seconds))
             pause()
 
     # ---------------------------------------------------------------- copying ahead
@@ -258,7 +262,7 @@ class Carrier:
                 return
             if time.time() >= until:
                 reason = f"{count} of {len(self.ahead)} bins were read ahead within "
-                raise Stopped("aborted", f"{reason}{self.manner.wait_seconds:g} s")
+                raise MoveEndedError("aborted", f"{reason}{self.manner.wait_seconds:g} s")
             pause()
 
     def _prepared(self) -> int:
@@ -289,7 +293,7 @@ class Carrier:
             return True
         later = self._later(proposal)
         if later is None or tries + 1 >= TRIES_MAX:
-            raise Stopped("aborted", decided.reason)
+            raise MoveEndedError("aborted", decided.reason)
         self.least = later
         return False
 
@@ -334,7 +338,7 @@ class Carrier:
             first = proposal.earliest
         self._tell(state="proposed", number=proposal.number, time=first)
 
-    def _decided(self, proposal: Proposal) -> Decided:
+    def _decided(self, proposal: Proposal) -> Decision:
         """Hear the workers, and decide as the table says."""
         assert self.table is not None, "it is proposed"
         pause = Pause(self.wait)
@@ -362,7 +366,7 @@ class Carrier:
 
     def _decision(
         self, proposal: Proposal, answers: Sequence[Answer], now: float
-    ) -> Decided | None:
+    ) -> Decision | None:
         """Decide, if it is time to; return what holds."""
         assert self.table is not None, "it is proposed"
         if self.table.is_acknowledged:
@@ -405,7 +409,7 @@ class Carrier:
         if self.table is not None and self.table.is_acknowledged:
             self.table.watch(bins, time.time())
         if self.steering.is_stopped:
-            raise Stopped("aborted", ASKED_TO_STOP)
+            raise MoveEndedError("aborted", ASKED_TO_STOP)
         return bins
 
     def _is_held_up(self) -> bool:
@@ -428,7 +432,7 @@ class Carrier:
         if is_new:
             self.moved = replace(moved, seconds=now - self.began)
         if not moved.is_over and (is_new or now >= self.told_at + TELL_SECONDS):
-            carried = CarriedBy(process_name(), now, moved.steps, moved.begun, moved.state)
+            carried = MoveCarrier(process_name(), now, moved.steps, moved.begun, moved.state)
             self.steering.carry(carried)
             self.told_at = now
         self.progress(self.moved)

@@ -263,12 +263,12 @@ def _check_parts(bins: Bins, steps: Steps) -> None:
         for worker in (move.source, move.target):
             name = bins.names[worker]
             if worker in bins.evicted:
-                raise evicted(name)
+                raise evicted_error(name)
             if worker not in running:
                 raise PlanError(f"worker {name} has not started yet", hint="start its job first")
 
 
-def evicted(worker: str) -> PlanError:
+def evicted_error(worker: str) -> PlanError:
     """Return the refusal of what needs a worker that is evicted."""
     return PlanError(
         f"worker {worker} is evicted, and nobody has started under its name",

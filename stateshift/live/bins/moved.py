@@ -14,7 +14,7 @@ State = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MoveProgress:
     """How far a migration is.
 
     `state`: waiting for the next step, paused, bins are copied ahead, a step is proposed, a step is
@@ -43,14 +43,14 @@ class Moved:
 
 
 @dataclass
-class Stopped(Exception):
+class MoveEndedError(Exception):
     """The end of a migration before all of it is complete."""
 
     state: State
     reason: str
 
 
-def late(bins: Bins, until: Time | None, seconds: float) -> str:
+def late_parts(bins: Bins, until: Time | None, seconds: float) -> str:
     """Return who has not passed a time in so many seconds, and where each stands, for people."""
     within = f"within {seconds:g} s"
     if until is None:

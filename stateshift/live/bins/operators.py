@@ -27,7 +27,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from stateshift.errors import Complaint, SpecError
-from stateshift.live.bins.times import InOrder, Moment, Promise, asked_for, check_promise
+from stateshift.live.bins.times import InOrder, Moment, Promise, check_promise, timer_moment
 from stateshift.live.protocol.applying import Fold, Folded, Key, State, Value
 from stateshift.live.protocol.configuration import is_count, not_a_count
 from stateshift.live.rows import arrow_schema
@@ -94,7 +94,7 @@ class Operator:
                 return result
             later: list[tuple[Any, Value]] = []  # moments here, and numbers in the model
             for at, value in result.later:
-                later.append((asked_for(at, columns), Notified(value)))
+                later.append((timer_moment(at, columns), Notified(value)))
             for at, _ in later:
                 if at <= time:
                     raise self._wrong(f"what is asked for at {at[0]} is not ahead of {time[0]}")

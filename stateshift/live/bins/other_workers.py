@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stateshift.live.bins.bin_run import Arrived
-from stateshift.live.bins.commits import Given, Ledger
+from stateshift.live.bins.bin_run import ArrivedBin
+from stateshift.live.bins.commits import GivenBin, Ledger
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import Time
@@ -23,7 +23,7 @@ LOOKS_IN_VAIN_MAX = 50  # until it is asked whether commits were forgotten befor
 
 
 @dataclass
-class Known:
+class KnownWorker:
     """What is known of another worker, and how often it has found nothing new since."""
 
     ledger: Ledger
@@ -35,11 +35,11 @@ class OtherWorkers:
 
     def __init__(self, files: Files, operator: str, me: int, names: Mapping[int, str]) -> None:
         self.names = dict(names)
-        self.arrived: dict[int, dict[Time, Arrived]] = {}
+        self.arrived: dict[int, dict[Time, ArrivedBin]] = {}
         self._files = files
         self._operator = operator
         self._me = me
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownWorker] = {}
 
     @property
     def ledgers(self) -> dict[int, Ledger]:
@@ -84,7 +84,7 @@ class OtherWorkers:
     def _look_at(self, number: int, name: str) -> None:
         known = self._known.get(number)
         if known is None:
-            known = Known(Ledger())
+            known = KnownWorker(Ledger())
             self._read_anew(number, name, known)
             self._known[number] = known
         before = known.ledger.number
@@ -101,18 +101,18 @@ class OtherWorkers:
             known.looks_in_vain = 0
             self._look_further(number, name, known)
 
-    def _look_further(self, number: int, name: str, known: Known) -> None:
+    def _look_further(self, number: int, name: str, known: KnownWorker) -> None:
         """Go on from the last whole commit of a worker, where the next one that was to be read here
         is gone: it lies so far back that it was forgotten.
         """
         if self._files.last_commit(self._operator, name) > known.ledger.number:
             self._read_anew(number, name, known)
 
-    def _read_anew(self, number: int, name: str, known: Known) -> None:
+    def _read_anew(self, number: int, name: str, known: KnownWorker) -> None:
         known.ledger = self._files.ledger(self._operator, name)
         for given in known.ledger.unclaimed:
             self._note(number, given)
 
-    def _note(self, source: int, given: Given) -> None:
+    def _note(self, source: int, given: GivenBin) -> None:
         if given.to == self._me:
-            self.arrived.setdefault(given.bin, {})[given.time] = Arrived(source, given.kept)
+            self.arrived.setdefault(given.bin, {})[given.time] = ArrivedBin(source, given.kept)

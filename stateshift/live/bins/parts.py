@@ -24,7 +24,7 @@ KEYS = "bins/keys"
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class Membership:
     """A worker: its number, and its name."""
 
     number: int
@@ -33,7 +33,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class OperatorStart:
     """What a worker says of the operator that it runs, when it starts."""
 
     operator: str
@@ -52,7 +52,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class KeyHashing:
     """How a worker hashes keys (`hashing`), by the first rows that it has read since it started."""
 
     operator: str
@@ -64,7 +64,7 @@ class Keyed:
 class PartFiles(ValueFiles):
     """The files that say who is there."""
 
-    def join(self, joined: Joined) -> Joined:
+    def join(self, joined: Membership) -> Membership:
         """Give a worker the next number, unless its name has one."""
         while True:
             known = self.joined()
@@ -76,59 +76,59 @@ class PartFiles(ValueFiles):
                 self.storage.create(f"bins/workers/{mine.number}.json", encode(mine))
                 return mine
 
-    def joined(self) -> tuple[Joined, ...]:
+    def joined(self) -> tuple[Membership, ...]:
         """Return all workers, by number."""
-        found: list[Joined] = []
+        found: list[Membership] = []
         while (one := self.worker(len(found))) is not None:
             found.append(one)
         return tuple(found)
 
-    def worker(self, number: int) -> Joined | None:
+    def worker(self, number: int) -> Membership | None:
         """Return a worker by its number; None if there is none yet."""
-        return self._read(Joined, f"bins/workers/{number}.json")
+        return self._read(Membership, f"bins/workers/{number}.json")
 
-    def runs(self) -> tuple[Runs, ...]:
+    def runs(self) -> tuple[OperatorStart, ...]:
         """Return what the workers say of the operators that they run."""
         evicted = {file.path for file in self.storage.list(EVICTED)}
-        found: list[Runs] = []
-        for runs in self._all(Runs, RUNS):
+        found: list[OperatorStart] = []
+        for runs in self._all(OperatorStart, RUNS):
             is_evicted = runs.is_evicted or _evicted(runs) in evicted
             found.append(replace(runs, is_evicted=is_evicted))
         return tuple(found)
 
-    def run(self, runs: Runs) -> None:
+    def run(self, runs: OperatorStart) -> None:
         """Write what a worker says of the operator that it runs."""
         path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
         self._write_durably(path, encode(runs))
 
-    def evict_start(self, runs: Runs) -> None:
+    def evict_start(self, runs: OperatorStart) -> None:
         """Say that a start was evicted. Whoever starts under its name meanwhile is another one."""
         with contextlib.suppress(AlreadyThere):
             self.storage.create(_evicted(runs), encode(replace(runs, is_evicted=True)))
 
-    def keyed(self, operator: str, worker: str) -> Keyed | None:
+    def keyed(self, operator: str, worker: str) -> KeyHashing | None:
         """Return how a worker hashes keys; None if it has not said so."""
-        return self._read(Keyed, _keyed(operator, worker))
+        return self._read(KeyHashing, _keyed(operator, worker))
 
-    def say_keyed(self, keyed: Keyed) -> None:
+    def say_keyed(self, keyed: KeyHashing) -> None:
         """Write how a worker hashes keys."""
         self._write_durably(_keyed(keyed.operator, keyed.worker), encode(keyed))
 
-    def forget_keyed(self, parts: Iterable[Keyed]) -> None:
+    def forget_keyed(self, parts: Iterable[KeyHashing]) -> None:
         """Forget how workers hash keys."""
         for keyed in parts:
             self.storage.remove(_keyed(keyed.operator, keyed.worker))
 
-    def imported(self) -> tuple[Keyed, ...]:
+    def imported(self) -> tuple[KeyHashing, ...]:
         """Return the parts whose state is imported and that nobody has started yet: a worker says
         first that it runs, and then how it hashes keys.
         """
         started = {(runs.operator, runs.worker) for runs in self.runs()}
-        keyed = self._all(Keyed, KEYS)
+        keyed = self._all(KeyHashing, KEYS)
         return tuple(each for each in keyed if (each.operator, each.worker) not in started)
 
 
-def _evicted(runs: Runs) -> str:
+def _evicted(runs: OperatorStart) -> str:
     start = encode(replace(runs, is_evicted=False))
     return f"{EVICTED}/{hashlib.sha256(start).hexdigest()}.json"
 

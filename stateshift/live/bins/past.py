@@ -15,13 +15,20 @@ from dataclasses import dataclass
 
 from stateshift.live.bins.answers import ACKNOWLEDGED, REFUSED
 from stateshift.live.bins.commits import Commit, Ledger
-from stateshift.live.bins.files import Answer, Begun, Files, Proposal, applied, wide_enough
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.bins.files import (
+    Answer,
+    Files,
+    GroupStart,
+    Proposal,
+    apply_proposal,
+    wide_enough,
+)
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Time
 
 
 @dataclass(frozen=True, slots=True)
-class Went:
+class BinMoves:
     """Bins that one proposal takes from one worker to another, at one time."""
 
     source: str
@@ -37,9 +44,9 @@ class PastMove:
     """
 
     proposal: Proposal
-    decided: Decided | None
+    decided: Decision | None
     answers: tuple[Answer, ...]
-    went: tuple[Went, ...]
+    went: tuple[BinMoves, ...]
 
     @property
     def acknowledged(self) -> int:
@@ -69,7 +76,7 @@ class PartPast:
     commits: tuple[CommitPast, ...]
 
 
-def past_moves(files: Files, begun: Begun) -> tuple[PastMove, ...]:
+def past_moves(files: Files, begun: GroupStart) -> tuple[PastMove, ...]:
     """Return the moves of a group that are kept, oldest first."""
     names = {joined.number: joined.name for joined in files.joined()}
     kept = files.moves_kept(begun, len(names))
@@ -82,18 +89,18 @@ def past_moves(files: Files, begun: Begun) -> tuple[PastMove, ...]:
         went = tuple(_went(proposal, before, names))
         found.append(PastMove(proposal, decided, files.answers(proposal.number), went))
         if decided is not None and decided.outcome == "applied":
-            configuration = applied(configuration, proposal)
+            configuration = apply_proposal(configuration, proposal)
     return tuple(found)
 
 
-def _went(proposal: Proposal, at: dict[int, int], names: dict[int, str]) -> Iterator[Went]:
+def _went(proposal: Proposal, at: dict[int, int], names: dict[int, str]) -> Iterator[BinMoves]:
     """Yield what a proposal takes from where to where; `at` has each bin's worker before it."""
     between: dict[tuple[Time, int, int], list[int]] = {}
     for time, bin, worker in sorted(proposal.updates):
         between.setdefault((time, at[bin], worker), []).append(bin)
         at[bin] = worker
     for (time, source, target), bins in sorted(between.items()):
-        yield Went(
+        yield BinMoves(
             names.get(source, str(source)), names.get(target, str(target)), time, tuple(bins)
         )
 

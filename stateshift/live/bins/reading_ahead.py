@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from stateshift.errors import MissingFile
-from stateshift.live.bins.commits import Kept
-from stateshift.live.bins.files import Files, Prepared
+from stateshift.live.bins.commits import BinSnapshot
+from stateshift.live.bins.files import Files, ReadAheadBins
 
 AheadOf = tuple[tuple[int, int], ...]  # (bin, worker), as a proposal names them
 
@@ -26,18 +26,18 @@ class ReadingAhead:
     """
 
     def __init__(
-        self, files: Files, operator: str, worker: str, read: Callable[[int, Kept], None]
+        self, files: Files, operator: str, worker: str, read: Callable[[int, BinSnapshot], None]
     ) -> None:
         self._files = files
         self._operator = operator
         self._worker = worker
         self._read = read
-        self._done: dict[int, Kept] = {}  # as they were then; the oldest first
+        self._done: dict[int, BinSnapshot] = {}  # as they were then; the oldest first
         self._done_for: AheadOf = ()
         self._told: set[int] = set()
 
     def read_one(
-        self, asked: AheadOf, coming: Sequence[int], kept_of: Callable[[int], Kept | None]
+        self, asked: AheadOf, coming: Sequence[int], kept_of: Callable[[int], BinSnapshot | None]
     ) -> bool:
         """Read one bin that will come; return whether there was one. Once there is none any more,
         say which were read.
@@ -64,7 +64,7 @@ class ReadingAhead:
         order = {bin: number for number, bin in enumerate(self._done)}
         return sorted(bins, key=lambda bin: order.get(bin, -1))
 
-    def _read_one(self, bin: int, kept: Kept) -> None:
+    def _read_one(self, bin: int, kept: BinSnapshot) -> None:
         self._done.pop(bin, None)
         with contextlib.suppress(MissingFile):  # cleaned up by now: there is a newer one
             self._read(bin, kept)
@@ -75,4 +75,4 @@ class ReadingAhead:
         if is_all and self._done.keys() != self._told:
             self._told = set(self._done)
             bins = tuple(sorted(self._done))
-            self._files.prepare(Prepared(self._operator, self._worker, bins))
+            self._files.prepare(ReadAheadBins(self._operator, self._worker, bins))

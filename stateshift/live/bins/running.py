@@ -35,27 +35,27 @@ from stateshift.live.bins.answers import (
     reason_against_moves,
     reason_against_number,
 )
-from stateshift.live.bins.batch_commit import Waiting, filled, waiting_after
+from stateshift.live.bins.batch_commit import WaitingRows, fill_commit, waiting_after
 from stateshift.live.bins.batches import NOTHING, Batch
-from stateshift.live.bins.bin_run import Came, Work
+from stateshift.live.bins.bin_run import BatchResult, BinWork
 from stateshift.live.bins.cleaning import Cleaning
 from stateshift.live.bins.commits import (
+    BinSnapshot,
     Commit,
     Counts,
-    Dealt,
-    Held,
-    Kept,
+    HeldRows,
     Ledger,
-    borrowed,
-    dealt_anew,
-    whole,
+    RedistributedBin,
+    borrowed_files,
+    redistribution_commit,
+    whole_commit,
 )
-from stateshift.live.bins.dealing import Deal, Numbers, Source
+from stateshift.live.bins.dealing import BinCounts, OldBin, Redistribution
 from stateshift.live.bins.files import (
     WHOLE_EVERY,
     Answer,
-    Begun,
     Files,
+    GroupStart,
     KnownMoves,
     Proposal,
     look,
@@ -64,11 +64,11 @@ from stateshift.live.bins.files import (
 )
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.other_workers import OtherWorkers
-from stateshift.live.bins.parts import Keyed
+from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.reading_ahead import ReadingAhead
 from stateshift.live.bins.stages import Position, Stage, Take, has_changes, stages
 from stateshift.live.bins.times import BEGIN, Moment, cut
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import groups_to_resize, retire
 from stateshift.live.protocol.frontiers import WorkerMoves, frontier_without_bins, is_settled
 
@@ -86,27 +86,27 @@ class Home(Protocol):
         """
         ...
 
-    def run(self, number: int, works: Sequence[Work]) -> Came:
+    def run(self, number: int, works: Sequence[BinWork]) -> BatchResult:
         """Take bins through their stages, and write what has changed."""
         ...
 
-    def deal(self, number: int, deals: Sequence[Deal]) -> list[Dealt]:
+    def deal(self, number: int, deals: Sequence[Redistribution]) -> list[RedistributedBin]:
         """Deal bins anew, by another number of them, and write them."""
         ...
 
-    def read_ahead(self, bin: int, kept: Kept) -> None:
+    def read_ahead(self, bin: int, kept: BinSnapshot) -> None:
         """Read what will be taken."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class PendingCommit:
     """A commit whose answer was lost, and what comes of it if it was made."""
 
     commit: Commit
     after: Ledger
-    works: Sequence[Work]
-    waiting: Mapping[int, Waiting]
+    works: Sequence[BinWork]
+    waiting: Mapping[int, WaitingRows]
 
 
 class Running:
@@ -140,8 +140,8 @@ class Running:
         self._first_seen: dict[int, float] = {}
         self._cleaning = Cleaning(files, operator.name, name)
         self._rewritten: frozenset[int] = frozenset()  # bins that the next batch writes whole
-        self._unanswered: Unanswered | None = None
-        self._waiting: Mapping[int, Waiting] = {}  # as this process has written them
+        self._unanswered: PendingCommit | None = None
+        self._waiting: Mapping[int, WaitingRows] = {}  # as this process has written them
         self._ahead = ReadingAhead(files, operator.name, name, home.read_ahead)
         self._recover()
 
@@ -173,7 +173,7 @@ class Running:
         """Begin with the bins that are here first, all of them empty."""
         history = self.moves.configuration.history
         mine = [bin for bin, since in enumerate(history) if since[0].worker == self.me]
-        self.ledger = Ledger(here=dict.fromkeys(mine, Kept()))
+        self.ledger = Ledger(here=dict.fromkeys(mine, BinSnapshot()))
 
     def position(self, bin: int) -> Position:
         """Return how far a bin has come here."""
@@ -223,7 +223,7 @@ class Running:
         self._answered.add(proposal.number)
 
     def _abort(self, proposal: Proposal, reason: str) -> None:
-        self.files.decide(proposal.number, Decided("aborted", time.time(), self.name, reason))
+        self.files.decide(proposal.number, Decision("aborted", time.time(), self.name, reason))
 
     def _can_be_dealt(self) -> bool:
         """Whether all moves are behind this worker, and it knows how keys are hashed."""
@@ -250,11 +250,13 @@ class Running:
         arrived = self.others.arrived
         return any(held.since in arrived.get(held.bin, {}) for held in self._awaited())
 
-    def _awaited(self) -> Iterator[Held]:
+    def _awaited(self) -> Iterator[HeldRows]:
         """Yield what is held of bins that have not come yet."""
         return (held for held in self.ledger.held.values() if held.since is not None)
 
-    def step(self, batch: Batch = NOTHING, number: int | None = None, query: str = "") -> Came:
+    def step(
+        self, batch: Batch = NOTHING, number: int | None = None, query: str = ""
+    ) -> BatchResult:
         """Do a batch, or between two what has become possible; commit it."""
         began = time.time()
         if self.settle():
@@ -290,10 +292,10 @@ class Running:
             delivered=self._delivered(),
             bins=self._bins_said,
         )
-        commit = filled(commit, works, came, batch.size, left.values())
+        commit = fill_commit(commit, works, came, batch.size, left.values())
         waiting = waiting_after(commit, came, left.values())
         if commit.number % WHOLE_EVERY == 0:
-            commit = whole(commit, self.ledger)
+            commit = whole_commit(commit, self.ledger)
         self._commit(commit, works, waiting)
         return came
 
@@ -371,7 +373,7 @@ class Running:
 
     def _left(
         self, batch: Batch, frontier: Moment | None, changing: set[int], query: str
-    ) -> dict[int, Waiting]:
+    ) -> dict[int, WaitingRows]:
         """Return the rows held of bins to which nothing else happens, and that stay as they are.
         Another query reads some of them again.
         """
@@ -393,7 +395,7 @@ class Running:
         here = self.ledger.here.items()
         return {bin for bin, kept in here if kept.due is not None and kept.due < frontier}
 
-    def _work(self, bin: int, batch: Batch, frontier: Moment | None) -> Work:
+    def _work(self, bin: int, batch: Batch, frontier: Moment | None) -> BinWork:
         """Return what a bin goes through."""
         position = self.position(bin)
         arrived = self.others.arrived.get(bin, {})
@@ -406,9 +408,9 @@ class Running:
         taken = {one.time: arrived[one.time] for one in found if isinstance(one, Take)}
         kept, rows = self.ledger.here.get(bin), batch.rows.get(bin)
         is_rewritten = bin in self._rewritten and kept is not None
-        return Work(bin, found, after, kept, taken, held, rows, self.frontier, is_rewritten)
+        return BinWork(bin, found, after, kept, taken, held, rows, self.frontier, is_rewritten)
 
-    def _without_what_comes_again(self, works: list[Work]) -> list[Work]:
+    def _without_what_comes_again(self, works: list[BinWork]) -> list[BinWork]:
         """Return what bins go through where another query begins: it reads from the frontier or
         from before, so that rows which are held from the frontier on come a second time.
         """
@@ -418,14 +420,14 @@ class Running:
     # ---------------------------------------------------------------- its commit
 
     def _commit(
-        self, commit: Commit, works: Sequence[Work], waiting: Mapping[int, Waiting]
+        self, commit: Commit, works: Sequence[BinWork], waiting: Mapping[int, WaitingRows]
     ) -> None:
         if self.ledger.last is None:
             self._refuse_evicted()
         after = self.ledger.plus(commit)
         own = own_data(self.operator.name, self.name)
-        commit = replace(commit, borrowed=borrowed(after, own))
-        made = Unanswered(commit, replace(after, last=commit), works, waiting)
+        commit = replace(commit, borrowed=borrowed_files(after, own))
+        made = PendingCommit(commit, replace(after, last=commit), works, waiting)
         try:
             self.files.commit(self.operator.name, self.name, commit)
         except TransientStorageError:
@@ -456,7 +458,7 @@ class Running:
             hint="start the query again: it goes on from there",
         )
 
-    def _go_on_from(self, made: Unanswered) -> None:
+    def _go_on_from(self, made: PendingCommit) -> None:
         """Take a commit for made."""
         before = self.ledger.bins(self._begun)
         self.ledger, self._unanswered = made.after, None
@@ -507,7 +509,7 @@ class Running:
         """Say how keys are hashed, by the first rows since the start."""
         if not kinds or self._has_said_keyed:
             return
-        keyed = Keyed(self.operator.name, self.name, kinds, time.time())
+        keyed = KeyHashing(self.operator.name, self.name, kinds, time.time())
         self.files.say_keyed(keyed)
         self._key_kinds, self._has_said_keyed = kinds, True
 
@@ -560,19 +562,19 @@ class Running:
             counts=Counts(held=last.counts.held),
             bins=None if bins == self._begun else bins,
         )
-        self._commit(dealt_anew(commit, before, dealt_bins), [], {})
+        self._commit(redistribution_commit(commit, before, dealt_bins), [], {})
 
-    def _deals(self, bins: int) -> Iterator[Deal]:
+    def _deals(self, bins: int) -> Iterator[Redistribution]:
         """Yield what is dealt anew."""
         before = self.ledger.bins(self._begun)
-        numbers = Numbers(before, bins, self._key_kinds)
+        numbers = BinCounts(before, bins, self._key_kinds)
         here, held = self.ledger.here, self.ledger.held
         for together in groups_to_resize(here.keys() | held.keys(), before, bins):
             sources = []
             for bin in together:
                 pieces = held[bin].pieces if bin in held else ()
-                sources.append(Source(bin, here.get(bin), pieces))
-            yield Deal(tuple(sources), numbers)
+                sources.append(OldBin(bin, here.get(bin), pieces))
+            yield Redistribution(tuple(sources), numbers)
 
     # ---------------------------------------------------------------- reading ahead, cleaning up
 
@@ -583,7 +585,7 @@ class Running:
         coming = [bin for bin in mine if bin not in self.ledger.here]
         return self._ahead.read_one(asked, coming, self._kept_elsewhere)
 
-    def _kept_elsewhere(self, bin: int) -> Kept | None:
+    def _kept_elsewhere(self, bin: int) -> BinSnapshot | None:
         """Return a bin as the last worker has committed it that is not this one; None where that is
         not known.
         """
@@ -605,7 +607,7 @@ class Running:
         self._rewritten = self._cleaning.clean_up(self.ledger, self.others.borrowed)
 
 
-def _moves_at_first(files: Files, begun: Begun, workers: int) -> KnownMoves:
+def _moves_at_first(files: Files, begun: GroupStart, workers: int) -> KnownMoves:
     """Return the moves as a part without commits begins with them: all parts of an operator begin
     with the same, so that a bin which has moved is empty at both ends or at none.
     """

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError
-from stateshift.live.bins.adopting import BroughtIn, Entry, bring_in, take_out
-from stateshift.live.bins.evicting import Evicted, evict_everywhere
-from stateshift.live.bins.exported_rows import mapped, with_timers
+from stateshift.live.bins.adopting import Entry, ImportResult, bring_in, take_out
+from stateshift.live.bins.evicting import Eviction, evict_everywhere
+from stateshift.live.bins.exported_rows import map_columns, with_timers
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
-from stateshift.live.code import named
+from stateshift.live.code import import_function
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.applying import State
 from stateshift.storage import locations
@@ -29,7 +29,7 @@ TABLE_MAX = 1 << 34  # bytes of a file that is brought in: it is read as a whole
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportFiles:
     """Files of `stateshift export`: of state, and of timers; and the operator's names of columns by
     the files' own.
     """
@@ -40,12 +40,12 @@ class Exported:
 
 
 def import_state(
-    group: str, operator: str, exported: Exported, workers: Sequence[str], make_state: str | None
-) -> BroughtIn:
+    group: str, operator: str, exported: ExportFiles, workers: Sequence[str], make_state: str | None
+) -> ImportResult:
     """Bring files of `stateshift export` into a group, which is made if it is not there."""
     declared = _operator(operator)
-    make = None if make_state is None else named(make_state)
-    table = mapped(_read(exported.file), exported.names)
+    make = None if make_state is None else import_function(make_state)
+    table = map_columns(_read(exported.file), exported.names)
     if exported.timers is not None:
         if make is None:
             fact = f"{declared.name} keeps a table a bin, and asks for nothing later"
@@ -59,7 +59,7 @@ def import_state(
 def export_state(group: str, operator: str, to: str, show: str | None) -> tuple[int, int]:
     """Write every key of an operator with its state; return how many, and the file's bytes."""
     declared = _operator(operator)
-    shown = _as_json if show is None else named(show)
+    shown = _as_json if show is None else import_function(show)
     table = as_table(declared, take_out(_opened(group), declared), shown)
     target = locations.normal(to, os.getcwd())
     content = _encoded(table, to)
@@ -71,7 +71,7 @@ def export_state(group: str, operator: str, to: str, show: str | None) -> tuple[
 
 def evict_worker(
     group: str, worker: str, say: Callable[[str], None] = lambda words: None
-) -> tuple[Evicted, ...]:
+) -> tuple[Eviction, ...]:
     """Take a worker's name from it, in every operator that it runs; say what is waited for."""
     files = _opened(group)
     evicted = evict_everywhere(files, worker, say)
@@ -90,7 +90,7 @@ def _opened(group: str) -> Files:
 
 
 def _operator(name: str) -> Operator:
-    found: object = named(name)
+    found: object = import_function(name)
     if not isinstance(found, Operator):
         fact = f"{name} is no operator: {type(found).__name__}"
         raise SpecError((Complaint("OPERATOR", fact, name),), hint="decorate it: live.operator(…)")

@@ -30,7 +30,7 @@ class Throttle:
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedBy:
+class MoveCarrier:
     """Who carries moves, and how far they are: worth nothing once that process is dead."""
 
     by: str
@@ -74,7 +74,7 @@ class Steering(ValueFiles):
         """Whether whoever carries moves is to end."""
         return self._bytes(STOPPED) is not None
 
-    def carry(self, carried: CarriedBy) -> None:
+    def carry(self, carried: MoveCarrier) -> None:
         """Say who carries moves, and how far they are."""
         self._write(CARRIED, encode(carried))
 
@@ -84,6 +84,6 @@ class Steering(ValueFiles):
         self.storage.remove(CARRIED)
 
     @property
-    def carried(self) -> CarriedBy | None:
+    def carried(self) -> MoveCarrier | None:
         """Who carries moves; None where nobody does."""
-        return self._read(CarriedBy, CARRIED)
+        return self._read(MoveCarrier, CARRIED)

@@ -15,11 +15,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stateshift.errors import Incompatible
-from stateshift.live.bins.arrow_tables import from_bytes, latest, read_tables, replaced, to_bytes
+from stateshift.live.bins.arrow_tables import (
+    from_bytes,
+    latest,
+    read_tables,
+    replace_rows,
+    to_bytes,
+)
 from stateshift.live.bins.batches import Columns, Records, Rows, keys_of
 from stateshift.live.bins.operators import Notified
 from stateshift.live.bins.times import Moment
-from stateshift.live.protocol.applying import Asked, Key, Pending, State, Value, turns
+from stateshift.live.protocol.applying import Key, State, Timer, Timers, Value, turns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -70,7 +76,7 @@ class Objects:
 
     operator: Operator
     states: dict[Key, State] = field(default_factory=dict)
-    pending: Pending = field(default_factory=Pending)
+    pending: Timers = field(default_factory=Timers)
     until: Moment = ()
     _changed: set[Key] = field(default_factory=set)
     _asked_before: int = 0
@@ -146,7 +152,7 @@ class Objects:
             changed, new, until = _unpickled(piece)
             states = _updated(states, changed)
             asked = [one for one in asked if one.time >= until]
-            asked += [Asked(*one) for one in new]
+            asked += [Timer(*one) for one in new]
         return _objects(self.operator, states, asked, until)
 
 
@@ -201,7 +207,7 @@ class Table:
             return []
         changed, put_out = self.operator.function(self.table, rows.table)
         if changed.num_rows:
-            self.table = replaced(self.table, [changed], self.operator.key)
+            self.table = replace_rows(self.table, [changed], self.operator.key)
             self._changed.append(changed)
         return [put_out] if put_out.num_rows else []
 
@@ -226,7 +232,7 @@ class Table:
         base = self.table
         if base is None and tables:
             base = tables.pop(0)
-        return Table(self.operator, replaced(base, tables, self.operator.key))
+        return Table(self.operator, replace_rows(base, tables, self.operator.key))
 
     def entries(self) -> Iterator[tuple[Key, State]]:
         """Yield each key with its row, the key left out."""
@@ -247,7 +253,7 @@ def read_store(operator: Operator, pieces: Iterable[bytes]) -> Store:
     return kind.read(operator, pieces)
 
 
-def dealt_stores(
+def redistribute_stores(
     operator: Operator, stores: Sequence[Store], place: Callable[[Key], int]
 ) -> dict[int, Store]:
     """Return what bins hold, dealt anew into those that `place` says of each key: all whole, and
@@ -263,7 +269,7 @@ def _dealt_objects(
     operator: Operator, stores: Sequence[Objects], place: Callable[[Key], int]
 ) -> dict[int, Store]:
     states: dict[int, dict[Key, State]] = {}
-    asked: dict[int, list[Asked]] = {}
+    asked: dict[int, list[Timer]] = {}
     for store in stores:
         for key, state in store.states.items():
             states.setdefault(place(key), {})[key] = state
@@ -277,13 +283,13 @@ def _dealt_objects(
 
 
 def _objects(
-    operator: Operator, states: dict[Key, State], asked: list[Asked], until: Moment
+    operator: Operator, states: dict[Key, State], asked: list[Timer], until: Moment
 ) -> Objects:
     """Return a bin's objects; what is asked for is numbered anew, in the order that it has."""
     asked.sort(key=lambda one: (one.time, one.number))
     numbered = [one._replace(number=number) for number, one in enumerate(asked)]
     count = len(numbered)
-    return Objects(operator, states, Pending(numbered, count), until, _asked_before=count)
+    return Objects(operator, states, Timers(numbered, count), until, _asked_before=count)
 
 
 def _dealt_tables(

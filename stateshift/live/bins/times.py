@@ -27,7 +27,7 @@ def cut(time: int) -> Moment:
     return (time,)
 
 
-def asked_for(time: int, columns: int) -> Moment:
+def timer_moment(time: int, columns: int) -> Moment:
     """Return when something is seen again: beside the rows of its time where time is one column,
     behind them where it is several.
     """

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from stateshift.errors import PlanError
-from stateshift.live.bins.commits import Commit, Given, Ledger, Taken
-from stateshift.live.bins.files import Begun, Files, KnownMoves, look
-from stateshift.live.bins.parts import Joined, Runs
+from stateshift.live.bins.commits import Commit, GivenBin, Ledger, TakenBin
+from stateshift.live.bins.files import Files, GroupStart, KnownMoves, look
+from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.configuration import BEGIN, Time, related_bins, retire
@@ -36,7 +36,7 @@ class Part:
     it is watched.
     """
 
-    runs: Runs
+    runs: OperatorStart
     number: int  # the worker's
     ledger: Ledger
     recent: tuple[Commit, ...] = ()
@@ -142,7 +142,7 @@ class Bins:
 
     location: str
     at: float
-    workers: tuple[Joined, ...]
+    workers: tuple[Membership, ...]
     moves: KnownMoves
     parts: tuple[Part, ...]
     begun: int = 0  # how many bins the group began with
@@ -255,7 +255,7 @@ class Bins:
 class Watch:
     """The commits of all parts, followed."""
 
-    def __init__(self, files: Files, begun: Begun) -> None:
+    def __init__(self, files: Files, begun: GroupStart) -> None:
         self.files = files
         workers = files.joined()
         self.begun = begun
@@ -291,7 +291,7 @@ class Watch:
                 return part
         return replace(self._met(runs, part.number), given=part.given, taken=part.taken)
 
-    def _met(self, runs: Runs, number: int) -> Part:
+    def _met(self, runs: OperatorStart, number: int) -> Part:
         ledger = self.files.ledger(runs.operator, runs.worker)
         found: list[Commit] = []
         for earlier in range(max(0, ledger.number - RECENT), ledger.number + 1):
@@ -337,12 +337,12 @@ class Watch:
             )
 
 
-def _bins_at(named: Iterable[Given | Taken]) -> frozenset[BinAt]:
+def _bins_at(named: Iterable[GivenBin | TakenBin]) -> frozenset[BinAt]:
     """Return which bins a commit names, and the times of their moves."""
     return frozenset((each.bin, each.time) for each in named)
 
 
-def opened(location: str) -> tuple[Files, Begun] | None:
+def open_bins(location: str) -> tuple[Files, GroupStart] | None:
     """Return the files of a group, and how its bins began; None where it has none. A location that
     is no group's is refused.
     """
@@ -353,9 +353,9 @@ def opened(location: str) -> tuple[Files, Begun] | None:
     return None if begun is None else (files, begun)
 
 
-def watched(location: str) -> Watch:
+def watch_group(location: str) -> Watch:
     """Return a watch over a group that has bins, or refuse one that has none."""
-    found = opened(location)
+    found = open_bins(location)
     if found is None:
         raise PlanError(f"{location} has no bins: no worker has ever started", hint=HINT_NO_BINS)
     return Watch(*found)

@@ -20,14 +20,14 @@ from typing import Any, Literal, get_args
 from stateshift.errors import Complaint, PlanError, SpecError, TransientStorageError
 from stateshift.live.bins.arrow_tables import from_bytes
 from stateshift.live.bins.batches import HASH
-from stateshift.live.bins.bin_run import Came
-from stateshift.live.bins.commits import Undelivered
-from stateshift.live.bins.files import Begun, Files
+from stateshift.live.bins.bin_run import BatchResult
+from stateshift.live.bins.commits import PendingOutput
+from stateshift.live.bins.files import Files, GroupStart
 from stateshift.live.bins.in_driver import InDriver
 from stateshift.live.bins.in_executors import InExecutors, SparkTasks
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.outputs import Delivery, Output
-from stateshift.live.bins.parts import Joined, Runs
+from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.running import Home, Running
 from stateshift.live.chains import Group, group
 from stateshift.live.code import package, python_version
@@ -116,19 +116,19 @@ class Worker:
 
     def _join(self, first: tuple[str, ...], home: HomeName) -> None:
         """Take part in the group, or refuse what does not fit it."""
-        held = self.files.begin(Begun(self.operator.bins, first))
+        held = self.files.begin(GroupStart(self.operator.bins, first))
         self.files.check_declared(held, self.operator.name, self.operator.bins)
         for name in (*held.workers, self.name):
-            self.files.join(Joined(-1, name, time.time()))
+            self.files.join(Membership(-1, name, time.time()))
         runs = self._runs(home)
         for other in self.files.runs():
             if other.operator == self.operator.name:
                 _refuse_another(runs, other)
         self.files.run(runs)
 
-    def _runs(self, home: HomeName) -> Runs:
+    def _runs(self, home: HomeName) -> OperatorStart:
         operator = self.operator
-        return Runs(
+        return OperatorStart(
             operator=operator.name,
             worker=self.name,
             form=operator.form,
@@ -151,18 +151,18 @@ class Worker:
 
     # ---------------------------------------------------------------- output
 
-    def _deliver_all(self, came: Came | None = None) -> None:
+    def _deliver_all(self, came: BatchResult | None = None) -> None:
         """Deliver what is not known to have arrived; of the last commit, what came of it."""
         last = self.running.ledger.number
         for waiting in self.running.ledger.undelivered:
             at_hand = came.tables if came is not None and waiting.number == last else None
             self._deliver(waiting, at_hand or self._read(waiting))
 
-    def _read(self, waiting: Undelivered) -> list[Any]:
+    def _read(self, waiting: PendingOutput) -> list[Any]:
         """Return the tables that a commit has put out."""
         return [from_bytes(self.files.read(piece)) for piece in waiting.pieces]
 
-    def _deliver(self, waiting: Undelivered, tables: list[Any]) -> None:
+    def _deliver(self, waiting: PendingOutput, tables: list[Any]) -> None:
         import pyarrow
 
         table = pyarrow.concat_tables(tables)
@@ -171,7 +171,7 @@ class Worker:
 
     # ---------------------------------------------------------------- between batches
 
-    def _after_commit(self, came: Came) -> None:
+    def _after_commit(self, came: BatchResult) -> None:
         self._deliver_all(came)
         if self.running.is_clean_up_due:
             self.running.clean_up()
@@ -236,7 +236,7 @@ def _check(name: str, operator: object, output: object, home: str) -> None:
         raise SpecError(tuple(wrong), hint=hint)
 
 
-def _refuse_another(mine: Runs, other: Runs) -> None:
+def _refuse_another(mine: OperatorStart, other: OperatorStart) -> None:
     """Refuse an operator that is declared otherwise at another worker: their states would not
     fit.
     """

@@ -8,7 +8,7 @@
     intake     what producers speak: lines over TCP, requests over HTTP
     serving    what readers speak, over HTTP
     client     the other end of it
-    running    a buffer and its listeners, as `stateshift live buffer` runs them
+    runner     a buffer and its listeners, as `stateshift live buffer` runs them
     source     the buffer as a source of Spark
 
 What always holds:

@@ -19,7 +19,7 @@ from stateshift.errors import PlanError
 from stateshift.live.buffer.folder import Folder, Position, check_reader
 from stateshift.live.buffer.frames import encode_record
 from stateshift.live.buffer.log import Files, Log, found_segments
-from stateshift.live.buffer.queue import Batch, Limits, Queue, Refused, records_in, removable
+from stateshift.live.buffer.queue import Batch, Limits, Queue, RefusedError, records_in, removable
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Status:
     readers: tuple[ReaderStatus, ...]
 
 
-class Gone(PlanError):
+class GoneError(PlanError):
     """A record that is not there any more, or that this buffer has not yet promised."""
 
 
@@ -128,7 +128,7 @@ class Buffer:
             self._changed.wait_for(lambda: batch.is_settled or self._has_ended)
         if not batch.is_written:
             fact = batch.failure or "the buffer has ended"
-            raise Refused(fact, hint="send it again later: nothing of it was kept")
+            raise RefusedError(fact, hint="send it again later: nothing of it was kept")
 
     # ---------------------------------------------------------------- the thread that writes
 
@@ -161,7 +161,7 @@ class Buffer:
 
     def _write(self, batches: Sequence[Batch]) -> bool:
         """Write and sync records, and return whether that worked."""
-        content = encoded(batches)
+        content = encode_batches(batches)
         try:
             self._log.append(content, batches[-1].until)
         except OSError as error:
@@ -202,7 +202,7 @@ class Buffer:
             promised = self._queue.promised
             blocks = self._queue.recent(number, bytes_max)
         if number > promised:
-            raise Gone(
+            raise GoneError(
                 f"record {number} was never promised: the next one is {promised}",
                 hint="the reader's checkpoint is of another buffer, or of a later copy of this one",
             )
@@ -215,7 +215,7 @@ class Buffer:
             return self._log.read(number, count, bytes_max)
         except LookupError:
             first = self._log.first
-            raise Gone(
+            raise GoneError(
                 f"record {number} is not there any more: the first one is {first}", hint=PAST_HINT
             ) from None
 
@@ -224,7 +224,7 @@ class Buffer:
         with self._changed:
             promised = self._queue.promised
         if not 0 <= number <= promised:
-            raise Gone(f"reader {reader} is at {number}, but the next record is {promised}")
+            raise GoneError(f"reader {reader} is at {number}, but the next record is {promised}")
         position = Position(number, time.time())
         with self._positions_lock:
             self._folder.write_position(check_reader(reader), position)
@@ -271,7 +271,7 @@ class Buffer:
             return self._queue.next - self._queue.promised
 
 
-def encoded(batches: Sequence[Batch]) -> bytes:
+def encode_batches(batches: Sequence[Batch]) -> bytes:
     """Return records as they are written: all before the first of them is synced."""
     parts: list[bytes] = []
     for batch in batches:
@@ -296,7 +296,7 @@ def no_such_reader(reader: str, path: Path) -> PlanError:
 
 
 @contextlib.contextmanager
-def opened(folder: Folder, limits: Limits, files: Files | None = None) -> Iterator[Buffer]:
+def open_buffer(folder: Folder, limits: Limits, files: Files | None = None) -> Iterator[Buffer]:
     """Hold a buffer's directory, and close the buffer at the end."""
     with folder.held():
         buffer = Buffer(folder, limits, files)

@@ -41,7 +41,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningProcess:
     """Where the process that runs a buffer listens."""
 
     id: str
@@ -122,15 +122,15 @@ class Folder:
 
     # ---------------------------------------------------------------- where it runs
 
-    def running(self) -> Running | None:
+    def running(self) -> RunningProcess | None:
         """Return where the buffer listens; or has listened, if it was killed."""
         path = self.path / "running.json"
         try:
-            return _fitting(Running, _json(path), path)
+            return _fitting(RunningProcess, _json(path), path)
         except FileNotFoundError:
             return None
 
-    def write_running(self, running: Running | None) -> None:
+    def write_running(self, running: RunningProcess | None) -> None:
         """Write where the buffer listens, or that it does no more."""
         if running is None:
             (self.path / "running.json").unlink(missing_ok=True)

@@ -97,7 +97,7 @@ def whole_records(block: bytes, number: int, offset: int = 0) -> Extent:
     return Extent(offset, number)
 
 
-def skipped(block: bytes, count: int, bytes_max: int) -> Extent:
+def skip_records(block: bytes, count: int, bytes_max: int) -> Extent:
     """Return where so many records of a block end, and how many those are; fewer where the block
     or `bytes_max` ends before, but one at least. Only lengths are read.
     """

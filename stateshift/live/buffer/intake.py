@@ -22,8 +22,8 @@ from functools import partial
 from socketserver import BaseRequestHandler, BaseServer
 
 from stateshift.live.buffer.buffer import Buffer
-from stateshift.live.buffer.queue import Batch, Refused
-from stateshift.live.buffer.sockets import Address, Request, Server, Speaking
+from stateshift.live.buffer.queue import Batch, RefusedError
+from stateshift.live.buffer.sockets import Address, HttpHandler, Request, Server
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class _Lines(BaseRequestHandler):
                 if must_wait(self._buffer) or self._is_answered:
                     self._buffer.wait(batch)
                 break
-            except Refused:
+            except RefusedError:
                 time.sleep(AGAIN_SECONDS)
         self._count += len(lines)
         if self._is_answered:
@@ -112,7 +112,7 @@ class _Lines(BaseRequestHandler):
         self.request.shutdown(socket.SHUT_WR)
 
 
-class _Posts(Speaking):
+class _Posts(HttpHandler):
     """One producer that posts."""
 
     def __init__(
@@ -138,7 +138,7 @@ class _Posts(Speaking):
             batch = self._buffer.offer(values)
             if must_wait(self._buffer):
                 self._buffer.wait(batch)
-        except Refused as error:
+        except RefusedError as error:
             self.answer(503, problem(error.fact))
             return
         self.answer(200, _accepted(batch))

@@ -21,7 +21,7 @@ from pathlib import Path
 from stateshift.errors import FormatError
 from stateshift.live.buffer import frames
 from stateshift.live.buffer.frames import SEGMENT_HEAD, Extent
-from stateshift.live.buffer.queue import Kept
+from stateshift.live.buffer.queue import ClosedSegment
 
 SUFFIX = ".records"
 INDEX_BYTES = 1 << 16  # how far apart the places are at which a segment's reading can begin
@@ -173,12 +173,14 @@ class Log:
         for segment in old:
             segment.path.unlink(missing_ok=True)
 
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[ClosedSegment]:
         """Return all segments but the last one, oldest first."""
         now = time.time()
         with self._lock:
             closed = self._segments[:-1]
-        return [Kept(each.until, each.end, now - each.path.stat().st_mtime) for each in closed]
+        return [
+            ClosedSegment(each.until, each.end, now - each.path.stat().st_mtime) for each in closed
+        ]
 
     def close(self) -> None:
         """Close the file that is written to."""
@@ -213,7 +215,7 @@ class Log:
     def _walk(self, descriptor: int, segment: Segment, here: Extent, number: int) -> Extent:
         """Return a place nearer to a record, and remember it."""
         block = os.pread(descriptor, min(INDEX_BYTES, segment.end - here.end), here.end)
-        passed = frames.skipped(block, number - here.number, len(block))
+        passed = frames.skip_records(block, number - here.number, len(block))
         if not passed.number:
             block = _read_some(descriptor, here.end, segment.end, 1, 0)
             passed = Extent(len(block), 1)
@@ -241,7 +243,7 @@ def _read_some(descriptor: int, offset: int, end: int, count: int, bytes_max: in
     size = max(bytes_max, INDEX_BYTES)
     while True:
         block = os.pread(descriptor, min(size, end - offset), offset)
-        passed = frames.skipped(block, count, max(bytes_max, 1))
+        passed = frames.skip_records(block, count, max(bytes_max, 1))
         if passed.number:
             return block[: passed.end]
         if len(block) < size:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stateshift.errors import StateshiftError
-from stateshift.live.buffer.frames import RECORD_HEAD, Record, skipped
+from stateshift.live.buffer.frames import RECORD_HEAD, Record, skip_records
 
 WAITING_BYTES = 200  # what Python takes for a record that waits, beside its value
 BLOCK_BYTES = 1 << 16  # what is written in smaller parts is kept in memory as one of this size
@@ -27,7 +27,7 @@ ROOM_SHARE = 8  # one part of so many is kept free on disk, where readers allow 
 Ack = Literal["disk", "memory"]
 
 
-class Refused(StateshiftError):
+class RefusedError(StateshiftError):
     """A producer's records were not accepted: there is no room for them now."""
 
     exit_code = 6
@@ -122,11 +122,11 @@ class Queue:
         self._make_room()
         return batch
 
-    def refuse(self, count: int, fact: str) -> Refused:
+    def refuse(self, count: int, fact: str) -> RefusedError:
         """Count records that are not accepted, and return the error that says so."""
         self.refused += count
         self.refusal = fact
-        return Refused(fact, hint="send it again later: nothing of it was kept")
+        return RefusedError(fact, hint="send it again later: nothing of it was kept")
 
     def _make_room(self) -> None:
         """Let go of what is on disk anyway, oldest first."""
@@ -206,9 +206,9 @@ class Queue:
 def records_in(blocks: Sequence[Block], number: int, count: int, bytes_max: int) -> bytes:
     """Return records from a number on out of blocks, of which the first one has it."""
     content = b"".join(block.content for block in blocks)
-    start = skipped(content, number - blocks[0].first, len(content)).end
+    start = skip_records(content, number - blocks[0].first, len(content)).end
     rest = content[start:]
-    return rest[: skipped(rest, count, bytes_max).end]
+    return rest[: skip_records(rest, count, bytes_max).end]
 
 
 def _memory_of(values: Sequence[bytes]) -> int:
@@ -223,7 +223,7 @@ def _disk_of(values: Sequence[bytes]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ClosedSegment:
     """A segment that is not written any more: the number behind its last record, its size, and
     how long ago it was written.
     """
@@ -233,7 +233,9 @@ class Kept:
     age_seconds: float
 
 
-def removable(segments: Sequence[Kept], positions: Sequence[int], used: int, limits: Limits) -> int:
+def removable(
+    segments: Sequence[ClosedSegment], positions: Sequence[int], used: int, limits: Limits
+) -> int:
     """Return how many of the oldest segments may be removed.
 
     All readers have them; and they are older than `keep`, or the disk's bound is near. Where nobody

@@ -20,9 +20,9 @@ from socketserver import BaseServer
 from urllib.parse import parse_qs, urlsplit
 
 from stateshift.errors import StateshiftError
-from stateshift.live.buffer.buffer import Buffer, Gone
+from stateshift.live.buffer.buffer import Buffer, GoneError
 from stateshift.live.buffer.intake import problem
-from stateshift.live.buffer.sockets import Address, Request, Server, Speaking
+from stateshift.live.buffer.sockets import Address, HttpHandler, Request, Server
 from stateshift.plain import to_plain
 
 ANSWER_BYTES = 4 << 20
@@ -35,7 +35,7 @@ def serve(buffer: Buffer, address: Address) -> Server:
     return Server(address, partial(_Reading, buffer=buffer))
 
 
-class _Reading(Speaking):
+class _Reading(HttpHandler):
     """One reader's connection."""
 
     def __init__(
@@ -80,7 +80,7 @@ class _Reading(Speaking):
     def _act(self, act: Callable[[], bytes | None]) -> None:
         try:
             content = act()
-        except Gone as error:
+        except GoneError as error:
             self.answer(410, problem(error.fact, error.hint))
         except StateshiftError as error:
             self.answer(400, problem(str(error), error.hint))

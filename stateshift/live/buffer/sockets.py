@@ -140,7 +140,7 @@ def _read_on(connection: socket.socket) -> None:
             return
 
 
-class Speaking(BaseHTTPRequestHandler):
+class HttpHandler(BaseHTTPRequestHandler):
     """HTTP/1.1, quietly."""
 
     protocol_version = "HTTP/1.1"

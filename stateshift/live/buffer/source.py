@@ -110,7 +110,7 @@ class Range:
     until: int
 
 
-class Reading:
+class QueryReader:
     """A query's side of a buffer. It is asked by Spark's driver, but for `rows`."""
 
     def __init__(self, options: Options) -> None:
@@ -218,7 +218,7 @@ def _reader_class() -> type[DataSourceStreamReader]:
 
         def __init__(self, options: Options) -> None:
             self._options = options
-            self._reading = Reading(options)
+            self._reading = QueryReader(options)
 
         def initialOffset(self) -> Offset:
             return self._reading.initial()

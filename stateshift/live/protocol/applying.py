@@ -36,7 +36,7 @@ class Folded(NamedTuple):
     later: tuple[tuple[Time, Value], ...] = ()
 
 
-class Asked(NamedTuple):
+class Timer(NamedTuple):
     """A value that a key has asked to see at a time to come; of one time in the order of asking."""
 
     time: Moment
@@ -46,10 +46,10 @@ class Asked(NamedTuple):
 
 
 @dataclass(slots=True)
-class Pending:
+class Timers:
     """The values that keys have asked to see again."""
 
-    heap: list[Asked] = field(default_factory=list)
+    heap: list[Timer] = field(default_factory=list)
     asked: int = 0  # so often
 
     @property
@@ -59,7 +59,7 @@ class Pending:
 
     def ask(self, time: Moment, key: Key, value: Value) -> None:
         """Ask to see a value again at a time to come."""
-        heappush(self.heap, Asked(time, self.asked, key, value))
+        heappush(self.heap, Timer(time, self.asked, key, value))
         self.asked += 1
 
 
@@ -77,7 +77,7 @@ Fold = Callable[[Moment, Key, State, tuple[Value, ...]], Folded]
 
 def turns(
     ready: Sequence[tuple[Moment, Key, Value]],
-    pending: Pending,
+    pending: Timers,
     frontier: Moment,
     states: MutableMapping[Key, State],
     fold: Fold,
@@ -117,7 +117,7 @@ def turns(
 
 
 def _grouped(
-    records: Sequence[tuple[Moment, Key, Value]], heap: list[Asked], time: Moment
+    records: Sequence[tuple[Moment, Key, Value]], heap: list[Timer], time: Moment
 ) -> list[tuple[Key, tuple[Value, ...]]]:
     """Return the values of each key at a time: of its records, then of what is due."""
     by_key: dict[Key, list[Value]] = {}
@@ -130,7 +130,7 @@ def _grouped(
 
 
 def _earliest(
-    ready: Sequence[tuple[Moment, Key, Value]], position: int, heap: Sequence[Asked]
+    ready: Sequence[tuple[Moment, Key, Value]], position: int, heap: Sequence[Timer]
 ) -> Moment:
     """Return the next time; one of both has something."""
     if position == len(ready):

@@ -144,7 +144,7 @@ class Change:
         return f"nobody decided on it within {self.timeout_seconds:g} s"
 
 
-def damaged(number: Version) -> Change:
+def damaged_change(number: Version) -> Change:
     """Return what stands for a proposal that cannot be read: it changes nothing, and its time is
     over.
     """
@@ -152,7 +152,7 @@ def damaged(number: Version) -> Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decision:
     """What became of a change; whoever decides first decides."""
 
     outcome: Outcome
@@ -162,7 +162,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Reverted:
+class Reversal:
     """The first error of a change that takes itself back, and in which run of which batch."""
 
     chain: str
@@ -174,12 +174,12 @@ class Reverted:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownChange:
     """A change, and what is known of it."""
 
     change: Change
-    decided: Decided | None = None
-    reverted: Reverted | None = None
+    decided: Decision | None = None
+    reverted: Reversal | None = None
 
     @property
     def number(self) -> Version:
@@ -203,7 +203,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RowMoment:
     """Where in a chain's work a row is: the version its batch was sealed with, the newest version
     that the worker knows, and the one that the row itself carries.
     """
@@ -213,7 +213,7 @@ class Moment:
     column: Version | None = None
 
 
-def effective(changes: Sequence[Known], chain: str, moment: Moment) -> Version:
+def effective(changes: Sequence[KnownChange], chain: str, moment: RowMoment) -> Version:
     """Return the newest change that holds for a chain at a moment, whichever chains it changes."""
     version = 0
     for known in changes:
@@ -225,7 +225,9 @@ def effective(changes: Sequence[Known], chain: str, moment: Moment) -> Version:
     return version
 
 
-def doubtful(changes: Sequence[Known], chain: str, moment: Moment) -> Iterator[Known]:
+def doubtful(
+    changes: Sequence[KnownChange], chain: str, moment: RowMoment
+) -> Iterator[KnownChange]:
     """Yield the changes that would hold for a chain at a moment, and that may take themselves back
     or have since its batch was sealed. Older ones had become certain before.
     """
@@ -235,7 +237,7 @@ def doubtful(changes: Sequence[Known], chain: str, moment: Moment) -> Iterator[K
             yield known
 
 
-def _holds(change: Change, chain: str, moment: Moment) -> bool:
+def _holds(change: Change, chain: str, moment: RowMoment) -> bool:
     new = change.chains.get(chain)
     when = "batch" if new is None else new.when
     if when == "message":
@@ -245,7 +247,7 @@ def _holds(change: Change, chain: str, moment: Moment) -> bool:
     return change.number <= moment.sealed
 
 
-def links_at(changes: Sequence[Known], chain: str, first: Links, version: Version) -> Links:
+def links_at(changes: Sequence[KnownChange], chain: str, first: Links, version: Version) -> Links:
     """Return a chain's functions as of a version."""
     for known in reversed(changes[:version]):
         if known.holds and chain in known.change.chains:
@@ -254,7 +256,7 @@ def links_at(changes: Sequence[Known], chain: str, first: Links, version: Versio
 
 
 def transforms(
-    changes: Sequence[Known], chain: str, after: Version, until: Version
+    changes: Sequence[KnownChange], chain: str, after: Version, until: Version
 ) -> tuple[Link, ...]:
     """Return what transforms a chain's state from one version to a later one, in order."""
     found = []
@@ -266,7 +268,7 @@ def transforms(
     return tuple(found)
 
 
-def newest(changes: Sequence[Known]) -> Version:
+def newest(changes: Sequence[KnownChange]) -> Version:
     """Return the number of the newest change that is applied; 0 if there is none."""
     return max((known.number for known in changes if known.applied), default=0)
 
@@ -274,7 +276,7 @@ def newest(changes: Sequence[Known]) -> Version:
 # ------------------------------------------------------------------------ what becomes of a chain
 
 
-def replaced(chain: str, links: Links, at: int | str | None, link: Link) -> Links:
+def replace_link(chain: str, links: Links, at: int | str | None, link: Link) -> Links:
     """Return the chain with another function at one place, which need not be named where there is
     only one.
     """
@@ -282,13 +284,13 @@ def replaced(chain: str, links: Links, at: int | str | None, link: Link) -> Link
     return (*links[:at], link, *links[at + 1 :])
 
 
-def removed(chain: str, links: Links, at: int | str | None) -> Links:
+def remove_link(chain: str, links: Links, at: int | str | None) -> Links:
     """Return the chain without the function at one place."""
     at = place_of(chain, links, at)
     return (*links[:at], *links[at + 1 :])
 
 
-def introduced(
+def introduce_link(
     chain: str,
     links: Links,
     where: Literal["before", "after", "around"],

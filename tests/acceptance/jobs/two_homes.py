@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from stateshift import live
 from stateshift.live.bins.files import Proposal
 from stateshift.live.bins.outputs import Delivery
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import BINS, count_and_ask
 
@@ -73,7 +73,7 @@ def move(worker: live.Worker, away: int, back: int) -> None:
         updates.append(Update(back, bin, bin % 2))
     worker.files.propose(Proposal(0, tuple(sorted(updates)), time.time(), SECONDS_MAX))
     wait(lambda: len(worker.files.answers(0)) == 2)
-    decided = worker.files.decide(0, Decided("applied", time.time(), "test"))
+    decided = worker.files.decide(0, Decision("applied", time.time(), "test"))
     assert decided.outcome == "applied", decided
 
 

@@ -12,11 +12,11 @@ from stateshift import live
 from stateshift.errors import Incompatible, MissingFile, PlanError, SpecError
 from stateshift.live.bins import adopting
 from stateshift.live.bins.bin_run import PIECES_MAX
-from stateshift.live.bins.exported_rows import mapped, with_timers
+from stateshift.live.bins.exported_rows import map_columns, with_timers
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.hashing import encoders, hash_of
 from stateshift.live.protocol.applying import Folded
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.kill.moments import Doomed, Moments
@@ -175,7 +175,7 @@ def about_to_move() -> Ground:
     ground.propose([Update(40, bin, 1) for bin in range(BINS)])
     for worker in ground.workers.values():
         worker.running.answer()
-    ground.files.decide(0, Decided("applied", 0.0, "test"))
+    ground.files.decide(0, Decision("applied", 0.0, "test"))
     return ground
 
 
@@ -322,13 +322,13 @@ def test_columns_of_keys_and_values_are_mapped():
 
     key = struct(key=struct(word=pa.array([7, 8])), userKey=pa.array([1, 2]))
     value = struct(count=pa.array([70, 80]))
-    table = mapped(pa.table({"key": key, "value": value}), {"key.word": "user", "count": "n"})
+    table = map_columns(pa.table({"key": key, "value": value}), {"key.word": "user", "count": "n"})
     files = folder()
     adopting.bring_in(files, total, table, ("west",))
     entries = [(entry.key, entry.state["n"]) for entry in adopting.take_out(files, total)]
     assert sorted(entries) == [(7, 70), (8, 80)]
     with pytest.raises(SpecError, match="no column none"):
-        mapped(table, {"none": "user"})
+        map_columns(table, {"none": "user"})
 
 
 @pytest.mark.parametrize("engine", ["spark", "flink"])

@@ -9,7 +9,7 @@ import pytest
 
 from stateshift import live
 from stateshift.errors import FormatError, PlanError, StorageError, UnknownVersion
-from stateshift.live.bins.commits import Held, Piece
+from stateshift.live.bins.commits import HeldRows, Piece
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.live.bins.workers import Ground, alone, count_and_ask
 
@@ -50,7 +50,12 @@ def test_others_read_of_rows_held_those_that_wait_for_a_move(damaged: object) ->
     first = ground.files.committed("count_and_ask", "west", 0)
     assert first is not None
     pieces = (Piece("bins/file", 0, 10),)
-    held = (Held(1, None, pieces), Held(2, 7, pieces), Held(3, None, ()), Held(4, 9, ()))
+    held = (
+        HeldRows(1, None, pieces),
+        HeldRows(2, 7, pieces),
+        HeldRows(3, None, ()),
+        HeldRows(4, 9, ()),
+    )
     second = replace(first, number=1, held=held)
     ground.files.commit("count_and_ask", "west", second)
     assert ground.files.committed("count_and_ask", "west", 1) == second

@@ -15,14 +15,14 @@ import pytest
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError
 from stateshift.live.bins.adopting import take_out
 from stateshift.live.bins.batches import HASH, unread_batch
-from stateshift.live.bins.bin_count import CountCarrier, advised, check_count
+from stateshift.live.bins.bin_count import CountCarrier, advise_count, check_count
 from stateshift.live.bins.bin_loads import Load, hot, loads
 from stateshift.live.bins.compactions import MOVES_BASE, MovesBase
 from stateshift.live.bins.evicting import evict
 from stateshift.live.bins.files import Files, Proposal, look
 from stateshift.live.bins.move_request import Manner, moves_even
-from stateshift.live.bins.moved import Moved
-from stateshift.live.bins.parts import Keyed
+from stateshift.live.bins.moved import MoveProgress
+from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.past import past_moves
 from stateshift.live.protocol.chains import encode_densely
 from stateshift.live.protocol.configuration import Update
@@ -45,7 +45,7 @@ from tests.live.jobs import Killed as WorkerKilled
 END = 150
 
 
-def keyed_of(scene: Scene) -> dict[tuple[str, str], Keyed]:
+def keyed_of(scene: Scene) -> dict[tuple[str, str], KeyHashing]:
     """What the workers say of how they hash keys."""
     found = {}
     for name in NAMES:
@@ -57,7 +57,7 @@ def keyed_of(scene: Scene) -> dict[tuple[str, str], Keyed]:
 
 def resize(
     scene: Scene, count: int, manner: Manner = QUICK, files: Files | None = None, wait=None
-) -> Moved:
+) -> MoveProgress:
     """Ask for so many bins."""
     watch = scene.watch(files)
     check_count(watch.look(), count, manner.at, keyed_of(scene))
@@ -467,9 +467,9 @@ def test_a_bin_with_four_times_the_mean_speaks_for_twice_as_many():
     found = loads(now)
     assert [each.bin for each in found] == list(range(BINS))
     assert sum(each.keys for each in found) == now.parts[1].keys
-    assert advised(now, found).count == BINS
+    assert advise_count(now, found).count == BINS
     hot = replace(found[3], times=5.0)
-    advice = advised(now, (*found[:3], hot, *found[4:]))
+    advice = advise_count(now, (*found[:3], hot, *found[4:]))
     assert (advice.count, advice.reason) == (16, "bin 3 has 5.0 times as much as the mean")
 
 
@@ -510,5 +510,5 @@ def test_bins_that_are_mostly_empty_speak_for_half_as_many():
     scene = Scene()
     resize(scene, 128)
     now = scene.bins()
-    advice = advised(now, [replace(each, times=1.0) for each in loads(now)])
+    advice = advise_count(now, [replace(each, times=1.0) for each in loads(now)])
     assert advice.count == 64 and advice.reason.endswith("of 128 bins are empty")

@@ -10,9 +10,9 @@ from stateshift.errors import PlanError
 from stateshift.live.bins.files import Files, Proposal
 from stateshift.live.bins.migration import TELL_SECONDS, Carrier
 from stateshift.live.bins.move_request import Manner
-from stateshift.live.bins.steering import CarriedBy, Steering
+from stateshift.live.bins.steering import MoveCarrier, Steering
 from stateshift.live.bins.watch import Watch
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import TIES, Ground, alone, count_and_ask
 
@@ -45,14 +45,14 @@ def test_whoever_carries_moves_by_another_clock_is_not_taken_for_dead(ahead, liv
     begun = ground.files.begun()
     assert begun is not None
     steering = Steering(ground.storage)
-    steering.carry(CarriedBy("other:1", time.time() + ahead, 5, 2, "moving"))
+    steering.carry(MoveCarrier("other:1", time.time() + ahead, 5, 2, "moving"))
     waited = 0.0
 
     def wait(seconds):
         nonlocal waited
         waited += seconds
         if lives and waited > TELL_SECONDS:
-            steering.carry(CarriedBy("other:1", time.time() + ahead, 5, 3, "moving"))
+            steering.carry(MoveCarrier("other:1", time.time() + ahead, 5, 3, "moving"))
 
     carrier = Carrier(Watch(ground.files, begun), (), Manner(), wait=wait)
     if lives:
@@ -71,7 +71,7 @@ class DecidedLater(Files):
     def decided(self, number):
         self.looks += 1
         if self.looks == 4:  # twice before its batch, then while the batch waits
-            self.decide(number, Decided("applied", time.time(), "controller"))
+            self.decide(number, Decision("applied", time.time(), "controller"))
         return super().decided(number)
 
 

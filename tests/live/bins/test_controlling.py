@@ -29,12 +29,12 @@ from stateshift.live.bins.move_request import (
     steps_of,
     steps_planned,
 )
-from stateshift.live.bins.moved import Moved
-from stateshift.live.bins.parts import Joined, Runs
-from stateshift.live.bins.steering import CarriedBy, Steering, Throttle
+from stateshift.live.bins.moved import MoveProgress
+from stateshift.live.bins.parts import Membership, OperatorStart
+from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Part, Watch
 from stateshift.live.folder import Folder
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import BEGIN, Update
 from stateshift.storage.opening import open_patiently
 from tests.kill.moments import Doomed, Moment, Moments
@@ -50,7 +50,7 @@ class Scene:
 
     def __init__(self, names: Sequence[str] = NAMES) -> None:
         self.ground = Ground(count_and_ask, names)
-        self.told: list[Moved] = []
+        self.told: list[MoveProgress] = []
         for worker in self.ground.workers.values():
             worker.read(30)
         self.seen = self.watch()
@@ -72,18 +72,18 @@ class Scene:
             if self.seen.look().moves.open is None:
                 worker.read(min(worker.read_to + 12, END))
 
-    def carry(self, steps, manner=QUICK, files: Files | None = None, wait=None) -> Moved:
+    def carry(self, steps, manner=QUICK, files: Files | None = None, wait=None) -> MoveProgress:
         watch = self.watch(files)
         check(watch.look(), steps, manner)
         self.carrier = Carrier(watch, steps, manner, self.told.append, wait or self.work)
         return self.carrier.carry()
 
-    def move(self, worker: str, numbers, manner=QUICK, **more) -> Moved:
+    def move(self, worker: str, numbers, manner=QUICK, **more) -> MoveProgress:
         return self.carry(steps_of(moves_to(self.bins(), worker, numbers), manner), manner, **more)
 
     def overdue(self, proposal: Proposal) -> None:
         """Let a worker find that nobody has decided in time."""
-        decided = Decided("aborted", time.time(), "west", "nobody has decided")
+        decided = Decision("aborted", time.time(), "west", "nobody has decided")
         self.ground.files.decide(proposal.number, decided)
 
     def at(self, worker: str) -> list[int]:
@@ -151,8 +151,10 @@ def test_a_worker_that_starts_while_a_step_is_proposed_is_asked_too():
 
     def work(seconds: float) -> None:
         if next(starts, False):
-            scene.ground.files.join(Joined(-1, "south", 0.0))
-            scene.ground.files.run(Runs("count_and_ask", "south", "fold", (), (), "", "", "", 0.0))
+            scene.ground.files.join(Membership(-1, "south", 0.0))
+            scene.ground.files.run(
+                OperatorStart("count_and_ask", "south", "fold", (), (), "", "", "", 0.0)
+            )
             scene.ground.workers["south"] = Reader(scene.ground, "south")
         scene.work()
 
@@ -166,7 +168,7 @@ def test_a_step_is_ahead_of_whoever_is_furthest_by_how_fast_it_is():
 
     recent = (commit(0, 10.0, 100), commit(1, 11.0, 150), commit(2, 12.0, 300))
     ledger = Ledger(last=recent[-1])
-    runs = Runs("count_and_ask", "west", "fold", (), (), "", "", "", 0.0)
+    runs = OperatorStart("count_and_ask", "west", "fold", (), (), "", "", "", 0.0)
     part = Part(runs, 0, ledger, recent)
     assert part.rate == 100.0
     assert part.expected(2.0, now=12.0) == 500.0
@@ -333,16 +335,16 @@ def test_a_strategy_that_is_none_is_refused():
 def test_a_worker_that_has_read_nothing_is_refused():
     scene = Scene()
     files = scene.ground.files
-    files.join(Joined(-1, "south", 0.0))
+    files.join(Membership(-1, "south", 0.0))
     refused(scene, PlanError, "worker south has not started yet", worker="south")
-    files.run(Runs("count_and_ask", "south", "fold", (), (), "", "", "", 0.0))
+    files.run(OperatorStart("count_and_ask", "south", "fold", (), (), "", "", "", 0.0))
     refused(scene, PlanError, "worker south has read no rows yet", worker="south")
 
 
 @pytest.mark.parametrize("what", ["code", "python"])
 def test_workers_of_other_code_are_refused_unless_told_otherwise(what):
     scene = Scene()
-    runs = Runs("count_and_ask", "east", "fold", (), (), "", "", "", 0.0)
+    runs = OperatorStart("count_and_ask", "east", "fold", (), (), "", "", "", 0.0)
     scene.ground.files.run(replace(runs, **{what: "other"}))
     refused(scene, Incompatible, "other at west|at west, and|has (code|Python)")
     assert scene.move("east", [0], replace(QUICK, any_code=True)).state == "finished"
@@ -357,9 +359,9 @@ def test_a_second_move_is_refused_while_one_is_under_way():
 def test_a_second_controller_is_refused_while_the_first_one_lives():
     scene = Scene()
     steering = Steering(scene.ground.storage)
-    steering.carry(CarriedBy("other:1", time.time(), 5, 2, "moving"))
+    steering.carry(MoveCarrier("other:1", time.time(), 5, 2, "moving"))
     refused(scene, PlanError, "bins are moved by other:1: 2 of 5 steps have begun")
-    steering.carry(CarriedBy("other:1", time.time() - 60, 5, 2, "moving"))
+    steering.carry(MoveCarrier("other:1", time.time() - 60, 5, 2, "moving"))
     assert scene.move("east", [0]).state == "finished"
 
 
@@ -509,7 +511,7 @@ def test_what_a_process_has_proposed_that_has_ended_is_aborted_at_once():
     ended.wait()
     by = f"{socket.gethostname()}:{ended.pid}"
     scene.ground.files.propose(Proposal(0, (Update(1000, 0, 1),), time.time(), 300.0, by=by))
-    Steering(scene.ground.storage).carry(CarriedBy(by, time.time(), 3, 1, "moving"))
+    Steering(scene.ground.storage).carry(MoveCarrier(by, time.time(), 3, 1, "moving"))
     assert scene.move("east", [0]).state == "finished"
     decided = scene.ground.files.decided(0)
     assert decided is not None and decided.reason == f"{by}, which has proposed it, has ended"

@@ -18,11 +18,11 @@ from stateshift.live.bins.evicting import evict_everywhere
 from stateshift.live.bins.files import Files, Proposal
 from stateshift.live.bins.migration import Carrier
 from stateshift.live.bins.move_request import Manner, check, moves_even, moves_to, steps_of
-from stateshift.live.bins.moved import Moved
-from stateshift.live.bins.parts import Keyed
+from stateshift.live.bins.moved import MoveProgress
+from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.watch import Bins, Watch
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_killing import die
@@ -113,16 +113,16 @@ class Group:
     def bins(self) -> Bins:
         return self.watch().look()
 
-    def move(self, to: str, numbers: list[int], manner: Manner = PATIENT) -> Moved:
+    def move(self, to: str, numbers: list[int], manner: Manner = PATIENT) -> MoveProgress:
         watch = self.watch()
         steps = steps_of(moves_to(watch.look(), to, numbers), manner)
         check(watch.look(), steps, manner)
         return Carrier(watch, steps, manner, wait=self.work).carry()
 
-    def resize(self, count: int, manner: Manner = PATIENT) -> Moved:
+    def resize(self, count: int, manner: Manner = PATIENT) -> MoveProgress:
         watch = self.watch()
         now = watch.look()
-        keyed: dict[tuple[str, str], Keyed] = {}
+        keyed: dict[tuple[str, str], KeyHashing] = {}
         for part in now.parts:
             known = self.ground.files.keyed(part.runs.operator, part.runs.worker)
             assert known is not None
@@ -130,7 +130,7 @@ class Group:
         check_count(now, count, None, keyed)
         return CountCarrier(watch, (), manner, wait=self.work, count=count).carry()
 
-    def move_between_the_living(self) -> Moved:
+    def move_between_the_living(self) -> MoveProgress:
         """Move a bin from one of those that live to the other. Rows come until it has moved: they
         read as fast as the machine lets them, and the faster, the later the time of the move.
         """
@@ -318,7 +318,7 @@ def test_an_evicted_worker_through_which_bins_have_still_to_go_is_not_forgotten(
     ground.files.propose(proposal)
     for worker in ground.workers.values():
         worker.running.answer()
-    ground.files.decide(0, Decided("applied", 0.0, "test"))
+    ground.files.decide(0, Decision("applied", 0.0, "test"))
     table.hear(ground.files.answers(0), time.time())
     evict_everywhere(ground.files, "east")
     watch.meet()

@@ -11,8 +11,8 @@ from stateshift import live
 from stateshift.errors import Incompatible
 from stateshift.live.bins.batches import Columns, Records
 from stateshift.live.bins.bin_run import Memory, Writing
-from stateshift.live.bins.commits import Kept
-from stateshift.live.bins.dealing import Deal, Numbers, Source, deal_all
+from stateshift.live.bins.commits import BinSnapshot
+from stateshift.live.bins.dealing import BinCounts, OldBin, Redistribution, redistribute
 from stateshift.live.bins.hashing import encoders, hash_of, hasher, key_kinds
 from stateshift.live.bins.stores import Objects, rows_as_bytes, rows_from_bytes
 from stateshift.live.protocol.configuration import bin_of
@@ -56,13 +56,13 @@ def test_keys_of_several_columns_states_requests_and_held_rows_are_dealt_togethe
         store.ask((number + 10,), key, number)
     held = rows_as_bytes(Records([((5,), key, key) for key in keys]))
     before = Writing("paired", "west", 0)
-    kept = Kept((before.add(store.whole()),), len(keys), store.due)
+    kept = BinSnapshot((before.add(store.whole()),), len(keys), store.due)
     piece = before.add(held)
     files = {}
     before.finish(files.__setitem__)
     memory = Memory(paired, reader(files))
-    deal = Deal((Source(0, kept, (piece,)),), Numbers(1, 8, kinds))
-    dealt = deal_all([deal], memory, Writing("paired", "west", 1), files.__setitem__)
+    deal = Redistribution((OldBin(0, kept, (piece,)),), BinCounts(1, 8, kinds))
+    dealt = redistribute([deal], memory, Writing("paired", "west", 1), files.__setitem__)
     read = reader(files)
     seen = []
     for one in dealt:
@@ -89,8 +89,8 @@ def test_held_rows_of_tables_are_dealt_in_their_order():
     piece = Writing("kept_as_tables", "west", 0).add(held)
     memory = Memory(kept_as_tables, lambda one: held)
     files = {}
-    deal = Deal((Source(0, None, (piece,)),), Numbers(1, 2, ("long",)))
-    dealt = deal_all([deal], memory, Writing("kept_as_tables", "west", 1), files.__setitem__)
+    deal = Redistribution((OldBin(0, None, (piece,)),), BinCounts(1, 2, ("long",)))
+    dealt = redistribute([deal], memory, Writing("kept_as_tables", "west", 1), files.__setitem__)
     assert [one.kept for one in dealt] == [None, None]
     found = []
     for one in dealt:
@@ -104,8 +104,8 @@ def test_held_rows_of_tables_are_dealt_in_their_order():
 def test_keys_of_which_nothing_says_how_they_are_hashed_are_not_dealt():
     writing = Writing("paired", "west", 0)
     content = Objects(paired, {("a", 1): 1}).whole()
-    kept = Kept((writing.add(content),), 1)
+    kept = BinSnapshot((writing.add(content),), 1)
     memory = Memory(paired, lambda one: content)
-    deal = Deal((Source(0, kept, ()),), Numbers(4, 8, ()))
+    deal = Redistribution((OldBin(0, kept, ()),), BinCounts(4, 8, ()))
     with pytest.raises(Incompatible, match="nothing says how Spark hashes the keys"):
-        deal_all([deal], memory, writing, lambda path, content: None)
+        redistribute([deal], memory, writing, lambda path, content: None)

@@ -13,12 +13,12 @@ from stateshift.live.bins.evicting import evict, evict_everywhere
 from stateshift.live.bins.files import KEPT_COMMITS, WHOLE_EVERY, Files
 from stateshift.live.bins.move_request import refuse_without_rows
 from stateshift.live.bins.operators import Operator
-from stateshift.live.bins.parts import Runs
+from stateshift.live.bins.parts import OperatorStart
 from stateshift.live.bins.state_acts import evict_worker
 from stateshift.live.bins.watch import Watch
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.applying import Folded
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from stateshift.storage.opening import open_patiently
 from tests.live.bins.workers import BINS, OUT, TIES, Ground, Reader, alone, count_and_ask
@@ -92,7 +92,7 @@ def test_rows_that_wait_for_their_bin_stay_where_another_query_does_not_read_the
     ground.propose([Update(20, bin, 1) for bin in range(BINS)])
     for worker in (west, east):
         worker.running.answer()
-    ground.files.decide(0, Decided("applied", 0.0, "test"))
+    ground.files.decide(0, Decision("applied", 0.0, "test"))
     east.read(130)  # past the time: it awaits the bins, and holds their rows
     assert east.running.ledger.held
     east.start()
@@ -129,7 +129,9 @@ def test_a_worker_that_was_paused_until_its_next_commit_was_forgotten_ends_all_t
 class StartedAtOnce(Files):
     """Files of a group in which somebody starts under a name as soon as it is taken."""
 
-    heir = Runs("count_and_ask", "west", "fold", ("key",), (), "", "new", "", 9.0, host="new")
+    heir = OperatorStart(
+        "count_and_ask", "west", "fold", ("key",), (), "", "new", "", 9.0, host="new"
+    )
 
     def commit(self, operator, worker, commit):
         super().commit(operator, worker, commit)
@@ -212,7 +214,7 @@ def test_a_worker_is_evicted_in_all_that_it_runs_though_it_has_not_committed_eve
     ground = Ground(count_and_ask, ["west"])
     ground.workers["west"].read(9)
     for operator in ("another", "zero"):
-        ground.files.run(Runs(operator, "west", "fold", ("key",), (), "", "", "", 0.0))
+        ground.files.run(OperatorStart(operator, "west", "fold", ("key",), (), "", "", "", 0.0))
     evicted = evict_everywhere(ground.files, "west")
     assert [(one.operator, one.commit) for one in evicted] == [
         ("another", 0),

@@ -7,13 +7,14 @@ import pyarrow as pa
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.types import Atomic
 from stateshift.live.bins.batches import NOTHING
-from stateshift.live.bins.in_executors import _batch, sent_to
+from stateshift.live.bins.in_executors import _batch, partition_numbers
 
 
 def test_each_partition_has_a_number_that_sparks_hash_sends_there():
     for partitions in (1, 2, 3, 16, 100):
         places = [
-            signed_hash([one], [Atomic("integer")]) % partitions for one in sent_to(partitions)
+            signed_hash([one], [Atomic("integer")]) % partitions
+            for one in partition_numbers(partitions)
         ]
         assert places == list(range(partitions))
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from stateshift.live.bins.commits import Commit, Held, Ledger
-from stateshift.live.bins.moved import late
-from stateshift.live.bins.parts import Runs
+from stateshift.live.bins.commits import Commit, HeldRows, Ledger
+from stateshift.live.bins.moved import late_parts
+from stateshift.live.bins.parts import OperatorStart
 from stateshift.live.bins.watch import Part
 
 ROWS = ": moves are made as rows come that are later"
@@ -17,16 +17,16 @@ ROWS = ": moves are made as rows come that are later"
 
 def part(worker: str, at: int | None, awaited: tuple[int, ...] = ()) -> Part:
     """A worker that has come so far, and waits for the bins of moves at time 5."""
-    runs = Runs("count", worker, "fold", ("key",), ("time",), "out", "", "3.11", 0.0)
+    runs = OperatorStart("count", worker, "fold", ("key",), ("time",), "out", "", "3.11", 0.0)
     if at is None:
         return Part(runs, 0, Ledger())
     last = Commit(0, 0, "", 0.0, 0.0, (float(at), 0), {}, 0)
-    return Part(runs, 0, Ledger(last, held={bin: Held(bin, 5, ()) for bin in awaited}))
+    return Part(runs, 0, Ledger(last, held={bin: HeldRows(bin, 5, ()) for bin in awaited}))
 
 
 def said(*running: Part, until: int | None = 8) -> str:
     bins: Any = SimpleNamespace(running=running, passed_by=lambda part: part.passed)
-    return late(bins, until, 60.0)
+    return late_parts(bins, until, 60.0)
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from stateshift.errors import PlanError
 from stateshift.live.bins import adopting
 from stateshift.live.bins.compacting_moves import EVERY, KEPT, compact
 from stateshift.live.bins.compactions import COMPACTIONS_KEPT, Compaction, MovesBase
-from stateshift.live.bins.files import Begun, Files, look
+from stateshift.live.bins.files import Files, GroupStart, look
 from stateshift.live.bins.past import PastMove, past_moves
 from stateshift.live.bins.watch import Watch
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import BEGIN, Update
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
@@ -30,7 +30,7 @@ from tests.live.bins.workers import BINS, KEYS, TIES, Ground, alone, count_and_a
 from tests.live.jobs import Killed
 
 OTHER = replace(count_and_ask, name="other")
-BEGUN = Begun(BINS, ("west",))
+BEGUN = GroupStart(BINS, ("west",))
 MOVES = EVERY + 3
 MANY = 3 * EVERY + KEPT
 
@@ -64,7 +64,7 @@ class Group:
         for number in range(self.count, self.count + count):
             update = Update(self.time(number), number % BINS, (number // BINS + 1) % 2)
             self.ground.propose([update])
-            self.ground.files.decide(number, Decided("applied", 0.0, "test"))
+            self.ground.files.decide(number, Decision("applied", 0.0, "test"))
         self.count += count
         workers = self.ground.workers.values()
         for worker in workers:

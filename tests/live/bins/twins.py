@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from stateshift.live.bins.batches import Batch, bins_of, unread_batch
-from stateshift.live.bins.bin_run import Came
+from stateshift.live.bins.bin_run import BatchResult
 from stateshift.live.bins.bin_task import Assignment, Process, partition_of
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
@@ -39,7 +39,7 @@ class TwinTasks:
         yield batch._replace(rows=dict.fromkeys(batch.rows))
         self.rows = None
 
-    def run(self, assignment: Assignment) -> dict[int, Came]:
+    def run(self, assignment: Assignment) -> dict[int, BatchResult]:
         assignment = cloudpickle.loads(cloudpickle.dumps(assignment))
         came = {}
         for partition in range(PARTITIONS):

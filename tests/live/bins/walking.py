@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
-from stateshift.live.protocol.chains import Decided
+from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import TIES, Ground, Reader, Remembering
 
@@ -120,7 +120,7 @@ class Walk:
         proposal = self.ground.files.proposal(number)
         if proposal is None or proposal.bins is None or self.random.random() > 0.02:
             return False
-        decided = Decided("aborted", 0.0, "test", "given up")
+        decided = Decision("aborted", 0.0, "test", "given up")
         self.ground.files.decide(number, decided)
         return True
 

@@ -17,16 +17,16 @@ import xxhash
 from stateshift import live
 from stateshift.live.bins.arrow_tables import from_bytes
 from stateshift.live.bins.batches import HASH
-from stateshift.live.bins.commits import Commit, Given
+from stateshift.live.bins.commits import Commit, GivenBin
 from stateshift.live.bins.evicting import evict
-from stateshift.live.bins.files import Begun, Files, Proposal, look
+from stateshift.live.bins.files import Files, GroupStart, Proposal, look
 from stateshift.live.bins.in_driver import InDriver
 from stateshift.live.bins.in_executors import InExecutors
 from stateshift.live.bins.operators import Operator
-from stateshift.live.bins.parts import Joined, Runs
+from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.running import ACKNOWLEDGED, Home, Running
 from stateshift.live.protocol.applying import Folded
-from stateshift.live.protocol.chains import Decided, decode
+from stateshift.live.protocol.chains import Decision, decode
 from stateshift.live.protocol.configuration import Configuration, Update
 from stateshift.live.values import SMALL
 from stateshift.storage.protocol import Storage
@@ -181,7 +181,7 @@ class Ground:
         self.delivered: dict[tuple[str, int], tuple[tuple[int, ...], ...]] = {}
         self.storage = storage or MemoryStorage(MemoryDisk(), "memory://group")
         self.files = kind(self.storage)
-        self.files.begin(Begun(operator.bins, (names[0],)))
+        self.files.begin(GroupStart(operator.bins, (names[0],)))
         for name in names:
             self._declare(name)
         self.workers = {name: Reader(self, name) for name in names}
@@ -197,8 +197,10 @@ class Ground:
     def _declare(self, name: str) -> None:
         """Say what a worker runs, as it does when it starts."""
         operator = self.operator
-        self.files.join(Joined(-1, name, 0.0))
-        self.files.run(Runs(operator.name, name, "fold", operator.key, (), "", "", "", 0.0))
+        self.files.join(Membership(-1, name, 0.0))
+        self.files.run(
+            OperatorStart(operator.name, name, "fold", operator.key, (), "", "", "", 0.0)
+        )
 
     # ---------------------------------------------------------------- a worker that is evicted
 
@@ -253,7 +255,7 @@ class Ground:
         """Decide on so many proposals that move nothing."""
         for _ in range(count):
             self.propose([])
-            self.files.decide(self.moves - 1, Decided("applied", 0.0, "test"))
+            self.files.decide(self.moves - 1, Decision("applied", 0.0, "test"))
 
     def propose_bins(self, bins: int, since: int = -1) -> None:
         """Propose another number of bins, unless something is open."""
@@ -279,10 +281,10 @@ class Ground:
         number = self.moves - 1
         answers = self.files.answers(number)
         if any(answer.word != ACKNOWLEDGED for answer in answers):
-            self.files.decide(number, Decided("aborted", 0.0, "test", "refused"))
+            self.files.decide(number, Decision("aborted", 0.0, "test", "refused"))
             return "aborted"
         if {worker.name for worker in self.living} <= {answer.worker for answer in answers}:
-            self.files.decide(number, Decided("applied", 0.0, "test"))
+            self.files.decide(number, Decision("applied", 0.0, "test"))
             return "applied"
         return ""
 
@@ -293,9 +295,9 @@ class Ground:
             if commit is not None:
                 yield commit
 
-    def given(self) -> list[Given]:
+    def given(self) -> list[GivenBin]:
         """All bins that the workers' commits give."""
-        found: list[Given] = []
+        found: list[GivenBin] = []
         for name in self.workers:
             for commit in self.commits(name):
                 found += commit.given

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from stateshift.live.buffer.buffer import Buffer, opened
+from stateshift.live.buffer.buffer import Buffer, open_buffer
 from stateshift.live.buffer.client import Client
 from stateshift.live.buffer.folder import Folder
 from stateshift.live.buffer.frames import decode_records
 from stateshift.live.buffer.log import Files
 from stateshift.live.buffer.queue import Limits
-from stateshift.live.buffer.running import AtWork, running
+from stateshift.live.buffer.runner import RunningBuffer, run_buffer
 from stateshift.live.buffer.sockets import Address
 
 LIMITS = Limits(memory=1 << 20, disk=16 << 20)
@@ -47,20 +47,20 @@ class HeldDisk(Files):
 @contextmanager
 def buffering(path: Path, limits: Limits = LIMITS, files: Files | None = None) -> Iterator[Buffer]:
     """A buffer without listeners."""
-    with opened(Folder(path), limits, files) as buffer:
+    with open_buffer(Folder(path), limits, files) as buffer:
         yield buffer
 
 
 @contextmanager
 def serving(
     path: Path, *schemes: str, limits: Limits = LIMITS, files: Files | None = None
-) -> Iterator[AtWork]:
+) -> Iterator[RunningBuffer]:
     """A buffer with a listener of each of these schemes, `tcp`, `tcp?ack` or `http`."""
     listens = []
     for scheme in schemes:
         name, _, option = scheme.partition("?")
         listens.append(Address(name, FREE, 0, option))
-    with running(path, listens, Address("http", FREE, 0), limits, files) as at_work:
+    with run_buffer(path, listens, Address("http", FREE, 0), limits, files) as at_work:
         yield at_work
 
 

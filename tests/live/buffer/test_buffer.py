@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import FormatError, PlanError, UnknownVersion
-from stateshift.live.buffer.buffer import Buffer, Gone
+from stateshift.live.buffer.buffer import Buffer, GoneError
 from stateshift.live.buffer.folder import Folder
 from stateshift.live.buffer.log import Files
-from stateshift.live.buffer.queue import Refused
-from stateshift.live.buffer.running import forget, look
+from stateshift.live.buffer.queue import RefusedError
+from stateshift.live.buffer.runner import forget, look
 from tests.live.buffer.ground import (
     LIMITS,
     SECONDS_MAX,
@@ -45,7 +45,7 @@ def test_a_memory_that_is_full_refuses_and_what_was_accepted_is_kept(tmp_path: P
     with buffering(tmp_path, files=files) as buffer:
         files.free.clear()
         accepted = []
-        with pytest.raises(Refused, match="the memory is full"):
+        with pytest.raises(RefusedError, match="the memory is full"):
             while True:
                 accepted.append(buffer.offer([b"%04d" % len(accepted) * 1000]))
         assert buffer.status().refused == 1
@@ -109,9 +109,9 @@ def test_a_full_disk_is_told_and_after_it_the_order_is_whole(tmp_path: Path) -> 
     with buffering(tmp_path, files=files) as buffer:
         put(buffer, b"before")
         files.is_full = True
-        with pytest.raises(Refused, match="the disk of the buffer fails: No space left"):
+        with pytest.raises(RefusedError, match="the disk of the buffer fails: No space left"):
             put(buffer, b"lost")
-        with pytest.raises(Refused, match="No space left"):
+        with pytest.raises(RefusedError, match="No space left"):
             put(buffer, b"refused at once, unless a second has passed")
         assert buffer.status().failure is not None
         files.is_full = False
@@ -126,35 +126,37 @@ def put_when_accepted(buffer: Buffer, *values: bytes) -> int:
     for _ in range(1200):
         try:
             return put(buffer, *values)
-        except Refused:
+        except RefusedError:
             wait.wait(0.05)
     raise AssertionError("never accepted")
 
 
 def test_the_disks_bound_refuses_until_readers_have_read(tmp_path: Path) -> None:
     with buffering(tmp_path, replace(LIMITS, keep_seconds=3600)) as buffer:
-        with pytest.raises(Refused, match="readers are behind"):
+        with pytest.raises(RefusedError, match="readers are behind"):
             while True:
                 put(buffer, *HALF_MIB)
         promised = buffer.status().next
         assert buffer.status().disk_bytes <= LIMITS.disk
         buffer.set_position("late", 10)
         buffer.set_position("orders", promised)
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             put(buffer, *HALF_MIB)
         buffer.set_position("late", promised)
         assert put_when_accepted(buffer, *HALF_MIB) == promised
         first = buffer.status().first
-        with pytest.raises(Gone, match=f"record 0 is not there any more: the first one is {first}"):
+        with pytest.raises(
+            GoneError, match=f"record 0 is not there any more: the first one is {first}"
+        ):
             buffer.read(0, 1, 100)
 
 
 def test_a_record_that_was_never_promised_is_refused(tmp_path: Path) -> None:
     with buffering(tmp_path) as buffer:
         put(buffer, b"only")
-        with pytest.raises(Gone, match="record 2 was never promised: the next one is 1"):
+        with pytest.raises(GoneError, match="record 2 was never promised: the next one is 1"):
             buffer.read(2, 1, 100)
-        with pytest.raises(Gone, match="reader orders is at 2, but the next record is 1"):
+        with pytest.raises(GoneError, match="reader orders is at 2, but the next record is 1"):
             buffer.set_position("orders", 2)
         assert buffer.read(1, 1, 100) == b""
 
@@ -212,9 +214,9 @@ class BrokenDisk(Files):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_bug_in_the_thread_that_writes_leaves_no_producer_waiting(tmp_path: Path) -> None:
     with buffering(tmp_path, files=BrokenDisk()) as buffer:
-        with pytest.raises(Refused, match="the buffer has ended"):
+        with pytest.raises(RefusedError, match="the buffer has ended"):
             put(buffer, b"a")
-        with pytest.raises(Refused, match="the buffer ends"):
+        with pytest.raises(RefusedError, match="the buffer ends"):
             buffer.offer([b"b"])
         assert buffer.has_ended
 

@@ -60,7 +60,7 @@ def test_a_barrier_is_found_behind_what_is_no_record() -> None:
 )
 def test_records_are_counted_by_their_lengths(count: int, bytes_max: int, passed: int) -> None:
     end = len(block(THREE[:passed]))
-    assert frames.skipped(block(THREE), count, bytes_max) == (end, passed)
+    assert frames.skip_records(block(THREE), count, bytes_max) == (end, passed)
 
 
 def test_a_segment_of_a_newer_version_is_refused_by_name() -> None:

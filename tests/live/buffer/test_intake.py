@@ -13,7 +13,7 @@ import pytest
 from stateshift.errors import PlanError, SpecError, StorageError
 from stateshift.live.buffer import sockets
 from stateshift.live.buffer.client import Client
-from stateshift.live.buffer.running import running
+from stateshift.live.buffer.runner import run_buffer
 from stateshift.live.buffer.sockets import Address, parse_address
 from tests.live.buffer.ground import (
     LIMITS,
@@ -176,7 +176,7 @@ def test_a_buffer_that_does_not_run_is_named_with_the_command_that_starts_it(
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with serving(tmp_path / "one", "tcp") as at_work:
         taken = parse_address(at_work.running.listens[0], ("tcp",), "--listen")
-        second = running(tmp_path / "two", [taken], Address("http", "127.0.0.1", 0), LIMITS)
+        second = run_buffer(tmp_path / "two", [taken], Address("http", "127.0.0.1", 0), LIMITS)
         with pytest.raises(PlanError, match=r"cannot listen at tcp://.*in use"), second:
             pass
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.live.buffer import frames
-from stateshift.live.buffer.buffer import encoded
+from stateshift.live.buffer.buffer import encode_batches
 from stateshift.live.buffer.queue import (
     BLOCK_BYTES,
     Ack,
-    Kept,
+    ClosedSegment,
     Limits,
     Queue,
-    Refused,
+    RefusedError,
     records_in,
     removable,
 )
@@ -28,7 +28,7 @@ def queue(memory: int = 4000, disk: int = 100_000, ack: Ack = "disk") -> Queue:
 
 def write(queue: Queue, bytes_max: int = 1 << 20) -> None:
     """Write what waits, as the thread does."""
-    content = encoded(queue.take(bytes_max))
+    content = encode_batches(queue.take(bytes_max))
     queue.written(content, queue.disk_bytes + len(content))
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_promised_or_read_before_it_is_written() -> None:
 def test_a_full_memory_refuses_whole_requests_until_something_is_written() -> None:
     q = queue(memory=1000)
     q.offer([b"x" * 500], 1)
-    with pytest.raises(Refused, match="the memory is full"):
+    with pytest.raises(RefusedError, match="the memory is full"):
         q.offer([b"y" * 400], 2)
     assert (q.next, q.refused) == (1, 1)
     write(q)
@@ -84,7 +84,7 @@ def test_memory_gives_records_over_its_blocks_from_any_number_on() -> None:
 def test_the_disks_bound_counts_what_waits() -> None:
     q = queue(memory=100_000, disk=3000)
     q.offer([b"x" * 1400], 1)
-    with pytest.raises(Refused, match="the disk's bound is reached: readers are behind"):
+    with pytest.raises(RefusedError, match="the disk's bound is reached: readers are behind"):
         q.offer([b"x" * 1600], 1)
     q.offer([b"x" * 1500], 1)
 
@@ -122,17 +122,17 @@ def test_every_accepted_record_is_written_once_or_its_producer_is_told(
         if step == "offer":
             try:
                 batches.append(q.offer([b"%d" % number] * (number % 4), 1))
-            except Refused:
+            except RefusedError:
                 continue
         elif q.has_waiting:
-            content = encoded(q.take(64))
+            content = encode_batches(q.take(64))
             if step == "write":
                 written += content
                 q.written(content, len(written))
             else:
                 q.failed("full", len(written))
     while q.has_waiting:
-        written += encoded(q.take(64))
+        written += encode_batches(q.take(64))
         q.written(b"", len(written))
     expected = [value for batch in batches if batch.failure is None for value in batch.values]
     assert [record.value for record in frames.decode_records(written, 0)] == expected
@@ -157,5 +157,5 @@ OLD, YOUNG = 7200.0, 10.0
 def test_a_segment_goes_when_all_have_it_and_it_is_old_or_room_is_scarce(
     ages: tuple[float, ...], positions: tuple[int, ...], used: int, count: int
 ) -> None:
-    segments = [Kept(10 * place, 10, age) for place, age in enumerate(ages, start=1)]
+    segments = [ClosedSegment(10 * place, 10, age) for place, age in enumerate(ages, start=1)]
     assert removable(segments, positions, used, Limits(memory=1, disk=100)) == count

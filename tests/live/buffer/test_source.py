@@ -10,8 +10,8 @@ from stateshift.errors import FormatError, PlanError, SpecError
 from stateshift.live.buffer.buffer import Buffer
 from stateshift.live.buffer.source import (
     Options,
+    QueryReader,
     Range,
-    Reading,
     arrow_batches,
     parse_options,
     split,
@@ -25,12 +25,12 @@ def test_a_batch_that_is_planned_again_by_another_application_has_the_same_rows(
     with serving(tmp_path) as at_work:
         put(at_work.buffer, *(b"%d" % number for number in range(10)))
         options = Options(at_work.running.serves, value="string", partitions=2)
-        before = Reading(options)
+        before = QueryReader(options)
         start = before.initial()
         end = before.latest(start, 6)
         planned = before.plan(start, end)
         put(at_work.buffer, b"later")
-        after = Reading(options)
+        after = QueryReader(options)
         assert after.plan(start, end) == planned == [Range(0, 3), Range(3, 6)]
         values = [column(options, part) for part in planned]
         assert values == [["0", "1", "2"], ["3", "4", "5"]]
@@ -44,7 +44,7 @@ def column(options: Options, part: Range) -> list[object]:
 def test_the_buffer_keeps_what_a_query_has_not_done(tmp_path: Path) -> None:
     with serving(tmp_path) as at_work:
         put(at_work.buffer, b"a", b"b", b"c")
-        query = Reading(Options(at_work.running.serves, reader="orders"))
+        query = QueryReader(Options(at_work.running.serves, reader="orders"))
         start = query.initial()
         end = query.latest(start, None)
         query.plan(start, end)
@@ -70,14 +70,14 @@ def test_a_query_without_a_checkpoint_begins_where_it_is_told(
     with serving(tmp_path) as at_work:
         put(at_work.buffer, b"a", b"b", b"c")
         at_work.buffer.set_position("spark", 2)
-        query = Reading(Options(at_work.running.serves, start=start))
+        query = QueryReader(Options(at_work.running.serves, start=start))
         assert query.initial()["number"] == number
 
 
 def test_an_older_spark_bounds_its_batches_by_the_last_one(tmp_path: Path) -> None:
     with serving(tmp_path) as at_work:
         put(at_work.buffer, *[b"x"] * 10)
-        query = Reading(Options(at_work.running.serves))
+        query = QueryReader(Options(at_work.running.serves))
         start = query.initial()
         end = query.latest(None, 4)
         query.plan(start, end)
@@ -86,9 +86,9 @@ def test_an_older_spark_bounds_its_batches_by_the_last_one(tmp_path: Path) -> No
 
 def test_an_offset_of_another_buffer_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path / "one") as one, serving(tmp_path / "two") as two:
-        foreign = Reading(Options(two.running.serves)).initial()
+        foreign = QueryReader(Options(two.running.serves)).initial()
         with pytest.raises(PlanError, match=f"the offset is of buffer {two.buffer.id}"):
-            Reading(Options(one.running.serves)).latest(foreign, None)
+            QueryReader(Options(one.running.serves)).latest(foreign, None)
 
 
 def test_a_value_that_is_no_text_is_named_by_its_number(tmp_path: Path) -> None:

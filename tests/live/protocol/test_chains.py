@@ -10,35 +10,35 @@ import pytest
 from stateshift.errors import FormatError, PlanError, UnknownVersion
 from stateshift.live.protocol.chains import (
     Change,
-    Decided,
+    Decision,
     Group,
-    Known,
+    KnownChange,
     Link,
     Links,
-    Moment,
     NewChain,
-    Reverted,
+    Reversal,
+    RowMoment,
     When,
     decode,
     decode_group,
     effective,
     encode,
-    introduced,
+    introduce_link,
     links_at,
     newest,
-    removed,
-    replaced,
+    remove_link,
+    replace_link,
     transforms,
 )
 
 FIRST = (Link("first:0", "one"),)
-APPLIED = Decided("applied", 1.0, "me")
-ABORTED = Decided("aborted", 1.0, "me", "no")
+APPLIED = Decision("applied", 1.0, "me")
+ABORTED = Decision("aborted", 1.0, "me", "no")
 
 
-def change(number: int, when: When = "batch", decided: Decided | None = APPLIED) -> Known:
+def change(number: int, when: When = "batch", decided: Decision | None = APPLIED) -> KnownChange:
     links = (Link(f"{number:064d}", f"f{number}"),)
-    return Known(
+    return KnownChange(
         Change("g", number, "replace", {"score": NewChain(links, when)}, 0.0, 60.0), decided
     )
 
@@ -49,44 +49,44 @@ def names(links: Links) -> list[str]:
 
 def test_a_batch_runs_what_it_was_sealed_with_whatever_is_decided_since() -> None:
     changes = [change(1), change(2), change(3)]
-    assert effective(changes, "score", Moment(sealed=2, known=3)) == 2
+    assert effective(changes, "score", RowMoment(sealed=2, known=3)) == 2
     assert names(links_at(changes, "score", FIRST, 2)) == ["f2"]
 
 
 def test_a_message_holds_as_soon_as_it_is_known() -> None:
     changes = [change(1), change(2, "message")]
-    assert effective(changes, "score", Moment(sealed=1, known=2)) == 2
+    assert effective(changes, "score", RowMoment(sealed=1, known=2)) == 2
 
 
 def test_a_row_that_carries_its_version_is_run_by_that_one() -> None:
     changes = [change(1), change(2, "column")]
-    assert effective(changes, "score", Moment(sealed=2, known=2, column=1)) == 1
-    assert effective(changes, "score", Moment(sealed=2, known=2, column=2)) == 2
+    assert effective(changes, "score", RowMoment(sealed=2, known=2, column=1)) == 1
+    assert effective(changes, "score", RowMoment(sealed=2, known=2, column=2)) == 2
 
 
 def test_no_change_overtakes_one_before_it() -> None:
     changes = [change(1, "column"), change(2)]
-    assert effective(changes, "score", Moment(sealed=2, known=2, column=0)) == 0
+    assert effective(changes, "score", RowMoment(sealed=2, known=2, column=0)) == 0
 
 
 def test_a_change_that_is_aborted_or_taken_back_holds_nowhere_and_holds_nothing_up() -> None:
-    failed = Reverted("score", "q", "r", 4, "ValueError: no", 2.0)
+    failed = Reversal("score", "q", "r", 4, "ValueError: no", 2.0)
     changes = [change(1, decided=ABORTED), replace(change(2), reverted=failed), change(3)]
-    assert effective(changes, "score", Moment(sealed=3, known=3)) == 3
-    assert effective(changes[:2], "score", Moment(sealed=2, known=2)) == 0
+    assert effective(changes, "score", RowMoment(sealed=3, known=3)) == 3
+    assert effective(changes[:2], "score", RowMoment(sealed=2, known=2)) == 0
     assert names(links_at(changes[:2], "score", FIRST, 2)) == ["one"]
 
 
 def test_a_change_that_nobody_decided_holds_nowhere() -> None:
     changes = [change(1), change(2, decided=None)]
-    assert effective(changes, "score", Moment(sealed=2, known=2)) == 1
+    assert effective(changes, "score", RowMoment(sealed=2, known=2)) == 1
     assert newest(changes) == 1
 
 
 def test_a_chain_keeps_its_functions_while_another_one_changes() -> None:
     changes = [change(1)]
     assert names(links_at(changes, "rules", FIRST, 1)) == ["one"]
-    assert effective(changes, "rules", Moment(sealed=1, known=1)) == 1
+    assert effective(changes, "rules", RowMoment(sealed=1, known=1)) == 1
 
 
 def test_the_state_is_transformed_by_all_that_lies_between() -> None:
@@ -94,7 +94,9 @@ def test_the_state_is_transformed_by_all_that_lies_between() -> None:
     changes = [change(1)]
     for number in (2, 3):
         new = NewChain((), state=grow)
-        changes.append(Known(Change("g", number, "replace", {"score": new}, 0.0, 60.0), APPLIED))
+        changes.append(
+            KnownChange(Change("g", number, "replace", {"score": new}, 0.0, 60.0), APPLIED)
+        )
     assert transforms(changes, "score", 0, 3) == (grow, grow)
     assert transforms(changes, "score", 2, 3) == (grow,)
     assert transforms(changes, "rules", 0, 3) == ()
@@ -103,20 +105,20 @@ def test_the_state_is_transformed_by_all_that_lies_between() -> None:
 def test_functions_are_introduced_before_after_and_around_replaced_and_removed() -> None:
     one, two, new = Link("first:0", "one"), Link("first:1", "two"), Link("b" * 64, "new")
     links = (one, two)
-    assert introduced("c", links, "before", 1, new) == (one, new, two)
-    assert introduced("c", links, "after", 1, new) == (one, two, new)
-    assert names(introduced("c", links, "around", 0, new)) == ["new(one)", "two"]
-    assert introduced("c", (), "before", 0, new) == (new,)
-    assert replaced("c", links, 0, new) == (new, two)
-    assert replaced("c", (one,), None, new) == (new,)
-    assert removed("c", links, 1) == (one,)
+    assert introduce_link("c", links, "before", 1, new) == (one, new, two)
+    assert introduce_link("c", links, "after", 1, new) == (one, two, new)
+    assert names(introduce_link("c", links, "around", 0, new)) == ["new(one)", "two"]
+    assert introduce_link("c", (), "before", 0, new) == (new,)
+    assert replace_link("c", links, 0, new) == (new, two)
+    assert replace_link("c", (one,), None, new) == (new,)
+    assert remove_link("c", links, 1) == (one,)
 
 
 @pytest.mark.parametrize("at", [None, 2, -1])
 def test_a_function_that_is_not_there_is_refused_with_those_there_are(at: int | None) -> None:
     links = (Link("first:0", "one"), Link("first:1", "two"))
     with pytest.raises(PlanError) as refused:
-        replaced("c", links, at, Link("b" * 64, "new"))
+        replace_link("c", links, at, Link("b" * 64, "new"))
     assert "0 one, 1 two" in str(refused.value.hint)
 
 

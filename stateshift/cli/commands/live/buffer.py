@@ -13,7 +13,7 @@ from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.live.buffer.queue import Ack, Limits
-    from stateshift.live.buffer.running import AtWork, Seen
+    from stateshift.live.buffer.runner import BufferSurvey, RunningBuffer
 
 LISTEN_SCHEMES = ("tcp", "http")
 SERVE_SCHEMES = ("http",)
@@ -67,26 +67,26 @@ def command(
     reads them by their numbers, as often as it needs: live.BufferSource is its source in Spark.
     Nothing is dropped: when a limit is reached, HTTP answers 503, and sockets are not read.
     """
-    from stateshift.live.buffer import running
+    from stateshift.live.buffer import runner
 
     path = Path(directory)
     if forget is not None:
-        _show(terminal, running.forget(path, forget))
+        _show(terminal, runner.forget(path, forget))
     elif status:
-        _show(terminal, running.look(path))
+        _show(terminal, runner.look(path))
     else:
         _run(terminal, path, (tuple(listen or ()), serve), _limits(options))
     return None
 
 
 def _run(terminal: Terminal, path: Path, urls: tuple[tuple[str, ...], str], limits: Limits) -> None:
-    from stateshift.live.buffer.running import Seen, running
+    from stateshift.live.buffer.runner import BufferSurvey, run_buffer
     from stateshift.live.buffer.sockets import parse_address
 
     listens = [parse_address(url, LISTEN_SCHEMES, "--listen") for url in urls[0]]
     serves = parse_address(urls[1], SERVE_SCHEMES, "--serve")
-    with running(path, listens, serves, limits) as at_work:
-        _show(terminal, Seen(path, at_work.buffer.status(), at_work.running))
+    with run_buffer(path, listens, serves, limits) as at_work:
+        _show(terminal, BufferSurvey(path, at_work.buffer.status(), at_work.running))
         try:
             _tell_troubles(terminal, at_work)
         except KeyboardInterrupt:
@@ -94,7 +94,7 @@ def _run(terminal: Terminal, path: Path, urls: tuple[tuple[str, ...], str], limi
     terminal.say("stopped")
 
 
-def _tell_troubles(terminal: Terminal, at_work: AtWork) -> None:
+def _tell_troubles(terminal: Terminal, at_work: RunningBuffer) -> None:
     """Show when producers begin to be refused, and when that ends; until somebody stops us."""
     from stateshift.errors import StateshiftError
 
@@ -134,7 +134,7 @@ def _size(flag: str, text: str) -> int:
         raise SpecError((Complaint(flag, str(error), text),), hint=f"{flag} 64MiB") from None
 
 
-def _show(terminal: Terminal, seen: Seen) -> None:
+def _show(terminal: Terminal, seen: BufferSurvey) -> None:
     from stateshift.cli.views import live_buffer_text
     from stateshift.documents.live_buffer import LiveBufferDocument
 

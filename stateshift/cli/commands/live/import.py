@@ -75,7 +75,7 @@ def command(
     from stateshift.documents.live_state import LiveImportDocument
     from stateshift.live.bins import state_acts
 
-    exported = state_acts.Exported(file, timers, _pairs(names or ()))
+    exported = state_acts.ExportFiles(file, timers, _pairs(names or ()))
     with search_working_directory():
         came = state_acts.import_state(group, operator, exported, worker, make_state)
     terminal.answer_value(

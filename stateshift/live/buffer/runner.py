@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stateshift.errors import Complaint, SpecError, StorageError
-from stateshift.live.buffer.buffer import Buffer, Status, opened, stopped_status
+from stateshift.live.buffer.buffer import Buffer, Status, open_buffer, stopped_status
 from stateshift.live.buffer.client import Client
-from stateshift.live.buffer.folder import Folder, Running
+from stateshift.live.buffer.folder import Folder, RunningProcess
 from stateshift.live.buffer.intake import listen
 from stateshift.live.buffer.log import Files
 from stateshift.live.buffer.queue import Limits
@@ -25,20 +25,20 @@ STATUS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class AtWork:
+class RunningBuffer:
     """A buffer that runs in this process, and where it listens."""
 
     buffer: Buffer
-    running: Running
+    running: RunningProcess
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BufferSurvey:
     """A buffer as it is; `running` is None where nobody runs it."""
 
     directory: Path
     status: Status
-    running: Running | None
+    running: RunningProcess | None
 
 
 def check_limits(limits: Limits) -> Limits:
@@ -54,13 +54,13 @@ def check_limits(limits: Limits) -> Limits:
 
 
 @contextlib.contextmanager
-def running(
+def run_buffer(
     directory: Path,
     listens: Sequence[Address],
     serves: Address,
     limits: Limits,
     files: Files | None = None,
-) -> Iterator[AtWork]:
+) -> Iterator[RunningBuffer]:
     """Run a buffer with its listeners. At the end producers are refused, and what was accepted is
     written.
 
@@ -69,12 +69,15 @@ def running(
         StorageError: at the end, records that producers were promised could not be written.
     """
     folder = Folder(directory)
-    with opened(folder, check_limits(limits), files) as buffer, contextlib.ExitStack() as stack:
+    with (
+        open_buffer(folder, check_limits(limits), files) as buffer,
+        contextlib.ExitStack() as stack,
+    ):
         servers = [listen(buffer, address) for address in listens]
         reading = serve(buffer, serves)
         for server in (*servers, reading):
             stack.enter_context(server)
-        said = Running(
+        said = RunningProcess(
             id=buffer.id,
             process=os.getpid(),
             listens=tuple(str(server.address) for server in servers),
@@ -83,7 +86,7 @@ def running(
         threads = [server.run() for server in (*servers, reading)]
         folder.write_running(said)
         try:
-            yield AtWork(buffer, said)
+            yield RunningBuffer(buffer, said)
         finally:
             _end(buffer, (*servers, reading), threads)
             folder.write_running(None)
@@ -102,7 +105,7 @@ def _end(buffer: Buffer, servers: Sequence[Server], threads: Sequence[threading.
         )
 
 
-def look(directory: Path) -> Seen:
+def look(directory: Path) -> BufferSurvey:
     """Return a buffer as it is, whether it runs or not."""
     folder = Folder(directory)
     buffer_id = folder.check()
@@ -111,11 +114,11 @@ def look(directory: Path) -> Seen:
         with contextlib.suppress(StorageError):
             status = Client(said.serves, STATUS_SECONDS).status()
             if status.id == buffer_id:
-                return Seen(directory, status, said)
-    return Seen(directory, stopped_status(folder), None)
+                return BufferSurvey(directory, status, said)
+    return BufferSurvey(directory, stopped_status(folder), None)
 
 
-def forget(directory: Path, reader: str) -> Seen:
+def forget(directory: Path, reader: str) -> BufferSurvey:
     """Forget a reader of a buffer, whether it runs or not, and return what is left."""
     seen = look(directory)
     if seen.running is not None:
