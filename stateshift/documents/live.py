@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
     from stateshift.live.acts import CheckedChange
     from stateshift.live.bins.past import PartPast
-    from stateshift.live.carrying import ChangeProgress
     from stateshift.live.folder import ChainWorker, WorkerWord
+    from stateshift.live.proposals import ChangeProgress
     from stateshift.live.protocol.chains import (
         Change,
         Decision,

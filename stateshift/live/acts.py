@@ -1,25 +1,32 @@
-"""What can be done to the chains of a group: replace, introduce, remove, revert; abort.
+"""Changes of a group's chains: replace, introduce, remove, revert; abort.
 
     change("s3://live/orders", [Edit("score", "replace", "model_v2:score")], Manner())
 
-It is checked first (`checking`), and nothing is told to anybody unless all of it holds. With
-`check_only` that is all. Else code is shipped and the change proposed (`proposing`), acknowledged
-and decided (`carrying`); what comes back says how far it came while it was waited for.
+A change is checked first, without any worker: its code, Python, types, state. Nobody is told
+unless all of it holds. With `check_only` that is all. Else code is shipped and the change proposed,
+acknowledged and decided (`proposals`); the result says how far it came while it was waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from stateshift.errors import PlanError, StalePlan
-from stateshift.live import carrying, checking, code, proposing, scheduling
-from stateshift.live.carrying import ChangeProgress, Patience
+from stateshift.errors import Incompatible, PlanError, StalePlan
+from stateshift.live import code, proposals, scheduling, state
 from stateshift.live.folder import Folder
+from stateshift.live.group_state import (
+    ALIVE_SECONDS,
+    ChangeRequest,
+    GroupState,
+    read_group,
+)
 from stateshift.live.member import decided_here, process_name
+from stateshift.live.proposals import ChangeProgress, Patience
 from stateshift.live.protocol import chains
 from stateshift.live.protocol.chains import (
+    Declaration,
     KnownChange,
     Link,
     Links,
@@ -27,9 +34,11 @@ from stateshift.live.protocol.chains import (
     OnError,
     Version,
     place_of,
+    transforms,
 )
+from stateshift.live.rows import check_returned, empty_input, from_base64, run_on_no_rows
 from stateshift.live.scheduling import Choice, Scheduler, Target
-from stateshift.live.standing import ChangeRequest, GroupState, read_group
+from stateshift.live.state import function_of
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.storage.opening import open_patiently
 
@@ -39,7 +48,7 @@ Where = Literal["before", "after", "around"]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What shall become of one chain.
+    """A change of one chain.
 
     Args:
         chain: its name.
@@ -63,7 +72,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a change is brought in.
+    """The way in which a change is brought in.
 
     Args:
         scheduler: epoch or fries; by itself fries where the dataflow allows it.
@@ -125,20 +134,21 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> CheckedChange
     """Return a change that could be made, or raise what stands against it. Nobody is told."""
     folder = open_group(location)
     now = read_group(folder)
-    of_chains: dict[str, list[Edit]] = {}
+    by_chain: dict[str, list[Edit]] = {}
     for edit in edits:
-        of_chains.setdefault(edit.chain, []).append(edit)
+        by_chain.setdefault(edit.chain, []).append(edit)
     if manner.expect is not None:
-        for name in of_chains:
+        for name in by_chain:
             _refuse_unexpected(now, name, manner.expect)
     shipped = _Shipped()
-    links = {name: _links_after(now, name, of, shipped) for name, of in of_chains.items()}
-    choice = _choice(now, tuple(of_chains), manner)
+    links = {name: _links_after(now, name, edits, shipped) for name, edits in by_chain.items()}
+    targets = [Target(now.declaration(name), now.queries(name)) for name in by_chain]
+    choice = scheduling.choose(targets, manner.dataflow, manner.scheduler)
     asked = ChangeRequest(
         act=edits[0].act,
         chains={
-            name: NewChain(links[name], choice.when[name], _state(of, shipped))
-            for name, of in of_chains.items()
+            name: NewChain(links[name], choice.when[name], _state_transform(edits, shipped))
+            for name, edits in by_chain.items()
         },
         scheduler=choice.scheduler,
         packages=tuple(shipped.packages),
@@ -147,8 +157,9 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> CheckedChange
         key=manner.key,
         unattended=manner.unattended,
     )
-    _refuse_torn_reversal(asked)
-    typed = checking.check(folder, now, asked)
+    if asked.on_error == "revert":
+        _refuse_torn_reversal(asked)
+    typed = check_request(folder, now, asked)
     return CheckedChange(folder, now, asked, choice, typed)
 
 
@@ -159,13 +170,13 @@ def carry(
 ) -> ChangeProgress:
     """Propose a change that was checked, and follow it to its end, or as long as somebody waits."""
     folder, now, asked = checked.folder, checked.before, checked.asked
-    proposed = proposing.propose(folder, now, asked)
+    proposed = proposals.propose(folder, now, asked)
     patience = Patience(wait_seconds, asked.unattended)
-    return carrying.carry(folder, now, proposed, patience, progress)
+    return proposals.follow(folder, now, proposed, patience, progress)
 
 
 def withdraw(checked: CheckedChange, reason: str) -> KnownChange | None:
-    """Abort what this process has proposed, unless it is decided; return what became of it. None:
+    """Abort the change that this process has proposed, unless it is decided; return it. None where
     nothing was proposed.
     """
     folder = checked.folder
@@ -179,7 +190,7 @@ def withdraw(checked: CheckedChange, reason: str) -> KnownChange | None:
 def abort(location: str) -> KnownChange:
     """Abort the change that is under way; return it."""
     folder = open_group(location)
-    return proposing.abort(folder, read_group(folder))
+    return proposals.abort(folder, read_group(folder))
 
 
 def open_group(location: str) -> Folder:
@@ -192,9 +203,10 @@ def _refuse_unexpected(now: GroupState, chain: str, expected: Version) -> None:
     taken itself back.
     """
     links = now.links(chain)
-    changes = [known for known in now.changes if known.applied and chain in known.change.chains]
-    last = [known for known in changes if known.number <= expected]
-    is_undone = bool(last) and not last[-1].holds
+    is_undone = False
+    for known in now.changes[:expected]:
+        if known.applied and chain in known.change.chains:
+            is_undone = not known.holds
     version = now.newest_of(chain)
     if version > expected or expected > now.version or is_undone:
         functions = ", ".join(f"{number} {link}" for number, link in enumerate(links)) or "none"
@@ -223,7 +235,7 @@ def _links_after(now: GroupState, chain: str, edits: Sequence[Edit], shipped: _S
     """
     links = now.links(chain)
     if len(edits) == 1 and edits[0].act == "revert":
-        return _reverted(edits[0], now)
+        return _links_before(edits[0], now)
     placed: dict[int, Edit] = {}
     for edit in edits:
         at = 0 if edit.act == "introduce" and edit.at is None else edit.at
@@ -235,27 +247,23 @@ def _links_after(now: GroupState, chain: str, edits: Sequence[Edit], shipped: _S
             )
             raise PlanError(f"{chain} is named twice in one change", hint=hint)
         placed[place] = edit
-    linked = {place: _link(edit, shipped) for place, edit in placed.items()}
+    shipped_links: dict[int, Link] = {}
+    for place, edit in placed.items():
+        if edit.act != "remove":
+            assert edit.function is not None, "an edit that replaces or introduces has a function"
+            shipped_links[place] = shipped.link(edit.function)
     for place in sorted(placed, reverse=True):
-        link = linked[place]
-        if link is None:
+        edit = placed[place]
+        if edit.act == "remove":
             links = chains.remove_link(chain, links, place)
-        elif placed[place].act == "replace":
-            links = chains.replace_link(chain, links, place, link)
+        elif edit.act == "replace":
+            links = chains.replace_link(chain, links, place, shipped_links[place])
         else:
-            links = chains.introduce_link(chain, links, placed[place].where, place, link)
+            links = chains.introduce_link(chain, links, edit.where, place, shipped_links[place])
     return links
 
 
-def _link(edit: Edit, shipped: _Shipped) -> Link | None:
-    """Return the link to an edit's function; None where one is removed."""
-    if edit.act == "remove":
-        return None
-    assert edit.function is not None, "what is replaced or introduced has a function"
-    return shipped.link(edit.function)
-
-
-def _reverted(edit: Edit, now: GroupState) -> Links:
+def _links_before(edit: Edit, now: GroupState) -> Links:
     """Return a chain as it was at a version, or before its last change."""
     if edit.to is not None:
         if not 0 <= edit.to <= now.version:
@@ -269,8 +277,8 @@ def _reverted(edit: Edit, now: GroupState) -> Links:
     return now.links(edit.chain, newest - 1)
 
 
-def _state(edits: Sequence[Edit], shipped: _Shipped) -> Link | None:
-    """Return what transforms the state of a chain."""
+def _state_transform(edits: Sequence[Edit], shipped: _Shipped) -> Link | None:
+    """Return the function that transforms the state of a chain."""
     transforms = [edit.state for edit in edits if edit.state is not None]
     if len(transforms) > 1:
         hint = "one function is called with the name of each slot"
@@ -278,17 +286,10 @@ def _state(edits: Sequence[Edit], shipped: _Shipped) -> Link | None:
     return shipped.link(transforms[0]) if transforms else None
 
 
-def _choice(now: GroupState, names: Sequence[str], manner: Manner) -> Choice:
-    targets = [Target(now.declaration(name), now.queries(name)) for name in names]
-    return scheduling.choose(targets, manner.dataflow, manner.scheduler)
-
-
 def _refuse_torn_reversal(asked: ChangeRequest) -> None:
     """Refuse that a change of several queries takes itself back: what has passed the first of them
     would meet the old function in the next. Nor can one that transforms a state.
     """
-    if asked.on_error != "revert":
-        return
     if any(new.state is not None for new in asked.chains.values()):
         raise PlanError(
             "a change that transforms a state cannot take itself back: nothing turns that back",
@@ -299,3 +300,108 @@ def _refuse_torn_reversal(asked: ChangeRequest) -> None:
             "a change of several jobs cannot take itself back at an error",
             hint="leave --on-error out, and revert it yourself: stateshift live revert",
         )
+
+
+# ------------------------------------------------------------------------------------ checks
+
+
+def check_request(folder: Folder, now: GroupState, asked: ChangeRequest) -> frozenset[str]:
+    """Refuse a request that cannot be met, before anybody is told; return the chains whose types
+    are known to fit.
+    """
+    shipped = {package.digest: package.content for package in asked.packages}
+    here = (code.python_version(), code.pyarrow_version())
+    typed = set()
+    for name, new in asked.chains.items():
+        declaration = now.declaration(name)
+        there = (declaration.python, declaration.pyarrow)
+        for package in asked.packages:
+            code.check_versions(package.name, here, there, f"the job of {declaration.name}")
+        functions = _functions(folder, declaration, new.links, shipped)
+        if _check_types(folder, declaration, functions, asked.unattended):
+            typed.add(name)
+        if new.state is not None:
+            _check_state(folder, now, declaration, new.state, shipped)
+    for name in asked.chains:
+        if not now.queries(name) and not asked.unattended:
+            raise PlanError(
+                f"no query with {name} has begun a batch in the last {ALIVE_SECONDS / 60:g} "
+                "minutes: nobody can acknowledge its change",
+                hint="start its job, or add --unattended to decide without anybody's word",
+            )
+    return frozenset(typed)
+
+
+def _functions(
+    folder: Folder, declaration: Declaration, links: Links, shipped: Mapping[str, bytes]
+) -> tuple[code.Function, ...]:
+    """Return a chain's functions as they will run: loaded here, from the bytes that are shipped."""
+
+    def load(link: Link) -> code.Function:
+        digest = link.code
+        if link.own is not None:
+            if link.own >= len(declaration.codes):
+                raise PlanError(
+                    f"{declaration.name} has no function {link.own} of its own any more",
+                    hint="the job was started with fewer functions: revert to a later version",
+                )
+            digest = declaration.codes[link.own]
+        content = shipped[digest] if digest in shipped else folder.code(digest)
+        return code.unpack(content, digest)
+
+    return tuple(function_of(link, load) for link in links)
+
+
+def _check_types(
+    folder: Folder,
+    declaration: Declaration,
+    functions: Sequence[code.Function],
+    unattended: bool,
+) -> bool:
+    """Run the chain on no rows of its input, and hold the result against its promise; return
+    whether that could be done.
+    """
+    if not declaration.output:  # of foreachBatch: the results of its functions are theirs alone
+        return False
+    content = folder.input_of(declaration.name)
+    if content is None:
+        if unattended:
+            return False
+        raise PlanError(
+            f"no worker of {declaration.name} has had rows yet: what comes in is not known",
+            hint="wait until its job has run a batch, or add --unattended: types are not checked",
+        )
+    rows = run_on_no_rows(declaration.name, functions, empty_input(content))
+    output = from_base64(declaration.output)
+    check_returned(declaration.name, rows, output, declaration.stamp)
+    return True
+
+
+def _check_state(
+    folder: Folder,
+    now: GroupState,
+    declaration: Declaration,
+    link: Link,
+    shipped: Mapping[str, bytes],
+) -> None:
+    """Transform the states that there are as the change will, and keep nothing of it."""
+    name = declaration.name
+    if declaration.output:
+        raise PlanError(
+            f"{name} keeps no state", hint="leave --state out: only a chain of foreachBatch does"
+        )
+    for query in sorted(now.queries(name)):
+        kept = state.newest(folder, query, name)
+        if kept is None:
+            continue
+        links = (*transforms(now.changes, name, kept.version, now.version), link)
+        functions = _functions(folder, declaration, links, shipped)
+        try:
+            slots = state.transform_slots(functions, kept.slots)
+        except Exception as error:
+            raise Incompatible(
+                f"{name}: {link.name} cannot transform the state of query {query}: "
+                f"{type(error).__name__}: {error}",
+                hint="it is called with the slot's name and the state, and returns the state",
+            ) from error
+        state.encode(name, replace(kept, slots=slots))

@@ -13,8 +13,8 @@ from stateshift.live.bins.past import PartPast, PastMove, past_moves, past_parts
 from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Watch, open_bins
 from stateshift.live.folder import KEPT_BATCHES, Folder, Seal, TaskMeasure, WorkerWord
+from stateshift.live.group_state import GroupState, read_group
 from stateshift.live.protocol.chains import KnownChange
-from stateshift.live.standing import GroupState, read_group
 
 LATE_BATCHES = 12  # measured ones, of which it is said how fast a query is of late
 

@@ -1,10 +1,12 @@
-"""Values in the files of a group's folder: what its chains and its bins have in common."""
+"""Values in the files of a group's folder, of its chains and of its bins; and a wait for files of
+others.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeVar
 
 from stateshift.errors import AlreadyThere, FormatError, MissingFile
@@ -14,7 +16,9 @@ from stateshift.storage.temporaries import apart
 
 T = TypeVar("T")
 
-SMALL = 1 << 20  # bytes; what is larger says so
+SMALL = 1 << 20  # bytes; larger files say so
+POLL_SECONDS = 0.01
+POLL_SECONDS_MAX = 0.5
 
 
 class ValueFiles:
@@ -87,3 +91,14 @@ class ValueFiles:
 def number_in(name: str) -> int | None:
     """Return the number that names a file or a directory; None where somebody else put it."""
     return int(name) if name.isdecimal() and name.isascii() else None
+
+
+class Pause:
+    """A wait that is a little longer each time that nothing has happened."""
+
+    def __init__(self, wait: Callable[[float], None]) -> None:
+        self._wait, self._seconds = wait, POLL_SECONDS
+
+    def __call__(self) -> None:
+        self._wait(self._seconds)
+        self._seconds = min(self._seconds * 1.1, POLL_SECONDS_MAX)

@@ -16,9 +16,9 @@ import pyarrow
 import pytest
 
 from stateshift.cli.views.live_text import progress
-from stateshift.live import acts, proposing
+from stateshift.live import acts, proposals
 from stateshift.live.acts import Edit, Manner
-from stateshift.live.carrying import ChangeProgress
+from stateshift.live.proposals import ChangeProgress
 from stateshift.live.protocol.chains import Change
 from tests.cli.live_group import FUNCTIONS, Played
 from tests.cli.support import Said, said
@@ -53,7 +53,7 @@ def proposed(played: Played, timeout_seconds: float = 30.0) -> Change:
     """A change that somebody has asked for, and waits for no more."""
     manner = Manner(timeout_seconds=timeout_seconds)
     checked = acts.check(played.location, [Edit("score", "remove")], manner)
-    return proposing.propose(checked.folder, checked.before, checked.asked)
+    return proposals.propose(checked.folder, checked.before, checked.asked)
 
 
 # ------------------------------------------------------------------------------------ changes

@@ -16,6 +16,7 @@ from stateshift.documents.live_rates import (
 )
 from stateshift.documents.shape import document_of
 from stateshift.live.folder import Seal, TaskMeasure, VersionRows, WorkerWord
+from stateshift.live.group_state import GroupState
 from stateshift.live.protocol.chains import (
     Change,
     Decision,
@@ -25,7 +26,6 @@ from stateshift.live.protocol.chains import (
     NewChain,
     Reversal,
 )
-from stateshift.live.standing import GroupState
 from stateshift.live.survey import GroupSurvey
 
 

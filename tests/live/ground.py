@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow
 import pyarrow.compute
 
-from stateshift.live import carrying, checking, code, proposing
-from stateshift.live.carrying import ChangeProgress, Patience
+from stateshift.live import acts, code, proposals
 from stateshift.live.chains import Chain, Group
 from stateshift.live.folder import ChainWorker, Folder
+from stateshift.live.group_state import ChangeRequest, read_group
 from stateshift.live.member import Member, TaskPlace, Trust
+from stateshift.live.proposals import ChangeProgress, Patience
 from stateshift.live.protocol.chains import Change, Link, NewChain, OnError, When
-from stateshift.live.standing import ChangeRequest, read_group
 from stateshift.live.task import Task
 from stateshift.storage.protocol import Storage, Traits
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
@@ -142,7 +142,7 @@ def asked(
 
 def propose(folder: Folder, what: ChangeRequest) -> Change:
     """Propose a change that nobody has checked."""
-    return proposing.propose(folder, read_group(folder), what)
+    return proposals.propose(folder, read_group(folder), what)
 
 
 def change(
@@ -153,10 +153,10 @@ def change(
 ) -> ChangeProgress:
     """Check, propose and carry a change, while tasks do some work between two looks."""
     now = read_group(folder)
-    checking.check(folder, now, what)
-    proposed = proposing.propose(folder, now, what)
+    acts.check_request(folder, now, what)
+    proposed = proposals.propose(folder, now, what)
     patience = Patience(seconds, what.unattended)
-    return carrying.carry(folder, now, proposed, patience, lambda carried: work())
+    return proposals.follow(folder, now, proposed, patience, lambda carried: work())
 
 
 class SharedCreates(MemoryStorage):

@@ -23,14 +23,14 @@ from stateshift.errors import (
     StateshiftError,
     StorageError,
 )
-from stateshift.live import acts, carrying, checking, code, proposing, state
+from stateshift.live import acts, code, proposals, state
 from stateshift.live.acts import Edit, Manner
-from stateshift.live.carrying import Patience
 from stateshift.live.chains import Chain
 from stateshift.live.code import Package
+from stateshift.live.group_state import ChangeRequest, read_group
 from stateshift.live.member import Member, Trust
+from stateshift.live.proposals import Patience
 from stateshift.live.protocol.chains import Decision, Link, NewChain, Reversal
-from stateshift.live.standing import ChangeRequest, read_group
 from tests.live.ground import (
     SCHEMA,
     Ground,
@@ -251,8 +251,8 @@ def test_a_worker_that_cannot_import_what_a_module_imports_aborts_the_change(
     text = b"import no_such_library\ndef score(batch): return batch\n"
     what = _shipped(_header(kind="source", name="rules:score") + text)
     now = read_group(ground.folder)
-    proposed = proposing.propose(ground.folder, now, what)
-    carried = carrying.carry(
+    proposed = proposals.propose(ground.folder, now, what)
+    carried = proposals.follow(
         ground.folder, now, proposed, Patience(5.0), lambda carried: job.work()
     )
     assert carried.decided is not None and carried.decided.outcome == "aborted"
@@ -284,9 +284,9 @@ def test_a_word_that_cannot_be_read_counts_as_not_said(ground: Ground, job: Job)
 
 def test_of_two_controllers_one_proposes(ground: Ground, job: Job) -> None:
     now = read_group(ground.folder)
-    proposing.propose(ground.folder, now, asked({"score": giving(1)}))
+    proposals.propose(ground.folder, now, asked({"score": giving(1)}))
     with pytest.raises(PlanError, match="somebody else has proposed change 1") as refused:
-        proposing.propose(ground.folder, now, asked({"score": giving(2)}))
+        proposals.propose(ground.folder, now, asked({"score": giving(2)}))
     assert "live status" in str(refused.value.hint)
     with pytest.raises(PlanError, match="change 1 is under way") as refused:
         propose(ground.folder, asked({"score": giving(2)}))
@@ -312,7 +312,7 @@ def test_who_finds_an_overdue_change_applied_looks_again(ground: Ground, job: Jo
     now = read_group(ground.folder)
     ground.folder.decide(1, APPLIED)
     with pytest.raises(StalePlan, match="applied in this moment"):
-        proposing.propose(ground.folder, now, asked({"score": giving(2)}))
+        proposals.propose(ground.folder, now, asked({"score": giving(2)}))
     assert ground.folder.change(2) is None
 
 
@@ -320,11 +320,11 @@ def test_an_abort_before_the_decision_holds(ground: Ground, job: Job) -> None:
     propose(ground.folder, asked({"score": giving(1)}))
     job.work()
     now = read_group(ground.folder)
-    assert proposing.abort(ground.folder, now).decided is not None
+    assert proposals.abort(ground.folder, now).decided is not None
     assert ground.folder.decide(1, APPLIED).outcome == "aborted"
     assert job.work() == [0, 0]
     with pytest.raises(PlanError, match="nothing is under way"):
-        proposing.abort(ground.folder, read_group(ground.folder))
+        proposals.abort(ground.folder, read_group(ground.folder))
 
 
 def test_an_abort_after_the_decision_changes_nothing(ground: Ground, job: Job) -> None:
@@ -332,14 +332,14 @@ def test_an_abort_after_the_decision_changes_nothing(ground: Ground, job: Job) -
     now = read_group(ground.folder)
     ground.folder.decide(1, APPLIED)
     with pytest.raises(PlanError, match="applied in this moment") as refused:
-        proposing.abort(ground.folder, now)
+        proposals.abort(ground.folder, now)
     assert "live revert" in str(refused.value.hint)
     assert job.work() == [1, 1]
 
 
 def test_an_abort_clears_a_proposal_that_cannot_be_read(ground: Ground, job: Job) -> None:
     ground.text("changes/000001/proposed.json", b"{")
-    known = proposing.abort(ground.folder, read_group(ground.folder))
+    known = proposals.abort(ground.folder, read_group(ground.folder))
     assert (known.number, known.change.act) == (1, "damaged")
     assert change(ground.folder, asked({"score": giving(1)}), job.work).state.state == "finished"
 
@@ -578,6 +578,6 @@ def test_what_cannot_transform_the_states_there_are_is_refused(
     new = NewChain((), state=Link(package.digest, package.name))
     what = ChangeRequest("replace", {"rules": new}, "epoch", (package,))
     with pytest.raises(expected) as refused:
-        checking.check(folder, read_group(folder), what)
+        acts.check_request(folder, read_group(folder), what)
     assert fact in refused.value.fact
     assert refused.value.hint

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from stateshift.errors import StateshiftError
-from stateshift.live import code, proposing
+from stateshift.live import code, proposals
 from stateshift.live.folder import Folder
+from stateshift.live.group_state import ChangeRequest, read_group
 from stateshift.live.protocol.chains import Link, NewChain, When
-from stateshift.live.standing import ChangeRequest, read_group
 from tests.kill.moments import Doomed, Moment, Moments
 from tests.live.ground import GROUP, Ground, change, raising
 from tests.live.jobs import Jobs, Killed
@@ -129,7 +129,7 @@ def proposed(seconds: float) -> Jobs:
     jobs = Jobs(ground)
     jobs.drain()
     what = jobs.changing(1, {"a": "batch"}, timeout_seconds=seconds)
-    proposing.propose(ground.folder, read_group(ground.folder), what)
+    proposals.propose(ground.folder, read_group(ground.folder), what)
     return jobs
 
 

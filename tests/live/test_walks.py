@@ -7,9 +7,9 @@ import random as randoms
 import pytest
 
 from stateshift.errors import PlanError
-from stateshift.live import proposing
+from stateshift.live import proposals
+from stateshift.live.group_state import read_group
 from stateshift.live.scheduling import Scheduler
-from stateshift.live.standing import read_group
 from tests.conftest import SEED
 from tests.live.ground import Ground, change
 from tests.live.jobs import Jobs, Killed
@@ -50,7 +50,7 @@ def abort(jobs: Jobs) -> None:
     """Do what is done about a controller that died."""
     folder = jobs.ground.folder
     try:
-        proposing.abort(folder, read_group(folder))
+        proposals.abort(folder, read_group(folder))
     except PlanError as error:
         assert error.fact == "nothing is under way"
 

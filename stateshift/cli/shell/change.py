@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stateshift.documents.live import ChangeFacts
     from stateshift.errors import Interrupted
     from stateshift.live.acts import CheckedChange, Edit, Manner
-    from stateshift.live.carrying import ChangeProgress
+    from stateshift.live.proposals import ChangeProgress
     from stateshift.live.protocol.chains import OnError
     from stateshift.live.scheduling import Scheduler
     from stateshift.specification.dataflow.operators import Dataflow

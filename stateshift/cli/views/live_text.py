@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         StatusFacts,
         UnderWayFacts,
     )
-    from stateshift.live.carrying import ChangeProgress
+    from stateshift.live.proposals import ChangeProgress
     from stateshift.live.protocol.chains import KnownChange
 
 WHEN = {"batch": "at a batch", "message": "at once", "column": "by its rows' version"}

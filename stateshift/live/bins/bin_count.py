@@ -42,7 +42,7 @@ from stateshift.live.protocol.configuration import (
     not_a_count,
     related_bins,
 )
-from stateshift.live.waiting import Pause
+from stateshift.live.values import Pause
 
 EMPTY_SHARE = 0.5  # of the bins, beyond which half as many would do
 

@@ -39,7 +39,7 @@ from stateshift.live.member import decided_here, is_gone, process_name
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Time, Update
 from stateshift.live.protocol.rollout import Rollout, advance, updates_ahead
-from stateshift.live.waiting import POLL_SECONDS_MAX, Pause
+from stateshift.live.values import POLL_SECONDS_MAX, Pause
 
 logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from stateshift.live import carrying, proposing
-from stateshift.live.carrying import Patience
+from stateshift.live import proposals
 from stateshift.live.folder import Folder, Seal, WorkerWord
+from stateshift.live.group_state import ChangeRequest, read_group
+from stateshift.live.proposals import Patience
 from stateshift.live.protocol.chains import Declaration, NewChain
-from stateshift.live.standing import ChangeRequest, read_group
 from stateshift.storage.opening import open_patiently
 
 
@@ -25,11 +25,11 @@ def test_workers_whose_partitions_do_not_begin_at_0_complete_a_change(tmp_path: 
     for partition in (4, 5):
         folder.register(word(partition, "registered"))
     now = read_group(folder)
-    change = proposing.propose(
+    change = proposals.propose(
         folder, now, ChangeRequest("replace", {"score": NewChain(())}, "epoch")
     )
     for partition in (4, 5):
         folder.say(change.number, word(partition, "acknowledged"))
         folder.say(change.number, word(partition, "running"))
-    carried = carrying.carry(folder, now, change, Patience(0.0))
+    carried = proposals.follow(folder, now, change, Patience(0.0))
     assert (carried.state.state, carried.workers, carried.running) == ("finished", 2, 2)

@@ -1,0 +1,324 @@
+"""Changes are proposed to everybody, one at a time, and followed until all run them: the
+coordinator's table (`protocol.coordinator`) over files.
+
+    propose   ship the code, then propose the change
+    follow    hear the workers, and decide as the table says
+    abort     end what is proposed and not decided
+
+The words of workers are the table's words; its orders are the decision. A change is *requested*
+when it is proposed; every worker *acknowledges* it, also where it has no part in it; it is
+*completed* when it is decided and every worker runs it. Whoever refuses aborts it, and so does
+time. A worker that has no task at the moment cannot answer, and need not: it reads what is decided
+before its next task begins. It counts as having answered once its query has begun a second batch
+since.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stateshift.errors import (
+    AlreadyThere,
+    FormatError,
+    PlanError,
+    StalePlan,
+    StorageError,
+    TransientStorageError,
+)
+from stateshift.live import signing
+from stateshift.live.folder import ChainWorker, Folder, WorkerWord
+from stateshift.live.group_state import ChangeRequest, GroupState, takes_itself_back
+from stateshift.live.member import ACKNOWLEDGED, RUNNING, decided_here, process_name
+from stateshift.live.protocol import coordinator as table
+from stateshift.live.protocol.chains import (
+    Change,
+    Decision,
+    KnownChange,
+    Outcome,
+    Reversal,
+    encode,
+)
+from stateshift.live.protocol.coordinator import Coordinator
+from stateshift.live.protocol.task_flow import (
+    Acknowledged,
+    Complete,
+    Deployment,
+    Flow,
+    Refused,
+    Replacement,
+    Running,
+    Task,
+    Word,
+)
+from stateshift.live.values import Pause
+
+logger = logging.getLogger(__name__)
+
+SETTLED_EVERY = 10  # changes; as many are read one by one by a worker that begins
+COUNT_SECONDS = 0.3
+
+
+def propose(folder: Folder, now: GroupState, asked: ChangeRequest) -> Change:
+    """Ship the code, then propose the change; one at a time."""
+    close_overdue(folder, now)
+    change = Change(
+        group=now.group,
+        number=len(now.changes) + 1,
+        act=asked.act,
+        chains=asked.chains,
+        at=time.time(),
+        timeout_seconds=asked.timeout_seconds,
+        scheduler=asked.scheduler,
+        on_error=asked.on_error,
+        by=process_name(),
+    )
+    signature = None if asked.key is None else signing.sign(encode(change), asked.key)
+    try:
+        settled = [known for known in now.changes if known.number < now.version]
+        if settled and len(settled) % SETTLED_EVERY == 0:
+            folder.settle(settled)
+        for package in asked.packages:
+            folder.write_code(package.digest, package.content)
+        folder.propose(change, signature)
+    except AlreadyThere:
+        raise PlanError(
+            f"somebody else has proposed change {change.number} in this moment",
+            hint=_command("status", folder),
+        ) from None
+    except TransientStorageError:
+        raise
+    except StorageError as error:
+        hint = "nothing has changed: when that is mended, run this command again"
+        raise error.with_hint(hint) from None
+    return change
+
+
+def close_overdue(folder: Folder, now: GroupState) -> None:
+    """Abort the change that is under way if its time is over, else refuse."""
+    if not now.changes or now.changes[-1].decided is not None:
+        return
+    change = now.changes[-1].change
+    if time.time() < change.expires:
+        raise PlanError(
+            f"change {change.number} is under way since {max(0.0, time.time() - change.at):.0f} s",
+            hint=f"wait for it, or: {_command('abort', folder)}",
+        )
+    if folder.decide(change.number, decided_here("aborted", change.overdue)).outcome == "applied":
+        raise StalePlan(
+            f"change {change.number} was applied in this moment",
+            hint="run this command again: it goes by what runs now",
+        )
+
+
+def abort(folder: Folder, now: GroupState) -> KnownChange:
+    """Abort the change that is under way, and return it."""
+    if not now.changes or now.changes[-1].decided is not None:
+        raise PlanError("nothing is under way", hint=_way_back(folder, now.changes))
+    known = now.changes[-1]
+    held = folder.decide(known.number, decided_here("aborted", "stateshift live abort"))
+    known = replace(known, decided=held)
+    if known.applied:
+        raise PlanError(
+            f"change {known.number} was applied in this moment",
+            hint=_way_back(folder, (known,)),
+        )
+    return known
+
+
+def _way_back(folder: Folder, changes: Sequence[KnownChange]) -> str:
+    """Return the command that takes the newest change back; where there is none, the one that
+    shows what runs.
+    """
+    held = [known for known in changes if known.holds]
+    if not held:
+        return _command("status", folder)
+    return _command("revert", folder, *held[-1].change.chains)
+
+
+def _command(name: str, folder: Folder, *chains: str) -> str:
+    """Return a command about the group, to be pasted."""
+    return shlex.join(("stateshift", "live", name, folder.location, *chains))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeProgress:
+    """A change so far: the coordinator's table, and when each point was reached."""
+
+    change: Change
+    state: Coordinator
+    workers: int
+    acknowledged: int
+    running: int
+    decided: Decision | None
+    first_seconds: float | None
+    last_seconds: float | None
+    # the error that has taken it back, if one has while it was waited for
+    reverted: Reversal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """The time to wait for the workers to run a change once it is decided; for nobody if it is
+    unattended. The decision itself has the change's own time.
+    """
+
+    seconds: float
+    unattended: bool = False
+
+
+def follow(
+    folder: Folder,
+    now: GroupState,
+    change: Change,
+    patience: Patience,
+    progress: Callable[[ChangeProgress], None] = lambda carried: None,
+) -> ChangeProgress:
+    """Follow a change until every worker runs it, it is aborted, or the time to wait is over. It is
+    never left undecided.
+    """
+    carrier = _Carrier(folder, now, change, patience.unattended)
+    pause = Pause(time.sleep)
+    while True:
+        carried = carrier.step()
+        progress(carried)
+        if carried.state.state not in ("running", "rolling-back"):
+            return carried
+        if carried.decided and not carried.workers:
+            return carried
+        if carried.decided and time.time() >= carried.decided.at + patience.seconds:
+            return carried
+        pause()
+
+
+class _Carrier:
+    """The coordinator of one change, over a group's folder."""
+
+    def __init__(self, folder: Folder, now: GroupState, change: Change, unattended: bool) -> None:
+        self.folder = folder
+        self.change = change
+        self.unattended = unattended
+        self.previous = now.version
+        last = now.changes[now.version - 1] if now.version else None
+        self._may_be_taken_back = last is not None and takes_itself_back(last)
+        self.tasks = _tasks(said.worker for said in now.living)
+        self.heard: dict[str, WorkerWord] = {}
+        self.decided: Decision | None = None
+        self.before = self.folder.last_batches()
+        self.begun = self.before
+        self.counted = 0.0
+        flow = Flow(Counter(task.operator for task in self.tasks.values()), ())
+        places = Deployment(flow, dict.fromkeys(flow.tasks, change.group), {})
+        asked = Replacement(f"change {change.number}", tuple(flow.operators))
+        self.state, _, _ = table.begin(places, asked, change.number, change.at)
+
+    def step(self) -> ChangeProgress:
+        """Hear what is new, and decide as the table says."""
+        for path in self.folder.words(self.change.number):
+            if path in self.heard:
+                continue
+            try:
+                said = self.heard[path] = self.folder.word(path)
+            except FormatError as error:  # as if it had not been said
+                logger.warning("%s: %s", error.path, error.fact)
+                continue
+            if said.worker in self.tasks:
+                self._take(said.worker, said.word, said.reason)
+        self._count_absent()
+        self._take_over()
+        running = [said.at for said in self.heard.values() if said.word == RUNNING]
+        reverted = None
+        if self.change.on_error == "revert" and self.decided is not None:
+            reverted = self.folder.reverted(self.change.number)
+        return ChangeProgress(
+            change=self.change,
+            state=self.state,
+            workers=len(self.tasks),
+            acknowledged=len(self.state.acknowledged),
+            running=len(self.state.resumed),
+            decided=self.decided,
+            first_seconds=min(running) - self.change.at if running else None,
+            last_seconds=max(running) - self.change.at if running else None,
+            reverted=reverted,
+        )
+
+    def _take(self, worker: ChainWorker, word: str, reason: str = "") -> None:
+        """Give a word to the table. The order that it gives is decided first: if somebody else has
+        decided otherwise, the word is not taken.
+        """
+        task = self.tasks[worker]
+        said: Word = Acknowledged(task, ("replaces",))
+        if word in ("refused", "running"):
+            said = Refused(task, reason) if word == "refused" else Running(task)
+        after, _, orders = table.advance(self.state, said, time.time())
+        completes = any(isinstance(order, Complete) for _, order in orders)
+        if completes and self._apply().outcome == "aborted":
+            return  # `_take_over` takes that over
+        if after.state == "rolling-back" and self.decided is None:
+            refusal = f"{worker.chain}-{worker.partition}: {reason}"
+            if self._decide("aborted", refusal).outcome == "applied":
+                return  # somebody else has; who refuses it cannot hinder that any more
+        self.state = after
+
+    def _apply(self) -> Decision:
+        """Decide that the change holds, unless the one before it has taken itself back since: then
+        it was made for a chain that is another one now. From here on that one holds for good.
+        """
+        reverted = self.folder.keep(self.previous) if self._may_be_taken_back else None
+        if reverted is not None:
+            reason = f"change {self.previous} was taken back in this moment: {reverted.error}"
+            return self._decide("aborted", reason)
+        return self._decide("applied")
+
+    def _decide(self, outcome: Outcome, reason: str = "") -> Decision:
+        self.decided = self.folder.decide(self.change.number, decided_here(outcome, reason))
+        self.before = self.begun = self.folder.last_batches()
+        return self.decided
+
+    def _count_absent(self) -> None:
+        """Count the workers that have no task as having answered: those whose query has begun two
+        batches without a word of theirs. A task that begins reads what is decided first.
+        """
+        if self.unattended and not self.tasks and self.decided is None:
+            self._apply()
+        now = time.time()
+        if now - self.counted >= COUNT_SECONDS and not self.unattended:
+            self.counted = now
+            self.begun = self.folder.last_batches()
+        for worker in self.tasks:
+            begun = self.begun.get(worker.query, -1) - self.before.get(worker.query, -1)
+            if self.unattended or begun >= 2:
+                self._take(worker, ACKNOWLEDGED if self.decided is None else RUNNING)
+
+    def _take_over(self) -> None:
+        """Take over a decision of somebody else, and abort the change when it is overdue."""
+        if self.decided is None:
+            self.decided = self.folder.decided(self.change.number)
+        if self.decided is None and time.time() >= self.change.expires:
+            seconds = self.change.timeout_seconds
+            self._decide("aborted", f"{self._silent()} did not answer within {seconds:g} s")
+        if self.decided is not None and self.decided.outcome == "aborted":
+            self.state = table.give_up(self.state, self.decided.reason, time.time())
+
+    def _silent(self) -> str:
+        """Return the workers that have not answered, for people."""
+        answered = {said.worker for said in self.heard.values()}
+        silent = sorted(f"{one.chain}-{one.partition}" for one in self.tasks.keys() - answered)
+        more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
+        return f"{', '.join(silent[:3])}{more}" if silent else "nobody"
+
+
+def _tasks(workers: Iterable[ChainWorker]) -> Mapping[ChainWorker, Task]:
+    """Return each worker's task in the coordinator's table, numbered within its operator: of a
+    union's second branch the partitions do not begin at 0.
+    """
+    tasks: dict[ChainWorker, Task] = {}
+    counts: Counter[str] = Counter()
+    for worker in sorted(set(workers), key=lambda worker: (worker.operator, worker.partition)):
+        tasks[worker] = Task(worker.operator, counts[worker.operator])
+        counts[worker.operator] += 1
+    return tasks
