@@ -17,11 +17,11 @@ import importlib
 
 _WHERE = {
     "BufferSource": "stateshift.live.buffer.source",
-    "Chain": "stateshift.live.chains",
+    "Chain": "stateshift.live.task",
     "Controller": "stateshift.live.bins.controlling",
     "Edit": "stateshift.live.acts",
     "Folded": "stateshift.live.protocol.applying",
-    "Group": "stateshift.live.chains",
+    "Group": "stateshift.live.member",
     "InOrder": "stateshift.live.bins.times",
     "Manner": "stateshift.live.acts",
     "MoveManner": "stateshift.live.bins.move_request:Manner",
@@ -31,7 +31,7 @@ _WHERE = {
     "change": "stateshift.live.acts",
     "files": "stateshift.live.bins.outputs",
     "group": "stateshift.live.chains",
-    "keep_running": "stateshift.live.keep_running",
+    "keep_running": "stateshift.live.task",
     "operator": "stateshift.live.bins.operators",
     "stateful": "stateshift.live.state",
 }

@@ -1,19 +1,19 @@
-"""What one process that runs chains knows of its group, and what it says there.
+"""A process that runs chains: what it knows of its group, and what it says there.
 
-    look     reads what is new: proposals are prepared and acknowledged, decisions taken over
+    look     reads news: proposals are prepared and acknowledged, decisions taken over
     seal     says with which version a batch begins, the same for all tasks that ever run it
     claim    says whether a run of a batch puts out rows by a change that may take itself back
     links    a chain's functions at a version, fetched, checked and loaded once
 
 A member never waits. It acknowledges a proposal once its code is here, has the hash that is its
 name, and has run on no rows; else it refuses, with the reason. A proposal that nobody has decided
-in time is aborted by whichever member sees that first: whoever asked for it may be dead. So is one
-that cannot be read.
+in time is aborted by whichever member sees that first: whoever asked for it may be dead. A proposal
+that cannot be read is aborted, too.
 
-What a batch runs has to be certain: a seal or a decision that cannot be read or written fails it.
-What a member says and measures has not: where it cannot be written, the batch goes on, and whoever
+A batch has to be certain: a seal or a decision that cannot be read or written fails it. The words
+and measures of a member need not be: where one cannot be written, the batch goes on, and whoever
 waits for the word aborts the change. A job that takes signed changes only ignores every other one:
-also what was decided without it, or changed after it was signed.
+also one that was decided without it, or changed after it was signed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from stateshift.errors import FormatError, Incompatible, StateshiftError, StorageError
 from stateshift.live import code, signing
@@ -40,19 +40,20 @@ from stateshift.live.folder import (
 )
 from stateshift.live.protocol.chains import (
     Change,
+    ChangeLog,
     Decision,
     KnownChange,
     Link,
-    NewChain,
     Outcome,
     Reversal,
     Version,
     damaged_change,
     decode,
-    newest,
     transforms,
 )
 from stateshift.live.state import function_of
+from stateshift.storage import locations
+from stateshift.storage.opening import open_patiently, open_storage
 from stateshift.storage.protocol import Storage
 
 logger = logging.getLogger(__name__)
@@ -63,18 +64,35 @@ ACKNOWLEDGED, REFUSED, RUNNING = "acknowledged", "refused", "running"
 LOOK_SECONDS = 0.25
 REGISTER_SECONDS = 60.0  # between two words of a process that it is there
 
+Functions = Sequence[code.Function]
+
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose code a job runs: by a public key, and by who may own the folder of code."""
+    """The code that a job runs: by a public key, and by who may own the folder of code."""
 
     key: str | None = None
     owners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """The folder that the workers of some jobs share, and whose changes they take.
+
+    Args:
+        location: a directory that all machines see, HDFS, or an object store.
+        key: a public key of Ed25519, as text or the name of a file; then only signed changes count.
+        owners: who besides the job's own user may own the folder of code.
+    """
+
+    location: str
+    key: str | None = None
+    owners: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Which task of a chain this process is at the moment: the worker, and the batch it is in."""
+    """A task of a chain that this process runs at the moment: the worker, and its batch."""
 
     worker: ChainWorker
     batch: int
@@ -82,119 +100,136 @@ class TaskPlace:
 
 @dataclass
 class _OwnChain:
-    """What a chain brings along into the process that runs it."""
+    """A chain's functions that came with the job into this process."""
 
-    own: Sequence[code.Function]
-    # Whether the chain's functions fit: run on no rows. None as long as no rows have come by.
-    fits: Callable[[Sequence[code.Function]], None] | None = None
+    own: Functions
+    # Refuses functions that do not fit: run on no rows. None as long as no rows have come by.
+    fits: Callable[[Functions], None] | None = None
 
 
-@dataclass
+class _Code:
+    """The code of a group, loaded once, from a folder that nobody else may write to."""
+
+    def __init__(self, folder: Folder, storage: Storage, owners: Sequence[str]) -> None:
+        self._folder, self._storage, self._owners = folder, storage, owners
+        self._is_guarded = False
+        self._loaded: dict[str, code.Function] = {}
+
+    def load(self, digest: str) -> code.Function:
+        if digest not in self._loaded:
+            if not self._is_guarded:
+                code.guard(self._storage, self._owners)
+                self._is_guarded = True
+            self._loaded[digest] = code.unpack(self._folder.code(digest), digest)
+        return self._loaded[digest]
+
+
+class _Poll:
+    """The times to look for news: before each Arrow batch, so a file is asked for as directly as
+    can be.
+    """
+
+    def __init__(self, is_near: bool) -> None:
+        self.awaited: str | None = None  # the file of the next proposal, where nothing else is new
+        self._is_near = is_near
+        self._began = 0.0
+
+    def is_due(self) -> bool:
+        if self.awaited is not None:
+            return os.access(self.awaited, os.F_OK)
+        return self._is_near or time.monotonic() - self._began >= LOOK_SECONDS
+
+    def begin(self) -> None:
+        self._began = time.monotonic()
+
+
 class Member:
     """A process's knowledge of one group. Not shared between processes; cheap to make again. The
     queries of one driver share it among their threads.
     """
 
-    folder: Folder
-    code_storage: Storage
-    trust: Trust
-    changes: list[KnownChange] = field(default_factory=list)
-    pending: Change | None = None
-    is_near: bool = True
-    # grows whenever more is known of the changes
-    revision: int = 0
-    _looked: float = 0.0
-    # the file that the next proposal will be, where nothing else is awaited
-    _awaited: str | None = None
-    _measured: float = 0.0
-    _registered: float = 0.0
-    # when each proposal was met that was not decided, by this process's own clock
-    _first_seen: dict[Version, float] = field(default_factory=dict)
-    _answered: set[tuple[Version, str]] = field(default_factory=set)
-    _loaded: dict[str, code.Function] = field(default_factory=dict)
-    _mine: dict[str, _OwnChain] = field(default_factory=dict)
-    _guarded: bool = False
-    _distrusted: dict[Version, StateshiftError] = field(default_factory=dict)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    def __init__(
+        self, folder: Folder, code_storage: Storage, trust: Trust, is_near: bool = True
+    ) -> None:
+        self.folder = folder
+        self.trust = trust
+        self.log = ChangeLog()
+        self._code = _Code(folder, code_storage, trust.owners)
+        self._own: dict[str, _OwnChain] = {}
+        self._poll = _Poll(is_near)
+        self._lock = threading.RLock()
+        # when each proposal was met that was not decided, by this process's own clock
+        self._first_seen: dict[Version, float] = {}
+        self._distrusted: dict[Version, StateshiftError] = {}
+        self._said: set[tuple[str, Version, ChainWorker]] = set()
+        self._measured_at = self._registered_at = 0.0
 
-    def bring(self, chain: str, own: Sequence[code.Function]) -> None:
-        """Take the job's own functions of a chain along, which came with the job."""
-        self._mine.setdefault(chain, _OwnChain(own)).own = own
-
-    def fit(self, chain: str, fits: Callable[[Sequence[code.Function]], None]) -> None:
-        """Say how functions are tried on no rows of what comes into a chain."""
-        self._mine[chain].fits = fits
+    @property
+    def changes(self) -> tuple[KnownChange, ...]:
+        """The changes that are taken over."""
+        return self.log.changes
 
     @property
     def known(self) -> Version:
         """The newest version that is applied."""
-        return newest(self.changes)
+        return self.log.newest
 
-    # ---------------------------------------------------------------- what is new
+    def bring(self, chain: str, own: Functions) -> None:
+        """Take the job's own functions of a chain along, which came with the job."""
+        self._own.setdefault(chain, _OwnChain(own)).own = own
+
+    def fit(self, chain: str, fits: Callable[[Functions], None]) -> None:
+        """Set the trial of functions on no rows of a chain's input."""
+        self._own[chain].fits = fits
+
+    # ---------------------------------------------------------------- news
 
     def look(self, here: TaskPlace, at_once: bool = False) -> None:
-        """Read what is new in the group, if it is time to, and answer a proposal. In the middle of
-        a batch, a storage that does not answer is asked again later.
+        """Read the news of the group, if it is time to, and answer a proposal. In the middle of a
+        batch, a storage that does not answer is asked again later.
         """
-        if not at_once and not self._may_be_news():
+        if not at_once and not self._poll.is_due():
             return
-        self._looked = time.monotonic()
+        self._poll.begin()
         try:
             self._read_changes()
         except StorageError as error:
             if at_once:
                 raise
             logger.warning("%s cannot be looked at: %s", self.folder.location, error.fact)
-        if self.pending is not None:
-            self._answer(self.pending, here)
-
-    def _may_be_news(self) -> bool:
-        """Whether it is time to look; before each Arrow batch, so a file is asked for as directly
-        as can be.
-        """
-        if self._awaited is not None:
-            return os.access(self._awaited, os.F_OK)
-        return self.is_near or time.monotonic() - self._looked >= LOOK_SECONDS
+        if self.log.pending is not None:
+            self._answer(self.log.pending, here)
 
     def _read_changes(self) -> None:
-        """Take over what is decided, up to a proposal that is not, or to the last."""
+        """Take over decisions, up to a proposal that has none, or to the last."""
         with self._lock:
-            if self.revision == 0:
-                self._begin()
+            if self.log.revision == 0:  # settled changes come in one; signatures are checked singly
+                settled = self.folder.settled() if self.trust.key is None else ()
+                self.log = ChangeLog(settled, revision=1)
             while (known := self._next()) is not None:
                 if known.decided is None:
                     known = self._aborted_if_late(known)
                 if known.decided is None:
-                    self.pending = known.change
-                    self._awaited = None
+                    self.log = self.log.await_decision(known.change)
+                    self._poll.awaited = None
                     return
-                self._take_over(self._as_trusted(known))
-            self._awaited = self.folder.file_of(len(self.changes) + 1)
-
-    def _begin(self) -> None:
-        """Take over in one what nobody can alter any more. Signatures are checked one by one."""
-        if self.trust.key is None:
-            self.changes = list(self.folder.settled())
-        self.revision = 1
-
-    def _take_over(self, known: KnownChange) -> None:
-        # What came before could take itself back until this one was decided.
-        self.look_for_reversal()
-        self.changes.append(known)
-        self.revision += 1
-        self.pending = None
-        logger.info("change %d %s", known.number, "is applied" if known.applied else "is not")
+                # The change before could take itself back until this one was decided.
+                self.look_for_reversal()
+                known = self._as_trusted(known)
+                self.log = self.log.take_over(known)
+                logger.info(
+                    "change %d %s", known.number, "is applied" if known.applied else "is not"
+                )
+            self._poll.awaited = self.folder.file_of(self.log.next)
 
     def _next(self) -> KnownChange | None:
         """Return the first change that is not taken over yet; None if there is none."""
-        number = len(self.changes) + 1
-        if self.pending is not None:
+        number, pending = self.log.next, self.log.pending
+        if pending is not None:
             decided = self.folder.decided(number)
             reverted = None if decided is None else self.folder.reverted(number)
-            return KnownChange(self.pending, decided, reverted)
-        if not self.folder.is_proposed(number):
-            return None
-        return self._read(number)
+            return KnownChange(pending, decided, reverted)
+        return self._read(number) if self.folder.is_proposed(number) else None
 
     def _read(self, number: Version) -> KnownChange:
         """Return a change that is proposed, and note where it is none that this job would take."""
@@ -250,29 +285,25 @@ class Member:
 
     def look_for_reversal(self) -> None:
         """Read whether the newest change has taken itself back: older ones do so no more."""
-        number = self.known
-        if number == 0:
-            return
-        known = self.changes[number - 1]
-        if known.change.on_error == "revert" and known.reverted is None:
-            self._reread(number)
+        if self.log.revertible:
+            self._read_reversal(self.log.revertible)
 
     def revert(self, number: Version, reverted: Reversal) -> KnownChange:
         """Take a change back, at its first error; unless a later one was applied before that."""
         self.folder.revert(number, reverted)
-        return self._reread(number)
+        self._read_reversal(number)
+        return self.log.changes[number - 1]
 
-    def _reread(self, number: Version) -> KnownChange:
-        known = replace(self.changes[number - 1], reverted=self.folder.reverted(number))
-        self.changes[number - 1] = known
-        self.revision += 1
-        return known
+    def _read_reversal(self, number: Version) -> None:
+        reverted = self.folder.reverted(number)
+        with self._lock:
+            self.log = self.log.corrected(number, reverted)
 
-    # ---------------------------------------------------------------- answers
+    # ---------------------------------------------------------------- words
 
     def _answer(self, change: Change, here: TaskPlace) -> None:
         """Acknowledge a proposal for this task, or refuse it."""
-        if (change.number, here.worker.file_name) in self._answered:
+        if ("answer", change.number, here.worker) in self._said:
             return
         word, reason = ACKNOWLEDGED, ""
         try:
@@ -284,55 +315,64 @@ class Member:
             logger.warning("change %d is refused: %s", change.number, error.fact)
             word, reason = REFUSED, error.fact
         with self._as_far_as_possible(f"the answer to change {change.number}"):
-            self._say(change.number, here, word, reason)
-            self._answered.add((change.number, here.worker.file_name))
+            self.folder.say(change.number, word_of(here, word, reason))
+            self._said.add(("answer", change.number, here.worker))
 
     def _prepare(self, change: Change, chain: str) -> None:
-        """Load what a change needs of this chain and try it on no rows. Others ignore it."""
-        new = change.chains.get(chain)
+        """Load the functions that a change brings to this chain, and try them on no rows. Others
+        ignore it.
+        """
         if change.number in self._distrusted:
             raise self._distrusted[change.number]
+        new = change.chains.get(chain)
         if new is None:
             return
         functions = self.functions(chain, new.links)
-        self._load_state_transform(new)
-        fits = self._mine[chain].fits
+        if new.state is not None:
+            self._code.load(new.state.code)
+        fits = self._own[chain].fits
         if fits is not None:
             fits(functions)
 
-    def _load_state_transform(self, new: NewChain) -> None:
-        if new.state is not None:
-            self._load(new.state.code)
-
     def runs(self, here: TaskPlace, version: Version) -> None:
         """Say, once, that this task runs a version."""
-        if version == 0 or (-version, here.worker.file_name) in self._answered:
+        if version == 0 or ("runs", version, here.worker) in self._said:
             return
         with self._as_far_as_possible(f"that it runs change {version}"):
-            self._say(version, here, RUNNING)
-            self._answered.add((-version, here.worker.file_name))
+            self.folder.say(version, word_of(here, RUNNING))
+            self._said.add(("runs", version, here.worker))
 
     def register(self, here: TaskPlace) -> None:
         """Say that this task runs its chain: at first, and one of this process's now and then."""
         now = time.monotonic()
-        is_known = (0, here.worker.file_name) in self._answered
-        if is_known and now - self._registered < REGISTER_SECONDS:
+        is_known = ("registered", 0, here.worker) in self._said
+        if is_known and now - self._registered_at < REGISTER_SECONDS:
             return
         with self._as_far_as_possible("that it runs"):
             self.folder.register(word_of(here, "registered"))
-            self._answered.add((0, here.worker.file_name))
-            self._registered = now
+            self._said.add(("registered", 0, here.worker))
+            self._registered_at = now
 
     def write_input(self, chain: str, schema: bytes) -> None:
-        """Write the schema of what comes into a chain, where it is another one than before."""
+        """Write the schema of a chain's input, where it is another one than before."""
         with self._as_far_as_possible("the schema of what comes in"):
             if self.folder.input_of(chain) != schema:
                 self.folder.write_input(chain, schema)
 
     def measure(self, measured: TaskMeasure) -> None:
-        """Write down what a task did."""
+        """Write the measure of a task."""
         with self._as_far_as_possible("what was measured"):
             self.folder.measure(measured)
+
+    def is_time_to_measure(self, every: float, news: float) -> bool:
+        """Whether to write down what ran: now and then, and always near a change."""
+        now = time.time()
+        last = self.log.changes[-1].decided if self.log.changes else None
+        is_news = last is not None and now - last.at < news
+        if is_news or self.log.pending is not None or now - self._measured_at >= every:
+            self._measured_at = now
+            return True
+        return False
 
     @contextmanager
     def _as_far_as_possible(self, what: str) -> Iterator[None]:
@@ -341,9 +381,6 @@ class Member:
             yield
         except StorageError as error:
             logger.warning("%s is not written down: %s", what, error.fact)
-
-    def _say(self, number: Version, here: TaskPlace, word: str, reason: str = "") -> None:
-        self.folder.say(number, word_of(here, word, reason))
 
     # ---------------------------------------------------------------- batches
 
@@ -371,32 +408,23 @@ class Member:
 
     def _new_seal(self, run: str) -> Seal:
         self.look_for_reversal()
-        return Seal(self.known, time.time(), run, self._taken_back())
-
-    def _taken_back(self) -> Version:
-        """Return the newest change that is applied, if it has taken itself back; else 0."""
-        number = self.known
-        return number if number and self.changes[number - 1].reverted is not None else 0
+        return Seal(self.known, time.time(), run, self.log.taken_back)
 
     def _sealed_again(self, here: TaskPlace, run: str, first: Seal) -> Seal:
-        """Return the seal of a later run of a batch: as the first run's, so that it puts out the
-        same rows. But if a chain's function has failed it, and the chain was changed since, the
-        newest: else nothing could ever mend it.
-        """
+        """Return the seal of a later run of a batch, by its first run's."""
         query, batch = here.worker.query, here.batch
         held = self.folder.sealed(query, batch, run)
         if held is not None:
             return held
         seal = self._new_seal(run)
         failure = self.folder.failure(query, batch)
-        since = [known.change.chains for known in self.changes[first.version :] if known.holds]
-        if failure is None or not any(failure.chain in chains for chains in since):
-            seal = replace(seal, version=first.version)
-        return self.folder.seal(query, batch, seal, again=True)
+        failed_chain = None if failure is None else failure.chain
+        version = self.log.version_again(first.version, failed_chain)
+        return self.folder.seal(query, batch, replace(seal, version=version), again=True)
 
     def claim(self, here: TaskPlace, run: str, number: Version, holds: bool) -> bool:
         """Say whether this run of the batch puts out rows by a change that may take itself back;
-        return what the first of its tasks has said.
+        return the word of the first of its tasks.
         """
         return self.folder.claim(here.worker.query, here.batch, run, number, holds)
 
@@ -418,41 +446,35 @@ class Member:
                 "with another folder",
             )
 
-    def is_time_to_measure(self, every: float, news: float) -> bool:
-        """Whether to write down what ran: now and then, and always near a change."""
-        now = time.time()
-        last = self.changes[-1].decided if self.changes else None
-        is_news = last is not None and now - last.at < news
-        if is_news or self.pending is not None or now - self._measured >= every:
-            self._measured = now
-            return True
-        return False
-
     # ---------------------------------------------------------------- functions
 
-    def transforms(self, chain: str, after: Version, until: Version) -> tuple[code.Function, ...]:
-        """Return what transforms a chain's state from one version to a later one, in order."""
-        return self.functions(chain, transforms(self.changes, chain, after, until))
+    def transforms(self, chain: str, after: Version, until: Version) -> Functions:
+        """Return the functions that transform a chain's state from one version to a later one."""
+        return self.functions(chain, transforms(self.log.changes, chain, after, until))
 
     def functions(self, chain: str, links: Iterable[Link]) -> tuple[code.Function, ...]:
         """Return the functions of links, fetched and loaded unless they are here."""
-        own = self._mine[chain].own
+        own = self._own[chain].own
 
         def load(link: Link) -> code.Function:
-            return self._load(link.code) if link.own is None else own[link.own]
+            return self._code.load(link.code) if link.own is None else own[link.own]
 
         return tuple(function_of(link, load) for link in links)
 
-    def _load(self, digest: str) -> code.Function:
-        if digest not in self._loaded:
-            self._guard()
-            self._loaded[digest] = code.unpack(self.folder.code(digest), digest)
-        return self._loaded[digest]
 
-    def _guard(self) -> None:
-        if not self._guarded:
-            code.guard(self.code_storage, self.trust.owners)
-            self._guarded = True
+_members: dict[Group, Member] = {}
+
+
+def member_of(group: Group) -> Member:
+    """Return this process's knowledge of a group."""
+    if group not in _members:
+        folder = Folder(open_patiently(group.location))
+        folder.check()
+        code_storage = open_storage(f"{group.location.rstrip('/')}/code")
+        is_near = locations.scheme(group.location) == "file"
+        trust = Trust(group.key, group.owners)
+        _members[group] = Member(folder, code_storage, trust, is_near=is_near)
+    return _members[group]
 
 
 def word_of(here: TaskPlace, word: str, reason: str = "") -> WorkerWord:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
 from stateshift.errors import PlanError
 from stateshift.live import code, state
 from stateshift.live.folder import ChainWorker, Seal, TaskMeasure, VersionRows
-from stateshift.live.member import Member, TaskPlace
+from stateshift.live.member import Group, Member, TaskPlace, member_of
 from stateshift.live.protocol.chains import (
+    Declaration,
     KnownChange,
+    Links,
     Reversal,
     RowMoment,
     Version,
@@ -21,16 +24,73 @@ from stateshift.live.protocol.chains import (
     effective,
     links_at,
 )
-from stateshift.live.rows import Rows, input_schema, no_rows, rows_of, versions_in, with_column
+from stateshift.live.rows import (
+    Rows,
+    check_returned,
+    in_base64,
+    input_schema,
+    no_rows,
+    rows_of,
+    run_on_no_rows,
+    versions_in,
+    with_column,
+)
 
 if TYPE_CHECKING:
-    from stateshift.live.chains import Chain
+    import pyarrow
 
 logger = logging.getLogger(__name__)
 
 TAKEN_BACK = "has failed and was taken back"  # by this an error is known that ends a query
 MEASURE_SECONDS = 5.0  # a process writes down what it ran so often, and always beside a change
 NEWS_SECONDS = 60.0
+_PROCESS = uuid.uuid4().hex[:8]
+
+
+@dataclass
+class Chain:
+    """A chain as its job holds it. It is pickled with the job's tasks, with the functions that it
+    begins with.
+    """
+
+    name: str
+    group: Group
+    output: pyarrow.Schema | None
+    own: tuple[code.Function, ...]
+    stamp: str | None = None
+    follow: str | None = None
+    made_by: str = field(default=_PROCESS, repr=False)
+    first: Links = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.first = self.declaration(()).first
+
+    def declaration(self, codes: tuple[str, ...]) -> Declaration:
+        """Return the chain as its group knows it; `codes` are the hashes of its functions."""
+        return Declaration(
+            name=self.name,
+            functions=tuple(code.name_of(function) for function in self.own),
+            codes=codes,
+            output="" if self.output is None else in_base64(self.output),
+            python=code.python_version(),
+            pyarrow=code.pyarrow_version(),
+            stamp=self.stamp,
+            follow=self.follow,
+        )
+
+    def __call__(self, rows: Rows, batch_id: int | None = None) -> Rows:
+        """Run the chain: over an iterator of batches in a task, or over a DataFrame and the number
+        of its batch.
+        """
+        if batch_id is None:
+            return Task(self, member_of(self.group), *place(self)).run(rows)
+        return run_batch(self, member_of(self.group), rows, batch_id)
+
+    def try_on_no_rows(self, functions: Sequence[code.Function], rows: Rows) -> None:
+        """Refuse functions that do not return what the chain returns, run on no rows."""
+        rows = run_on_no_rows(self.name, functions, rows)
+        if self.output is not None:
+            check_returned(self.name, rows, self.output, self.stamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +122,7 @@ class Task:
         self.rows_out = 0
 
     def run(self, rows: Iterator[Rows]) -> Iterator[Rows]:
-        """Yield what the chain makes of the rows."""
+        """Yield the rows that the chain makes of the rows."""
         began = time.time()
         self._begin()
         for batch in rows:
@@ -72,8 +132,10 @@ class Task:
             if self.chain.follow is None:
                 yield self._apply(batch)
                 continue
-            for part in self._parts(batch, self.chain.follow):
-                yield self._apply(part)
+            for version in versions_in(batch, self.chain.follow):
+                self.column = version
+                self.member.catch_up(version)
+                yield self._apply(rows_of(batch, self.chain.follow, version))
         self._end(began)
 
     def run_whole(self, frame: Rows) -> None:
@@ -108,21 +170,17 @@ class Task:
             member.seal(self.here, self.run_id) if self.is_streaming else Seal(member.known, 0.0)
         )
         member.look_for_reversal()
-        self._heed_reversals()
-        member.register(self.here)
-
-    def _heed_reversals(self) -> None:
-        """Go on with a change that was taken back in the middle of this run of the batch, if rows
-        are put out by it already. If it has failed this run, fail here as well: another run puts
-        out the whole batch without it.
-        """
+        # A change may have been taken back in the middle of this run of the batch. It goes on with
+        # it, if rows are put out by it already. If the change has failed this run, it fails here as
+        # well: another run puts out the whole batch without it.
+        run = (self.here.worker.query, self.run_id, self.here.batch)
         for known in list(self._in_doubt()):
             torn = known.reverted
             if torn is None or not self._claims(known.number, False):
                 continue
-            here = (self.here.worker.query, self.run_id, self.here.batch)
-            if (torn.query, torn.run, torn.batch) == here:
+            if (torn.query, torn.run, torn.batch) == run:
                 raise _torn(known)
+        member.register(self.here)
 
     def _slots_after(
         self, frame: Rows, kept: state.SlotStates, version: Version
@@ -144,10 +202,10 @@ class Task:
         of it, also where it was taken back meanwhile.
         """
         if not any(self.claims.values()):
-            return self.member.changes
+            return self.member.log.changes
         return [
             replace(known, reverted=None) if self.claims.get(known.number) else known
-            for known in self.member.changes
+            for known in self.member.log.changes
         ]
 
     @property
@@ -166,7 +224,7 @@ class Task:
         """
         if not self.is_streaming:
             return
-        for known in doubtful(self.member.changes, self.chain.name, self._moment):
+        for known in doubtful(self.member.log.changes, self.chain.name, self._moment):
             concerns = self.chain.name in known.change.chains or self.chain.stamp is not None
             is_open = known.reverted is not None or known.number == self.member.known
             is_new = known.number not in self.claims and known.number != self.seal.without
@@ -175,7 +233,7 @@ class Task:
 
     def _claims(self, number: Version, wanted: bool) -> bool:
         """Claim that this run of the batch puts out rows by a change, or that it does not; return
-        what holds.
+        the claim that holds.
         """
         holds = self.claims[number] = self.member.claim(self.here, self.run_id, number, wanted)
         self.ready.clear()
@@ -194,7 +252,7 @@ class Task:
         return agrees
 
     def _fit(self, batch: Rows) -> None:
-        """Take the schema of what comes in: by it functions are tried, here and by whoever changes
+        """Take the schema of the input: by it functions are tried, here and by whoever changes
         them.
         """
         self.fitted = True
@@ -204,15 +262,11 @@ class Task:
         )
         self.member.write_input(self.chain.name, input_schema(empty))
 
-    def _parts(self, batch: Rows, column: str) -> Iterator[Rows]:
-        """Yield the rows of a batch by the version that they carry in a column."""
-        for version in versions_in(batch, column):
-            self.column = version
-            self.member.catch_up(version)
-            yield rows_of(batch, column, version)
-
     def _apply(self, rows: Rows) -> Rows:
-        ready = self._ready_now()
+        if self.known_at != self.member.log.revision:
+            self.known_at = self.member.log.revision
+            self.ready.clear()
+        ready = self.ready.get(self.column)  # found for rows like these, and nothing new is known
         version = self.version if ready is None else ready.version
         try:
             functions = self._functions_at(version) if ready is None else ready.functions
@@ -231,13 +285,6 @@ class Task:
         self.rows_out += len(out)
         return out if self.chain.stamp is None else self._stamped(out, version)
 
-    def _ready_now(self) -> LoadedVersion | None:
-        """Return what has been found for rows like these, unless more is known since."""
-        if self.known_at != self.member.revision:
-            self.known_at = self.member.revision
-            self.ready.clear()
-        return self.ready.get(self.column)
-
     def _functions_at(self, version: Version) -> tuple[code.Function, ...]:
         links = links_at(self.changes, self.chain.name, self.chain.first, version)
         return self.member.functions(self.chain.name, links)
@@ -246,8 +293,10 @@ class Task:
         """Take the change back that brought the function, if it wants that; else raise the error as
         the job's own. If rows of the batch are put out by the change, it has to run again.
         """
-        known = self.member.changes[version - 1] if version else None
-        if known is None or not _takes_itself_back(known, self.chain.name, self.member.known):
+        known = self.member.log.changes[version - 1] if version else None
+        if known is None or version != self.member.log.newest:
+            raise self._failing(error)
+        if known.change.on_error != "revert" or self.chain.name not in known.change.chains:
             raise self._failing(error)
         logger.warning("change %d is taken back: %s", version, error)
         here = self.here
@@ -311,12 +360,6 @@ class Task:
         member.measure(measured)
 
 
-def _takes_itself_back(known: KnownChange, chain_name: str, newest: Version) -> bool:
-    """Whether an error of a chain's function takes the change back that brought it."""
-    is_newest = known.number == newest
-    return is_newest and known.change.on_error == "revert" and chain_name in known.change.chains
-
-
 def _torn(known: KnownChange) -> PlanError:
     assert known.reverted is not None
     return PlanError(
@@ -327,7 +370,7 @@ def _torn(known: KnownChange) -> PlanError:
 
 
 def place(of: Chain) -> tuple[TaskPlace, str]:
-    """Return which task of which batch this is, and of which run of its query."""
+    """Return the task and batch that this is, and the run of its query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -360,3 +403,31 @@ def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
     run_id = _run_of(of, context.getLocalProperty)
     Task(of, member, TaskPlace(ChainWorker(of.name, query, 0), batch), run_id).run_whole(frame)
+
+
+# ------------------------------------------------------------------------------ in the job's driver
+
+
+class Query(Protocol):
+    """A query of Spark's."""
+
+    def awaitTermination(self) -> object: ...
+
+
+def keep_running(start: Callable[[], Query]) -> None:
+    """Start a query and wait until it is stopped. It is started again if a change took itself back
+    in the middle of a batch; any other error is raised. No change does that twice.
+
+        live.keep_running(lambda: orders.mapInArrow(score, SCHEMA).writeStream.….start())
+
+    Spark cannot run one batch again: it ends the query. The next start runs the batch as a whole,
+    without the change.
+    """
+    while True:
+        try:
+            start().awaitTermination()
+            return
+        except Exception as error:
+            if TAKEN_BACK not in str(error):
+                raise
+            logger.warning("the query is started again: a change was taken back within a batch")

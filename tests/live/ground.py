@@ -14,13 +14,13 @@ import pyarrow
 import pyarrow.compute
 
 from stateshift.live import acts, code, proposals
-from stateshift.live.chains import Chain, Group
+from stateshift.live.chains import declare
 from stateshift.live.folder import ChainWorker, Folder
 from stateshift.live.group_state import ChangeRequest, read_group
-from stateshift.live.member import Member, TaskPlace, Trust
+from stateshift.live.member import Group, Member, TaskPlace, Trust
 from stateshift.live.proposals import ChangeProgress, Patience
 from stateshift.live.protocol.chains import Change, Link, NewChain, OnError, When
-from stateshift.live.task import Task
+from stateshift.live.task import Chain, Task
 from stateshift.storage.protocol import Storage, Traits
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 
@@ -83,7 +83,7 @@ class Ground:
         schema = more.pop("schema", SCHEMA)
         functions = more.pop("functions", (giving(k),))
         chain = Chain(name, Group(GROUP), schema, functions, **more)
-        chain.declare(self.folder)
+        declare(chain, self.folder)
         return chain
 
     def member(self, trust: Trust = OURS, storage: Storage | None = None) -> Member:

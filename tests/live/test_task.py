@@ -13,7 +13,6 @@ import pytest
 from stateshift import live
 from stateshift.errors import FormatError, Incompatible, PlanError, SpecError
 from stateshift.live import code, state
-from stateshift.live.chains import Chain
 from stateshift.live.protocol.chains import Change, Decision, Link, NewChain
 from stateshift.live.rows import (
     arrow_schema,
@@ -22,7 +21,7 @@ from stateshift.live.rows import (
     versions_in,
     with_column,
 )
-from stateshift.live.task import run_batch
+from stateshift.live.task import Chain, run_batch
 from tests.live.ground import Ground, asked, giving, numbers, propose, raising, rows, run
 
 APPLIED = Decision("applied", 1.0, "me")

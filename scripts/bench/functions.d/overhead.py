@@ -26,9 +26,8 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from stateshift import live
-from stateshift.live import chains
 from stateshift.live.folder import ChainWorker
-from stateshift.live.member import TaskPlace
+from stateshift.live.member import TaskPlace, member_of
 from stateshift.live.task import Task
 
 ROWS = 200_000  # of a batch, in two partitions, ten Arrow batches each
@@ -62,7 +61,7 @@ def added(folder: str) -> float:
     """
     fields = {"timestamp": pyarrow.timestamp("us"), "value": "int64", "score": "float64"}
     chain = live.chain("alone", f"{folder}/group", pyarrow.schema(fields), made.score)
-    member = chains._member(chain.group)
+    member = member_of(chain.group)
     numbers = pyarrow.array(range(ROWS // 2 // ARROW_BATCHES), pyarrow.int64())
     times = numbers.cast(pyarrow.timestamp("us"))
     rows = pyarrow.RecordBatch.from_arrays([times, numbers], ["timestamp", "value"])

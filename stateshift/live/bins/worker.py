@@ -29,9 +29,10 @@ from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.outputs import Delivery, Output
 from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.running import Home, Running
-from stateshift.live.chains import Group, group
+from stateshift.live.chains import group
 from stateshift.live.code import package, python_version
 from stateshift.live.folder import Folder
+from stateshift.live.member import Group
 from stateshift.storage.opening import open_patiently
 
 logger = logging.getLogger(__name__)

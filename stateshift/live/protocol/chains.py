@@ -2,11 +2,12 @@
 
     Link          one function of a chain, by the hash of its code; `inner` is the one it is
                   wrapped around
-    Declaration   what a job says of its chain: its first functions, and what it sends on
-    Change        what one reconfiguration makes of one chain or several: their whole new chains
-    Decided       what became of a change that was proposed: applied, or aborted with a reason
-    Reverted      the first error of a change that takes itself back
-    Known         a change with all of that, as far as somebody has read it
+    Declaration   a job's word on its chain: its first functions, and the schema that it sends on
+    Change        one reconfiguration of one chain or several: their whole new chains
+    Decision      the end of a proposed change: applied, or aborted with a reason
+    Reversal      the first error of a change that takes itself back
+    KnownChange   a change with all of that, as far as somebody has read it
+    ChangeLog     the changes that a process has taken over, and its next step
 
 A *version* is the number of a change; 0 is what the job began with. A chain's functions at a moment
 are those of its newest change that holds there (`effective`). When a change begins to hold is said
@@ -63,13 +64,6 @@ class Link:
         """The number of the job's own function; None where the code was shipped."""
         return int(self.code[len(FIRST) :]) if self.code.startswith(FIRST) else None
 
-    def codes(self) -> Iterator[str]:
-        """Yield the hashes of the code that it needs, its own first."""
-        if self.own is None:
-            yield self.code
-        if self.inner is not None:
-            yield from self.inner.codes()
-
     def __str__(self) -> str:
         return self.name if self.inner is None else f"{self.name}({self.inner})"
 
@@ -101,18 +95,11 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class NewChain:
-    """What one change makes of one chain. `state` is the code that transforms its state."""
+    """One chain after a change. `state` is the code that transforms its state."""
 
     links: Links
     when: When = "batch"
     state: Link | None = None
-
-    def codes(self) -> tuple[str, ...]:
-        """Return the hashes of all code that it needs, each once."""
-        found: dict[str, None] = {}
-        for link in self.links if self.state is None else (*self.links, self.state):
-            found.update(dict.fromkeys(link.codes()))
-        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,22 +125,22 @@ class Change:
 
     @property
     def overdue(self) -> str:
-        """Why somebody may abort it who did not ask for it."""
+        """The reason for which somebody may abort it who did not ask for it."""
         if self.act == DAMAGED:
             return "its proposal cannot be read"
         return f"nobody decided on it within {self.timeout_seconds:g} s"
 
 
 def damaged_change(number: Version) -> Change:
-    """Return what stands for a proposal that cannot be read: it changes nothing, and its time is
-    over.
+    """Return a change in the place of a proposal that cannot be read: it changes nothing, and its
+    time is over.
     """
     return Change("", number, DAMAGED, {}, 0.0, 0.0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What became of a change; whoever decides first decides."""
+    """The end of a change; the first decision holds."""
 
     outcome: Outcome
     at: float
@@ -204,7 +191,7 @@ class KnownChange:
 
 @dataclass(frozen=True, slots=True)
 class RowMoment:
-    """Where in a chain's work a row is: the version its batch was sealed with, the newest version
+    """A row's place in a chain's work: the version its batch was sealed with, the newest version
     that the worker knows, and the one that the row itself carries.
     """
 
@@ -258,7 +245,9 @@ def links_at(changes: Sequence[KnownChange], chain: str, first: Links, version: 
 def transforms(
     changes: Sequence[KnownChange], chain: str, after: Version, until: Version
 ) -> tuple[Link, ...]:
-    """Return what transforms a chain's state from one version to a later one, in order."""
+    """Return the functions that transform a chain's state from one version to a later one, in
+    order.
+    """
     found = []
     for known in changes:
         new = known.change.chains.get(chain)
@@ -273,7 +262,68 @@ def newest(changes: Sequence[KnownChange]) -> Version:
     return max((known.number for known in changes if known.applied), default=0)
 
 
-# ------------------------------------------------------------------------ what becomes of a chain
+@dataclass(frozen=True, slots=True)
+class ChangeLog:
+    """The changes that a process has taken over, in their order. `pending` is the next one, which
+    is proposed and not decided; `revision` grows whenever more is known.
+    """
+
+    changes: tuple[KnownChange, ...] = ()
+    pending: Change | None = None
+    revision: int = 0
+
+    @property
+    def newest(self) -> Version:
+        """The newest version that is applied."""
+        return newest(self.changes)
+
+    @property
+    def next(self) -> Version:
+        """The number of the first change that is not taken over yet."""
+        return len(self.changes) + 1
+
+    @property
+    def revertible(self) -> Version:
+        """The newest change, if it may take itself back; else 0. Older ones do so no more."""
+        number = self.newest
+        known = self.changes[number - 1] if number else None
+        if known is None or known.change.on_error != "revert" or known.reverted is not None:
+            return 0
+        return number
+
+    @property
+    def taken_back(self) -> Version:
+        """The newest change that is applied, if it has taken itself back; else 0."""
+        number = self.newest
+        return number if number and self.changes[number - 1].reverted is not None else 0
+
+    def await_decision(self, change: Change) -> ChangeLog:
+        """Return the log up to a change that nobody has decided on."""
+        return replace(self, pending=change)
+
+    def take_over(self, known: KnownChange) -> ChangeLog:
+        """Return the log with the next change, which is decided."""
+        assert known.number == self.next, "changes are taken over in their order"
+        return ChangeLog((*self.changes, known), None, self.revision + 1)
+
+    def corrected(self, number: Version, reverted: Reversal | None) -> ChangeLog:
+        """Return the log with the reversal of a change, read once more."""
+        changes = list(self.changes)
+        changes[number - 1] = replace(changes[number - 1], reverted=reverted)
+        return replace(self, changes=tuple(changes), revision=self.revision + 1)
+
+    def version_again(self, first: Version, failed_chain: str | None) -> Version:
+        """Return the version of a later run of a batch: as the first run's, so that it puts out the
+        same rows. But if a chain's function has failed it, and the chain was changed since, the
+        newest: else nothing could ever mend it.
+        """
+        for known in self.changes[first:]:
+            if known.holds and failed_chain in known.change.chains:
+                return self.newest
+        return first
+
+
+# ------------------------------------------------------------------------ edits of a chain
 
 
 def replace_link(chain: str, links: Links, at: int | str | None, link: Link) -> Links:
@@ -316,7 +366,10 @@ def place_of(chain: str, links: Links, at: int | str | None) -> int:
     """
     numbered = ", ".join(f"{number} {link}" for number, link in enumerate(links))
     if isinstance(at, str):
-        places = [number for number, link in enumerate(links) if at in _names(link)]
+        places = []
+        for number, link in enumerate(links):
+            if at in (str(link), link.name, link.name.rpartition(":")[2]):
+                places.append(number)
         if len(places) == 1:
             return places[0]
         fact = f"{chain} has {len(places) or 'no'} functions named {at}"
@@ -332,16 +385,12 @@ def place_of(chain: str, links: Links, at: int | str | None) -> int:
     return at
 
 
-def _names(link: Link) -> tuple[str, ...]:
-    return str(link), link.name, link.name.rpartition(":")[2]
-
-
 # ------------------------------------------------------------------------------------ as files
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What a group's folder is, by the file that is written first."""
+    """The kind of a group's folder, by the file that is written first."""
 
     id: str
     format: str = FORMAT
@@ -369,7 +418,7 @@ def decode(kind: type[T], content: bytes, path: str) -> T:
 
 
 def decode_group(content: bytes, path: str) -> Group:
-    """Return what a folder is, or refuse one that is no group's, or that a newer stateshift
+    """Return the group of a folder, or refuse one that is no group's, or that a newer stateshift
     writes: that may say more than is known here.
     """
     try:

@@ -10,6 +10,7 @@ import pytest
 from stateshift.errors import FormatError, PlanError, UnknownVersion
 from stateshift.live.protocol.chains import (
     Change,
+    ChangeLog,
     Decision,
     Group,
     KnownChange,
@@ -122,12 +123,6 @@ def test_a_function_that_is_not_there_is_refused_with_those_there_are(at: int | 
     assert "0 one, 1 two" in str(refused.value.hint)
 
 
-def test_what_a_wrapped_function_needs_is_shipped_with_it() -> None:
-    inner = Link("a" * 64, "inner")
-    outer = Link("b" * 64, "outer", inner)
-    assert NewChain((outer, inner, FIRST[0])).codes() == ("b" * 64, "a" * 64)
-
-
 def test_a_change_is_read_as_it_was_written() -> None:
     known = change(7)
     wrapped = replace(known.change, chains={"c": NewChain((Link("a", "x", FIRST[0]),), "message")})
@@ -153,3 +148,65 @@ def test_what_is_no_group_is_refused(content: bytes) -> None:
         decode_group(content, "group.json")
     assert refused.value.path == "group.json"
     assert not isinstance(refused.value, UnknownVersion)
+
+
+# ------------------------------------------------------------------------------------ the log
+
+BROKEN = Reversal("score", "q", "run", 7, "ValueError", 1.0)
+
+
+def logged(*ends: str) -> ChangeLog:
+    """Return the log of changes that were applied, aborted, or may take themselves back."""
+    log = ChangeLog()
+    for end in ends:
+        known = change(log.next, decided=ABORTED if end == "aborted" else APPLIED)
+        if end in ("revertible", "reverted"):
+            known = replace(known, change=replace(known.change, on_error="revert"))
+        log = log.take_over(known)
+        if end == "reverted":
+            log = log.corrected(known.number, BROKEN)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("ends", "newest", "revertible", "taken_back"),
+    [
+        ((), 0, 0, 0),
+        (("applied",), 1, 0, 0),
+        (("applied", "aborted"), 1, 0, 0),
+        (("revertible",), 1, 1, 0),
+        (("revertible", "aborted"), 1, 1, 0),
+        (("revertible", "applied"), 2, 0, 0),
+        (("applied", "reverted"), 2, 0, 2),
+        (("reverted", "applied"), 2, 0, 0),
+    ],
+)
+def test_only_the_newest_change_can_take_itself_back(
+    ends: tuple[str, ...], newest: int, revertible: int, taken_back: int
+) -> None:
+    log = logged(*ends)
+    assert (log.newest, log.revertible, log.taken_back) == (newest, revertible, taken_back)
+
+
+@pytest.mark.parametrize(
+    ("ends", "failed", "version"),
+    [
+        (("applied", "applied"), None, 1),
+        (("applied", "applied"), "score", 2),
+        (("applied", "applied"), "other", 1),
+        (("applied", "aborted"), "score", 1),
+        (("applied", "reverted"), "score", 1),
+    ],
+)
+def test_a_batch_that_failed_in_a_chain_is_run_again_with_what_the_chain_is_now(
+    ends: tuple[str, ...], failed: str | None, version: int
+) -> None:
+    assert logged(*ends).version_again(1, failed) == version
+
+
+def test_a_log_that_waits_for_a_decision_has_learnt_nothing_yet() -> None:
+    log = logged("applied")
+    waiting = log.await_decision(change(2).change)
+    assert waiting.pending is not None and waiting.revision == log.revision
+    after = waiting.take_over(change(2))
+    assert (after.pending, after.revision, after.next) == (None, log.revision + 1, 3)
