@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.move_request import Manner, Steps
     from stateshift.live.bins.moved import MoveProgress
-    from stateshift.live.bins.past import BinMoves, PastMove
     from stateshift.live.bins.steering import MoveCarrier, Throttle
     from stateshift.live.bins.watch import Bins, Part
+    from stateshift.live.survey import BinMoves, PastMove
 
 Came = Literal["checked", "finished", "applied", "aborted"]
 SteeringState = Literal["paused", "running", "throttled"]

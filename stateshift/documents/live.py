@@ -28,7 +28,6 @@ from stateshift.storage.locations import redact
 if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
     from stateshift.live.acts import CheckedChange
-    from stateshift.live.bins.past import PartPast
     from stateshift.live.folder import ChainWorker, WorkerWord
     from stateshift.live.proposals import ChangeProgress
     from stateshift.live.protocol.chains import (
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
         Links,
         Version,
     )
-    from stateshift.live.survey import ChangeWords, GroupSurvey
+    from stateshift.live.survey import ChangeWords, GroupSurvey, PartPast
 
 Became = Literal["under-way", "applied", "aborted", "reverted"]
 Came = Literal["checked", "finished", "applied", "aborted", "reverted"]

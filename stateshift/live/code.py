@@ -61,7 +61,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file of code says of itself."""
+    """The first line of a file of code."""
 
     kind: Literal["source", "pickle"]
     name: str
@@ -93,9 +93,13 @@ def _cloudpickle() -> Any:
 
 def package(given: Function | str) -> Package:
     """Return a function, given itself or as MODULE:NAME, as a file."""
-    if isinstance(given, str):
-        return _package_named(given)
-    return _pickled(given, name_of(given))
+    if not isinstance(given, str):
+        return _pickled(given, name_of(given))
+    module, attribute = _split(given)
+    text = _source_of(module)
+    if text is not None and _stands_alone(text, attribute):
+        return _packed("source", given, text.encode())
+    return _pickled(_imported(given, module, attribute), given)
 
 
 def name_of(function: Function) -> str:
@@ -108,26 +112,16 @@ def name_of(function: Function) -> str:
     return f"{module}:{name}"
 
 
-def _package_named(name: str) -> Package:
-    module_name, _, attribute = name.partition(":")
-    if not attribute.isidentifier() or not _is_module_name(module_name):
-        raise _refused(name, "not of the form MODULE:FUNCTION")
-    text = _source_of(module_name)
-    if text is not None and _is_defined(text, attribute):
-        return _packed("source", name, text.encode())
-    return _pickled(_imported(name, module_name, attribute), name)
-
-
 def import_function(name: str) -> Function:
-    """Import what MODULE:NAME names, which has to be callable."""
-    module_name, _, attribute = name.partition(":")
-    if not attribute.isidentifier() or not _is_module_name(module_name):
+    """Import the function that MODULE:NAME names, which has to be callable."""
+    return _imported(name, *_split(name))
+
+
+def _split(name: str) -> tuple[str, str]:
+    module, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
         raise _refused(name, "not of the form MODULE:FUNCTION")
-    return _imported(name, module_name, attribute)
-
-
-def _is_module_name(name: str) -> bool:
-    return bool(name) and all(part.isidentifier() for part in name.split("."))
+    return module, attribute
 
 
 def _source_of(module: str) -> str | None:
@@ -146,25 +140,22 @@ def _source_of(module: str) -> str | None:
         return None
 
 
-def _is_defined(text: str, name: str) -> bool:
+def _stands_alone(text: str, name: str) -> bool:
     """Whether a module's text stands alone, and defines a name at its top level."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
         return False
     if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
-        return False  # it imports what lies beside it
-    return any(name in _names_defined(statement) for statement in tree.body)
-
-
-def _names_defined(statement: ast.stmt) -> Iterable[str]:
-    match statement:
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Assign(targets=targets):
-            for target in targets:
-                if isinstance(target, ast.Name):
-                    yield target.id
+        return False  # it imports a module beside it
+    names: set[str] = set()
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined):
+                names.add(defined)
+            case ast.Assign(targets=targets):
+                names.update(target.id for target in targets if isinstance(target, ast.Name))
+    return name in names
 
 
 def _imported(given: str, module: str, attribute: str) -> Function:
@@ -194,12 +185,18 @@ def _pickled(function: Function, name: str) -> Package:
 
 @contextlib.contextmanager
 def _by_value(module: types.ModuleType | None) -> Iterator[None]:
-    """Have functions of a module go along with what refers to them, if workers need not have it."""
+    """Pickle functions of a module by value, if it is the user's own, which workers need not have:
+    no installed package's, and none of stateshift, whose classes have to be the same on both sides.
+    """
     cloudpickle = _cloudpickle()
-    is_registered = module is not None and (
-        module.__name__ in cloudpickle.list_registry_pickle_by_value()
-    )
-    if module is None or is_registered or not _is_local(module):
+    file = getattr(module, "__file__", None)
+    if module is None or file is None:
+        yield
+        return
+    is_registered = module.__name__ in cloudpickle.list_registry_pickle_by_value()
+    is_stateshift = module.__name__.partition(".")[0] == __name__.partition(".")[0]
+    is_installed = "site-packages" in Path(file).parts or file.startswith(sys.prefix)
+    if is_registered or is_stateshift or is_installed or module.__name__ == "__main__":
         yield
         return
     cloudpickle.register_pickle_by_value(module)
@@ -207,22 +204,6 @@ def _by_value(module: types.ModuleType | None) -> Iterator[None]:
         yield
     finally:
         cloudpickle.unregister_pickle_by_value(module)
-
-
-def _is_local(module: types.ModuleType) -> bool:
-    """Whether a module is the user's own, which workers need not have: no installed package's, and
-    none of this one, whose classes have to be the same on both sides.
-    """
-    file = getattr(module, "__file__", None)
-    if module.__name__ == "__main__" or file is None or _is_ours(module):
-        return False
-    return "site-packages" not in Path(file).parts and not file.startswith(sys.prefix)
-
-
-def _is_ours(module: types.ModuleType) -> bool:
-    """Whether a module belongs to this package."""
-    ours = __name__.partition(".")[0]
-    return module.__name__.partition(".")[0] == ours
 
 
 def _packed(kind: Literal["source", "pickle"], name: str, payload: bytes) -> Package:
@@ -249,7 +230,7 @@ def _refused(name: str, why: str) -> SpecError:
 
 
 def header_of(content: bytes, digest: str) -> Header:
-    """Return what a file of code says of itself, once its hash is found to be its name."""
+    """Return the header of a file of code, once its hash is found to be its name."""
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
         fact = f"the code's hash is {found[:12]}…, its name is {digest[:12]}…"
@@ -294,7 +275,7 @@ def unpack(content: bytes, digest: str) -> Function:
         found = (
             _from_source(payload, header.name, digest)
             if header.kind == "source"
-            else _from_pickle(payload)
+            else _cloudpickle().loads(payload)
         )
     except (Exception, SystemExit) as error:
         fact = f"{header.name} cannot be loaded: {type(error).__name__}: {error}"
@@ -305,12 +286,6 @@ def unpack(content: bytes, digest: str) -> Function:
         raise FormatError(fact, f"code/{digest}")
     function: Function = found
     return function
-
-
-def _from_pickle(payload: bytes) -> object:
-    cloudpickle = _cloudpickle()
-
-    return cloudpickle.loads(payload)
 
 
 def _from_source(payload: bytes, name: str, digest: str) -> object:

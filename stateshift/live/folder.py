@@ -1,27 +1,27 @@
-"""The folder of a group: all that its jobs' workers and whoever changes them tell each other.
+"""The folder of a group: its jobs' workers, and whoever changes them, tell each other all in it.
 
-    group.json                                 what the folder is; a newer stateshift's is refused
+    group.json                                 the group's id; a newer stateshift's is refused
     code/HASH                                  functions, each named by the hash of its file
-    chains/CHAIN/chain.json                    what the job declares of a chain
-    chains/CHAIN/input.arrow                   the Arrow schema of what comes in, and its kind
-    chains/CHAIN/workers/QUERY/PARTITION.json  who has run it
+    chains/CHAIN/chain.json                    the chain as its job declares it
+    chains/CHAIN/input.arrow                   the Arrow schema of its input, and its kind
+    chains/CHAIN/workers/QUERY/PARTITION.json  a worker that has run it
     changes/settled.json                       the changes that nobody can alter any more, in one
     changes/N/proposed.json                    change N, as it is asked for
-    changes/N/signature-HASH                   who signed it, by the hash of what is signed
-    changes/N/words/WORKER.WORD.json           what a worker says of it
-    changes/N/decided.json                     what became of it
+    changes/N/signature-HASH                   its signature, by the hash of the bytes signed
+    changes/N/words/WORKER.WORD.json           a worker's word about it
+    changes/N/decided.json                     its end: applied or aborted
     changes/N/reverted.json                    its first error, where it takes itself back; no error
                                                once a later change is applied: it holds for good
     batches/QUERY/BATCH.json                   the version that a batch began with: its seal
     runs/QUERY/BATCH/RUN.json                  the seal of a later run of it, after a failure
-    runs/QUERY/BATCH/failed.json               which chain's function has failed it
+    runs/QUERY/BATCH/failed.json               the chain whose function has failed it
     runs/QUERY/BATCH/N@RUN.json                whether a run of it puts out rows by change N, which
                                                may take itself back
-    measured/QUERY/BATCH/CHAIN.PARTITION.json  what a task ran, how many rows, how long
+    measured/QUERY/BATCH/CHAIN.PARTITION.json  a task's versions, rows and time
     states/QUERY/CHAIN/BATCH                   the state of a chain's stateful functions
 
-Proposals, decisions, reversals, seals and what is below `runs` are created if absent: of several
-that try, the first one holds, and the others read it. Everything else is written whole, by its last
+Proposals, decisions, reversals, seals and all below `runs` are created if absent: of several that
+try, the first one holds, and the others read it. Everything else is written whole, by its last
 writer. Nothing is ever read by its order in a listing. The folder is shared by all workers and by
 whoever changes them: a directory that all machines see, HDFS, an object store that can create a
 file exclusively.
@@ -118,7 +118,7 @@ class ChainWorker:
 
 @dataclass(frozen=True, slots=True)
 class WorkerWord:
-    """A word of a worker about a change, and where it was said."""
+    """A word of a worker about a change, and the process that said it."""
 
     chain: str
     query: str
@@ -154,7 +154,7 @@ class VersionRows:
 
 @dataclass(frozen=True, slots=True)
 class TaskMeasure:
-    """What one task did in one batch."""
+    """The work of one task in one batch."""
 
     chain: str
     query: str
@@ -167,7 +167,7 @@ class TaskMeasure:
     ran: tuple[VersionRows, ...]
 
 
-_WAYS_OUT: dict[type, str] = {
+_HINTS: dict[type, str] = {
     Seal: "measured/QUERY/BATCH says which version its tasks ran: put the file back with that one, "
     "or remove it if nothing is there",
     Decision: "put the file back; or stop the group's jobs, remove it, and start them again",
@@ -183,7 +183,7 @@ _WAYS_OUT: dict[type, str] = {
 class Folder(ValueFiles):
     """A group's folder, on whatever storage it is."""
 
-    ways_out = _WAYS_OUT
+    hints = _HINTS
 
     # ---------------------------------------------------------------- the group
 
@@ -219,27 +219,25 @@ class Folder(ValueFiles):
     # ---------------------------------------------------------------- chains
 
     def declaration(self, chain: str) -> Declaration | None:
-        """Return what a job has declared of a chain."""
+        """Return a chain as its job has declared it."""
         return self._read(Declaration, f"chains/{file_name(chain)}/chain.json")
 
     def declare(self, declaration: Declaration) -> None:
-        """Write what a job declares of its chain, in the place of what it has declared before."""
+        """Write a chain as its job declares it, over its earlier declaration."""
         path = f"chains/{file_name(declaration.name)}/chain.json"
         self._write_durably(path, encode(declaration))
 
     def chains(self) -> tuple[str, ...]:
         """Return the names of all chains that were ever declared."""
-        names = set()
-        for file in self.storage.list("chains"):
-            names.add(unquote(file.path.split("/")[1]))
+        names = {unquote(file.path.split("/")[1]) for file in self.storage.list("chains")}
         return tuple(sorted(names))
 
     def input_of(self, chain: str) -> bytes | None:
-        """Return the schema of what comes into a chain, as its workers have seen it."""
+        """Return the schema of a chain's input, as its workers have seen it."""
         return self._bytes(f"chains/{file_name(chain)}/input.arrow", SMALL)
 
     def write_input(self, chain: str, schema: bytes) -> None:
-        """Write the schema of what comes into a chain."""
+        """Write the schema of a chain's input."""
         self._write(f"chains/{file_name(chain)}/input.arrow", schema)
 
     def register(self, said: WorkerWord) -> None:
@@ -331,7 +329,7 @@ class Folder(ValueFiles):
         return None if root is None else f"{root}/{_proposed(number)}"
 
     def proposal(self, number: Version) -> bytes:
-        """Return a proposal's bytes, which are what is signed."""
+        """Return a proposal's bytes: they are signed."""
         return self.storage.read(_proposed(number), SMALL)
 
     def read_proposal(self, number: Version, content: bytes) -> Change:
@@ -366,7 +364,7 @@ class Folder(ValueFiles):
         return self._first(Decision, path, decided)
 
     def decided(self, number: Version) -> Decision | None:
-        """Return what became of a change; None if nobody has decided."""
+        """Return the decision on a change; None if nobody has decided."""
         return self._read(Decision, f"{_change(number)}/decided.json")
 
     def revert(self, number: Version, reverted: Reversal) -> Reversal | None:
@@ -421,9 +419,7 @@ class Folder(ValueFiles):
         return self._read(Seal, path)
 
     def claim(self, query: str, batch: int, run: str, number: Version, holds: bool) -> bool:
-        """Say whether a run of a batch puts out rows by a change; return what holds: the first
-        word.
-        """
+        """Claim that a run of a batch puts out rows by a change, or not; return the first claim."""
         return self._first(Claim, _run(query, batch, f"{number}@{run}"), Claim(holds)).holds
 
     def fail(self, query: str, batch: int, failure: Failure) -> None:
@@ -431,7 +427,7 @@ class Folder(ValueFiles):
         self._first(Failure, _run(query, batch, "failed"), failure)
 
     def failure(self, query: str, batch: int) -> Failure | None:
-        """Return what has failed a batch; None if no function of a chain has."""
+        """Return the failure of a batch; None if no function of a chain has failed it."""
         return self._read(Failure, _run(query, batch, "failed"))
 
     def batches(self) -> dict[str, tuple[int, ...]]:
@@ -449,16 +445,14 @@ class Folder(ValueFiles):
         return {query: numbers[-1] for query, numbers in self.batches().items()}
 
     def measure(self, measured: TaskMeasure) -> None:
-        """Write what a task did."""
+        """Write the measure of a task."""
         place = f"measured/{file_name(measured.query)}/{measured.batch}"
         self._write(
             f"{place}/{file_name(measured.chain)}.{measured.partition}.json", encode(measured)
         )
 
     def measures(self, last: int = KEPT_BATCHES) -> tuple[TaskMeasure, ...]:
-        """Return what tasks did in the last batches of every query that were measured, as far as it
-        is kept.
-        """
+        """Return the measures of the last batches of every query, as far as they are kept."""
         paths: dict[str, dict[int, list[str]]] = {}
         for file in self.storage.list("measured"):
             _, query, *middle, _ = file.path.split("/")
@@ -521,8 +515,8 @@ def _reversal(number: Version) -> str:
 
 
 def _signature(number: Version, content: bytes) -> str:
-    """Return where the signature of these bytes is. Of two that propose one change, neither writes
-    over the other's.
+    """Return the path of these bytes' signature. Two that propose one change never write over each
+    other's.
     """
     return f"{_change(number)}/signature-{hashlib.sha256(content).hexdigest()}"
 

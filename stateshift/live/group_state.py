@@ -1,4 +1,4 @@
-"""A group as whoever changes it finds it, and what is asked of it."""
+"""A group as whoever changes it finds it, and the change that is asked of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALIVE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
-    """What somebody wants: new chains by name, and how they shall be brought in."""
+    """A wish: new chains by name, and the way to bring them in."""
 
     act: str
     chains: Mapping[str, NewChain]
@@ -42,7 +42,7 @@ class ChangeRequest:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group as a controller finds it: its chains, its changes, and who runs what."""
+    """A group as a controller finds it: its chains, its changes, and its workers."""
 
     group: str
     declarations: Mapping[str, Declaration]
@@ -77,7 +77,7 @@ class GroupState:
         return newest(self.changes)
 
     def declaration(self, chain: str) -> Declaration:
-        """Return what is declared of a chain, or refuse with those there are."""
+        """Return the declaration of a chain, or refuse with those there are."""
         if chain not in self.declarations:
             known = ", ".join(sorted(self.declarations)) or "none"
             raise PlanError(f"there is no chain {chain!r}", hint=f"chains of the group: {known}")
@@ -107,27 +107,21 @@ def read_group(folder: Folder) -> GroupState:
         seal = folder.sealed(query, number)
         last_begun[query] = 0.0 if seal is None else seal.at
         last_versions[query] = 0 if seal is None else seal.version
-    return GroupState(
-        group=group,
-        declarations=declarations,
-        changes=_changes(folder),
-        workers=folder.workers(),
-        last_begun=last_begun,
-        last_batches=last_batches,
-        last_versions=last_versions,
-    )
-
-
-def _changes(folder: Folder) -> tuple[KnownChange, ...]:
-    """Return all changes. One may have taken itself back after it was read: none can any more once
-    a later one is applied.
-    """
+    # A change may have taken itself back after it was read: none can once a later one is applied.
     changes = list(folder.changes())
     last = newest(changes)
     for place, known in enumerate(changes):
         if known.number < last and takes_itself_back(known):
             changes[place] = replace(known, reverted=folder.reverted(known.number))
-    return tuple(changes)
+    return GroupState(
+        group=group,
+        declarations=declarations,
+        changes=tuple(changes),
+        workers=folder.workers(),
+        last_begun=last_begun,
+        last_batches=last_batches,
+        last_versions=last_versions,
+    )
 
 
 def takes_itself_back(known: KnownChange) -> bool:

@@ -15,7 +15,7 @@ from stateshift.live.protocol.chains import Version
 if TYPE_CHECKING:
     import pyarrow
 
-# What Spark hands a function: an Arrow batch, a DataFrame of pandas or of Spark; and its schema.
+# Spark hands a function an Arrow batch, or a DataFrame of pandas or of Spark; and its schema.
 Rows = Any
 Schema = Any
 
@@ -111,7 +111,8 @@ def _simple(text: str) -> pyarrow.Schema | None:
 
 
 _COLUMN = re.compile(
-    r"\s*(?P<name>\w+)\s*(?::\s*|\s)(?P<type>\w+(?:\s*\([\d,\s]*\))?)(?P<not_null>\s+not\s+null)?\s*",
+    r"\s*(?P<name>\w+)\s*(?::\s*|\s)(?P<type>\w+(?:\s*\([\d,\s]*\))?)"
+    r"(?P<not_null>\s+not\s+null)?\s*",
     re.IGNORECASE | re.ASCII,
 )
 _TYPES = {
@@ -152,7 +153,7 @@ def in_base64(schema: pyarrow.Schema) -> str:
 
 
 def input_schema(empty: Rows) -> bytes:
-    """Return the schema of what comes into a chain, with its kind, as bytes."""
+    """Return the schema of a chain's input, with its kind, as bytes."""
     import pyarrow
 
     kind = b"arrow" if is_arrow(empty) else b"pandas"
@@ -162,7 +163,7 @@ def input_schema(empty: Rows) -> bytes:
 
 
 def empty_input(content: bytes) -> Rows:
-    """Return no rows of what comes into a chain, by the bytes of its schema."""
+    """Return no rows of a chain's input, by the bytes of its schema."""
     import pyarrow
 
     schema = pyarrow.ipc.read_schema(pyarrow.BufferReader(content))
@@ -190,7 +191,9 @@ HINT_NULL = "on no rows Arrow cannot tell the type: say it, pyarrow.array(values
 
 
 def run_on_no_rows(chain: str, functions: Iterable[code.Function], rows: Rows) -> Rows:
-    """Return what functions make of no rows, one after the other; refuse the one that fails."""
+    """Run functions on no rows, one after the other, and return the result; refuse the one that
+    fails.
+    """
     for function in functions:
         try:
             rows = function(rows)
@@ -201,8 +204,8 @@ def run_on_no_rows(chain: str, functions: Iterable[code.Function], rows: Rows) -
 
 
 def check_returned(chain: str, rows: Rows, output: pyarrow.Schema, stamp: str | None) -> None:
-    """Refuse what functions returned for no rows if it is not what their chain has promised, but
-    for the column that the chain stamps: that it writes itself, over one that came in.
+    """Refuse the result of functions on no rows if their chain has promised another, but for the
+    column that the chain stamps: that it writes itself, over one that came in.
     """
     promised = without(output, stamp)
     if stamp is not None and not is_arrow(rows):
@@ -226,7 +229,7 @@ def check_types(chain: str, expected: pyarrow.Schema, found: pyarrow.Schema) -> 
 
 
 def _as_spark_sees(kind: pyarrow.DataType) -> str:
-    """Return a type without what Spark does not tell apart: time zones, large offsets, nulls."""
+    """Return a type without the traits that Spark ignores: time zones, large offsets, nulls."""
     text = re.sub(r"tz=[^\]]+", "tz=UTC", str(kind))
     return text.replace("large_", "").replace(" not null", "")
 
@@ -249,23 +252,20 @@ def schema_of(rows: Rows, expected: pyarrow.Schema) -> pyarrow.Schema:
         raise Incompatible(fact, hint=HINT_TYPES) from None
     found = pyarrow.Schema.from_pandas(rows, preserve_index=False)
     for field in expected:
-        _refuse_kind(field, found.field(field.name).type)
+        is_type = found.field(field.name).type
+        kinds = (_kind(field.type), _kind(is_type))
+        # Numbers for texts, and so on: no rows of pandas can be made into anything.
+        if None not in kinds and kinds[0] != kinds[1]:
+            raise Incompatible(
+                f"the last function's columns do not fit: {field.name} is {is_type}, expected is "
+                f"{field.type}",
+                hint=HINT_TYPES,
+            )
     return expected
 
 
-def _refuse_kind(expected: pyarrow.Field, found: pyarrow.DataType) -> None:
-    """Refuse numbers for texts, and so on: no rows of pandas can be made into anything."""
-    kinds = (_kind(expected.type), _kind(found))
-    if None not in kinds and kinds[0] != kinds[1]:
-        raise Incompatible(
-            f"the last function's columns do not fit: {expected.name} is {found}, expected is "
-            f"{expected.type}",
-            hint=HINT_TYPES,
-        )
-
-
 def _kind(kind: pyarrow.DataType) -> str | None:
-    """Return of which kind values are; None where pandas cannot say it without rows."""
+    """Return the kind of values; None where pandas cannot say it without rows."""
     import pyarrow.types as types
 
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):

@@ -47,12 +47,19 @@ class Choice:
 
 
 def choose(targets: Sequence[Target], dataflow: Dataflow | None, asked: Scheduler | None) -> Choice:
-    """Return when each target changes, or refuse where it would not be consistent."""
+    """Return the time of each target's change, or refuse where it would not be consistent."""
     if asked == "naive":
         # For comparison alone: it breaks what the others keep.
         return Choice("naive", _all(targets, "message"), "asked for")
     if dataflow is not None:
-        _refuse_unknown(targets, dataflow)
+        known = ", ".join(dataflow.names)
+        unknown = [target.name for target in targets if target.name not in dataflow.names]
+        if unknown:
+            complaints = [
+                Complaint("--dataflow", f"there is no operator {name!r}", name) for name in unknown
+            ]
+            hint = f"operators have their chains' names; there are: {known}"
+            raise SpecError(tuple(complaints), hint=hint)
     if asked != "epoch" and dataflow is not None:
         hindered = _hindered(targets, dataflow)
         if hindered is None:
@@ -68,25 +75,16 @@ def choose(targets: Sequence[Target], dataflow: Dataflow | None, asked: Schedule
         )
     else:
         hindered = "no dataflow is given" if dataflow is None else "asked for"
-    return Choice("epoch", _by_batch(targets, dataflow), hindered or "asked for")
+    when = {target.name: _when(target, targets, dataflow) for target in targets}
+    return Choice("epoch", when, hindered or "asked for")
 
 
 def _all(targets: Sequence[Target], when: When) -> Mapping[str, When]:
     return {target.name: when for target in targets}
 
 
-def _refuse_unknown(targets: Sequence[Target], dataflow: Dataflow) -> None:
-    unknown = [target.name for target in targets if target.name not in dataflow.names]
-    if unknown:
-        known = ", ".join(dataflow.names)
-        complaints = tuple(
-            Complaint("--dataflow", f"there is no operator {name!r}", name) for name in unknown
-        )
-        raise SpecError(complaints, hint=f"operators have their chains' names; there are: {known}")
-
-
 def _hindered(targets: Sequence[Target], dataflow: Dataflow) -> str | None:
-    """Return why the targets need markers between them; None if each may change on its own."""
+    """Return the reason to put markers between the targets; None if each may change on its own."""
     schedule = fries(dataflow, [target.name for target in targets])
     for component in schedule.components:
         if len(component.operators) > 1:
@@ -96,64 +94,48 @@ def _hindered(targets: Sequence[Target], dataflow: Dataflow) -> str | None:
     return f"{several[0]} is not one-to-one" if several else None
 
 
-def _by_batch(targets: Sequence[Target], dataflow: Dataflow | None) -> Mapping[str, When]:
-    """Return the targets by batch, and by column those whose records come from other queries'
-    targets, or from where theirs come from.
+def _when(target: Target, targets: Sequence[Target], dataflow: Dataflow | None) -> When:
+    """Return by column where a target's records come from other queries' targets, or from where
+    theirs come from; else by batch.
     """
-    when: dict[str, When] = {}
-    for target in targets:
-        others = _to_agree_with(target, targets, dataflow)
-        for other in others:
-            if not _agree(target, other):
-                raise _unmarked(target, other)
-        follow = target.declaration.follow
-        follows = [other for other in others if follow in _columns(other)]
-        when[target.name] = "column" if follow is not None and follows else "batch"
+    follow = target.declaration.follow
+    when: When = "batch"
+    for other in _to_agree_with(target, targets, dataflow):
+        mine, theirs = target.declaration, other.declaration
+        # Records say to both which version they have met: one stamps the column that the other one
+        # follows, or both follow one.
+        pairs = (
+            (mine.stamp, theirs.follow),
+            (theirs.stamp, mine.follow),
+            (mine.follow, theirs.follow),
+        )
+        if not any(left is not None and left == right for left, right in pairs):
+            raise PlanError(
+                f"{target.name} and {other.name} run in different queries, and the records between "
+                "them do not say which version they met",
+                hint="declare the one upstream with stamp='version', the other with "
+                "follow='version', and keep that column on the way; or change one after the other; "
+                "or show with --dataflow FILE that no record meets both",
+            )
+        if follow is not None and follow in (theirs.stamp, theirs.follow):
+            when = "column"
     return when
 
 
 def _to_agree_with(
     target: Target, targets: Sequence[Target], dataflow: Dataflow | None
-) -> tuple[Target, ...]:
+) -> list[Target]:
     """Return the targets in other queries that have to change at one cut with a target: without a
     dataflow all of them.
     """
-    others = [other for other in targets if _runs_elsewhere(other, target)]
+    others = []
+    for other in targets:
+        if other.name != target.name and not other.queries & target.queries:
+            others.append(other)
     if dataflow is None:
-        return tuple(others)
-    together = _component_of(target, targets, dataflow)
-    return tuple(other for other in others if other.name in together)
-
-
-def _runs_elsewhere(other: Target, target: Target) -> bool:
-    return other.name != target.name and not other.queries & target.queries
-
-
-def _component_of(target: Target, targets: Sequence[Target], dataflow: Dataflow) -> frozenset[str]:
+        return others
+    together: frozenset[str] = frozenset((target.name,))
     for component in fries(dataflow, [each.name for each in targets]).components:
         if target.name in component.operators:
-            return frozenset(component.operators)
-    return frozenset((target.name,))
-
-
-def _columns(target: Target) -> tuple[str | None, ...]:
-    return target.declaration.stamp, target.declaration.follow
-
-
-def _agree(one: Target, other: Target) -> bool:
-    """Whether records say to both which version they have met: one stamps the column that the other
-    one follows, or both follow one.
-    """
-    mine, theirs = one.declaration, other.declaration
-    pairs = ((mine.stamp, theirs.follow), (theirs.stamp, mine.follow), (mine.follow, theirs.follow))
-    return any(left is not None and left == right for left, right in pairs)
-
-
-def _unmarked(one: Target, other: Target) -> PlanError:
-    return PlanError(
-        f"{one.name} and {other.name} run in different queries, and the records between them do "
-        "not say which version they met",
-        hint="declare the one upstream with stamp='version', the other with follow='version', and "
-        "keep that column on the way; or change one after the other; or show with --dataflow FILE "
-        "that no record meets both",
-    )
+            together = frozenset(component.operators)
+    return [other for other in others if other.name in together]

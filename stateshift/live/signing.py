@@ -6,8 +6,8 @@ Keys are Ed25519, as files of PEM:
     openssl pkey -in live.key -pubout -out live.pub
 
 Signed is the proposal, as it lies in the folder: which chains it changes, to which functions, by
-the hashes of their code. So nobody without the key can ship code, or put code that was shipped
-before elsewhere; who can write into the folder can still delete from it, abort and revert.
+the hashes of their code. Nobody without the key can ship code, or put code that was shipped before
+elsewhere; whoever can write into the folder can still delete from it, abort and revert.
 """
 
 from __future__ import annotations

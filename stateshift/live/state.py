@@ -5,9 +5,9 @@
         return batch, (state + [...])[-5:]  what the next function gets, and the state after it
 
 The state is whatever JSON can say; it is kept in the group's folder after each batch, and found
-again by the name of its slot. So a batch that is run again begins with the state that it began
-with. A function that is put in the place of another one finds the state of its slot, transformed by
-what came with the change (`stateshift live replace … --state grow:to_ten`): F-1.
+again by the name of its slot. A batch that is run again begins with the state that it began with. A
+function that is put in the place of another one finds the state of its slot, transformed by the
+change (`stateshift live replace … --state grow:to_ten`): F-1.
 
 States of the last batches are kept, for a query that goes back to an older checkpoint. One that
 goes back further is refused: a state that begins anew would be a wrong one, and nobody would see
@@ -28,7 +28,7 @@ from stateshift.live.protocol.chains import Link, Version
 
 KEPT_STATES = 10  # batches; Spark runs the last one again, a rewind perhaps an older one
 
-# What a user's function keeps: whatever JSON can say.
+# Kept by a user's function: whatever JSON can say.
 State = object
 
 

@@ -22,11 +22,11 @@ POLL_SECONDS_MAX = 0.5
 
 
 class ValueFiles:
-    """A folder's files, on whatever storage it is. `ways_out` has hints, by the kind of a value
-    that cannot be read.
+    """A folder's files, on whatever storage it is. `hints` are by the kind of a value that cannot
+    be read.
     """
 
-    ways_out: ClassVar[Mapping[type, str]] = {}
+    hints: ClassVar[Mapping[type, str]] = {}
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -69,7 +69,7 @@ class ValueFiles:
         try:
             return decode(kind, content, f"{self.location}/{path}")
         except FormatError as error:
-            raise error.with_hint(self.ways_out.get(kind)) from None
+            raise error.with_hint(self.hints.get(kind)) from None
 
     def _bytes(self, path: str, size_max: int = SMALL) -> bytes | None:
         try:

@@ -30,8 +30,8 @@ from stateshift.cli.views.run_html_drawing import Mark
 from stateshift.cli.views.text import Row
 from stateshift.cli.views.units import clock, many, number, span
 from stateshift.documents.bins import BinsFacts, PastMoveFacts
-from stateshift.live.bins.past import CommitPast, PartPast
 from stateshift.live.bins.times import Moment
+from stateshift.live.survey import CommitPast, PartPast
 from stateshift.report import SteeredReport
 
 Reached = list[tuple[Moment, float]]  # how far the furthest worker had come when, in order

@@ -23,9 +23,9 @@ from stateshift.live.bins.files import Files, Proposal, look
 from stateshift.live.bins.move_request import Manner, moves_even
 from stateshift.live.bins.moved import MoveProgress
 from stateshift.live.bins.parts import KeyHashing
-from stateshift.live.bins.past import past_moves
 from stateshift.live.protocol.chains import encode_densely
 from stateshift.live.protocol.configuration import Update
+from stateshift.live.survey import past_moves
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_controlling import NAMES, QUICK, Killed, Scene, UntilDeath
 from tests.live.bins.test_killing import die

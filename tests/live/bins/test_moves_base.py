@@ -18,10 +18,10 @@ from stateshift.live.bins import adopting
 from stateshift.live.bins.compacting_moves import EVERY, KEPT, compact
 from stateshift.live.bins.compactions import COMPACTIONS_KEPT, Compaction, MovesBase
 from stateshift.live.bins.files import Files, GroupStart, look
-from stateshift.live.bins.past import PastMove, past_moves
 from stateshift.live.bins.watch import Watch
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import BEGIN, Update
+from stateshift.live.survey import PastMove, past_moves
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.kill.moments import Doomed, Moments
