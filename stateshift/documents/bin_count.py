@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
     from stateshift.live.bins.bin_count import Advice
     from stateshift.live.bins.bin_loads import Load
-    from stateshift.live.bins.moved import MoveProgress
+    from stateshift.live.bins.migration import MoveProgress
     from stateshift.live.bins.watch import Bins
 
 CountState = Literal["shown", "checked", "finished", "applied", "aborted"]

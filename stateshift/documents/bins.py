@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
     from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.files import Proposal
+    from stateshift.live.bins.migration import MoveProgress
     from stateshift.live.bins.move_request import Manner, Steps
-    from stateshift.live.bins.moved import MoveProgress
     from stateshift.live.bins.steering import MoveCarrier, Throttle
     from stateshift.live.bins.watch import Bins, Part
     from stateshift.live.survey import BinMoves, PastMove

@@ -18,7 +18,7 @@ import importlib
 _WHERE = {
     "BufferSource": "stateshift.live.buffer.source",
     "Chain": "stateshift.live.task",
-    "Controller": "stateshift.live.bins.controlling",
+    "Controller": "stateshift.live.bins.controller",
     "Edit": "stateshift.live.acts",
     "Folded": "stateshift.live.protocol.applying",
     "Group": "stateshift.live.member",
@@ -29,7 +29,7 @@ _WHERE = {
     "Worker": "stateshift.live.bins.worker",
     "chain": "stateshift.live.chains",
     "change": "stateshift.live.acts",
-    "files": "stateshift.live.bins.outputs",
+    "files": "stateshift.live.bins.worker",
     "group": "stateshift.live.chains",
     "keep_running": "stateshift.live.task",
     "operator": "stateshift.live.bins.operators",

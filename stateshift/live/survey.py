@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stateshift.live import acts
-from stateshift.live.bins.answers import ACKNOWLEDGED, REFUSED
 from stateshift.live.bins.commits import Commit, Ledger
 from stateshift.live.bins.files import (
+    ACKNOWLEDGED,
+    REFUSED,
     Answer,
     Files,
     GroupStart,

@@ -25,10 +25,11 @@ from typing import ClassVar, TypeVar
 import pyarrow as pa
 import pyarrow.parquet
 
-from stateshift.live.bins.batches import HASH, unread_batch
+from stateshift.live.bins.batches import unread_batch
 from stateshift.live.bins.bin_run import BinWork, Memory, Writing, put_out_as_tables, run
 from stateshift.live.bins.commits import BinSnapshot, Commit, Ledger, TakenBin
 from stateshift.live.bins.files import Files, Proposal
+from stateshift.live.bins.hashing import HASH
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stages import Apply, Position
 from stateshift.live.bins.times import BEGIN, Moment

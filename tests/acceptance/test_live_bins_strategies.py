@@ -20,8 +20,8 @@ from stateshift import live
 from stateshift.dataflow.move_steps import Move
 from stateshift.live.bins.commits import Commit, TakenBin
 from stateshift.live.bins.files import Proposal, wide_enough
+from stateshift.live.bins.migration import MoveProgress
 from stateshift.live.bins.move_request import Manner, check, steps_of
-from stateshift.live.bins.moved import MoveProgress
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.times import cut
 from stateshift.live.protocol.configuration import Configuration, Time, Update, apply_updates

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import PlanError
-from stateshift.live.bins.controlling import Controller
+from stateshift.live.bins.controller import Controller
 from stateshift.live.bins.move_request import Manner
 from tests.acceptance.live_operators import BINS, visits
 from tests.acceptance.living_bins import Bins, half, running

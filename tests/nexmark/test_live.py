@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow
 import pytest
 
-from stateshift.live.bins.batches import HASH, Records, unread_batch
+from stateshift.live.bins.batches import Records, unread_batch
+from stateshift.live.bins.hashing import HASH
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stores import Objects
 from tests.support.nexmark import events as nexmark

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from stateshift.live.bins.compacting import SLACK
 from stateshift.live.bins.times import Moment
+from stateshift.live.bins.upkeep import SLACK
 from stateshift.live.protocol.configuration import bin_of
 from tests.acceptance.live_operators import BALLAST, BINS, LATER, visits_of_partitions
 from tests.acceptance.living_bins import put_out_alone, running

@@ -23,7 +23,7 @@ from typing import Any
 
 from stateshift import live
 from stateshift.errors import PlanError
-from stateshift.live.bins.outputs import Delivery
+from stateshift.live.bins.worker import Delivery
 from tests.kill.moments import Moment, Moments, watch
 from tests.live.bins.workers import BINS, alone, count_and_ask, table_of
 

@@ -23,7 +23,7 @@ from open_loop import Rates
 from pyspark.sql import SparkSession
 
 from stateshift import live
-from stateshift.live.bins.adopting import bring_in
+from stateshift.live.bins.adoption import bring_in
 from stateshift.live.bins.files import Files
 from stateshift.live.folder import Folder
 from stateshift.storage.opening import open_patiently

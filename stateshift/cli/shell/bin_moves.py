@@ -25,9 +25,9 @@ from stateshift.documents.live import live_command
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
 from stateshift.live.bins.bin_count import advise_count
 from stateshift.live.bins.bin_loads import loads
-from stateshift.live.bins.controlling import Controller
+from stateshift.live.bins.controller import Controller
+from stateshift.live.bins.migration import MoveProgress
 from stateshift.live.bins.move_request import Manner, Steps, check, hint_if_gone
-from stateshift.live.bins.moved import MoveProgress
 from stateshift.live.bins.watch import Bins
 from stateshift.live.protocol.configuration import BINS_MAX
 from stateshift.storage.locations import redact

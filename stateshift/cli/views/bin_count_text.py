@@ -11,7 +11,7 @@ from stateshift.documents.live import live_command
 
 if TYPE_CHECKING:
     from stateshift.documents.bin_count import CountFacts
-    from stateshift.live.bins.moved import MoveProgress
+    from stateshift.live.bins.migration import MoveProgress
 
 LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">rows/s", ">of the mean")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         PastMoveFacts,
     )
     from stateshift.live.bins.files import Proposal
-    from stateshift.live.bins.moved import MoveProgress
+    from stateshift.live.bins.migration import MoveProgress
 
 CROSSING_HEADS = ("from", "to", ">bins", "which", ">keys", ">state")
 PART_HEADS = (

@@ -9,8 +9,8 @@ from stateshift.cli.views.text import Block, Line, pairs
 from stateshift.cli.views.units import many, size
 
 if TYPE_CHECKING:
-    from stateshift.live.bins.adopting import ImportResult
-    from stateshift.live.bins.evicting import Eviction
+    from stateshift.live.bins.adoption import ImportResult
+    from stateshift.live.bins.state_acts import Eviction
 
 
 def show_import(came: ImportResult) -> Iterator[Block]:

@@ -2,9 +2,9 @@
 
     to_bytes, from_bytes   one table, as Arrow's own stream; no table as no bytes
     read_tables            tables that follow each other, as they were written
-    latest, replaced       the last row of each key
+    latest, replace_rows   the last row of each key
 
-A table is a bin's state, or what has changed of it.
+A table is a bin's state, or its changes.
 """
 
 from __future__ import annotations
@@ -58,13 +58,10 @@ def read_tables(pieces: Iterable[bytes]) -> Iterator[pyarrow.Table]:
         if table is None:
             table = from_bytes(piece)
             assert table is not None, "there are bytes"
-            head, schema = piece[: _schema_ends(piece)], table.schema
+            # The schema's message is the first one, and has no body.
+            end = _HEAD + int.from_bytes(piece[_LENGTH_AT:_HEAD], "little")
+            head, schema = piece[:end], table.schema
         yield table
-
-
-def _schema_ends(content: bytes) -> int:
-    """Return where the schema's message ends, which is the first one and has no body."""
-    return _HEAD + int.from_bytes(content[_LENGTH_AT:_HEAD], "little")
 
 
 def _read_batches(content: pyarrow.Buffer, schema: pyarrow.Schema) -> pyarrow.Table | None:
@@ -115,6 +112,19 @@ def latest(tables: Sequence[pyarrow.Table], key: Sequence[str]) -> pyarrow.Table
     last = numpy.zeros(whole.num_rows, numpy.int64)
     last[numbers] = rows  # of rows of one number the last one stays
     return whole.filter(pyarrow.array(last[numbers] == rows)).combine_chunks()
+
+
+def plain_values(column: pyarrow.ChunkedArray) -> list[object]:
+    """Return a column's values as Python's: numbers by way of numpy, which is a tenth of the
+    time.
+    """
+    import pyarrow
+
+    kind = column.type
+    is_number = pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind)
+    if is_number and column.null_count == 0:
+        return list(column.to_numpy().tolist())
+    return list(column.to_pylist())
 
 
 def _fitting(table: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:

@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from stateshift.live.bins.hashing import key_kinds
+from stateshift.live.bins.arrow_tables import plain_values
+from stateshift.live.bins.hashing import HASH, key_kinds
+from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.applying import Key, Value
 from stateshift.live.protocol.configuration import HASH_BITS, bits_of
@@ -22,11 +24,7 @@ if TYPE_CHECKING:
     import numpy
     import pyarrow
 
-    from stateshift.live.bins.operators import Operator
-
 Row = tuple[Moment, Key, Value]
-
-HASH = "__stateshift_hash"  # the column that Spark adds: xxhash64 of the key
 
 
 class Rows(Protocol):
@@ -195,7 +193,7 @@ def unread_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
 def _are_before(
     times: Sequence[numpy.ndarray[Any, Any]], moment: Moment
 ) -> numpy.ndarray[Any, Any]:
-    """Return which rows are before a moment, compared column by column as tuples are."""
+    """Return a mask of the rows before a moment, compared column by column as tuples are."""
     import numpy
 
     are_before = numpy.zeros(len(times[0]), bool)
@@ -207,7 +205,7 @@ def _are_before(
 
 
 def _whole(table: pyarrow.Table, operator: Operator, moments: list[Moment]) -> Any:  # a function
-    """Return what makes rows of a part of the sorted batch."""
+    """Return a function that makes rows of a part of the sorted batch."""
     if operator.form == "columns":
         rows = table.drop_columns([HASH])
         return lambda start, end: Columns(moments[start:end], rows.slice(start, end - start))
@@ -221,19 +219,6 @@ def keys_of(table: pyarrow.Table, names: Sequence[str]) -> Iterator[Key]:
     """Yield the key of each row: the column's value, or a tuple where there are several."""
     columns = [plain_values(table.column(name)) for name in names]
     return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)
-
-
-def plain_values(column: pyarrow.ChunkedArray) -> list[object]:
-    """Return a column's values as Python's: numbers by way of numpy, which is a tenth of the
-    time.
-    """
-    import pyarrow
-
-    kind = column.type
-    is_number = pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind)
-    if is_number and column.null_count == 0:
-        return list(column.to_numpy().tolist())
-    return list(column.to_pylist())
 
 
 def integers(table: pyarrow.Table, name: str) -> numpy.ndarray[Any, Any]:

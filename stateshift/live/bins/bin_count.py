@@ -1,25 +1,23 @@
-"""Another number of bins: what speaks for it, and what stands against splitting or merging all of
-them.
+"""Another number of bins: advice on it, and checks against splitting or merging all of them.
 
-    advised(loads)    the number of bins that their loads speak for, and why
-    check_count(…)    what stands against a number, before anybody is told
-    CountCarrier      proposes it, and waits until all workers have dealt their bins anew
+    advise_count(…)   the number of bins that their loads speak for, and why
+    check_count(…)    the refusal of a number, before anybody is told
+    CountCarrier      proposes it, and waits until all workers have redistributed their bins
 
 Asked again after whoever has carried it has died, it waits for those that are left.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
 from stateshift.live.bins.bin_loads import HOT, Load, hot
 from stateshift.live.bins.files import Proposal
 from stateshift.live.bins.hashing import encoders_of
-from stateshift.live.bins.migration import Carrier
+from stateshift.live.bins.migration import Carrier, MoveEndedError
 from stateshift.live.bins.move_request import (
     command,
     evicted_error,
@@ -29,10 +27,8 @@ from stateshift.live.bins.move_request import (
     refuse_under_way,
     refuse_without_rows,
 )
-from stateshift.live.bins.moved import MoveEndedError
 from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.watch import Bins
-from stateshift.live.member import process_name
 from stateshift.live.protocol.configuration import (
     BEGIN,
     BINS_MAX,
@@ -42,7 +38,6 @@ from stateshift.live.protocol.configuration import (
     not_a_count,
     related_bins,
 )
-from stateshift.live.values import Pause
 
 EMPTY_SHARE = 0.5  # of the bins, beyond which half as many would do
 
@@ -86,7 +81,16 @@ def check_count(bins: Bins, count: int, at: Time | None, keyed: KeyedBy) -> None
     refuse_not_dealt(bins)
     refuse_without_rows(bins)
     _refuse_moving(bins)
-    _check_keys(bins, keyed)
+    for part in bins.parts:
+        runs = part.runs
+        known = keyed.get((runs.operator, runs.worker))
+        if known is None or known.at < runs.at:
+            raise Incompatible(
+                f"{part.name} does not say how its keys are hashed: it is of a version that cannot "
+                "split bins, or has had no batch since it started",
+                hint="let it do a batch; or start it with this version of stateshift",
+            )
+        encoders_of(known.kinds, runs.key)
     if at is not None:
         refuse_past(bins, at)
     _refuse_apart(bins, count)
@@ -106,22 +110,6 @@ def _refuse_moving(bins: Bins) -> None:
         )
 
 
-def _check_keys(bins: Bins, keyed: KeyedBy) -> None:
-    """Refuse workers that could not deal their keys anew: older ones do not say how they are
-    hashed.
-    """
-    for part in bins.parts:
-        runs = part.runs
-        known = keyed.get((runs.operator, runs.worker))
-        if known is None or known.at < runs.at:
-            raise Incompatible(
-                f"{part.name} does not say how its keys are hashed: it is of a version that cannot "
-                "split bins, or has had no batch since it started",
-                hint="let it do a batch; or start it with this version of stateshift",
-            )
-        encoders_of(known.kinds, runs.key)
-
-
 def _refuse_apart(bins: Bins, count: int) -> None:
     """Refuse to merge bins that are at different workers; say how the first come together."""
     apart = apart_in(bins, count)
@@ -139,7 +127,7 @@ def _refuse_apart(bins: Bins, count: int) -> None:
 
 
 def apart_in(bins: Bins, count: int) -> list[range]:
-    """Return which bins would become one if there were so many, and are at different workers."""
+    """Return the bins that would become one if there were so many, and are at different workers."""
     assigned = bins.assigned
     found: list[range] = []
     for merged in range(min(count, bins.count)):
@@ -163,30 +151,20 @@ class CountCarrier(Carrier):
     def _carry(self) -> None:
         if self._look().count != self.count:
             self._is_proposed((), 0)
-        self._await_dealt()
+        self._wait_until(self._have_redistributed)
 
-    def _proposal(self, bins: Bins, updates: Sequence[Update]) -> Proposal:
-        return Proposal(
-            number=bins.moves.decided,
-            updates=tuple(updates),
-            at=time.time(),
-            timeout_seconds=self.manner.timeout_seconds,
-            by=process_name(),
-            bins=self.count,
-            since=BEGIN if self.manner.at is None else self.manner.at,
-        )
+    def proposal(self, bins: Bins, updates: Sequence[Update]) -> Proposal:
+        """Return the proposal of another number of bins."""
+        since = BEGIN if self.manner.at is None else self.manner.at
+        return replace(super().proposal(bins, updates), ahead=(), bins=self.count, since=since)
 
-    def _await_dealt(self) -> None:
-        pause, until = Pause(self.wait), time.time() + self.manner.wait_seconds
-        while True:
-            bins = self._look()
-            left = bins.not_dealt
-            running = len(bins.running)
-            self._tell(state="moving", parts=running, complete=running - len(left))
-            if not left:
-                return
-            if time.time() >= until:
-                names = ", ".join(part.name for part in left)
-                seconds = f"{self.manner.wait_seconds:g} s"
-                raise MoveEndedError("applied", f"{names} did not deal bins anew within {seconds}")
-            pause()
+    def _have_redistributed(self, bins: Bins) -> MoveEndedError | None:
+        """Whether all parts have the new number of bins."""
+        left = bins.not_dealt
+        running = len(bins.running)
+        self._tell(state="moving", parts=running, complete=running - len(left))
+        if not left:
+            return None
+        names = ", ".join(part.name for part in left)
+        seconds = f"{self.manner.wait_seconds:g} s"
+        return MoveEndedError("applied", f"{names} did not deal bins anew within {seconds}")

@@ -1,5 +1,4 @@
-"""What each bin has: its keys, its bytes, how many of them change, and its rows; and which bins are
-hot.
+"""The load of each bin: its keys, its bytes, those that change, and its rows; and the hot bins.
 
     loads(bins)  of each bin, in all operators
     hot(loads)   those that have far more than the others
@@ -18,13 +17,11 @@ from stateshift.live.bins.watch import Bins, Part
 
 HOT = 4.0  # times the mean of all bins
 
-ByBin = Mapping[int, float]
-
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a bin has, in all operators. `times` is how much more that is than the mean: by keys, by
-    bytes, by bytes that change, or by rows, whichever is most.
+    """The load of a bin, in all operators. `times` compares it with the mean: by keys, by bytes, by
+    bytes that change, or by rows, whichever is most.
     """
 
     bin: int
@@ -37,7 +34,7 @@ class Load:
 
 
 def loads(bins: Bins) -> tuple[Load, ...]:
-    """Return what every bin has, by its number."""
+    """Return the load of every bin, by its number."""
     keys, sizes = [0] * bins.count, [0] * bins.count
     changed, rows = [0.0] * bins.count, [0.0] * bins.count
     for part in bins.parts:
@@ -46,11 +43,15 @@ def loads(bins: Bins) -> tuple[Load, ...]:
         for bin, kept in part.ledger.here.items():
             keys[bin] += kept.keys
             sizes[bin] += kept.size
-        recent = _recent(bins, part)
+        recent = [each for each in part.recent if (each.bins or bins.begun) == bins.count]
         if len(recent) > 1 and recent[-1].at > recent[0].at:
             seconds = recent[-1].at - recent[0].at
-            _add(changed, _changed(recent[1:]), seconds)
-            _add(rows, _rows(part, recent[1:]), seconds)
+            for commit in recent[1:]:
+                for each in commit.changed:
+                    if not each.is_whole:  # a whole one tells nothing of its changes
+                        changed[each.bin] += each.piece.size / seconds
+            for bin, count in _rows(part, recent[1:]).items():
+                rows[bin] += count / seconds
     measures = (_times(keys), _times(sizes), _times(changed), _times(rows))
     times = [max(each) for each in zip(*measures, strict=True)]
     return tuple(
@@ -77,30 +78,8 @@ def hot(found: Sequence[Load]) -> tuple[Load, ...]:
     return tuple(sorted(hottest, key=lambda load: (-load.times, load.bin)))
 
 
-def _add(sums: list[float], values: ByBin, seconds: float) -> None:
-    for bin, value in values.items():
-        sums[bin] += value / seconds
-
-
-def _recent(bins: Bins, part: Part) -> list[Commit]:
-    """Return a part's last commits that count bins by the number that there is."""
-    return [each for each in part.recent if (each.bins or bins.begun) == bins.count]
-
-
-def _changed(commits: Sequence[Commit]) -> ByBin:
-    """Return how many bytes of each bin commits have changed; a bin that is written as a whole says
-    nothing of that.
-    """
-    found: dict[int, float] = {}
-    for commit in commits:
-        for each in commit.changed:
-            if not each.is_whole:
-                found[each.bin] = found.get(each.bin, 0) + each.piece.size
-    return found
-
-
-def _rows(part: Part, commits: Sequence[Commit]) -> ByBin:
-    """Return how many rows of each bin of a part commits have folded."""
+def _rows(part: Part, commits: Sequence[Commit]) -> Mapping[int, float]:
+    """Return the rows of each bin of a part that commits have folded."""
     busy: dict[int, float] = {}
     for commit in commits:
         for bin, count in commit.busy.items():
@@ -114,6 +93,6 @@ def _rows(part: Part, commits: Sequence[Commit]) -> ByBin:
 
 
 def _times(values: Sequence[float]) -> list[float]:
-    """Return how many times the mean each is."""
+    """Return each value as a multiple of the mean."""
     mean = sum(values) / len(values)
     return [value / mean if mean else 0.0 for value in values]

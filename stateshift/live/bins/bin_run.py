@@ -1,7 +1,8 @@
 """One bin through its stages: the same in the driver and in a task of Spark's.
 
-    Work     the stages, the state as it is kept, rows that were held and rows that came
-    run      reads what is not in memory, folds, gives, takes, and says what has changed
+    BinWork   the stages, the state as it is kept, rows that were held and rows that came
+    Memory    bins in memory, and pieces of files that are read together
+    run       reads what is not in memory, folds, gives, takes, and returns the changes
 
 State in memory counts only as long as it is the state that is kept under its name: after a batch
 that was not committed it is read again.
@@ -26,7 +27,6 @@ from stateshift.live.bins.commits import (
     RedistributedBin,
     add_piece,
 )
-from stateshift.live.bins.fetching import read_together
 from stateshift.live.bins.files import data_file
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.stages import Apply, Give, LeaveOut, Position, Stage, Take
@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 LASTING_MIN = 1000  # keys of a bin: of fewer it costs more than it saves
 FETCHED_MAX = 1 << 26  # bytes of states that are read together
+GAP_MAX = 1 << 17  # bytes between two pieces that are read along rather than asked for anew
+SPAN_MAX = 1 << 24
 PIECES_MAX = 16  # and up to twice as many, so that not all bins are written whole at one time
 
 
@@ -57,7 +59,7 @@ class ArrivedBin:
 
 @dataclass(frozen=True, slots=True)
 class BinWork:
-    """What one bin goes through in a batch."""
+    """The way of one bin through a batch."""
 
     bin: int
     stages: tuple[Stage, ...]
@@ -79,7 +81,7 @@ class BinWork:
 
 @dataclass(slots=True)
 class BinResult:
-    """What came of it. Pieces are parts of files that are written."""
+    """The result of one bin. Pieces are parts of files that are written."""
 
     bin: int
     changed: BinChange | None = None
@@ -93,8 +95,8 @@ class BinResult:
 
 @dataclass(slots=True)
 class BatchResult:
-    """What came of a batch: of each bin, and the rows that were put out. Or of bins that were dealt
-    anew.
+    """The result of a batch: of each bin, and the rows that were put out. Or bins that were
+    redistributed.
     """
 
     done: list[BinResult]
@@ -155,28 +157,23 @@ class Memory:
     fetched: dict[Piece, bytes] = field(default_factory=dict)
 
     def fetch(self, works: Iterable[BinWork]) -> None:
-        """Read what works need together, in the place of what was read for others."""
+        """Read the pieces that works need together, in the place of those of other works."""
         needed: list[Piece] = []
         for work in works:
-            needed += self.missing(work)
+            if not work.stages and not work.is_rewritten:
+                continue
+            needed += work.held
+            states = [taken.kept for taken in work.taken.values()]
+            for kept in states if work.kept is None else [work.kept, *states]:
+                needed += self.missing_of(work.bin, kept)
         self.fetch_pieces(needed)
 
     def fetch_pieces(self, needed: Iterable[Piece]) -> None:
         """Read pieces together, in the place of those that were read before."""
         self.fetched = dict(read_together(needed, self.read))
 
-    def missing(self, work: BinWork) -> list[Piece]:
-        """Return what a work needs and is not in memory."""
-        if not work.stages and not work.is_rewritten:
-            return []
-        missing = list(work.held)
-        states = [taken.kept for taken in work.taken.values()]
-        for kept in states if work.kept is None else [work.kept, *states]:
-            missing += self.missing_of(work.bin, kept)
-        return missing
-
     def missing_of(self, bin: int, kept: BinSnapshot) -> tuple[Piece, ...]:
-        """Return what of a bin, as it is kept, is not in memory."""
+        """Return the pieces of a bin, as it is kept, that are not in memory."""
         known = self.stores.get(bin)
         return kept.pieces[0 if known is None else _common(known, kept) :]
 
@@ -197,7 +194,6 @@ class Memory:
             return known[1].caught_up(map(self.content, kept.pieces[common:]))
 
     def put(self, bin: int, kept: BinSnapshot, store: Store) -> None:
-        """Keep a bin's state at hand."""
         self.stores[bin] = (kept, store)
 
     def read_ahead(self, bin: int, kept: BinSnapshot) -> None:
@@ -205,12 +201,43 @@ class Memory:
         self.put(bin, kept, self.take(bin, kept))
 
 
+def read_together(
+    pieces: Iterable[Piece], read: Callable[[Piece], bytes]
+) -> Iterator[tuple[Piece, bytes]]:
+    """Yield pieces with their bytes; those that lie close to each other are read by one request. A
+    task that another process's bins come to needs a piece of each, and most lie in one file: on an
+    object store a request for each would take as long as the batch.
+    """
+    for span, inside in spans(pieces):
+        content = read(span)
+        for piece in inside:
+            start = piece.at - span.at
+            yield piece, content[start : start + piece.size]
+
+
+def spans(pieces: Iterable[Piece]) -> list[tuple[Piece, list[Piece]]]:
+    """Return the spans that are read at a time, each with the pieces in it."""
+    found: list[tuple[Piece, list[Piece]]] = []
+    for piece in sorted(set(pieces)):
+        if found:
+            span, inside = found[-1]
+            end = max(span.at + span.size, piece.at + piece.size)
+            is_close = piece.at - (span.at + span.size) <= GAP_MAX
+            is_close = is_close and piece.at + piece.size - span.at <= SPAN_MAX
+            if span.file == piece.file and is_close:
+                inside.append(piece)
+                found[-1] = (span._replace(size=end - span.at), inside)
+                continue
+        found.append((piece, [piece]))
+    return found
+
+
 @contextlib.contextmanager
 def lasting(keys: int) -> Iterator[None]:
     """Keep what is made meanwhile out of Python's search for garbage. States are many objects that
     stay: to look through all of them, again and again, takes longer than to read them. They are
-    freed all the same once nothing refers to them. What is garbage by now is collected before, or
-    it would stay for ever; that is quick, since states that were read earlier are left out.
+    freed all the same once nothing refers to them. Earlier garbage is collected before, or it would
+    stay for ever; that is quick, since states that were read earlier are left out.
     """
     if keys < LASTING_MIN or not gc.isenabled():
         yield
@@ -225,7 +252,7 @@ def lasting(keys: int) -> Iterator[None]:
 
 
 def portions(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yield what is to be read, as much at a time as is small enough to be read together."""
+    """Yield items in portions that are small enough to be read together."""
     portion: list[T] = []
     size = 0
     for item in items:
@@ -238,14 +265,14 @@ def portions(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T
 
 
 def _size(work: BinWork) -> int:
-    """Return how many bytes of states a work may need."""
+    """Return the bytes of states that a work may need."""
     taken = sum(taken.kept.size for taken in work.taken.values())
     return taken + (0 if work.kept is None else work.kept.size)
 
 
 def _common(known: tuple[BinSnapshot, Store], kept: BinSnapshot) -> int:
-    """Return how many pieces a state in memory has in common with how it is kept; 0 where it cannot
-    be caught up.
+    """Return the number of pieces that a state in memory has in common with a kept one; 0 where it
+    cannot be caught up.
     """
     before, store = known
     count = len(before.pieces)
@@ -258,11 +285,19 @@ def run(work: BinWork, memory: Memory, writing: Writing, put_out: list[Output]) 
     """Take a bin through its stages."""
     done = BinResult(work.bin)
     if work.rows is not None and work.frontier is not None:
-        late, rows = work.rows.cut(work.frontier)
+        late, in_time = work.rows.cut(work.frontier)
         done.late = len(late)
-        work = replace(work, rows=rows)
-    if not work.stages and not work.is_rewritten:
-        _hold_on(work, memory, writing, done)
+        work = replace(work, rows=in_time)
+    if not work.stages and not work.is_rewritten:  # rows are held behind those held already
+        done.held = work.held
+        if work.comes_again is not None:
+            done.held = ()
+            rows = _held(work, memory)
+            if rows is not None and len(rows):
+                done.held = (writing.hold(rows_as_bytes(rows), work.after),)
+        if work.rows is not None and len(work.rows):
+            done.held = (*done.held, writing.hold(rows_as_bytes(work.rows), work.after))
+            done.rows_held = len(work.rows)
         return done
     return _Run(work, memory, writing, put_out, done).through()
 
@@ -270,9 +305,7 @@ def run(work: BinWork, memory: Memory, writing: Writing, put_out: list[Output]) 
 def run_works(
     works: Iterable[BinWork], memory: Memory, writing: Writing, write: Callable[[str, bytes], None]
 ) -> BatchResult:
-    """Take bins through their stages, and write what has changed, what was put out, and what is
-    held.
-    """
+    """Take bins through their stages, and write their changes, outputs and held rows."""
     import pyarrow
 
     put_out: list[Output] = []
@@ -290,28 +323,20 @@ def run_works(
     return came
 
 
-def _hold_on(work: BinWork, memory: Memory, writing: Writing, done: BinResult) -> None:
-    """Hold what has come, behind what is held already."""
-    done.held = work.held
-    if work.comes_again is not None:
-        done.held = ()
-        rows = _held(work, memory)
-        if rows is not None and len(rows):
-            done.held = (writing.hold(rows_as_bytes(rows), work.after),)
-    if work.rows is not None and len(work.rows):
-        done.held = (*done.held, writing.hold(rows_as_bytes(work.rows), work.after))
-        done.rows_held = len(work.rows)
-
-
 def _held(work: BinWork, memory: Memory) -> Rows | None:
     """Return the rows that are held, without those that come again."""
     rows: Rows | None = None
     for piece in work.held:
-        held = rows_from_bytes(memory.content(piece))
-        rows = held if rows is None else rows.merged(held)
+        rows = _merged(rows, rows_from_bytes(memory.content(piece)))
     if rows is not None and work.comes_again is not None:
         rows, _ = rows.cut(work.comes_again)
     return rows
+
+
+def _merged(rows: Rows | None, later: Rows | None) -> Rows | None:
+    if rows is None or later is None:
+        return later if rows is None else rows
+    return rows.merged(later)
 
 
 @dataclass
@@ -331,9 +356,18 @@ class _Run:
         work, done = self.work, self.done
         if work.kept is not None:
             self.kept, self.store = work.kept, self.memory.take(work.bin, work.kept)
-        rest = self._rows()
+        rest = _merged(_held(work, self.memory), work.rows)
         for stage in work.stages:
-            rest = self._stage(stage, rest)
+            match stage:
+                case LeaveOut(until):
+                    rest = None if rest is None else rest.cut(until)[1]
+                case Apply(until):
+                    rest = self._apply(until, rest)
+                case Give(time, worker):
+                    self._give(time, worker)
+                case Take(time):
+                    self.kept = work.taken[time].kept
+                    self.store = self.memory.take(work.bin, self.kept)
         if rest is not None and len(rest):
             done.held = (self.writing.hold(rows_as_bytes(rest), work.after),)
             done.rows_held, done.held_first = len(rest), rest.first
@@ -343,26 +377,6 @@ class _Run:
                 self.kept = add_piece(self.kept, done.changed)
             self.memory.put(work.bin, self.kept, self.store)
         return done
-
-    def _rows(self) -> Rows | None:
-        rows = _held(self.work, self.memory)
-        if rows is None or self.work.rows is None:
-            return self.work.rows if rows is None else rows
-        return rows.merged(self.work.rows)
-
-    def _stage(self, stage: Stage, rows: Rows | None) -> Rows | None:
-        """Go through one stage; return the rows that are left for the next."""
-        match stage:
-            case LeaveOut(until):
-                return None if rows is None else rows.cut(until)[1]
-            case Apply(until):
-                return self._apply(until, rows)
-            case Give(time, worker):
-                self._give(time, worker)
-            case Take(time):
-                self.kept = self.work.taken[time].kept
-                self.store = self.memory.take(self.work.bin, self.kept)
-        return rows
 
     def _apply(self, until: Moment, rows: Rows | None) -> Rows | None:
         assert self.store is not None, "what is applied is here"
@@ -400,7 +414,7 @@ def _is_worth_whole(kept: BinSnapshot, bin: int) -> bool:
 
 
 def put_out_as_tables(operator: Operator, put_out: Sequence[Output]) -> list[object]:
-    """Return what was put out as Arrow tables."""
+    """Return the rows that were put out as Arrow tables."""
     if not put_out:
         return []
     if operator.form == "columns":

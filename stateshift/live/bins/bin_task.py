@@ -1,12 +1,12 @@
-"""What one of Spark's tasks does of a batch: the bins of its partition, through their stages.
+"""The work of one of Spark's tasks: the bins of its partition, through their stages.
 
-    Assignment   what the tasks of a batch are handed: of each partition its bins, as bytes
-    Process      what a process of Python keeps from one task to the next: bins in memory
+    Assignment   handed to the tasks of a batch: of each partition its bins, as bytes
+    Process      kept by a process of Python from one task to the next: bins in memory
 
 Bin b is in partition b % partitions. A task writes one file, under a name that nobody else has,
-and returns what came of its bins. One that runs twice writes two: the one that the driver's commit
-names exists. A bin that another process had at the last batch is caught up from what that has
-written, or read again.
+and returns the results of its bins. One that runs twice writes two: the one that the driver's
+commit names exists. A bin that another process had at the last batch is caught up from that one's
+files, or read again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stateshift.errors import Incompatible, MissingFile
-from stateshift.live.bins.batches import NOTHING, Batch, unread_batch
+from stateshift.live.bins.batches import NOTHING, unread_batch
 from stateshift.live.bins.bin_run import BatchResult, BinWork, Memory, Writing, run_works
 from stateshift.live.bins.commits import BinSnapshot
-from stateshift.live.bins.dealing import Redistribution, redistribute
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.redistribution import Redistribution, redistribute
 from stateshift.storage.opening import open_patiently
 
 if TYPE_CHECKING:
@@ -58,14 +58,16 @@ class Assignment:
         context = TaskContext.get()
         assert context is not None, "mapInArrow runs in a task"
         partition = context.partitionId()
-        came = self.run(partition, _rows(batches), process_of(self))
+        filled = [batch for batch in batches if batch.num_rows]
+        rows = pyarrow.Table.from_batches(filled) if filled else None
+        came = self.run(partition, rows, process_of(self))
         yield pyarrow.record_batch(
             [pyarrow.array([partition], pyarrow.int32()), pyarrow.array([pickle.dumps(came)])],
             ["partition", "came"],
         )
 
     def run(self, partition: int, rows: pyarrow.Table | None, process: Process) -> BatchResult:
-        """Take the bins of a partition through their stages, and write what has changed."""
+        """Take the bins of a partition through their stages, and write the changes."""
         part: PartitionWork = pickle.loads(self.parts[partition])
         writing = Writing(self.operator.name, self.worker, self.number)
         if part.deals:
@@ -73,7 +75,14 @@ class Assignment:
             process.met([one.bin for one in dealt], self.number)
             return BatchResult([], dealt=dealt)
         batch = NOTHING if rows is None else unread_batch(rows, self.operator, self.bins)
-        self._check(partition, part, batch)
+        expected = {work.bin for work in part.works}
+        for bin in () if batch.unread is None else batch.unread.bins:
+            if bin not in expected:
+                raise Incompatible(
+                    f"{self.operator.name}: a row of bin {bin} is in partition {partition}, where "
+                    "it was not when the batch was surveyed",
+                    hint="the source gives other rows when it is read again: take home='driver'",
+                )
         elsewhere = [work for work in part.works if work.is_elsewhere]
         frontier = elsewhere[0].after.at if elsewhere else None
         needed = {work.bin for work in part.works if not work.is_elsewhere}
@@ -84,22 +93,11 @@ class Assignment:
         process.read_ahead(part.ahead)
         return replace(came, tables=None)
 
-    def _check(self, partition: int, part: PartitionWork, batch: Batch) -> None:
-        """Refuse rows that are elsewhere than their bins."""
-        expected = {work.bin for work in part.works}
-        for bin in () if batch.unread is None else batch.unread.bins:
-            if bin not in expected:
-                raise Incompatible(
-                    f"{self.operator.name}: a row of bin {bin} is in partition {partition}, where "
-                    "it was not when the batch was surveyed",
-                    hint="the source gives other rows when it is read again: take home='driver'",
-                )
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionWork:
-    """What one partition has to do, and what it may read for batches to come. Where it deals bins
-    anew it does nothing else.
+    """The works of one partition, and the bins that it may read for batches to come. A partition
+    that redistributes bins does nothing else.
     """
 
     works: tuple[BinWork, ...]
@@ -109,7 +107,7 @@ class PartitionWork:
 
 @dataclass
 class Process:
-    """What a process keeps of a worker from one task to the next."""
+    """A process's memory of a worker from one task to the next."""
 
     home: str
     files: Files
@@ -130,7 +128,6 @@ class Process:
                 self.memory.stores.pop(bin, None)
 
     def read_ahead(self, ahead: Mapping[int, BinSnapshot]) -> None:
-        """Read bins that will come."""
         for bin, kept in ahead.items():
             with contextlib.suppress(MissingFile):  # cleaned up by now: there is a newer one
                 self.memory.read_ahead(bin, kept)
@@ -140,18 +137,10 @@ _processes: dict[tuple[str, str, str], Process] = {}
 
 
 def process_of(assignment: Assignment) -> Process:
-    """Return what this process keeps of a worker; nothing of an earlier start of it."""
+    """Return this process's memory of a worker; nothing of an earlier start of it."""
     key = (assignment.location, assignment.operator.name, assignment.worker)
     known = _processes.get(key)
     if known is None or known.home != assignment.home:
         files = Files(open_patiently(assignment.location))
         known = _processes[key] = Process.begun(assignment, files)
     return known
-
-
-def _rows(batches: Iterator[pyarrow.RecordBatch]) -> pyarrow.Table | None:
-    """Return a partition's rows as one table; none where there are none."""
-    import pyarrow
-
-    filled = [batch for batch in batches if batch.num_rows]
-    return pyarrow.Table.from_batches(filled) if filled else None

@@ -1,11 +1,11 @@
-"""A worker's commits: one a batch, created if absent. What no commit names does not exist.
+"""A worker's commits: one a batch, created if absent. A file that no commit names does not exist.
 
-    Commit     what a batch has done: the bins that changed, were given and were taken, what is
-               held, and what was put out
-    Ledger     what all commits up to one come to
+    Commit     a batch: the bins that changed, were given and were taken, the rows that are held,
+               and those that were put out
+    Ledger     all commits up to one, folded
 
 A commit names pieces of files that were written before it. Now and then one is whole: it lists all
-bins, and what came before it is not needed any more.
+bins, and no earlier one is needed any more.
 """
 
 from __future__ import annotations
@@ -38,12 +38,10 @@ class BinSnapshot:
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
         return sum(piece.size for piece in self.pieces)
 
     @property
     def files(self) -> set[str]:
-        """The files that it needs."""
         return {piece.file for piece in self.pieces}
 
 
@@ -96,7 +94,7 @@ class RedistributedBin(NamedTuple):
 
 
 class PendingOutput(NamedTuple):
-    """What a commit has put out, and is not known to have arrived."""
+    """Output of a commit that is not known to have arrived."""
 
     number: int
     pieces: tuple[Piece, ...]
@@ -104,7 +102,7 @@ class PendingOutput(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a batch had, in rows."""
+    """The rows of a batch."""
 
     came: int = 0
     folded: int = 0
@@ -115,8 +113,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a worker's batch has done. `batch` is Spark's number; of the last one, where the commit
-    was made between two batches.
+    """A worker's batch. `batch` is Spark's number; of the last one, where the commit was made
+    between two batches.
     """
 
     number: int
@@ -144,7 +142,7 @@ class Commit:
     busy: Mapping[str, int] = field(default_factory=dict)
 
     def to_plain(self) -> dict[str, object]:
-        """Make it plain. What says nothing is left out of `bins` and `busy`: versions that know
+        """Make it plain. `bins` and `busy` are left out where they say nothing: versions that know
         neither can read all other commits.
         """
         names = (each.name for each in fields(self) if each.name != "held")
@@ -166,21 +164,19 @@ class CommitOfAnother(Commit):
 
     @classmethod
     def from_plain(cls, plain: object, pointer: str = "") -> Commit:
-        """Read what concerns others; what does not fit is read, too, and refused."""
+        """Read all but the rows that wait for no move; an item that does not fit is refused."""
         if isinstance(plain, dict) and isinstance(plain.get("held"), list):
-            held = [one for one in plain["held"] if not _is_ahead(one)]
+            held = []
+            for one in plain["held"]:
+                if not (isinstance(one, list) and len(one) == 3 and one[1] is None):
+                    held.append(one)
             plain = plain | {"held": held}
         return read_fields(Commit, plain, pointer)
 
 
-def _is_ahead(held: object) -> bool:
-    """Whether plain `Held` waits for no move."""
-    return isinstance(held, list) and len(held) == 3 and held[1] is None
-
-
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a worker's commits come to."""
+    """A worker's commits, folded."""
 
     last: Commit | None = None
     here: Mapping[int, BinSnapshot] = field(default_factory=dict)
@@ -194,7 +190,7 @@ class Ledger:
         return -1 if self.last is None else self.last.number
 
     def bins(self, begun: int) -> int:
-        """Return how many bins there are by its numbers; `begun` is how many there were first."""
+        """Return the number of bins that it counts by; `begun` is the first one."""
         return begun if self.last is None else self.last.bins or begun
 
     @property
@@ -212,8 +208,10 @@ class Ledger:
         return needed
 
     def plus(self, commit: Commit) -> Ledger:
-        """Return what the commits come to with one more."""
-        here = self._begun(commit)
+        """Return the ledger with one commit more."""
+        here = dict(self.here)
+        if commit.here is not None:
+            here = {int(bin): kept for bin, kept in commit.here.items()}
         for taken in commit.taken:
             here[taken.bin] = taken.kept
         for changed in commit.changed:
@@ -232,12 +230,6 @@ class Ledger:
             unclaimed=(*before, *commit.given),
             undelivered=tuple(undelivered),
         )
-
-    def _begun(self, commit: Commit) -> dict[int, BinSnapshot]:
-        """Return the bins before a commit: its own list, where it is whole."""
-        if commit.here is None:
-            return dict(self.here)
-        return {int(bin): kept for bin, kept in commit.here.items()}
 
     def arrived(self, number: int) -> Ledger:
         """Return the same once a commit's output has arrived, and all before it."""
@@ -268,7 +260,7 @@ def add_piece(before: BinSnapshot | None, changed: BinChange) -> BinSnapshot:
 def redistribution_commit(
     commit: Commit, before: Ledger, dealt: Iterable[RedistributedBin]
 ) -> Commit:
-    """Return a commit that lists all bins by another number of them, as they are after it."""
+    """Return a commit that lists all bins by another number of them, after it."""
     here: dict[str, BinSnapshot] = {}
     held: list[HeldRows] = []
     for one in sorted(dealt, key=lambda each: each.bin):

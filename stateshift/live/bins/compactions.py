@@ -1,8 +1,8 @@
-"""What the first moves of a group come to, once their own files are removed (`compacting_moves`).
+"""The first moves of a group as one value, once their own files are removed (`compact_moves`).
 
-bins/moves.json           what the first moves come to: nobody reads them again
-bins/compactions/N.json   from which time on whoever begins then knows the moves
-bins/past.json            which of them are kept, for `live history`
+bins/moves.json           the first moves, folded: nobody reads them again
+bins/compactions/N.json   the first time that whoever begins then can ask for
+bins/past.json            the first move that is kept, for `live history`
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMPACTIONS_KEPT = 32
 
 @dataclass(frozen=True, slots=True)
 class MovesBase:
-    """What the first moves come to: where bins are, from the first time on that somebody needs."""
+    """The first moves, folded: the configuration from the first time on that somebody needs."""
 
     decided: int
     configuration: Configuration
@@ -41,21 +41,20 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class MovesKept:
-    """The first move whose files are kept, and where the bins are before it."""
+    """The first move whose files are kept, and the configuration before it."""
 
     first: int
     configuration: Configuration
 
 
 class CompactionFiles(ValueFiles):
-    """The files that say what the first moves come to."""
+    """The files about the first moves."""
 
     def moves_base(self) -> MovesBase | None:
-        """Return what the first moves come to; None where there are few."""
+        """Return the first moves, folded; None where there are few."""
         return self._read(MovesBase, MOVES_BASE, COMMIT_MAX)
 
     def keep_moves(self, base: MovesBase) -> None:
-        """Write what the moves so far come to."""
         self._write_durably(MOVES_BASE, encode_densely(base))
 
     def newest_compaction(self) -> tuple[int, Compaction]:

@@ -1,26 +1,20 @@
 """The files of a group that are about bins.
 
-    bins/bins.json                         how many bins, and the workers that they begin at
-    bins/workers/NUMBER.json               a worker's name
-    bins/runs/OPERATOR.NAME.json           what a worker says of an operator that it runs
-    bins/evicted/HASH.json                 a start whose name was taken from it, as it is in `runs`
-    bins/keys/OPERATOR.NAME.json           how it hashes keys, once it has read some
+    bins/bins.json                         the number of bins, and the workers that they begin at
+    bins/workers, runs, evicted, keys      the workers (`parts`)
     bins/moves/N/proposed.json             move N: which bins go where, and when; or how many there
                                            shall be
-    bins/moves/N/words/OPERATOR.NAME.json  what a worker says of it
-    bins/moves/N/decided.json              what became of it
-    bins/moves.json                        what the first moves come to: nobody reads them again
-    bins/compactions/N.json                from which time on whoever begins then knows the moves
-    bins/past.json                         which of them are kept, for `live history`
-    bins/prepared/OPERATOR.NAME.json       which bins a worker has read ahead
-    bins/steer/…                           how moves are steered (`steering`)
+    bins/moves/N/words/OPERATOR.NAME.json  a worker's answer to it
+    bins/moves/N/decided.json              its end: applied or aborted
+    bins/moves.json, compactions, past.json  the first moves, compacted (`compactions`)
+    bins/prepared/OPERATOR.NAME.json       the bins that a worker has read ahead
+    bins/steer/…                           the steering of moves (`steering`)
     bins/states/OPERATOR/NAME/commits/N    a worker's commit
-    bins/states/OPERATOR/NAME/data/N-ONCE  what commits name pieces of
+    bins/states/OPERATOR/NAME/data/N-ONCE  a file of which commits name pieces
 
-What runs, how keys are hashed, what is prepared, what the first moves come to, which are kept and
-how moves are steered is written by its last writer. Everything else is created if absent, and never
-changed. A commit that is there already is another process's that runs under the same name: whoever
-finds that ends.
+`runs`, `keys`, `prepared`, `moves.json`, `past.json` and `steer` are written by their last writer.
+Everything else is created if absent, and never changed. A commit that is there already is of a
+second process that runs under the same name: whoever finds that ends.
 """
 
 from __future__ import annotations
@@ -49,13 +43,14 @@ from stateshift.live.values import number_in
 from stateshift.plain import to_plain
 
 PREPARED = "bins/prepared"
+ACKNOWLEDGED, REFUSED = "acknowledged", "refused"  # the words of an answer
 WHOLE_EVERY = 20  # commits
 KEPT_COMMITS = 40  # of those before the last whole one; others may still read them
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStart:
-    """How many bins a group has, dealt out in turn to the workers that it began with."""
+    """The number of bins of a group; they begin at its first workers, in turn."""
 
     bins: int
     workers: tuple[str, ...]
@@ -64,7 +59,7 @@ class GroupStart:
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """Bins that shall be elsewhere from a time on. Without updates it is a preparation: whoever
-    takes the bins reads them ahead. With `bins` it is neither: all bins are dealt anew, by another
+    takes the bins reads them ahead. With `bins` it is neither: all bins are redistributed by that
     number of them, at each worker once it has come to a time.
     """
 
@@ -72,14 +67,14 @@ class Proposal:
     updates: tuple[Update, ...]
     at: float
     timeout_seconds: float
-    ahead: tuple[tuple[int, int], ...] = ()  # (bin, worker): what is worth reading ahead
+    ahead: tuple[tuple[int, int], ...] = ()  # (bin, worker): those worth reading ahead
     by: str = ""
     bins: int | None = None
     since: Time = BEGIN
 
     def to_plain(self) -> dict[str, object]:
-        """Make it plain. What only a split or a merge has is left out elsewhere: versions that know
-        neither can read all moves.
+        """Make it plain. The fields of a split or a merge are left out elsewhere: versions that
+        know neither can read all moves.
         """
         plain = {each.name: to_plain(getattr(self, each.name)) for each in fields(self)}
         if self.bins is None:
@@ -93,13 +88,13 @@ class Proposal:
 
     @property
     def expires(self) -> float:
-        """When anybody may abort it."""
+        """The time from which anybody may abort it."""
         return self.at + self.timeout_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker says of a proposal, and how far it has planned."""
+    """A worker's word on a proposal, and the frontier that it has planned."""
 
     operator: str
     worker: str
@@ -124,7 +119,7 @@ class Files(PartFiles, CompactionFiles):
     # ---------------------------------------------------------------- who is there
 
     def begin(self, begun: GroupStart) -> GroupStart:
-        """Say with which workers a group begins, and return what holds: the first word."""
+        """Begin a group with some workers; return the beginning that holds: the first one."""
         return self._first(GroupStart, "bins/bins.json", begun)
 
     def check_declared(self, begun: GroupStart, operator: str, bins: int) -> None:
@@ -142,13 +137,13 @@ class Files(PartFiles, CompactionFiles):
             )
 
     def begun(self) -> GroupStart | None:
-        """Return how the group began; None if no worker ever started."""
+        """Return the beginning of the group; None if no worker ever started."""
         return self._read(GroupStart, "bins/bins.json")
 
     # ---------------------------------------------------------------- moves
 
     def configuration(self, begun: GroupStart, workers: int) -> Configuration:
-        """Return where the bins are before any move, among so many workers."""
+        """Return the configuration before any move, among so many workers."""
         count = len(begun.workers)
         return initial_configuration(
             [bin % count for bin in range(begun.bins)], max(workers, count)
@@ -164,7 +159,7 @@ class Files(PartFiles, CompactionFiles):
         return KnownMoves(known, base.decided, None, base.ahead)
 
     def moves_kept(self, begun: GroupStart, workers: int) -> MovesKept:
-        """Return the first move whose files are there, and where the bins are before it."""
+        """Return the first move whose files are there, and the configuration before it."""
         kept = self._read(MovesKept, MOVES_KEPT, COMMIT_MAX)
         if kept is None:
             return MovesKept(0, self.configuration(begun, workers))
@@ -185,26 +180,25 @@ class Files(PartFiles, CompactionFiles):
         return self._first(Decision, f"{_move(number)}/decided.json", decided)
 
     def decided(self, number: int) -> Decision | None:
-        """Return what became of a move; None if nobody has decided."""
+        """Return the decision on a move; None if nobody has decided."""
         return self._read(Decision, f"{_move(number)}/decided.json")
 
     def answer(self, number: int, answer: Answer) -> None:
-        """Write what a worker says of a move, unless it has said something."""
+        """Write a worker's answer to a move, unless it has answered."""
         name = f"{file_name(answer.operator)}.{file_name(answer.worker)}.json"
         with contextlib.suppress(AlreadyThere):
             self.storage.create(f"{_move(number)}/words/{name}", encode(answer))
 
     def answers(self, number: int) -> tuple[Answer, ...]:
-        """Return what the workers say of a move."""
         return self._all(Answer, f"{_move(number)}/words")
 
     def prepare(self, prepared: ReadAheadBins) -> None:
-        """Write which bins a worker has read ahead."""
+        """Write the bins that a worker has read ahead."""
         path = f"{PREPARED}/{file_name(prepared.operator)}.{file_name(prepared.worker)}.json"
         self._write(path, encode(prepared))
 
     def prepared(self) -> dict[tuple[str, str], frozenset[int]]:
-        """Return which bins were read ahead, by operator and worker."""
+        """Return the bins that were read ahead, by operator and worker."""
         found = self._all(ReadAheadBins, PREPARED)
         return {(each.operator, each.worker): frozenset(each.bins) for each in found}
 
@@ -222,23 +216,19 @@ class Files(PartFiles, CompactionFiles):
             self._create(path, encode_densely(commit), COMMIT_MAX)
         except AlreadyThere:
             is_ours = False
-        if is_ours and self._was_forgotten(operator, worker, commit.number):
-            self.storage.remove(path)
-            is_ours = False
+        if is_ours:
+            # It may have been made before, and forgotten: then the one before it is, too.
+            number = commit.number
+            was_forgotten = not number and self.last_commit(operator, worker) > 0
+            if was_forgotten or (number and not self.has_commit(operator, worker, number - 1)):
+                self.storage.remove(path)
+                is_ours = False
         if not is_ours:
             raise PlanError(
                 f"another process has committed as worker {worker} of {operator}: it has made "
                 f"commit {commit.number}",
                 hint="this one ends; run one application under a name, and give others another",
             )
-
-    def _was_forgotten(self, operator: str, worker: str, number: int) -> bool:
-        """Whether a commit that was just made had been made before, and forgotten: then the one
-        before it is forgotten, too.
-        """
-        if number == 0:
-            return self.last_commit(operator, worker) > 0
-        return not self.has_commit(operator, worker, number - 1)
 
     def is_made(self, operator: str, worker: str, commit: Commit) -> bool:
         """Whether a commit is there, and no other of its number."""
@@ -254,7 +244,7 @@ class Files(PartFiles, CompactionFiles):
         return self._read(Commit, _commit(operator, worker, number), COMMIT_MAX)
 
     def committed_elsewhere(self, operator: str, worker: str, number: int) -> Commit | None:
-        """Return what of another worker's commit concerns others."""
+        """Return another worker's commit, as far as it concerns others."""
         path = _commit(operator, worker, number)
         return self._read(CommitOfAnother, path, COMMIT_MAX)
 
@@ -263,7 +253,7 @@ class Files(PartFiles, CompactionFiles):
         return max(self.commit_numbers(operator, worker), default=-1)
 
     def ledger(self, operator: str, worker: str) -> Ledger:
-        """Return what all commits of a worker come to."""
+        """Return all commits of a worker, folded; also those that a listing has not shown."""
         number = self.last_commit(operator, worker)
         if number < 0:
             return Ledger()
@@ -282,12 +272,8 @@ class Files(PartFiles, CompactionFiles):
         ledger = Ledger()
         for commit in reversed(needed):
             ledger = ledger.plus(commit)
-        return self._followed(operator, worker, ledger)
-
-    def _followed(self, operator: str, worker: str, ledger: Ledger) -> Ledger:
-        """Return a ledger with the commits that a listing has not shown."""
-        while (commit := self.committed(operator, worker, ledger.number + 1)) is not None:
-            ledger = ledger.plus(commit)
+        while (later := self.committed(operator, worker, ledger.number + 1)) is not None:
+            ledger = ledger.plus(later)
         return ledger
 
     def forget(self, operator: str, worker: str, ledger: Ledger) -> None:
@@ -335,7 +321,7 @@ class Files(PartFiles, CompactionFiles):
 @dataclass(frozen=True, slots=True)
 class KnownMoves:
     """The moves of a group, as far as they are decided, and the one that is not. `due` is another
-    number of bins that is decided, and that whoever knows this has not got yet.
+    number of bins that is decided, and not reached yet by whoever knows this.
     """
 
     configuration: Configuration
@@ -351,7 +337,7 @@ class KnownMoves:
 
 
 def look(files: Files, known: KnownMoves) -> KnownMoves:
-    """Return the moves with what is new."""
+    """Return the moves with all news."""
     while True:
         known = look_until_due(files, known)
         if known.due is None:
@@ -360,7 +346,7 @@ def look(files: Files, known: KnownMoves) -> KnownMoves:
 
 
 def look_until_due(files: Files, known: KnownMoves) -> KnownMoves:
-    """Return the moves with what is new, as far as they are by the same number of bins."""
+    """Return the moves with all news, as far as they are by the same number of bins."""
     if known.due is not None:
         return known
     configuration, number, ahead = known.configuration, known.decided, known.ahead
@@ -381,7 +367,7 @@ def look_until_due(files: Files, known: KnownMoves) -> KnownMoves:
 
 
 def apply_proposal(configuration: Configuration, proposal: Proposal) -> Configuration:
-    """Return where the bins are once a move, or another number of them, is applied."""
+    """Return the configuration once a move, or another number of bins, is applied."""
     if proposal.bins is not None:
         return resize_settled(configuration, proposal.bins)
     return apply_updates(wide_enough(configuration, proposal.updates), proposal.updates)
@@ -410,12 +396,8 @@ def commit_of(file: str) -> int:
     return int(file.rsplit("/", 1)[1].split("-")[0])
 
 
-def _of_operator(operator: str) -> str:
-    return f"bins/states/{file_name(operator)}"
-
-
 def _of_worker(operator: str, worker: str) -> str:
-    return f"{_of_operator(operator)}/{file_name(worker)}"
+    return f"bins/states/{file_name(operator)}/{file_name(worker)}"
 
 
 def _commit(operator: str, worker: str, number: int) -> str:

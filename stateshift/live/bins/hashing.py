@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     import pyarrow
 
 SEED = 42
+HASH = "__stateshift_hash"  # the column that Spark adds: xxhash64 of the key
 
 Encode = Callable[[Any], bytes]  # a column's value, as the bytes that are hashed
 
 
 def encoders(schema: pyarrow.Schema, key: Sequence[str]) -> tuple[Encode, ...]:
-    """Return how the values of key columns are hashed.
+    """Return the encoders of key columns.
 
     Raises:
         SpecError: Spark hashes a column in a way that is not known here.
@@ -33,15 +34,15 @@ def encoders(schema: pyarrow.Schema, key: Sequence[str]) -> tuple[Encode, ...]:
 
 
 def key_kinds(schema: pyarrow.Schema, key: Sequence[str]) -> tuple[str, ...]:
-    """Return the kind of each key column: those of one kind are hashed alike. What Spark alone
-    hashes is named with a question mark.
+    """Return the kind of each key column: those of one kind are hashed alike. The name of a kind
+    that Spark alone hashes has a question mark.
     """
     types = [schema.field(name).type for name in key]
     return tuple(_kind(type_) or f"?{type_}" for type_ in types)
 
 
 def encoders_of(kinds: Sequence[str], key: Sequence[str]) -> tuple[Encode, ...]:
-    """Return how the values of key columns are hashed, by their kinds.
+    """Return the encoders of key columns by their kinds.
 
     Raises:
         SpecError: Spark hashes a column in a way that is not known here.
@@ -64,7 +65,7 @@ def hash_of(values: Sequence[object], encode: Sequence[Encode]) -> int:
 
 
 def hasher(encode: Sequence[Encode]) -> Callable[[Any], int]:
-    """Return what hashes a key: a value, or a tuple where there are several columns. One column
+    """Return the function that hashes a key: a value, or a tuple of several columns. One column
     alone is hashed without a detour, for states have many keys.
     """
     if len(encode) > 1:
@@ -75,7 +76,7 @@ def hasher(encode: Sequence[Encode]) -> Callable[[Any], int]:
 
 
 def _kind(type_: pyarrow.DataType) -> str | None:
-    """Return how Spark calls a type, or one that it hashes alike; None where that is not known."""
+    """Return Spark's name of a type, or of one hashed alike; None where that is not known."""
     from pyarrow import types
 
     if types.is_boolean(type_):

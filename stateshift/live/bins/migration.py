@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Literal
 
 from stateshift.dataflow.move_steps import Step
 from stateshift.errors import (
@@ -26,15 +27,13 @@ from stateshift.errors import (
     StorageError,
     TransientStorageError,
 )
-from stateshift.live.bins.answers import REFUSED
-from stateshift.live.bins.compacting_moves import EVERY, compact
-from stateshift.live.bins.files import Answer, Proposal
+from stateshift.live.bins.compact_moves import EVERY, compact
+from stateshift.live.bins.files import REFUSED, Answer, Proposal
 from stateshift.live.bins.move_request import Manner, Steps, TimedStep, command, refuse_under_way
-from stateshift.live.bins.moved import MoveEndedError, MoveProgress, State, late_parts
 from stateshift.live.bins.steering import MoveCarrier, Steering
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.times import cut
-from stateshift.live.bins.watch import Bins, Watch
+from stateshift.live.bins.watch import Bins, Part, Watch
 from stateshift.live.member import decided_here, is_gone, process_name
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Time, Update
@@ -49,6 +48,73 @@ TELL_SECONDS = 5.0  # between two words of whoever carries moves that it lives
 LISTENS = 20  # half-seconds in which a carrier that lives speaks, whatever its clock says
 LEAD_SECONDS_AGAIN = 0.1  # at least, once somebody was too far
 ASKED_TO_STOP = "stateshift live abort"
+
+
+State = Literal[
+    "waiting", "paused", "ahead", "proposed", "moving", "finished", "applied", "aborted"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProgress:
+    """The progress of a migration.
+
+    `state`: waiting for the next step, paused, bins are copied ahead, a step is proposed, a step is
+    moving; at its end finished, applied (decided, and not seen to be complete) or aborted.
+    """
+
+    state: State
+    steps: int
+    begun: int = 0
+    complete: int = 0
+    bins: int = 0  # that the migration moves
+    bins_moved: int = 0  # of steps that are complete
+    number: int | None = None  # of the last proposal
+    time: Time | None = None  # at which it moves something
+    parts: int = 0
+    acknowledged: int = 0
+    prepared: int = 0  # bins that were read ahead
+    reason: str = ""
+    seconds: float = 0.0
+    silent: tuple[str, ...] = ()  # workers that did not answer the last proposal in time
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody carries it any more."""
+        return self.state in ("finished", "applied", "aborted")
+
+
+@dataclass
+class MoveEndedError(Exception):
+    """The end of a migration before all of it is complete."""
+
+    state: State
+    reason: str
+
+
+def late_parts(bins: Bins, until: Time | None, seconds: float) -> str:
+    """Tell people the parts that have not passed a time in so many seconds, and their places."""
+    within = f"within {seconds:g} s"
+    if until is None:
+        return f"no step could begin {within}"
+    behind = [part for part in bins.running if bins.passed_by(part) <= until]
+    if not behind:
+        return f"not all bins came {within}"
+    parts = ", ".join(f"{part.name} ({_place_of(part, until)})" for part in behind)
+    fact = f"{parts} did not pass {until} {within}"
+    if any(part.at < until for part in behind):
+        fact += ": moves are made as rows come that are later"
+    return fact
+
+
+def _place_of(part: Part, until: Time) -> str:
+    """Return the place of a part that has not passed a time."""
+    if part.frontier is None:
+        return "has read no rows"
+    if part.at < until:
+        return f"stands at {part.at}"
+    count = len(part.awaited)
+    return "waits for a bin" if count == 1 else f"waits for {count} bins"
 
 
 @dataclass
@@ -76,7 +142,7 @@ class Carrier:
         self.moved = MoveProgress("waiting", len(self.steps), bins=len(self.ahead))
 
     def carry(self) -> MoveProgress:
-        """Carry the migration to its end, or as far as it comes; return how far that is.
+        """Carry the migration to its end, or as far as it comes; return its progress.
 
         Raises:
             PlanError: somebody else carries one.
@@ -94,18 +160,11 @@ class Carrier:
         return self.moved
 
     def _compact(self) -> None:
-        """Remove what nobody needs of the moves so far. No migration ends for it: the next one
-        tries again.
-        """
+        """Remove the files of earlier moves. No migration ends for it: the next one tries again."""
         try:
-            compact(self.files, self.watch.begun, self._met)
+            compact(self.files, self.watch.begun, self.watch.survey)
         except StateshiftError as error:
             logger.warning("the files of earlier moves stay: %s", error)
-
-    def _met(self) -> Bins:
-        """Return the group as it is, with whoever has just started."""
-        self.watch.meet()
-        return self.watch.look()
 
     def _refuse_another(self) -> None:
         """Refuse while somebody else carries moves. It says so every few seconds; by the clock of
@@ -114,27 +173,27 @@ class Carrier:
         carried = self.steering.carried
         if carried is None or carried.by == process_name() or is_gone(carried.by):
             return
-        if abs(time.time() - carried.at) < DEAD_SECONDS or self._speaks_again(carried):
+        is_alive = abs(time.time() - carried.at) < DEAD_SECONDS
+        for _ in range(LISTENS):
+            if is_alive:
+                break
+            self.wait(POLL_SECONDS_MAX)
+            is_alive = self.steering.carried not in (carried, None)
+        if is_alive:
             raise PlanError(
                 f"bins are moved by {carried.by}: {carried.begun} of {carried.steps} steps have "
                 "begun",
                 hint=f"wait for it, or: {command('abort', self.files.location)}",
             )
 
-    def _speaks_again(self, carried: MoveCarrier) -> bool:
-        """Whether somebody who carries moves says so once more."""
-        for _ in range(LISTENS):
-            self.wait(POLL_SECONDS_MAX)
-            if self.steering.carried not in (carried, None):
-                return True
-        return False
-
     def _carry(self) -> None:
         if not self.steps:
-            self._await_earlier()
+            # Whoever has carried earlier decisions may be dead.
+            self._wait_until(self._are_earlier_complete)
             return
-        if self.manner.is_warm:
-            self._read_ahead()
+        if self.manner.is_warm:  # whoever takes bins reads them first
+            self._is_proposed((), 0)
+            self._wait_until(self._are_read_ahead)
         if self.manner.prepared:
             self._all_prepared()
         else:
@@ -154,29 +213,30 @@ class Carrier:
                 since = time.time()
                 pause()
                 continue
-            after, updates = advance(rollout, self._now(rollout, bins, tries), bins.passed)
+            now = bins.ahead(self._lead(tries))
+            if rollout.begun < len(self.steps):
+                now = max(now, self.steps[rollout.begun].earliest)
+            now = max(now, self.least, -1 if rollout.sent is None else rollout.sent)
+            after, updates = advance(rollout, now, bins.passed)
             if updates and not self._is_proposed(updates, tries):
                 tries += 1
                 continue
             if after != rollout:
                 rollout, tries = after, 0
                 pause, since = Pause(self.wait), time.time()
-                self._tell_steps(rollout)
-            elif time.time() >= since + self.manner.wait_seconds:
-                raise MoveEndedError(
-                    "applied", late_parts(bins, rollout.sent, self.manner.wait_seconds)
+                complete = rollout.begun - rollout.waiting
+                self._tell(
+                    state="moving" if rollout.waiting else "waiting",
+                    begun=rollout.begun,
+                    complete=complete,
+                    bins_moved=sum(len(step.moves) for step in self.steps[:complete]),
                 )
+            elif time.time() >= since + self.manner.wait_seconds:
+                raise self._late(bins, rollout.sent)
             pause()
 
-    def _now(self, rollout: Rollout, bins: Bins, tries: int) -> Time:
-        """Return the time at which a step would be made that is proposed now."""
-        now = bins.ahead(self._lead(tries))
-        if rollout.begun < len(self.steps):
-            now = max(now, self.steps[rollout.begun].earliest)
-        return max(now, self.least, -1 if rollout.sent is None else rollout.sent)
-
     def _lead(self, tries: int) -> float:
-        """Return how many seconds ahead a step is proposed: twice as many with each try."""
+        """Return the seconds that a step is proposed ahead: twice as many with each try."""
         least = LEAD_SECONDS_AGAIN if tries else 0.0
         return max(self.manner.lead_seconds, least) * float(1 << tries)
 
@@ -188,12 +248,14 @@ class Carrier:
             seconds = throttle.gap_seconds
         gap = math.ceil(seconds * bins.rate())
         if throttle.bins is not None:
-            begun = self.steps[: rollout.begun]
-            left = self.steps[rollout.begun :]
-            self.steps = (*begun, *_cut(left, throttle.bins))
+            steps = list(self.steps[: rollout.begun])
+            for step in self.steps[rollout.begun :]:
+                for first in range(0, len(step.moves), throttle.bins):
+                    moves = step.moves[first : first + throttle.bins]
+                    steps.append(TimedStep(moves, step.earliest))
+            self.steps = tuple(steps)
             self.moved = replace(self.moved, steps=len(self.steps))
-        steps = tuple(step.moves for step in self.steps)
-        return replace(rollout, steps=steps, gap=gap)
+        return replace(rollout, steps=tuple(step.moves for step in self.steps), gap=gap)
 
     def _all_prepared(self) -> None:
         """Propose all steps together, each for a time of its own."""
@@ -210,24 +272,29 @@ class Carrier:
             if self._is_proposed(updates, tries):
                 break
         self._tell(state="moving", begun=len(steps))
-        self._follow()
+        self._wait_until(self._are_steps_complete)
 
-    def _follow(self) -> None:
-        """Wait until all that was proposed is complete."""
-        assert self.table is not None, "something was proposed"
+    # ---------------------------------------------------------------- waiting
+
+    def _wait_until(self, is_done: Callable[[Bins], MoveEndedError | None]) -> None:
+        """Look until `is_done` returns None; raise its error once time is over."""
         pause, until = Pause(self.wait), time.time() + self.manner.wait_seconds
-        while not self.table.is_complete:
-            bins = self._look()
-            steps = [step for step in self.steps if self._is_past(bins, step)]
-            self._tell(complete=len(steps), bins_moved=sum(len(step.moves) for step in steps))
-            if not self.table.is_complete and time.time() >= until:
-                raise MoveEndedError(
-                    "applied", late_parts(bins, self.table.last, self.manner.wait_seconds)
-                )
+        while (late := is_done(self._look())) is not None:
+            if time.time() >= until:
+                raise late
             pause()
 
+    def _are_steps_complete(self, bins: Bins) -> MoveEndedError | None:
+        """Whether all that was proposed is complete."""
+        assert self.table is not None, "something was proposed"
+        steps = [step for step in self.steps if self._is_past(bins, step)]
+        self._tell(complete=len(steps), bins_moved=sum(len(step.moves) for step in steps))
+        if self.table.is_complete:
+            return None
+        return self._late(bins, self.table.last)
+
     def _is_past(self, bins: Bins, step: TimedStep) -> bool:
-        """Whether a prepared step is complete: all its bins are where they go."""
+        """Whether a prepared step is complete: all its bins are at their targets."""
         parts = {part.number: part for part in bins.parts}
         for move in step.moves:
             target = parts.get(move.target)
@@ -235,44 +302,29 @@ class Carrier:
                 return False
         return True  # whoever is gone for good has given on what it had
 
-    def _await_earlier(self) -> None:
-        """Wait until what was decided before is complete: whoever has carried it may be dead."""
-        pause, until = Pause(self.wait), time.time() + self.manner.wait_seconds
-        while True:
-            bins = self._look()
-            last = bins.moves.configuration.last
-            if bins.passed > last or not bins.running:
-                return
-            self._tell(state="moving")
-            if time.time() >= until:
-                raise MoveEndedError("applied", late_parts(bins, last, self.manner.wait_seconds))
-            pause()
+    def _are_earlier_complete(self, bins: Bins) -> MoveEndedError | None:
+        """Whether all that was decided before is complete."""
+        last = bins.moves.configuration.last
+        if bins.passed > last or not bins.running:
+            return None
+        self._tell(state="moving")
+        return self._late(bins, last)
 
-    # ---------------------------------------------------------------- copying ahead
-
-    def _read_ahead(self) -> None:
-        """Let whoever takes bins read them, and wait until that is done."""
-        self._is_proposed((), 0)
-        pause, until = Pause(self.wait), time.time() + self.manner.wait_seconds
-        while True:
-            self._look()
-            count = self._prepared()
-            self._tell(state="ahead", prepared=count)
-            if count >= len(self.ahead):
-                return
-            if time.time() >= until:
-                reason = f"{count} of {len(self.ahead)} bins were read ahead within "
-                raise MoveEndedError("aborted", f"{reason}{self.manner.wait_seconds:g} s")
-            pause()
-
-    def _prepared(self) -> int:
-        """Return how many bins were read ahead, by all operators of those that take them."""
+    def _are_read_ahead(self, bins: Bins) -> MoveEndedError | None:
+        """Whether all bins were read ahead, by all operators of those that take them."""
         found = self.files.prepared()
         count = 0
         for bin, worker in self.ahead:
             takers = [part.runs for part in self.watch.parts.values() if part.number == worker]
             count += all(bin in found.get((each.operator, each.worker), ()) for each in takers)
-        return count
+        self._tell(state="ahead", prepared=count)
+        if count >= len(self.ahead):
+            return None
+        reason = f"{count} of {len(self.ahead)} bins were read ahead within "
+        return MoveEndedError("aborted", f"{reason}{self.manner.wait_seconds:g} s")
+
+    def _late(self, bins: Bins, until: Time | None) -> MoveEndedError:
+        return MoveEndedError("applied", late_parts(bins, until, self.manner.wait_seconds))
 
     # ---------------------------------------------------------------- one proposal
 
@@ -280,13 +332,19 @@ class Carrier:
         """Propose, and wait until it is decided; return whether it is applied. If not, somebody was
         past its time already, and a later one can be proposed.
         """
-        bins = self._closed(self._look())
-        proposal = self._proposal(bins, updates)
+        bins = self._look()
+        while (open_ := bins.moves.open) is not None:  # overdue, or of a process that has ended
+            refuse_under_way(bins)
+            reason = f"nobody has decided within {open_.timeout_seconds:g} s"
+            if is_gone(open_.by):
+                reason = f"{open_.by}, which has proposed it, has ended"
+            self.files.decide(open_.number, decided_here("aborted", reason))
+            bins = self.watch.look()
+        proposal = self.proposal(bins, updates)
         self._propose(proposal)
-        # Whoever is not met here starts later, and sees what is proposed before it reads a row.
-        self.watch.meet()
-        self.table = StepTable(self.watch.look(), proposal)
-        decided = self._decided(proposal)
+        # Whoever is not met here starts later, and sees the proposal before it reads a row.
+        self.table = StepTable(self.watch.survey(), proposal)
+        decided = self._await_decision(proposal, self.table)
         if proposal.number % EVERY == 0:
             self._compact()
         if decided.outcome == "applied":
@@ -297,7 +355,8 @@ class Carrier:
         self.least = later
         return False
 
-    def _proposal(self, bins: Bins, updates: Sequence[Update]) -> Proposal:
+    def proposal(self, bins: Bins, updates: Sequence[Update]) -> Proposal:
+        """Return the next proposal, of these updates."""
         return Proposal(
             number=bins.moves.decided,
             updates=tuple(updates),
@@ -306,19 +365,6 @@ class Carrier:
             ahead=self.ahead if self.manner.is_warm else (),
             by=process_name(),
         )
-
-    def _closed(self, bins: Bins) -> Bins:
-        """Abort what is proposed, and overdue or of a process that has ended; refuse while it is
-        neither.
-        """
-        while (open_ := bins.moves.open) is not None:
-            refuse_under_way(bins)
-            reason = f"nobody has decided within {open_.timeout_seconds:g} s"
-            if is_gone(open_.by):
-                reason = f"{open_.by}, which has proposed it, has ended"
-            self.files.decide(open_.number, decided_here("aborted", reason))
-            bins = self.watch.look()
-        return bins
 
     def _propose(self, proposal: Proposal) -> None:
         try:
@@ -333,55 +379,51 @@ class Carrier:
         except StorageError as error:
             hint = "nothing more was moved: when that is mended, run this command again"
             raise error.with_hint(hint) from None
-        first = None
-        if proposal.updates:
-            first = proposal.earliest
+        first = proposal.earliest if proposal.updates else None
         self._tell(state="proposed", number=proposal.number, time=first)
 
-    def _decided(self, proposal: Proposal) -> Decision:
+    def _await_decision(self, proposal: Proposal, table: StepTable) -> Decision:
         """Hear the workers, and decide as the table says."""
-        assert self.table is not None, "it is proposed"
         pause = Pause(self.wait)
         while True:
             decided = self.files.decided(proposal.number)
             answers = self.files.answers(proposal.number)
             now = time.time()
             if decided is None:
-                self.table.hear(answers, now)
-                decided = self._decision(proposal, answers, now)
-            self._tell(parts=len(self.table.parts), acknowledged=self.table.acknowledged)
+                table.hear(answers, now)
+                decision = self._decision(proposal, table, answers, now)
+                if decision is not None:
+                    decided = self.files.decide(proposal.number, decision)
+            self._tell(parts=len(table.parts), acknowledged=table.acknowledged)
             if decided is not None:
-                if decided.outcome == "aborted":
-                    self.table.give_up(decided.reason, now)
-                    self._tell(silent=self._silent(answers))
-                return decided
+                break
             pause()
-
-    def _silent(self, answers: Sequence[Answer]) -> tuple[str, ...]:
-        """Return the workers for whose answer a proposal has ended; none where one refused it."""
-        assert self.table is not None, "it is proposed"
-        if any(answer.word == REFUSED for answer in answers) or self.steering.is_stopped:
-            return ()
-        return tuple(dict.fromkeys(worker for _, worker in self.table.silent(answers)))
+        if decided.outcome == "aborted":
+            table.give_up(decided.reason, now)
+            silent: dict[str, None] = {}  # the workers for whose answer the proposal has ended
+            is_refused = any(answer.word == REFUSED for answer in answers)
+            if not is_refused and not self.steering.is_stopped:
+                silent = dict.fromkeys(worker for _, worker in table.silent(answers))
+            self._tell(silent=tuple(silent))
+        return decided
 
     def _decision(
-        self, proposal: Proposal, answers: Sequence[Answer], now: float
+        self, proposal: Proposal, table: StepTable, answers: Sequence[Answer], now: float
     ) -> Decision | None:
-        """Decide, if it is time to; return what holds."""
-        assert self.table is not None, "it is proposed"
-        if self.table.is_acknowledged:
-            return self.files.decide(proposal.number, decided_here("applied"))
-        if self.table.is_refused:
+        """Return the decision, if it is time for one."""
+        if table.is_acknowledged:
+            return decided_here("applied")
+        if table.is_refused:
             refusals = [answer for answer in answers if answer.word == REFUSED]
             reason = "; ".join(f"{answer.worker} {answer.reason}" for answer in refusals)
-            return self.files.decide(proposal.number, decided_here("aborted", reason))
+            return decided_here("aborted", reason)
         if self.steering.is_stopped:
-            return self.files.decide(proposal.number, decided_here("aborted", ASKED_TO_STOP))
+            return decided_here("aborted", ASKED_TO_STOP)
         if now >= proposal.expires:
-            parts = [f"{operator} at {worker}" for operator, worker in self.table.silent(answers)]
+            parts = [f"{operator} at {worker}" for operator, worker in table.silent(answers)]
             silent = ", ".join(parts) or "nobody"
             reason = f"{silent} did not answer within {proposal.timeout_seconds:g} s"
-            return self.files.decide(proposal.number, decided_here("aborted", reason))
+            return decided_here("aborted", reason)
         return None
 
     def _later(self, proposal: Proposal) -> Time | None:
@@ -399,12 +441,10 @@ class Carrier:
             latest = max(latest or 0, math.floor(answer.planned[0]) + 1)
         return latest
 
-    # ---------------------------------------------------------------- what goes on
+    # ---------------------------------------------------------------- progress
 
     def _look(self) -> Bins:
-        """Return the group as it is, and hand what is new to the table; end where it is asked
-        for.
-        """
+        """Return the group as it is, and hand all news to the table; end where it is asked for."""
         bins = self.watch.look()
         if self.table is not None and self.table.is_acknowledged:
             self.table.watch(bins, time.time())
@@ -418,14 +458,8 @@ class Carrier:
         self._tell(state="paused" if is_paused else "waiting")
         return is_paused
 
-    def _tell_steps(self, rollout: Rollout) -> None:
-        complete = rollout.begun - rollout.waiting
-        moved = sum(len(step.moves) for step in self.steps[:complete])
-        state: State = "moving" if rollout.waiting else "waiting"
-        self._tell(state=state, begun=rollout.begun, complete=complete, bins_moved=moved)
-
     def _tell(self, **known: object) -> None:
-        """Say how far it is, where that is new."""
+        """Report progress, where it is new."""
         now = time.time()
         moved = replace(self.moved, **known)  # type: ignore[arg-type]
         is_new = moved != self.moved
@@ -436,12 +470,3 @@ class Carrier:
             self.steering.carry(carried)
             self.told_at = now
         self.progress(self.moved)
-
-
-def _cut(steps: Steps, bins: int) -> list[TimedStep]:
-    """Return steps cut into ones of at most so many bins."""
-    found = []
-    for step in steps:
-        for first in range(0, len(step.moves), bins):
-            found.append(TimedStep(step.moves[first : first + bins], step.earliest))
-    return found

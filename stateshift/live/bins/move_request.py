@@ -1,13 +1,13 @@
-"""What is asked for: which bins go where, in which steps; checked before anything changes.
+"""A request to move bins, in steps; checked before anything changes.
 
     moves_to(bins, "east", [0, 1, 2])   to one worker
     moves_even(bins, 0.25)              to wherever there is least, at most a quarter of all state,
                                         or of all rows
     steps_planned(bins, text)           as a plan file has it (`protocol.plan_file`)
-    check(bins, steps, manner)          what stands against them
+    check(bins, steps, manner)          the refusal of them
 
-Nothing is asked for that is so already: asking again after a controller has died asks for what is
-left.
+Nothing is asked for that is so already: asked again after a controller has died, only the rest
+moves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -33,11 +33,11 @@ HINT_PLAN = "the plan begins where the bins are, or where one of its steps has l
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How bins are moved.
+    """The way in which bins are moved.
 
     Args:
         strategy: all-at-once, fluid, batched(k), optimised; warm copies ahead, then moves at once.
-        gap_seconds: the pause behind a step, in which what has waited is worked off.
+        gap_seconds: the pause after a step, in which waiting rows are worked off.
         lead_seconds: how far ahead of the furthest worker a step is proposed.
         at: the logical time before which nothing moves; the first step of a plan file is then.
         prepared: propose all steps together, each for its own time.
@@ -75,10 +75,15 @@ Steps = tuple[TimedStep, ...]
 def moves_to(bins: Bins, worker: str, numbers: Sequence[int]) -> tuple[Move, ...]:
     """Return the moves of bins to a worker, of those that are not there yet."""
     target = worker_number(bins, worker)
-    wrong = tuple(_number_complaints(numbers, bins.moves.configuration.bins))
+    count = bins.moves.configuration.bins
+    wrong: list[Complaint] = []
+    for bin, often in Counter(numbers).items():
+        if not 0 <= bin < count:
+            wrong.append(Complaint("--bins", f"there is no bin {bin} among {count}", bin))
+        if often > 1:
+            wrong.append(Complaint("--bins", f"bin {bin} moves {often} times at one time", bin))
     if wrong:
-        count = bins.moves.configuration.bins
-        raise SpecError(wrong, hint=f"the group has bins 0 to {count - 1}")
+        raise SpecError(tuple(wrong), hint=f"the group has bins 0 to {count - 1}")
     assigned = bins.assigned
     return tuple(
         Move(bin, assigned[bin], target) for bin in sorted(numbers) if assigned[bin] != target
@@ -91,14 +96,6 @@ def worker_number(bins: Bins, worker: str) -> int:
         known = ", ".join(bins.names)
         raise PlanError(f"there is no worker {worker!r}", hint=f"workers of the group: {known}")
     return bins.names.index(worker)
-
-
-def _number_complaints(numbers: Sequence[int], count: int) -> Iterator[Complaint]:
-    for bin, often in Counter(numbers).items():
-        if not 0 <= bin < count:
-            yield Complaint("--bins", f"there is no bin {bin} among {count}", bin)
-        if often > 1:
-            yield Complaint("--bins", f"bin {bin} moves {often} times at one time", bin)
 
 
 def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[Move, ...]:
@@ -124,27 +121,18 @@ def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[Move, .
     while True:
         most, least = max(totals, key=totals.__getitem__), min(totals, key=totals.__getitem__)
         limit = min(budget, (totals[most] - totals[least]) / 2)
-        largest = _largest(at, weights, most, limit, moved)
-        if largest is None:
+        fitting = []
+        for bin, worker in enumerate(at):
+            if worker == most and bin not in moved and weights[bin] <= limit:
+                fitting.append(bin)
+        if not fitting:
             return tuple(moved[bin] for bin in sorted(moved))
+        largest = max(fitting, key=weights.__getitem__)
         moved[largest] = Move(largest, most, least)
         at[largest] = least
         totals[most] -= weights[largest]
         totals[least] += weights[largest]
         budget -= weights[largest]
-
-
-def _largest(
-    at: Sequence[int], weights: Sequence[float], worker: int, limit: float, moved: dict[int, Move]
-) -> int | None:
-    """Return the largest bin of a worker within a limit that has not moved; None if there is
-    none.
-    """
-    fitting = []
-    for bin, owner in enumerate(at):
-        if owner == worker and bin not in moved and weights[bin] <= limit:
-            fitting.append(bin)
-    return max(fitting, key=weights.__getitem__, default=None)
 
 
 def steps_of(moves: Sequence[Move], manner: Manner) -> Steps:
@@ -161,7 +149,7 @@ def steps_of(moves: Sequence[Move], manner: Manner) -> Steps:
 
 
 def steps_planned(bins: Bins, text: str, at: Time | None = None) -> Steps:
-    """Return what is left of a plan file, by where the bins are."""
+    """Return the steps of a plan file that are left, by the present workers of bins."""
     configuration = bins.moves.configuration
     lines = decode_plan_file(text, None, len(bins.workers))
     begin, steps = steps_of_plan(lines, len(bins.workers))
@@ -176,7 +164,7 @@ def steps_planned(bins: Bins, text: str, at: Time | None = None) -> Steps:
 
 
 def _steps_done(first: Sequence[int], bins: Bins, steps: Sequence[TimedStep]) -> int:
-    """Return after how many steps of a plan the bins are as they are."""
+    """Return the number of steps of a plan after which the bins are as they are."""
     assigned, now = list(first), list(bins.assigned)
     done = [0] if assigned == now else []
     for number, step in enumerate(steps, start=1):
@@ -201,24 +189,23 @@ def _steps_done(first: Sequence[int], bins: Bins, steps: Sequence[TimedStep]) ->
 
 
 def check(bins: Bins, steps: Steps, manner: Manner) -> None:
-    """Refuse what cannot be moved as asked, before anybody is told."""
+    """Refuse steps that cannot be moved as asked, before anybody is told."""
     if not steps:
         return
-    _check_twice(steps)
-    refuse_under_way(bins)
-    refuse_not_dealt(bins)
-    _check_parts(bins, steps)
-    if not manner.any_code:
-        _check_same_code(bins)
-    _check_times(bins, steps)
-
-
-def _check_twice(steps: Steps) -> None:
     for step in steps:
         for bin, often in Counter(move.bin for move in step.moves).items():
             if often > 1:
                 complaint = Complaint("--bins", f"bin {bin} moves {often} times at one time", bin)
                 raise SpecError((complaint,), hint="name each bin once in a step")
+    refuse_under_way(bins)
+    refuse_not_dealt(bins)
+    refuse_without_rows(bins)
+    _refuse_not_running(bins, steps)
+    if not manner.any_code:
+        _refuse_other_code(bins)
+    for step in steps:
+        if step.earliest > 0:
+            refuse_past(bins, step.earliest)
 
 
 def refuse_under_way(bins: Bins) -> None:
@@ -234,8 +221,8 @@ def refuse_under_way(bins: Bins) -> None:
 
 
 def refuse_not_dealt(bins: Bins) -> None:
-    """Refuse while somebody has not dealt its bins anew yet: it would not know them by the numbers
-    that they have.
+    """Refuse while somebody has not redistributed its bins yet: it would not know them by their
+    numbers.
     """
     for part in bins.not_dealt:
         raise PlanError(
@@ -255,9 +242,8 @@ def refuse_without_rows(bins: Bins) -> None:
             )
 
 
-def _check_parts(bins: Bins, steps: Steps) -> None:
-    """Refuse where somebody who has to answer cannot, or who gives or takes does not run."""
-    refuse_without_rows(bins)
+def _refuse_not_running(bins: Bins, steps: Steps) -> None:
+    """Refuse moves whose giver or taker does not run."""
     running = {part.number for part in bins.running}
     for move in chain.from_iterable(step.moves for step in steps):
         for worker in (move.source, move.target):
@@ -276,9 +262,9 @@ def evicted_error(worker: str) -> PlanError:
     )
 
 
-def _check_same_code(bins: Bins) -> None:
-    """Refuse workers of one operator that run other code, or another Python: what one has made the
-    other could not read, or would go on with otherwise.
+def _refuse_other_code(bins: Bins) -> None:
+    """Refuse workers of one operator that run other code, or another Python: the state of one could
+    not be read by the other, or would go on otherwise.
     """
     first: dict[str, Part] = {}
     for part in bins.parts:
@@ -294,12 +280,6 @@ def _check_same_code(bins: Bins) -> None:
                     f"{part.runs.worker}",
                     hint="start both from one environment, or add --any-code",
                 )
-
-
-def _check_times(bins: Bins, steps: Steps) -> None:
-    for step in steps:
-        if step.earliest > 0:
-            refuse_past(bins, step.earliest)
 
 
 def refuse_past(bins: Bins, time: Time) -> None:
@@ -319,6 +299,6 @@ def command(name: str, location: str, *more: str) -> str:
 
 
 def hint_if_gone(location: str, worker: str) -> str:
-    """Return the way out of waiting for a worker that is dead."""
+    """Return the hint of an error that waits for a worker: it may be dead."""
     evict = command("evict", location, worker)
     return f"if {worker} is dead, start it again; if it never comes back: {evict}"

@@ -7,12 +7,12 @@
 
     form       the function                                   what it is given at a time
     fold       f(key, state, values)                          a key's state, and its rows
-    unary      f(time, key, state, rows, notified)            besides: what it asked to see again
+    unary      f(time, key, state, rows, notified)            besides: values it asked to see again
     binary     f(time, key, state, left, right, notified)     rows of two inputs
     columns    f(bin, rows)                                   a bin's table, and its rows as one
 
-The first three return `live.Folded`: the state (None is none), rows of `out`, and what is to be
-seen again, as (time, value). The last one returns two tables: the rows of the bin's table that are
+The first three return `live.Folded`: the state (None is none), rows of `out`, and values to be seen
+again, as (time, value). The last one returns two tables: the rows of the bin's table that are
 new or changed, by key, and the rows of `out`. They are called in the order of time; of one moment
 with all of a key's rows at once. They must be deterministic.
 """
@@ -27,6 +27,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from stateshift.errors import Complaint, SpecError
+from stateshift.live.bins.arrow_tables import plain_values
+from stateshift.live.bins.hashing import HASH
 from stateshift.live.bins.times import InOrder, Moment, Promise, check_promise, timer_moment
 from stateshift.live.protocol.applying import Fold, Folded, Key, State, Value
 from stateshift.live.protocol.configuration import is_count, not_a_count
@@ -42,7 +44,7 @@ Sides = tuple[str, object, object]  # a column, and what it says of the left inp
 
 @dataclass(frozen=True)
 class Operator:
-    """What a user has declared with `live.operator`."""
+    """An operator as a user has declared it with `live.operator`."""
 
     name: str
     function: Function
@@ -88,8 +90,11 @@ class Operator:
 
         def folded(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> Folded:
             result = call(time, key, state, values)
-            if type(result) is not Folded:
-                result = self._checked(result)
+            if type(result) is not Folded:  # a plain tuple may stand for one
+                if not isinstance(result, tuple) or not 1 <= len(result) <= 3:
+                    fact = f"it returned {type(result).__name__}, not live.Folded"
+                    raise self._wrong(fact)
+                result = Folded(*result)
             if not result.later:
                 return result
             later: list[tuple[Any, Value]] = []  # moments here, and numbers in the model
@@ -103,9 +108,7 @@ class Operator:
         return folded
 
     def values_of(self, table: pyarrow.Table) -> Iterable[Value]:
-        """Return what each row of a table is to the function: marked with its side."""
-        from stateshift.live.bins.batches import HASH, plain_values
-
+        """Return each row of a table as the function gets it: marked with its side."""
         names = self.values
         if names is None:
             names = tuple(name for name in table.column_names if name != HASH)
@@ -119,7 +122,7 @@ class Operator:
         return zip(self._marks(table), values, strict=True)
 
     def _marks(self, table: pyarrow.Table) -> Iterable[int]:
-        """Return which input each row is of."""
+        """Return the input of each row."""
         if self.sides is None:
             return [_LEFT] * int(table.num_rows)
         column, left, right = self.sides
@@ -130,18 +133,12 @@ class Operator:
             raise self._wrong(f"{column} is {error}, neither {left!r} nor {right!r}") from None
         return marks
 
-    def _checked(self, result: object) -> Folded:
-        """Take a plain tuple for what it means, or refuse what is none."""
-        if isinstance(result, tuple) and 1 <= len(result) <= 3:
-            return Folded(*result)
-        raise self._wrong(f"it returned {type(result).__name__}, not live.Folded")
-
     def _wrong(self, fact: str) -> SpecError:
         return SpecError((Complaint("operator", f"{self.name}: {fact}"),), hint=_HINT)
 
 
 _HINT = "return live.Folded(STATE, outputs=(ROW, …), later=((TIME, VALUE), …))"
-_LEFT, _RIGHT = 0, 1
+_LEFT, _RIGHT, _NOTIFIED = 0, 1, 2
 
 
 class Notified(NamedTuple):
@@ -157,24 +154,21 @@ def _call_fold(operator: Operator) -> _Call:
     function = operator.function
 
     def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
-        return function(key, state, _seen_again(values))
+        for value in values:
+            if type(value) is Notified:  # here a value like others
+                values = tuple(one.value if type(one) is Notified else one for one in values)
+                break
+        return function(key, state, values)
 
     return call
-
-
-def _seen_again(values: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Return a fold's values: what it has asked to see is a value like others."""
-    for value in values:
-        if type(value) is Notified:
-            return tuple(value.value if type(value) is Notified else value for value in values)
-    return values
 
 
 def _call_unary(operator: Operator) -> _Call:
     function = operator.function
 
     def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
-        return function(time[0], key, state, _of(values, _LEFT), _notified(values))
+        left, _, notified = _by_input(values)
+        return function(time[0], key, state, left, notified)
 
     return call
 
@@ -183,24 +177,20 @@ def _call_binary(operator: Operator) -> _Call:
     function = operator.function
 
     def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
-        left, right = _of(values, _LEFT), _of(values, _RIGHT)
-        return function(time[0], key, state, left, right, _notified(values))
+        return function(time[0], key, state, *_by_input(values))
 
     return call
 
 
-def _of(values: tuple[Value, ...], mark: int) -> tuple[Value, ...]:
-    """Return the rows of one side."""
-    return tuple(value[1] for value in values if _is_of(value, mark))
-
-
-def _is_of(value: Value, mark: int) -> bool:
-    return type(value) is not Notified and bool(value[0] == mark)
-
-
-def _notified(values: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Return what is seen again."""
-    return tuple(value.value for value in values if type(value) is Notified)
+def _by_input(values: tuple[Value, ...]) -> tuple[tuple[Value, ...], ...]:
+    """Return the rows of the left and of the right side, and the values that are seen again."""
+    found: tuple[list[Value], ...] = ([], [], [])
+    for value in values:
+        if type(value) is Notified:
+            found[_NOTIFIED].append(value.value)
+        else:
+            found[value[0]].append(value[1])
+    return tuple(tuple(part) for part in found)
 
 
 _CALLS: Mapping[str, Callable[[Operator], _Call]] = {

@@ -1,11 +1,11 @@
-"""What a worker knows of the other workers of its operator: how far each has committed, and which
-bins they have given to it.
+"""The other workers of an operator, as one worker knows them: their commits, and the bins that they
+have given to it.
 
     names     the workers of the group, by number
-    ledgers   what each of the others has committed, as far as it was read
+    ledgers   the commits of each of the others, as far as they were read
     arrived   bin -> time -> the bin as it was given for then, until it is taken
 
-A worker never waits for another one: what is not committed yet is read with the next look.
+A worker never waits for another one: later commits are read with the next look.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOKS_IN_VAIN_MAX = 50  # until it is asked whether commits were forgotten befor
 
 @dataclass
 class KnownWorker:
-    """What is known of another worker, and how often it has found nothing new since."""
+    """Another worker's commits, and the number of looks since that found nothing new."""
 
     ledger: Ledger
     looks_in_vain: int = 0
@@ -43,7 +43,7 @@ class OtherWorkers:
 
     @property
     def ledgers(self) -> dict[int, Ledger]:
-        """What each has committed, by its number."""
+        """The commits of each, by its number."""
         return {number: known.ledger for number, known in self._known.items()}
 
     @property
@@ -74,7 +74,7 @@ class OtherWorkers:
         return files
 
     def look(self) -> None:
-        """Read who has joined, and what each has committed since."""
+        """Read the workers that have joined, and the commits of each since."""
         while (joined := self._files.worker(len(self.names))) is not None:
             self.names[joined.number] = joined.name
         for number, name in self.names.items():
@@ -99,14 +99,9 @@ class OtherWorkers:
         known.looks_in_vain = 0 if known.ledger.number > before else known.looks_in_vain + 1
         if known.looks_in_vain == LOOKS_IN_VAIN_MAX:
             known.looks_in_vain = 0
-            self._look_further(number, name, known)
-
-    def _look_further(self, number: int, name: str, known: KnownWorker) -> None:
-        """Go on from the last whole commit of a worker, where the next one that was to be read here
-        is gone: it lies so far back that it was forgotten.
-        """
-        if self._files.last_commit(self._operator, name) > known.ledger.number:
-            self._read_anew(number, name, known)
+            # The next commit to be read here may lie so far back that it was forgotten.
+            if self._files.last_commit(self._operator, name) > known.ledger.number:
+                self._read_anew(number, name, known)
 
     def _read_anew(self, number: int, name: str, known: KnownWorker) -> None:
         known.ledger = self._files.ledger(self._operator, name)

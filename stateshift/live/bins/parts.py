@@ -1,9 +1,9 @@
-"""Who is there: the workers of a group, and what each says of an operator that it runs.
+"""The workers of a group, and the operators that each runs.
 
 bins/workers/NUMBER.json        a worker's name
-bins/runs/OPERATOR.NAME.json    what a worker says of an operator that it runs
+bins/runs/OPERATOR.NAME.json    a worker's start of an operator
 bins/evicted/HASH.json          a start whose name was taken from it, as it is in `runs`
-bins/keys/OPERATOR.NAME.json    how it hashes keys, once it has read some
+bins/keys/OPERATOR.NAME.json    its way of hashing keys, once it has read some
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class OperatorStart:
-    """What a worker says of the operator that it runs, when it starts."""
+    """A worker's word on the operator that it runs, when it starts."""
 
     operator: str
     worker: str
@@ -53,7 +53,7 @@ class OperatorStart:
 
 @dataclass(frozen=True, slots=True)
 class KeyHashing:
-    """How a worker hashes keys (`hashing`), by the first rows that it has read since it started."""
+    """The kinds by which a worker hashes keys (`hashing`), from its first rows since it started."""
 
     operator: str
     worker: str
@@ -62,7 +62,7 @@ class KeyHashing:
 
 
 class PartFiles(ValueFiles):
-    """The files that say who is there."""
+    """The files about the workers."""
 
     def join(self, joined: Membership) -> Membership:
         """Give a worker the next number, unless its name has one."""
@@ -88,7 +88,7 @@ class PartFiles(ValueFiles):
         return self._read(Membership, f"bins/workers/{number}.json")
 
     def runs(self) -> tuple[OperatorStart, ...]:
-        """Return what the workers say of the operators that they run."""
+        """Return the starts of all workers, with those that are evicted."""
         evicted = {file.path for file in self.storage.list(EVICTED)}
         found: list[OperatorStart] = []
         for runs in self._all(OperatorStart, RUNS):
@@ -97,7 +97,7 @@ class PartFiles(ValueFiles):
         return tuple(found)
 
     def run(self, runs: OperatorStart) -> None:
-        """Write what a worker says of the operator that it runs."""
+        """Write a worker's start of an operator."""
         path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
         self._write_durably(path, encode(runs))
 
@@ -107,15 +107,13 @@ class PartFiles(ValueFiles):
             self.storage.create(_evicted(runs), encode(replace(runs, is_evicted=True)))
 
     def keyed(self, operator: str, worker: str) -> KeyHashing | None:
-        """Return how a worker hashes keys; None if it has not said so."""
+        """Return a worker's way of hashing keys; None if it has not said so."""
         return self._read(KeyHashing, _keyed(operator, worker))
 
     def say_keyed(self, keyed: KeyHashing) -> None:
-        """Write how a worker hashes keys."""
         self._write_durably(_keyed(keyed.operator, keyed.worker), encode(keyed))
 
     def forget_keyed(self, parts: Iterable[KeyHashing]) -> None:
-        """Forget how workers hash keys."""
         for keyed in parts:
             self.storage.remove(_keyed(keyed.operator, keyed.worker))
 

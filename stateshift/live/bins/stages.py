@@ -1,18 +1,17 @@
-"""What happens to one bin in a batch: the stages that its rows go through, up to a frontier.
+"""One bin in a batch: the stages that its rows go through, up to a frontier.
 
     history of the bin    west, from 45 on east, from 90 on west
     west's frontier       from 40 to 95
     stages                apply before 45 · give at 45 to east · leave out before 90 · take at 90 ·
                           apply before 95
 
-Where what is to be taken has not come yet, all rows from there on are held. A bin that goes on
-before it has come waits here as well: it is given once it was taken. Pure, and of one bin alone:
-nothing is said of others.
+Until a bin that is to be taken has come, all its rows from there on are held. A bin that goes on
+before it has come waits here as well: it is given once it was taken. Pure, and of one bin alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,7 +67,7 @@ Stage = Apply | LeaveOut | Give | Take
 def stages(
     history: History, me: int, position: Position, frontier: Moment, arrived: Container[Time]
 ) -> tuple[tuple[Stage, ...], Position]:
-    """Return what happens to a bin up to a frontier, and its position then. `arrived` are the times
+    """Return the stages of a bin up to a frontier, and its position then. `arrived` are the times
     of the moves of it that were given to here.
     """
     found: list[Stage] = []
@@ -79,8 +78,10 @@ def stages(
             return (), position
         found.append(Take(since))
         place, since = "here", None
-    for time, is_mine, worker in _changes(history, me, at, frontier):
-        at = cut(time)
+    for time, worker in history:
+        if not at < cut(time) <= frontier:
+            continue
+        at, is_mine = cut(time), worker == me
         found.append(Apply(at) if place == "here" else LeaveOut(at))
         if place == "here" and not is_mine:
             found.append(Give(time, worker))
@@ -97,12 +98,3 @@ def stages(
 def has_changes(history: History, at: Moment, frontier: Moment) -> bool:
     """Whether the bin changes its worker between two moments."""
     return any(at < cut(since.time) <= frontier for since in history)
-
-
-def _changes(
-    history: History, me: int, at: Moment, frontier: Moment
-) -> Iterator[tuple[Time, bool, int]]:
-    """Yield the times behind a moment, up to a frontier, at which the bin changes its worker."""
-    for time, worker in history:
-        if at < cut(time) <= frontier:
-            yield time, worker == me, worker

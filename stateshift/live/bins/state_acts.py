@@ -1,21 +1,34 @@
-"""What `stateshift live import`, `export` and `evict` do: names and locations in, what came of it
-out.
+"""State that is imported, exported, and taken from a worker that never comes back: names and
+locations in, results out.
+
+A worker's name is taken from it, so that somebody else can go on. An eviction is a commit of
+nothing, created in the place of the worker's next one. If the worker lives after all, its next
+commit fails, and it ends. Whoever starts under its name from then on, on whatever cluster, goes on
+from its last commit: rows that are folded already are left out, so it reads from the frontier or
+from anywhere before. Bins do not go to others by an eviction alone: they have read past the rows
+that are still to be folded. They get them by a move, once the heir has caught up.
+
+A worker that has never committed has nothing that could be gone on from: it is said to be evicted,
+and its first commit is refused as long as nobody has started under its name.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError
-from stateshift.live.bins.adopting import Entry, ImportResult, bring_in, take_out
-from stateshift.live.bins.evicting import Eviction, evict_everywhere
+from stateshift.live.bins.adoption import Entry, ImportResult, bring_in, take_out
+from stateshift.live.bins.commits import Counts
 from stateshift.live.bins.exported_rows import map_columns, with_timers
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.times import Moment
 from stateshift.live.code import import_function
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.applying import State
@@ -26,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 TABLE_MAX = 1 << 34  # bytes of a file that is brought in: it is read as a whole
+TRIES = 20  # as often a worker that lives may commit in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +71,10 @@ def import_state(
 
 
 def export_state(group: str, operator: str, to: str, show: str | None) -> tuple[int, int]:
-    """Write every key of an operator with its state; return how many, and the file's bytes."""
+    """Write every key of an operator with its state; return their number, and the file's bytes."""
     declared = _operator(operator)
-    shown = _as_json if show is None else import_function(show)
+    # A state that JSON cannot hold is shown as its text.
+    shown = partial(json.dumps, default=str) if show is None else import_function(show)
     table = as_table(declared, take_out(_opened(group), declared), shown)
     target = locations.normal(to, os.getcwd())
     content = _encoded(table, to)
@@ -72,7 +87,7 @@ def export_state(group: str, operator: str, to: str, show: str | None) -> tuple[
 def evict_worker(
     group: str, worker: str, say: Callable[[str], None] = lambda words: None
 ) -> tuple[Eviction, ...]:
-    """Take a worker's name from it, in every operator that it runs; say what is waited for."""
+    """Take a worker's name from it, in every operator that it runs; `say` tells the waits."""
     files = _opened(group)
     evicted = evict_everywhere(files, worker, say)
     if not evicted:
@@ -117,7 +132,7 @@ def as_table(
     operator: Operator, entries: Iterable[Entry], shown: Callable[[State], object]
 ) -> pyarrow.Table:
     """Return entries as a table: a column for each of the key's, the state as `shown` has it, and
-    where it was.
+    its place.
     """
     import pyarrow
 
@@ -147,18 +162,89 @@ def _encoded(table: pyarrow.Table, to: str) -> bytes:
         with pyarrow.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
     elif suffix in (".jsonl", ".json"):
-        return b"".join(_lines(table))
+        lines = [json.dumps(row, default=str).encode() for row in table.to_pylist()]
+        return b"".join(line + b"\n" for line in lines)
     else:
         fact = f"{to}: the suffix decides the format, and {suffix or 'none'} is none that is known"
         raise SpecError((Complaint("--to", fact, to),), hint="name it .parquet, .arrow or .jsonl")
     return bytes(sink.getvalue())
 
 
-def _lines(table: pyarrow.Table) -> Iterator[bytes]:
-    for row in table.to_pylist():
-        yield json.dumps(row, default=str).encode() + b"\n"
+# ------------------------------------------------------------------------------------ eviction
 
 
-def _as_json(state: object) -> str:  # a user's own
-    """Return a state as JSON; what JSON cannot hold as its text."""
-    return json.dumps(state, default=str)
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The place where whoever goes on under the name has to begin."""
+
+    operator: str
+    worker: str
+    commit: int
+    frontier: Moment | None
+    bins: int
+    at: float | None  # when it committed last by itself
+
+
+def evict_everywhere(
+    files: Files, worker: str, say: Callable[[str], None] = lambda words: None
+) -> tuple[Eviction, ...]:
+    """Take a worker's name from it, in every operator that it runs; `say` tells the waits."""
+    evicted = []
+    all_runs = [runs for runs in files.runs() if runs.worker == worker]
+    for number, runs in enumerate(all_runs, start=1):
+        say(f"{number} of {len(all_runs)}: read what {worker} of {runs.operator} has committed")
+        evicted.append(evict(files, runs.operator, worker, say))
+        files.evict_start(runs)
+    return tuple(evicted)
+
+
+def evict(
+    files: Files, operator: str, worker: str, say: Callable[[str], None] = lambda words: None
+) -> Eviction:
+    """Take a worker's name from it.
+
+    Raises:
+        PlanError: there is no such worker, or it commits faster.
+    """
+    names = [one.name for one in files.joined()]
+    if worker not in names:
+        hint = f"the group has {', '.join(names) or 'none'}"
+        raise PlanError(f"there is no worker {worker}", hint=hint)
+    for tried in range(1, TRIES + 1):
+        ledger = files.ledger(operator, worker)
+        last = ledger.last
+        if (
+            last is None
+        ):  # nothing has to be taken from it: its first commit is refused (`bin_worker`)
+            return Eviction(operator, worker, 0, None, 0, None)
+        try:
+            nothing = replace(  # its batch is the last one's, or somebody would do that again
+                last,
+                number=last.number + 1,
+                began=time.time(),
+                at=time.time(),
+                changed=(),
+                given=(),
+                taken=(),
+                here=None,
+                unclaimed=(),
+                undelivered=(),
+                outputs=(),
+                counts=Counts(held=last.counts.held),
+            )
+            files.commit(operator, worker, nothing)
+        except PlanError:
+            say(f"{worker} of {operator} has just committed: tried {tried} of {TRIES} times")
+            continue
+        return Eviction(
+            operator=operator,
+            worker=worker,
+            commit=last.number + 1,
+            frontier=last.frontier,
+            bins=len(ledger.here),
+            at=last.at,
+        )
+    raise PlanError(
+        f"worker {worker} of {operator} lives: it commits all the time",
+        hint="stop its application, or move its bins away while it runs: stateshift live move",
+    )

@@ -1,9 +1,9 @@
 """Moves that are carried, steered from outside: small files beside them.
 
-    bins/steer/carried.json   who carries moves, and how far they are; removed at their end
+    bins/steer/carried.json   the carrier of moves, and their progress; removed at their end
     bins/steer/paused         nothing is proposed as long as this is there
     bins/steer/stopped        whoever carries moves ends: they are aborted
-    bins/steer/throttle.json  how many bins a step has at most, and the pause between two
+    bins/steer/throttle.json  the most bins of a step, and the pause between two
 
 Whoever carries moves looks before each step.
 """
@@ -23,7 +23,7 @@ THROTTLE = "bins/steer/throttle.json"
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """How fast moves may go. None is as they were asked for."""
+    """The speed of moves. None is as they were asked for."""
 
     bins: int | None = None
     gap_seconds: float | None = None
@@ -31,7 +31,7 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class MoveCarrier:
-    """Who carries moves, and how far they are: worth nothing once that process is dead."""
+    """The carrier of moves, and their progress: worth nothing once that process is dead."""
 
     by: str
     at: float
@@ -44,25 +44,21 @@ class Steering(ValueFiles):
     """The files by which moves of a group are steered."""
 
     def pause(self) -> None:
-        """Propose nothing from now on."""
         self._write(PAUSED, b"paused")
 
     def resume(self) -> None:
-        """Go on."""
         self.storage.remove(PAUSED)
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is to be proposed."""
+        """Whether no step may begin."""
         return self._bytes(PAUSED) is not None
 
     def throttle(self, throttle: Throttle) -> None:
-        """Say how fast moves may go."""
         self._write_durably(THROTTLE, encode(throttle))
 
     @property
     def throttled(self) -> Throttle:
-        """How fast moves may go."""
         return self._read(Throttle, THROTTLE) or Throttle()
 
     def stop(self) -> None:
@@ -75,7 +71,6 @@ class Steering(ValueFiles):
         return self._bytes(STOPPED) is not None
 
     def carry(self, carried: MoveCarrier) -> None:
-        """Say who carries moves, and how far they are."""
         self._write(CARRIED, encode(carried))
 
     def clear(self) -> None:
@@ -85,5 +80,5 @@ class Steering(ValueFiles):
 
     @property
     def carried(self) -> MoveCarrier | None:
-        """Who carries moves; None where nobody does."""
+        """The carrier of moves; None where there is none."""
         return self._read(MoveCarrier, CARRIED)

@@ -1,14 +1,14 @@
 """One proposal, carried by the protocol's own coordinator (`protocol.coordinator`).
 
-    tasks    a worker's part in an operator; and what of it goes from one worker to another
+    tasks    a worker's part in an operator; and bins of it that go from one worker to another
     words    Acknowledged  the worker's answer
              Shipped       the giver's commits name the bins, as they are at the time
              Deployed      the taker's commits name them
-             Running       the part has passed the time, and awaits nothing of it; or has dealt its
-                           bins anew, where that is proposed
+             Running       the part has passed the time, and awaits nothing of it; or has
+                           redistributed its bins, where that is proposed
     decided  when all have acknowledged: from there on nobody takes it back
 
-The table knows no files: who asks it hands over answers and what the commits say.
+The table knows no files: its caller hands over answers and commits.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stateshift.live.bins.answers import ACKNOWLEDGED
-from stateshift.live.bins.files import Answer, Proposal
+from stateshift.live.bins.files import ACKNOWLEDGED, Answer, Proposal
 from stateshift.live.bins.watch import BinAt, Bins, Part
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.configuration import Update
@@ -66,14 +65,13 @@ class StepTable:
         running.update({each.task: each.source[1] for each in self.crossings})
         free = dict.fromkeys(bins.names, len(self.crossings))
         places = Deployment(flow, running, free)
-        self.state, _, _ = table.begin(places, self._asked(proposal), proposal.number, proposal.at)
-        self._said: set[Word] = set()
-
-    def _asked(self, proposal: Proposal) -> Modification:
         name = f"move {proposal.number}"
-        if not self.crossings:
-            return Replacement(name, tuple(sorted({task.operator for task in self.parts.values()})))
-        return Migration(name, {each.task: each.target[1] for each in self.crossings})
+        operators = sorted({task.operator for task in self.parts.values()})
+        asked: Modification = Replacement(name, tuple(operators))
+        if self.crossings:
+            asked = Migration(name, {each.task: each.target[1] for each in self.crossings})
+        self.state, _, _ = table.begin(places, asked, proposal.number, proposal.at)
+        self._said: set[Word] = set()
 
     @property
     def is_acknowledged(self) -> bool:
@@ -92,7 +90,7 @@ class StepTable:
 
     @property
     def acknowledged(self) -> int:
-        """How many parts have acknowledged it."""
+        """The number of parts that have acknowledged it."""
         return sum(task in self.state.acknowledged for task in self.parts.values())
 
     def silent(self, answers: Sequence[Answer]) -> list[PartKey]:
@@ -101,7 +99,7 @@ class StepTable:
         return sorted(self.parts.keys() - heard)
 
     def hear(self, answers: Sequence[Answer], now: float) -> None:
-        """Take what workers have answered."""
+        """Take the answers of workers."""
         for answer in answers:
             key = (answer.operator, answer.worker)
             if key in self.parts:
@@ -122,7 +120,7 @@ class StepTable:
         yield Acknowledged(self.parts[key], tuple(dict.fromkeys(roles)))
 
     def watch(self, bins: Bins, now: float) -> None:
-        """Take what the commits say of a step that is decided."""
+        """Take the commits after a step was decided."""
         parts = {(part.runs.operator, part.runs.worker): part for part in bins.parts}
         for crossing in self.crossings:
             giver, taker = parts.get(crossing.source), parts.get(crossing.target)
@@ -134,14 +132,14 @@ class StepTable:
                     self._take(Running(crossing.task), now)
         for key, task in self.parts.items():
             part = parts.get(key)
-            if part is None or part.is_evicted or self._is_through(bins, part):
+            is_done = part is None or part.is_evicted
+            if part is not None and not is_done:
+                if self.proposal.bins is None:
+                    is_done = bins.passed_by(part) > self.last
+                else:
+                    is_done = part.ledger.last is None or part.moves_known > self.proposal.number
+            if is_done:
                 self._take(Running(task), now)
-
-    def _is_through(self, bins: Bins, part: Part) -> bool:
-        """Whether a part has done what was proposed."""
-        if self.proposal.bins is not None:
-            return part.ledger.last is None or part.moves_known > self.proposal.number
-        return bins.passed_by(part) > self.last
 
     def give_up(self, reason: str, now: float) -> None:
         """Take an abort to its end: nobody has held anything back, everybody runs on as before."""
@@ -165,7 +163,7 @@ def _tasks(parts: Sequence[Part]) -> dict[PartKey, Task]:
 
 
 def _crossings(bins: Bins, updates: Sequence[Update]) -> Iterator[Crossing]:
-    """Yield what goes from where to where, of each operator that both ends run."""
+    """Yield the crossings of updates, of each operator that both ends run."""
     between: dict[tuple[int, int], set[BinAt]] = {}
     at = dict(enumerate(bins.assigned))
     for time, bin, worker in sorted(updates):

@@ -3,14 +3,14 @@
     Objects   a Python object a key, and what keys have asked to see again; as pickles
     Table     a table of Arrow a bin; as Arrow's own format
 
-As bytes a bin is a base and what has changed since, one after the other. What has changed is known
-from the last time that it was asked for.
+As bytes a bin is a base and its changes since, one after the other. They are counted from the last
+time that they were asked for.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,14 +23,12 @@ from stateshift.live.bins.arrow_tables import (
     to_bytes,
 )
 from stateshift.live.bins.batches import Columns, Records, Rows, keys_of
-from stateshift.live.bins.operators import Notified
+from stateshift.live.bins.operators import Notified, Operator
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.applying import Key, State, Timer, Timers, Value, turns
 
 if TYPE_CHECKING:
     import pyarrow
-
-    from stateshift.live.bins.operators import Operator
 
 Output = Any  # rows that were put out: a list of tuples, or a table
 
@@ -43,26 +41,24 @@ class Store(Protocol):
 
     @property
     def due(self) -> Moment | None:
-        """When something is to be seen again, the earliest."""
+        """The earliest moment at which something is to be seen again."""
         ...
 
     @property
     def is_changed(self) -> bool: ...
 
     def apply(self, rows: Any, until: Moment) -> Sequence[Output]:
-        """Fold rows, and what is due before a moment; return what is put out."""
+        """Fold rows, and timers before a moment; return the output."""
         ...
 
     def changes(self) -> bytes:
-        """Return what has changed since this, or `whole`, was called last."""
+        """Return the changes since this, or `whole`, was called last."""
         ...
 
-    def whole(self) -> bytes:
-        """Return all of the state."""
-        ...
+    def whole(self) -> bytes: ...
 
     def caught_up(self, pieces: Iterable[bytes]) -> Store:
-        """Return the state with what has changed since it was read."""
+        """Return the state with its changes since it was read."""
         ...
 
     def entries(self) -> Iterator[tuple[Key, State]]:
@@ -87,21 +83,17 @@ class Objects:
 
     @property
     def keys(self) -> int:
-        """How many keys have a state."""
         return len(self.states)
 
     @property
     def due(self) -> Moment | None:
-        """When something is to be seen again, the earliest."""
         return self.pending.earliest
 
     @property
     def is_changed(self) -> bool:
-        """Whether something is not in the bytes yet."""
         return self._is_changed
 
     def apply(self, rows: Records, until: Moment) -> list[tuple[Value, ...]]:
-        """Fold rows, and what is due before a moment; return what is put out."""
         put_out: list[tuple[Value, ...]] = []
         changed = self._changed
         before = len(changed)
@@ -114,20 +106,17 @@ class Objects:
         return put_out
 
     def changes(self) -> bytes:
-        """Return what has changed since this, or `whole`, was called last."""
         states = {key: self.states.get(key) for key in self._changed}
         new = [tuple(one) for one in self.pending.heap if one.number >= self._asked_before]
         self._forget()
         return pickle.dumps((states, new, self.until), protocol=5)
 
     def whole(self) -> bytes:
-        """Return all of the state."""
         self._forget()
         pending = [tuple(one) for one in self.pending.heap]
         return pickle.dumps((self.states, pending, self.until), protocol=5)
 
     def entries(self) -> Iterator[tuple[Key, State]]:
-        """Yield each key with its state."""
         yield from self.states.items()
 
     def ask(self, time: Moment, key: Key, value: Value) -> None:
@@ -140,42 +129,25 @@ class Objects:
         self._asked_before = self.pending.asked
         self._is_changed = False
 
-    @classmethod
-    def read(cls, operator: Operator, pieces: Iterable[bytes]) -> Objects:
-        """Return a bin by its base and what has changed since."""
-        return cls(operator).caught_up(pieces)
-
     def caught_up(self, pieces: Iterable[bytes]) -> Objects:
-        """Return the state with what has changed since it was read."""
         states, asked, until = self.states, list(self.pending.heap), self.until
         for piece in pieces:
-            changed, new, until = _unpickled(piece)
-            states = _updated(states, changed)
+            try:
+                changed, new, until = pickle.loads(piece)
+            except Exception as error:
+                raise Incompatible(
+                    f"a bin's state cannot be read here: {type(error).__name__}: {error}",
+                    hint="run the workers of a group with the same code and the same Python",
+                ) from error
+            if states:
+                states.update(changed)
+            else:
+                states = changed
+            for key in [key for key, state in changed.items() if state is None]:
+                del states[key]  # it has no state any more
             asked = [one for one in asked if one.time >= until]
             asked += [Timer(*one) for one in new]
         return _objects(self.operator, states, asked, until)
-
-
-def _updated(states: dict[Key, State], changed: dict[Key, State]) -> dict[Key, State]:
-    """Return states with those that have changed; none means that a key has none any more."""
-    if not states:
-        states = changed
-    else:
-        states.update(changed)
-    for key in [key for key, state in changed.items() if state is None]:
-        del states[key]
-    return states
-
-
-def _unpickled(piece: bytes) -> tuple[dict[Key, State], list[tuple[Any, ...]], Moment]:
-    try:
-        states, asked, until = pickle.loads(piece)
-    except Exception as error:
-        raise Incompatible(
-            f"a bin's state cannot be read here: {type(error).__name__}: {error}",
-            hint="run the workers of a group with the same code and the same Python",
-        ) from error
-    return states, asked, until
 
 
 @dataclass
@@ -188,21 +160,17 @@ class Table:
 
     @property
     def keys(self) -> int:
-        """How many keys have a state."""
         return 0 if self.table is None else int(self.table.num_rows)
 
     @property
     def due(self) -> Moment | None:
-        """Nothing is ever due: a table asks for nothing."""
-        return None
+        return None  # a table asks for nothing
 
     @property
     def is_changed(self) -> bool:
-        """Whether something is not in the bytes yet."""
         return bool(self._changed)
 
     def apply(self, rows: Columns, until: Moment) -> list[pyarrow.Table]:
-        """Fold rows; return what is put out."""
         if not len(rows):
             return []
         changed, put_out = self.operator.function(self.table, rows.table)
@@ -212,22 +180,14 @@ class Table:
         return [put_out] if put_out.num_rows else []
 
     def changes(self) -> bytes:
-        """Return what has changed since this, or `whole`, was called last."""
         changed, self._changed = self._changed, []
         return to_bytes(latest(changed, self.operator.key))
 
     def whole(self) -> bytes:
-        """Return all of the state."""
         self._changed = []
         return to_bytes(self.table)
 
-    @classmethod
-    def read(cls, operator: Operator, pieces: Iterable[bytes]) -> Table:
-        """Return a bin by its base and what has changed since."""
-        return cls(operator).caught_up(pieces)
-
     def caught_up(self, pieces: Iterable[bytes]) -> Table:
-        """Return the state with what has changed since it was read."""
         tables = list(read_tables(pieces))
         base = self.table
         if base is None and tables:
@@ -238,34 +198,33 @@ class Table:
         """Yield each key with its row, the key left out."""
         names = self.operator.key
         for row in () if self.table is None else self.table.to_pylist():
-            key = _parts(row, names)
+            key = row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
             yield key, {name: value for name, value in row.items() if name not in names}
-
-
-def _parts(row: Mapping[str, Value], names: Sequence[str]) -> Key:
-    """Return a row's key: a value, or a tuple where there are several columns."""
-    return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
 
 
 def read_store(operator: Operator, pieces: Iterable[bytes]) -> Store:
     """Return a bin's state by its bytes; an empty one where there are none."""
-    kind = Table if operator.form == "columns" else Objects
-    return kind.read(operator, pieces)
+    store: Store = Table(operator) if operator.form == "columns" else Objects(operator)
+    return store.caught_up(pieces)
 
 
 def redistribute_stores(
     operator: Operator, stores: Sequence[Store], place: Callable[[Key], int]
 ) -> dict[int, Store]:
-    """Return what bins hold, dealt anew into those that `place` says of each key: all whole, and
-    none that is empty. The stores that are given are used up.
+    """Return the states of bins, redistributed into those that `place` tells of each key: all
+    whole, and none that is empty. The stores that are given are used up.
     """
     if operator.form == "columns":
         tables = [store.table for store in stores if isinstance(store, Table)]
-        return _dealt_tables(operator, [table for table in tables if table is not None], place)
-    return _dealt_objects(operator, [one for one in stores if isinstance(one, Objects)], place)
+        return _redistribute_tables(
+            operator, [table for table in tables if table is not None], place
+        )
+    return _redistribute_objects(
+        operator, [one for one in stores if isinstance(one, Objects)], place
+    )
 
 
-def _dealt_objects(
+def _redistribute_objects(
     operator: Operator, stores: Sequence[Objects], place: Callable[[Key], int]
 ) -> dict[int, Store]:
     states: dict[int, dict[Key, State]] = {}
@@ -285,14 +244,14 @@ def _dealt_objects(
 def _objects(
     operator: Operator, states: dict[Key, State], asked: list[Timer], until: Moment
 ) -> Objects:
-    """Return a bin's objects; what is asked for is numbered anew, in the order that it has."""
+    """Return a bin's objects; its timers are numbered anew, in their order."""
     asked.sort(key=lambda one: (one.time, one.number))
     numbered = [one._replace(number=number) for number, one in enumerate(asked)]
     count = len(numbered)
     return Objects(operator, states, Timers(numbered, count), until, _asked_before=count)
 
 
-def _dealt_tables(
+def _redistribute_tables(
     operator: Operator, tables: Sequence[pyarrow.Table], place: Callable[[Key], int]
 ) -> dict[int, Store]:
     import pyarrow

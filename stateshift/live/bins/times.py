@@ -28,8 +28,8 @@ def cut(time: int) -> Moment:
 
 
 def timer_moment(time: int, columns: int) -> Moment:
-    """Return when something is seen again: beside the rows of its time where time is one column,
-    behind them where it is several.
+    """Return the moment at which something is seen again: beside the rows of its time where time is
+    one column, after them where it is several.
     """
     return (time,) if columns == 1 else (time, AFTER_ALL)
 

@@ -1,7 +1,7 @@
-"""A group's bins, watched from outside: where each is, who has come how far, and how fast.
+"""A group's bins, watched from outside: the worker of each, and the progress and speed of workers.
 
 Part    one worker's part in one operator: its ledger, and its last commits
-Bins    the group at a moment: where the bins are, and all parts
+Bins    the group at a moment: the configuration, and all parts
 Watch   follows the commits of all parts; nothing is changed by looking
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from stateshift.errors import PlanError
-from stateshift.live.bins.commits import Commit, GivenBin, Ledger, TakenBin
+from stateshift.live.bins.commits import Commit, Ledger
 from stateshift.live.bins.files import Files, GroupStart, KnownMoves, look
 from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.times import Moment
@@ -24,7 +24,7 @@ from stateshift.live.protocol.configuration import BEGIN, Time, related_bins, re
 from stateshift.live.protocol.frontiers import next_move
 from stateshift.storage.opening import open_patiently
 
-RECENT = 10  # commits by which it is said how fast a worker is
+RECENT = 10  # commits by which the speed of a worker is told
 HINT_NO_BINS = "a worker makes them: live.Worker(GROUP, NAME, OPERATOR, output=…)"
 
 BinAt = tuple[int, Time]  # a bin that is given or taken at a time
@@ -32,8 +32,8 @@ BinAt = tuple[int, Time]  # a bin that is given or taken at a time
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One worker's part in one operator. `given` and `taken` are what its commits have named since
-    it is watched.
+    """One worker's part in one operator. `given` and `taken` are of its commits since it is
+    watched.
     """
 
     runs: OperatorStart
@@ -50,7 +50,7 @@ class Part:
 
     @property
     def frontier(self) -> Moment | None:
-        """How far it has come; None where it has read no rows."""
+        """The frontier of its last commit; None where it has read no rows."""
         return None if self.ledger.last is None else self.ledger.last.frontier
 
     @property
@@ -66,7 +66,7 @@ class Part:
 
     @property
     def moves_known(self) -> int:
-        """How many moves it knew to be decided when it committed last."""
+        """The number of moves that it knew to be decided at its last commit."""
         return 0 if self.ledger.last is None else self.ledger.last.moves
 
     @property
@@ -89,17 +89,15 @@ class Part:
 
     @property
     def keys(self) -> int:
-        """How many keys its bins have."""
         return sum(kept.keys for kept in self.ledger.here.values())
 
     @property
     def size(self) -> int:
-        """How many bytes its bins have."""
         return sum(kept.size for kept in self.ledger.here.values())
 
     @property
     def rows_held(self) -> int:
-        """How many rows its last commit has put aside."""
+        """The rows that its last commit has put aside."""
         return 0 if self.ledger.last is None else self.ledger.last.counts.held
 
     @property
@@ -145,25 +143,25 @@ class Bins:
     workers: tuple[Membership, ...]
     moves: KnownMoves
     parts: tuple[Part, ...]
-    begun: int = 0  # how many bins the group began with
+    begun: int = 0  # bins that the group began with
 
     @property
     def count(self) -> int:
-        """How many bins there are by all that is decided."""
+        """The number of bins by all that is decided."""
         return self.moves.configuration.bins
 
     def count_at(self, part: Part) -> int:
-        """Return how many bins there are by a part's numbers: it may not have dealt them anew yet;
-        where it has committed nothing, it has nothing to deal.
+        """Return the number of bins by a part's count: it may not have redistributed them yet; a
+        part without commits has none to redistribute.
         """
         return self.count if part.ledger.last is None else part.ledger.bins(self.begun)
 
     @property
     def running(self) -> tuple[Part, ...]:
-        """The parts that were not evicted: they answer what is proposed, and are waited for.
+        """The parts that were not evicted: they answer proposals, and are waited for.
 
         An evicted part does nothing until somebody starts under its name, who reads all moves
-        before the first row. So a move for a time ahead of it needs no answer of it.
+        before the first row. A move for a time ahead of it therefore needs no answer of it.
         """
         return tuple(part for part in self.parts if not part.is_evicted)
 
@@ -190,7 +188,7 @@ class Bins:
 
     @property
     def counts(self) -> Counter[int]:
-        """How many bins each worker has, by its number."""
+        """The number of bins of each worker, by its number."""
         return Counter(self.assigned)
 
     @property
@@ -233,11 +231,11 @@ class Bins:
         return math.floor(max(expected, default=-1)) + 1
 
     def rate(self) -> float:
-        """Return how many units of logical time a second has, by the fastest part."""
+        """Return the units of logical time in a second, by the fastest part."""
         return max((part.rate for part in self.parts), default=0.0)
 
     def weights(self) -> tuple[int, ...]:
-        """Return how many bytes every bin has, in all operators."""
+        """Return the bytes of every bin, in all operators."""
         weights = [0] * self.count
         for part in self.parts:
             before = self.count_at(part)
@@ -265,8 +263,8 @@ class Watch:
         self.meet()
 
     def meet(self) -> None:
-        """Learn who is there: workers, and what they run; and which moves and commits were made
-        meanwhile, if so many that they cannot be read one by one any more.
+        """Learn of new workers and their operators; and of moves and commits made meanwhile, if so
+        many that they cannot be read one by one any more.
         """
         self.workers = self.files.joined()
         kept = self.files.known_moves(self.begun, len(self.workers))
@@ -277,21 +275,16 @@ class Watch:
             key = (runs.operator, runs.worker)
             known = self.parts.get(key)
             if known is not None:
-                self.parts[key] = self._met_again(replace(known, runs=runs))
+                known = self.parts[key] = replace(known, runs=runs)
+                number = known.ledger.number
+                # The last commit that is known here may be forgotten, and the next one, too.
+                if not any(self.files.has_commit(*key, each) for each in (number, number + 1)):
+                    part = self._read_part(runs, known.number)
+                    self.parts[key] = replace(part, given=known.given, taken=known.taken)
             elif runs.worker in numbers:
-                self.parts[key] = self._met(runs, numbers[runs.worker])
+                self.parts[key] = self._read_part(runs, numbers[runs.worker])
 
-    def _met_again(self, part: Part) -> Part:
-        """Return a part as it is, where its last commit that is known here was forgotten, and the
-        next one was, too.
-        """
-        runs, number = part.runs, part.ledger.number
-        for known in (number, number + 1):
-            if self.files.has_commit(runs.operator, runs.worker, known):
-                return part
-        return replace(self._met(runs, part.number), given=part.given, taken=part.taken)
-
-    def _met(self, runs: OperatorStart, number: int) -> Part:
+    def _read_part(self, runs: OperatorStart, number: int) -> Part:
         ledger = self.files.ledger(runs.operator, runs.worker)
         found: list[Commit] = []
         for earlier in range(max(0, ledger.number - RECENT), ledger.number + 1):
@@ -300,11 +293,25 @@ class Watch:
                 found.append(commit)
         return Part(runs, number, ledger, tuple(found))
 
+    def survey(self) -> Bins:
+        """Return the group with all news, and with whoever has just started."""
+        self.meet()
+        return self.look()
+
     def look(self) -> Bins:
-        """Return the group with what is new."""
+        """Return the group with all news of the parts that are known."""
         self.moves = look(self.files, self.moves)
-        for key, part in self.parts.items():
-            self.parts[key] = self._followed(part)
+        for key in self.parts:
+            part = self.parts[key]
+            while (commit := self.files.committed(*key, part.ledger.number + 1)) is not None:
+                part = replace(
+                    part,
+                    ledger=part.ledger.plus(commit),
+                    recent=(*part.recent, commit)[-RECENT:],
+                    given=part.given.union((each.bin, each.time) for each in commit.given),
+                    taken=part.taken.union((each.bin, each.time) for each in commit.taken),
+                )
+            self.parts[key] = part
         parts = tuple(sorted(self._there(), key=lambda part: part.name))
         now = time.time()
         return Bins(self.files.location, now, self.workers, self.moves, parts, self.begun.bins)
@@ -315,36 +322,17 @@ class Watch:
         """
         running = [part.passed for part in self.parts.values() if not part.is_evicted]
         ahead = retire(self.moves.configuration, min(running, default=BEGIN) - 1)
-        with_bins = {since.worker for history in ahead.history for since in history}
+        with_bins: set[int] = set()
+        for history in ahead.history:
+            with_bins.update(since.worker for since in history)
         for part in self.parts.values():
             if not part.is_evicted or not part.is_empty or part.number in with_bins:
                 yield part
 
-    def _followed(self, part: Part) -> Part:
-        """Return a part with what it has committed since."""
-        runs = part.runs
-        while True:
-            number = part.ledger.number + 1
-            commit = self.files.committed(runs.operator, runs.worker, number)
-            if commit is None:
-                return part
-            part = replace(
-                part,
-                ledger=part.ledger.plus(commit),
-                recent=(*part.recent, commit)[-RECENT:],
-                given=part.given.union(_bins_at(commit.given)),
-                taken=part.taken.union(_bins_at(commit.taken)),
-            )
-
-
-def _bins_at(named: Iterable[GivenBin | TakenBin]) -> frozenset[BinAt]:
-    """Return which bins a commit names, and the times of their moves."""
-    return frozenset((each.bin, each.time) for each in named)
-
 
 def open_bins(location: str) -> tuple[Files, GroupStart] | None:
-    """Return the files of a group, and how its bins began; None where it has none. A location that
-    is no group's is refused.
+    """Return the files of a group, and the beginning of its bins; None where it has none. Refuse a
+    location that is no group's.
     """
     storage = open_patiently(location)
     Folder(storage).check()

@@ -1,10 +1,17 @@
-"""A worker of a live operator: what a job hands to foreachBatch.
+"""A worker of a live operator, which a job hands to foreachBatch, and the outputs of its rows.
 
     worker = live.Worker("s3://live/orders", "west", visits, output=live.files("s3://lake/visits"))
     orders.writeStream.foreachBatch(worker).option("checkpointLocation", …).start()
 
 All workers of a group read the same input, each folds the rows of the bins that it has. Between two
-batches a thread answers what is proposed, takes what has come, and reads ahead what will come.
+batches a thread answers proposals, takes bins that have come, and reads those ahead that will.
+
+    files("s3://lake/visits")   Parquet, one file a commit; a name says the worker and the commit
+    any function f(delivery)    which has to know a delivery that it has had already
+
+After a crash the last deliveries come again, each with the rows and the number that it had: a sink
+that keeps the number beside the rows takes each of them once. `delivery.worker` and
+`delivery.number` are what Delta calls txnAppId and txnVersion.
 """
 
 from __future__ import annotations
@@ -13,27 +20,27 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from stateshift.errors import Complaint, PlanError, SpecError, TransientStorageError
+from stateshift.errors import AlreadyThere, Complaint, PlanError, SpecError, TransientStorageError
 from stateshift.live.bins.arrow_tables import from_bytes
-from stateshift.live.bins.batches import HASH
 from stateshift.live.bins.bin_run import BatchResult
-from stateshift.live.bins.commits import PendingOutput
+from stateshift.live.bins.bin_worker import BinWorker, Home
 from stateshift.live.bins.files import Files, GroupStart
-from stateshift.live.bins.in_driver import InDriver
-from stateshift.live.bins.in_executors import InExecutors, SparkTasks
+from stateshift.live.bins.hashing import HASH
+from stateshift.live.bins.homes import InDriver, InExecutors, SparkTasks
 from stateshift.live.bins.operators import Operator
-from stateshift.live.bins.outputs import Delivery, Output
 from stateshift.live.bins.parts import Membership, OperatorStart
-from stateshift.live.bins.running import Home, Running
 from stateshift.live.chains import group
 from stateshift.live.code import package, python_version
 from stateshift.live.folder import Folder
 from stateshift.live.member import Group
 from stateshift.storage.opening import open_patiently
+
+if TYPE_CHECKING:
+    import pyarrow
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +50,62 @@ Frame = Any  # a DataFrame of Spark
 HomeName = Literal["driver", "executors"]
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The rows of one commit."""
+
+    operator: str
+    worker: str
+    number: int
+    table: pyarrow.Table
+
+
+Output = Callable[[Delivery], None]
+
+
+def files(location: str) -> Output:
+    """Return an output that writes Parquet files, one for each commit that puts out rows."""
+
+    def write(delivery: Delivery) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        sink = pyarrow.BufferOutputStream()
+        pyarrow.parquet.write_table(delivery.table, sink)
+        content = sink.getvalue().to_pybytes()
+        name = f"{delivery.operator}-{delivery.worker}-{delivery.number:09d}.parquet"
+        storage = open_patiently(location)
+        try:
+            storage.create(name, content)
+        except AlreadyThere:
+            if not _has_same_rows(storage.read(name), content):
+                raise PlanError(
+                    f"{storage.location}/{name} is there already, with other rows",
+                    hint="give each group, and each of its operators, a location of its own: "
+                    "live.files(…)",
+                ) from None
+
+    return write
+
+
+def _has_same_rows(one: bytes, other: bytes) -> bool:
+    """Whether two files of Parquet have the same rows: a delivery that comes again."""
+    import pyarrow
+    import pyarrow.parquet
+
+    if one == other:
+        return True
+    try:
+        here, there = (
+            pyarrow.parquet.read_table(pyarrow.BufferReader(content)) for content in (one, other)
+        )
+    except pyarrow.ArrowException:
+        return False
+    if here.equals(there):
+        return True
+    return repr(here.to_pylist()) == repr(there.to_pylist())  # for Arrow no NaN is like another
+
+
 class Worker:
     """One application's part in an operator, under a name that no other one has.
 
@@ -50,10 +113,10 @@ class Worker:
         group_of: the folder that the workers share, or its location.
         name: by which commands name it; the same after a restart.
         operator: what it runs.
-        output: where its rows go: `live.files(…)`, or a function of a delivery.
+        output: takes its rows: `live.files(…)`, or a function of a delivery.
         first: the workers that the bins begin at, in turn; this one alone where none is named. Only
             the first worker that ever starts is asked.
-        home: where its bins are: `driver`, in this process, the fastest up to one core, or
+        home: the place of its bins: `driver`, in this process, the fastest up to one core, or
             `executors`, in the processes of Spark's tasks. Both kinds of workers share a group.
     """
 
@@ -78,7 +141,7 @@ class Worker:
         self.home: Home = InDriver(self.files, operator, name)
         if home == "executors":
             self.home = InExecutors(self.group.location, operator, name, SparkTasks(operator))
-        self.running = Running(self.files, operator, name, self.home)
+        self.running = BinWorker(self.files, operator, name, self.home)
         self._working = threading.Lock()
         self._failed: Exception | None = None
         self._ends = threading.Event()
@@ -91,25 +154,28 @@ class Worker:
         self._raise_what_failed()
         context = frame.sparkSession.sparkContext
         query = context.getLocalProperty("sql.streaming.queryId") or ""
-        with self._work():
+        with self._working:
             self.running.settle()
-            if self._is_committed(query, batch):
-                self._deliver_all()
-                return
-            self.step(_with_hashes(frame, self.operator), batch, query)
+            last = self.running.ledger.last
+            committed = -1 if last is None or last.batch is None else last.batch
+            if last is not None and last.query == query and batch <= committed:
+                self._deliver_all()  # Spark does a batch again that is committed
+            else:
+                self.step(_with_hashes(frame, self.operator), batch, query)
+        self._raise_what_failed()
 
     def step(self, rows: Any, batch: int | None = None, query: str = "") -> None:
         """Do a batch: a DataFrame, or Arrow's table, with the column of hashes. The caller has the
         only hand on this worker.
         """
         self.running.answer()
-        self.running.deal_anew()  # a batch is read by the number of bins that holds for it
+        self.running.redistribute()  # a batch is read by the number of bins that holds for it
         with self.home.reading(rows, self.running.bins) as read:
             came = self.running.step(read, batch, query)
         self._after_commit(came)
 
     def stop(self) -> None:
-        """End the thread between batches. What is committed stays."""
+        """End the thread between batches. Commits stay."""
         self._ends.set()
         self._between.join()
 
@@ -121,15 +187,8 @@ class Worker:
         self.files.check_declared(held, self.operator.name, self.operator.bins)
         for name in (*held.workers, self.name):
             self.files.join(Membership(-1, name, time.time()))
-        runs = self._runs(home)
-        for other in self.files.runs():
-            if other.operator == self.operator.name:
-                _refuse_another(runs, other)
-        self.files.run(runs)
-
-    def _runs(self, home: HomeName) -> OperatorStart:
         operator = self.operator
-        return OperatorStart(
+        runs = OperatorStart(
             operator=operator.name,
             worker=self.name,
             form=operator.form,
@@ -142,33 +201,27 @@ class Worker:
             home=home,
             host=socket.gethostname(),
         )
-
-    def _is_committed(self, query: str, batch: int) -> bool:
-        """Whether Spark does a batch again that is committed here."""
-        last = self.running.ledger.last
-        if last is None or last.batch is None:
-            return False
-        return last.query == query and batch <= last.batch
+        for other in self.files.runs():
+            if other.operator == operator.name and other.worker != self.name:
+                _refuse_another(runs, other)
+        self.files.run(runs)
 
     # ---------------------------------------------------------------- output
 
     def _deliver_all(self, came: BatchResult | None = None) -> None:
-        """Deliver what is not known to have arrived; of the last commit, what came of it."""
-        last = self.running.ledger.number
-        for waiting in self.running.ledger.undelivered:
-            at_hand = came.tables if came is not None and waiting.number == last else None
-            self._deliver(waiting, at_hand or self._read(waiting))
-
-    def _read(self, waiting: PendingOutput) -> list[Any]:
-        """Return the tables that a commit has put out."""
-        return [from_bytes(self.files.read(piece)) for piece in waiting.pieces]
-
-    def _deliver(self, waiting: PendingOutput, tables: list[Any]) -> None:
+        """Deliver all output that is not known to have arrived. The tables of the last commit are
+        at hand in its result.
+        """
         import pyarrow
 
-        table = pyarrow.concat_tables(tables)
-        self.output(Delivery(self.operator.name, self.name, waiting.number, table))
-        self.running.has_arrived_at(waiting.number)
+        last = self.running.ledger.number
+        for waiting in self.running.ledger.undelivered:
+            tables = came.tables if came is not None and waiting.number == last else None
+            if not tables:
+                tables = [from_bytes(self.files.read(piece)) for piece in waiting.pieces]
+            table = pyarrow.concat_tables(tables)
+            self.output(Delivery(self.operator.name, self.name, waiting.number, table))
+            self.running.has_arrived_at(waiting.number)
 
     # ---------------------------------------------------------------- between batches
 
@@ -196,24 +249,18 @@ class Worker:
                 self._failed = error
 
     def between(self) -> None:
-        """Do what has become possible since the last batch."""
+        """Do all that has become possible since the last batch."""
         if self.running.settle():
             self._deliver_all()
         self.running.look()
-        if self.running.deal_anew():
+        if self.running.redistribute():
             return
-        if self.running.has_arrived() or self.running.is_to_join:
+        if self.running.has_arrived or self.running.is_to_join:
             self._after_commit(self.running.step())
             return
         until = time.monotonic() + TICK_SECONDS  # a batch waits for no longer
         while self.running.read_ahead() and time.monotonic() < until:
             pass
-
-    @contextmanager
-    def _work(self) -> Iterator[None]:
-        with self._working:
-            yield
-        self._raise_what_failed()
 
     def _raise_what_failed(self) -> None:
         failed, self._failed = self._failed, None
@@ -243,7 +290,7 @@ def _refuse_another(mine: OperatorStart, other: OperatorStart) -> None:
     """
     for field in ("form", "key", "time", "output"):
         here, there = getattr(mine, field), getattr(other, field)
-        if here != there and other.worker != mine.worker:
+        if here != there:
             raise PlanError(
                 f"{mine.operator} has {field} {here} here, and {there} at worker {other.worker}",
                 hint="declare it the same at all workers, or give it another name",

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from stateshift import live
-from stateshift.live.bins.outputs import Delivery
+from stateshift.live.bins.worker import Delivery
 from tests.acceptance.jobs.two_homes import rows
 from tests.live.bins.workers import BINS, count_and_ask
 

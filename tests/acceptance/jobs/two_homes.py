@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from stateshift import live
 from stateshift.live.bins.files import Proposal
-from stateshift.live.bins.outputs import Delivery
+from stateshift.live.bins.worker import Delivery
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import BINS, count_and_ask

@@ -13,21 +13,22 @@ import pyarrow as pa
 import pytest
 
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError
-from stateshift.live.bins.adopting import take_out
-from stateshift.live.bins.batches import HASH, unread_batch
+from stateshift.live.bins.adoption import take_out
+from stateshift.live.bins.batches import unread_batch
 from stateshift.live.bins.bin_count import CountCarrier, advise_count, check_count
 from stateshift.live.bins.bin_loads import Load, hot, loads
 from stateshift.live.bins.compactions import MOVES_BASE, MovesBase
-from stateshift.live.bins.evicting import evict
 from stateshift.live.bins.files import Files, Proposal, look
+from stateshift.live.bins.hashing import HASH
+from stateshift.live.bins.migration import MoveProgress
 from stateshift.live.bins.move_request import Manner, moves_even
-from stateshift.live.bins.moved import MoveProgress
 from stateshift.live.bins.parts import KeyHashing
+from stateshift.live.bins.state_acts import evict
 from stateshift.live.protocol.chains import encode_densely
 from stateshift.live.protocol.configuration import Update
 from stateshift.live.survey import past_moves
 from tests.kill.moments import Doomed, Moments
-from tests.live.bins.test_controlling import NAMES, QUICK, Killed, Scene, UntilDeath
+from tests.live.bins.test_bins_controller import NAMES, QUICK, Killed, Scene, UntilDeath
 from tests.live.bins.test_killing import die
 from tests.live.bins.workers import (
     BINS,

@@ -81,7 +81,7 @@ def test_a_worker_whose_clock_is_ahead_waits_for_the_decision_all_the_same():
     west.read(9)
     proposal = Proposal(0, (Update(60 // TIES, 2, 0),), time.time() - DAY, timeout_seconds=3600.0)
     ground.files.propose(proposal)
-    west.running.files = DecidedLater(ground.storage)
+    west.running.files = west.running.proposals.files = DecidedLater(ground.storage)
     west.read(120)
     decided = ground.files.decided(0)
     assert decided is not None and decided.outcome == "applied"

@@ -14,12 +14,11 @@ import pytest
 
 from stateshift.errors import PlanError
 from stateshift.live.bins.bin_count import CountCarrier, check_count
-from stateshift.live.bins.evicting import evict_everywhere
 from stateshift.live.bins.files import Files, Proposal
-from stateshift.live.bins.migration import Carrier
+from stateshift.live.bins.migration import Carrier, MoveProgress
 from stateshift.live.bins.move_request import Manner, check, moves_even, moves_to, steps_of
-from stateshift.live.bins.moved import MoveProgress
 from stateshift.live.bins.parts import KeyHashing
+from stateshift.live.bins.state_acts import evict_everywhere
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.watch import Bins, Watch
 from stateshift.live.protocol.chains import Decision

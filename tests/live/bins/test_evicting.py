@@ -8,13 +8,12 @@ import pytest
 
 from stateshift import live
 from stateshift.errors import PlanError
-from stateshift.live.bins.controlling import Controller
-from stateshift.live.bins.evicting import evict, evict_everywhere
+from stateshift.live.bins.controller import Controller
 from stateshift.live.bins.files import KEPT_COMMITS, WHOLE_EVERY, Files
 from stateshift.live.bins.move_request import refuse_without_rows
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.parts import OperatorStart
-from stateshift.live.bins.state_acts import evict_worker
+from stateshift.live.bins.state_acts import evict, evict_everywhere, evict_worker
 from stateshift.live.bins.watch import Watch
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.applying import Folded

@@ -10,7 +10,7 @@ import pytest
 from stateshift import live
 from stateshift.errors import AlreadyThere, PlanError, TransientStorageError
 from stateshift.live.bins.files import Files, Proposal
-from stateshift.live.bins.outputs import Delivery
+from stateshift.live.bins.worker import Delivery
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.chains import Change
 from stateshift.live.protocol.configuration import Update

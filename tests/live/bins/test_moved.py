@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stateshift.live.bins.commits import Commit, HeldRows, Ledger
-from stateshift.live.bins.moved import late_parts
+from stateshift.live.bins.migration import late_parts
 from stateshift.live.bins.parts import OperatorStart
 from stateshift.live.bins.watch import Part
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from stateshift.errors import PlanError
-from stateshift.live.bins import adopting
-from stateshift.live.bins.compacting_moves import EVERY, KEPT, compact
+from stateshift.live.bins import adoption
+from stateshift.live.bins.compact_moves import EVERY, KEPT, compact
 from stateshift.live.bins.compactions import COMPACTIONS_KEPT, Compaction, MovesBase
 from stateshift.live.bins.files import Files, GroupStart, look
 from stateshift.live.bins.watch import Watch
@@ -324,7 +324,7 @@ def exported(keys: int) -> pa.Table:
 
 def bring_in(files: Files) -> None:
     """Import a second operator of the group, whose state begins at 1,000."""
-    adopting.bring_in(files, OTHER, exported(KEYS), ("west",), lambda key, value: value["n"])
+    adoption.bring_in(files, OTHER, exported(KEYS), ("west",), lambda key, value: value["n"])
 
 
 def started(files: Files, *names: str) -> Ground:

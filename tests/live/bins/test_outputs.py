@@ -8,7 +8,7 @@ import pytest
 
 from stateshift import live
 from stateshift.errors import PlanError
-from stateshift.live.bins.outputs import Delivery
+from stateshift.live.bins.worker import Delivery
 
 ROWS = pa.table({"key": ["a", "b"], "mean": [1.5, float("nan")]})
 

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from stateshift import live
-from stateshift.live.bins.batches import HASH, unread_batch
+from stateshift.live.bins.batches import unread_batch
 from stateshift.live.bins.commits import BinSnapshot, Piece
-from stateshift.live.bins.compacting import SLACK, worth_rewriting
+from stateshift.live.bins.hashing import HASH
+from stateshift.live.bins.upkeep import SLACK, worth_rewriting
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import Ground, hash_of
 

@@ -16,15 +16,14 @@ import xxhash
 
 from stateshift import live
 from stateshift.live.bins.arrow_tables import from_bytes
-from stateshift.live.bins.batches import HASH
+from stateshift.live.bins.bin_worker import BinWorker, Home
 from stateshift.live.bins.commits import Commit, GivenBin
-from stateshift.live.bins.evicting import evict
-from stateshift.live.bins.files import Files, GroupStart, Proposal, look
-from stateshift.live.bins.in_driver import InDriver
-from stateshift.live.bins.in_executors import InExecutors
+from stateshift.live.bins.files import ACKNOWLEDGED, Files, GroupStart, Proposal, look
+from stateshift.live.bins.hashing import HASH
+from stateshift.live.bins.homes import InDriver, InExecutors
 from stateshift.live.bins.operators import Operator
 from stateshift.live.bins.parts import Membership, OperatorStart
-from stateshift.live.bins.running import ACKNOWLEDGED, Home, Running
+from stateshift.live.bins.state_acts import evict
 from stateshift.live.protocol.applying import Folded
 from stateshift.live.protocol.chains import Decision, decode
 from stateshift.live.protocol.configuration import Configuration, Update
@@ -122,7 +121,7 @@ class Reader:
         ground = self.ground
         self.files = ground.kind(self.storage)
         self.home = ground.home_of(self)
-        self.running = Running(self.files, ground.operator, self.name, self.home)
+        self.running = BinWorker(self.files, ground.operator, self.name, self.home)
         last = self.running.ledger.last
         self.batch = 0 if last is None or last.batch is None else last.batch + 1
         self.read_to = self.offsets[self.batch]
@@ -134,7 +133,7 @@ class Reader:
         table = table_of(numbers, self.ground.keys)
         self.offsets[self.batch + 1 :] = [max(until, self.read_to)]
         self.running.look()
-        self.running.deal_anew()
+        self.running.redistribute()
         with self.home.reading(table, self.running.bins) as batch:
             self.running.step(batch, self.batch, self.query)
         self.batch += 1
@@ -156,9 +155,9 @@ class Reader:
         """Do what has become possible between two batches."""
         self.running.settle()
         self.running.look()
-        if self.running.deal_anew():
+        if self.running.redistribute():
             return
-        if self.running.has_arrived() or self.running.is_to_join:
+        if self.running.has_arrived or self.running.is_to_join:
             self.running.step()
         else:
             self.running.read_ahead()

@@ -27,7 +27,7 @@ def command(terminal: Terminal, group: GroupOf) -> int | None:
     from stateshift.documents.bins import aborted_move
     from stateshift.documents.live import LiveAbortDocument
     from stateshift.live import acts
-    from stateshift.live.bins.controlling import Controller, has_bins
+    from stateshift.live.bins.controller import Controller, has_bins
 
     controller = Controller(group) if has_bins(group) else None
     if controller is not None and controller.is_at_work:

@@ -23,7 +23,7 @@ def command(terminal: Terminal, group: GroupOf) -> int | None:
     """
     from stateshift.cli.shell.bin_moves import show_steering
     from stateshift.documents.live import live_command
-    from stateshift.live.bins.controlling import Controller
+    from stateshift.live.bins.controller import Controller
 
     controller = Controller(group)
     controller.pause()

@@ -38,7 +38,7 @@ def command(
     Without options, they move again as `stateshift live move` said.
     """
     from stateshift.cli.shell.bin_moves import show_steering
-    from stateshift.live.bins.controlling import Controller
+    from stateshift.live.bins.controller import Controller
 
     controller = Controller(group)
     controller.throttle(bins, gap)

@@ -1,15 +1,15 @@
-"""The moves of a group, kept bounded: what the first ones come to is one file, and their own files
+"""The moves of a group, kept bounded: the first ones are folded into one file, and their own files
 are removed.
 
     compact(files, begun, look)   now and then, by whoever has carried moves
 
-Nobody may read a file that is removed. Whoever starts reads what the first moves come to, and then
-those after it one by one; whoever runs reads on from the last one that it knows. So a move is
-removed once a base after it was there for a while (the one before the newest), and every running
-part has committed that it knows it. While somebody starts, nothing is applied without its answer.
+Nobody may read a file that is removed. Whoever starts reads the folded moves, and then those after
+it one by one; whoever runs reads on from the last one that it knows. A move is removed once a base
+after it was there for a while (the one before the newest), and every running part has committed
+that it knows it. While somebody starts, nothing is applied without its answer.
 `KEPT` moves are kept in any case, for `live history`.
 
-Times that no part needs any more are left out of what the moves come to: those before the frontier
+Times that no part needs any more are left out of the folded moves: those before the frontier
 of the slowest one, and before what it awaits; of an evicted one, too, since somebody goes on there.
 A part that starts later needs the moves of what was given to it: they are left out once it has
 taken that. And all parts of an operator begin with the same, so while one of them has committed
@@ -18,7 +18,7 @@ nothing, no more is left out than before.
 An imported part has its bins where they were before any move. While one of them was not started,
 nothing is left out; and nobody imports once something is.
 
-A part may begin while somebody compacts. So compactions are numbered, and each is a file that is
+A part may begin while somebody compacts. Compactions are numbered, and each is a file that is
 created if absent: whoever compacts reads the newest number, looks, creates the next one, and only
 then writes. A part without commits says that it runs, and then creates the next number itself: of a
 compaction that has not seen it, the number is not the next one any more.
@@ -33,7 +33,6 @@ from stateshift.live.bins.files import Files, GroupStart, apply_proposal
 from stateshift.live.bins.watch import Bins
 from stateshift.live.protocol.configuration import (
     BEGIN,
-    Configuration,
     Time,
     initial_configuration,
     retire,
@@ -44,7 +43,7 @@ KEPT = 64  # moves
 
 
 def compact(files: Files, begun: GroupStart, look: Callable[[], Bins]) -> None:
-    """Write what the moves so far come to, and remove those that nobody needs, if they are many."""
+    """Fold the moves so far, and remove the files that nobody needs, if they are many."""
     number, newest = files.newest_compaction()
     base, bins = files.moves_base(), look()
     moves = bins.moves
@@ -54,7 +53,7 @@ def compact(files: Files, begun: GroupStart, look: Callable[[], Bins]) -> None:
     begin = BEGIN if base is None else base.configuration.since
     since = max(begin, newest.since)
     if not files.imported():
-        since = max(since, _needed(bins) - 1)
+        since = max(since, _first_needed(bins) - 1)
     if not files.compacted(number + 1, Compaction(since)):
         return  # somebody has begun, or compacts: the next one tries again
     files.keep_moves(MovesBase(moves.decided, retire(moves.configuration, since), moves.ahead))
@@ -63,11 +62,17 @@ def compact(files: Files, begun: GroupStart, look: Callable[[], Bins]) -> None:
     first = min(before, moves.decided - KEPT, *known)
     kept = files.moves_kept(begun, len(bins.workers))
     if first > kept.first:
-        configuration = _configuration_before(files, first, kept)
+        configuration = kept.configuration
+        for earlier in range(kept.first, first):
+            proposal, decided = files.proposal(earlier), files.decided(earlier)
+            if proposal is not None and decided is not None and decided.outcome == "applied":
+                configuration = apply_proposal(configuration, proposal)
+        assigned = configuration.at(configuration.last)
+        configuration = initial_configuration(assigned, configuration.workers)
         files.forget_moves(MovesKept(first, configuration))
 
 
-def _needed(bins: Bins) -> Time:
+def _first_needed(bins: Bins) -> Time:
     """Return the first time that any part can ask for, also one that starts later."""
     needed: list[Time] = []
     for part in bins.parts:
@@ -75,13 +80,3 @@ def _needed(bins: Bins) -> Time:
         ledger = part.ledger.claimed({other.number: other.ledger for other in same})
         needed += [part.passed, *(given.time for given in ledger.unclaimed)]
     return min(needed, default=0) - 1
-
-
-def _configuration_before(files: Files, first: int, kept: MovesKept) -> Configuration:
-    """Return where the bins are before a move, from the first one that is kept on."""
-    configuration = kept.configuration
-    for number in range(kept.first, first):
-        proposal, decided = files.proposal(number), files.decided(number)
-        if proposal is not None and decided is not None and decided.outcome == "applied":
-            configuration = apply_proposal(configuration, proposal)
-    return initial_configuration(configuration.at(configuration.last), configuration.workers)

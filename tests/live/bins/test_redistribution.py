@@ -12,8 +12,8 @@ from stateshift.errors import Incompatible
 from stateshift.live.bins.batches import Columns, Records
 from stateshift.live.bins.bin_run import Memory, Writing
 from stateshift.live.bins.commits import BinSnapshot
-from stateshift.live.bins.dealing import BinCounts, OldBin, Redistribution, redistribute
 from stateshift.live.bins.hashing import encoders, hash_of, hasher, key_kinds
+from stateshift.live.bins.redistribution import BinCounts, OldBin, Redistribution, redistribute
 from stateshift.live.bins.stores import Objects, rows_as_bytes, rows_from_bytes
 from stateshift.live.protocol.configuration import bin_of
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,7 +55,7 @@ _STATED = ("value", TIMERS)  # the columns that a function makes a key's state o
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What was brought in."""
+    """The result of an import."""
 
     keys: int
     bins: int
@@ -108,14 +108,14 @@ def bring_in(
     shares: dict[str, Share] = {}
     for number, name in enumerate(begun.workers):
         mine = range(number, begun.bins, len(begun.workers))
-        shares[name] = {bin: _content(bins.get(bin)) for bin in mine}
+        shares[name] = {bin: bins[bin].whole() if bin in bins else b"" for bin in mine}
     left = _left(files, operator, shares)
     kinds = key_kinds(keys.schema, operator.key)
     _hold_moves(files, [KeyHashing(operator.name, name, kinds, time.time()) for name in left])
     for name in left:
         _first_commit(files, operator, name, shares[name], bins)
     keys = sum(store.keys for store in bins.values())
-    size = sum(len(content) for share in shares.values() for content in share.values())
+    size = sum(sum(map(len, share.values())) for share in shares.values())
     return ImportResult(keys, len(bins), begun.workers, size)
 
 
@@ -157,11 +157,6 @@ def _check_way(operator: Operator, make_state: Function | None) -> None:
     )
     hint = "name a function of (key, value) that returns the state, for all forms but columns"
     raise SpecError((Complaint("state", fact),), hint=hint)
-
-
-def _content(store: Store | None) -> bytes:
-    """Return a bin's state as bytes; no bytes where no row is in it."""
-    return b"" if store is None else store.whole()
 
 
 def _left(files: Files, operator: Operator, shares: Mapping[str, Share]) -> list[str]:
@@ -316,19 +311,28 @@ def take_out(files: Files, operator: Operator) -> Iterator[Entry]:
     while left:
         place = places[left[0]]
         try:
-            entries = list(_entries(files, operator, place))
+            store = read_store(operator, map(files.read, place.kept.pieces))
         except MissingFile:
             looks_in_vain += 1
             now = _places(files, operator)
             if now.keys() != places.keys():
-                raise _resized(files, operator) from None
+                raise PlanError(
+                    f"the bins of {operator.name} were split or merged while they were read",
+                    hint="wait until all workers have so many: "
+                    f"stateshift live status {files.location}",
+                ) from None
             if now[left[0]].kept == place.kept:
                 raise  # nobody has rewritten it
             if looks_in_vain == LOOKS_MAX:
-                raise _rewritten(files, operator, place) from None
+                raise PlanError(
+                    f"worker {place.worker} rewrites bin {place.bin} of {operator.name} faster "
+                    f"than it can be read: {LOOKS_MAX} times what it had named was removed",
+                    hint="export from nearer to the group's storage, or while fewer rows come",
+                ) from None
             places = now
             continue
-        yield from entries
+        for key, state in store.entries():
+            yield Entry(key, state, place.bin, place.worker, place.frontier)
         left.pop(0)
         looks_in_vain = 0
 
@@ -343,7 +347,7 @@ class CommittedBin(NamedTuple):
 
 
 def _places(files: Files, operator: Operator) -> dict[BinOfMany, CommittedBin]:
-    """Return where each bin is."""
+    """Return the place of each bin."""
     begun = files.begun()
     places: dict[BinOfMany, CommittedBin] = {}
     for name, ledger in _ledgers_at_rest(files, operator).items():
@@ -357,41 +361,27 @@ def _places(files: Files, operator: Operator) -> dict[BinOfMany, CommittedBin]:
     return places
 
 
-def _entries(files: Files, operator: Operator, place: CommittedBin) -> Iterator[Entry]:
-    store = read_store(operator, map(files.read, place.kept.pieces))
-    for key, state in store.entries():
-        yield Entry(key, state, place.bin, place.worker, place.frontier)
-
-
-def _resized(files: Files, operator: Operator) -> PlanError:
-    return PlanError(
-        f"the bins of {operator.name} were split or merged while they were read",
-        hint=f"wait until all workers have so many: stateshift live status {files.location}",
-    )
-
-
-def _rewritten(files: Files, operator: Operator, place: CommittedBin) -> PlanError:
-    return PlanError(
-        f"worker {place.worker} rewrites bin {place.bin} of {operator.name} faster than it can be "
-        f"read: {LOOKS_MAX} times what it had named was removed",
-        hint="export from nearer to the group's storage, or while fewer rows come",
-    )
-
-
 def _ledgers_at_rest(files: Files, operator: Operator) -> dict[str, Ledger]:
-    """Return what each worker has committed, of one moment as far as bins move: they are read one
-    after the other, and a bin that moves meanwhile would be in two of them, or in none.
+    """Return the commits of each worker, without bins that others have taken from it, of one moment
+    as far as bins move: they are read one after the other, and a bin that moves meanwhile would be
+    in two of them, or in none.
     """
     begun = files.begun()
     before: Counter[BinOfMany] | None = None
     for _ in range(LOOKS_MAX):
-        ledgers = _ledgers(files, operator)
+        joined = files.joined()
+        by_number = {one.number: files.ledger(operator.name, one.name) for one in joined}
+        ledgers = {one.name: by_number[one.number].claimed(by_number) for one in joined}
         if begun is None or all(ledger.last is None for ledger in ledgers.values()):
             raise PlanError(
                 f"no worker of {operator.name} has committed anything",
                 hint=f"stateshift live status {files.location}",
             )
-        bins = Counter(_bins_in(ledgers.values(), begun.bins))
+        bins: Counter[BinOfMany] = Counter()
+        for ledger in ledgers.values():
+            count = ledger.bins(begun.bins)
+            bins.update((bin, count) for bin in ledger.here)
+            bins.update((given.bin, count) for given in ledger.unclaimed)
         if bins == before and max(bins.values(), default=1) == 1:
             return ledgers
         before = bins
@@ -399,20 +389,3 @@ def _ledgers_at_rest(files: Files, operator: Operator) -> dict[str, Ledger]:
         f"the bins of {operator.name} move all the time: no moment is known at which each is once",
         hint=f"export them again later; or first: stateshift live pause {files.location}",
     )
-
-
-def _ledgers(files: Files, operator: Operator) -> dict[str, Ledger]:
-    """Return what each worker has committed, without the bins that others have taken from it."""
-    joined = files.joined()
-    ledgers = {one.number: files.ledger(operator.name, one.name) for one in joined}
-    return {one.name: ledgers[one.number].claimed(ledgers) for one in joined}
-
-
-def _bins_in(ledgers: Iterable[Ledger], begun: int) -> Iterator[BinOfMany]:
-    """Yield the bins that are somewhere, or on their way, each as one of so many."""
-    for ledger in ledgers:
-        count = ledger.bins(begun)
-        for bin in ledger.here:
-            yield bin, count
-        for given in ledger.unclaimed:
-            yield given.bin, count

@@ -7,7 +7,7 @@ import pyarrow as pa
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.types import Atomic
 from stateshift.live.bins.batches import NOTHING
-from stateshift.live.bins.in_executors import _batch, partition_numbers
+from stateshift.live.bins.homes import partition_numbers, surveyed_batch
 
 
 def test_each_partition_has_a_number_that_sparks_hash_sends_there():
@@ -28,11 +28,11 @@ def test_a_survey_names_partitions_of_the_source_as_the_driver_does():
             "last0": [9, 8],
         }
     )
-    batch = _batch(table, 1)
+    batch = surveyed_batch(table, 1)
     assert batch.seen == {"True": (9,), "False": (8,)}
     assert (list(batch.rows), batch.size) == ([1, 2, 5], 5)
     assert set(batch.rows.values()) == {None}
 
 
 def test_a_survey_of_no_rows_says_nothing():
-    assert _batch(pa.table({"partition": pa.array([], pa.string())}), 1) == NOTHING
+    assert surveyed_batch(pa.table({"partition": pa.array([], pa.string())}), 1) == NOTHING

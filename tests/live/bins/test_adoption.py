@@ -10,7 +10,7 @@ import pytest
 
 from stateshift import live
 from stateshift.errors import Incompatible, MissingFile, PlanError, SpecError
-from stateshift.live.bins import adopting
+from stateshift.live.bins import adoption
 from stateshift.live.bins.bin_run import PIECES_MAX
 from stateshift.live.bins.exported_rows import map_columns, with_timers
 from stateshift.live.bins.files import Files
@@ -38,11 +38,11 @@ def folder() -> Files:
 
 def test_what_is_brought_in_is_taken_out_again():
     files = folder()
-    came = adopting.bring_in(
+    came = adoption.bring_in(
         files, count_and_ask, exported(100), ("west", "east"), lambda key, value: value["n"]
     )
     assert came.keys == 100
-    entries = list(adopting.take_out(files, count_and_ask))
+    entries = list(adoption.take_out(files, count_and_ask))
     assert sorted((entry.key, entry.state) for entry in entries) == [(n, n) for n in range(100)]
     assert {entry.worker for entry in entries} == {"west", "east"}
 
@@ -50,7 +50,7 @@ def test_what_is_brought_in_is_taken_out_again():
 def test_workers_go_on_from_what_is_brought_in():
     ground = Ground(count_and_ask, ["west"], keys=30)
     fresh = MemoryStorage(MemoryDisk(), "memory://fresh")
-    adopting.bring_in(
+    adoption.bring_in(
         Files(fresh),
         count_and_ask,
         exported(30),
@@ -72,31 +72,31 @@ def test_a_table_a_bin_takes_the_columns_of_the_rows():
         return bin, rows
 
     files = folder()
-    adopting.bring_in(files, total, exported(50), ("west",))
-    entries = list(adopting.take_out(files, total))
+    adoption.bring_in(files, total, exported(50), ("west",))
+    entries = list(adoption.take_out(files, total))
     assert sorted((entry.key, entry.state["n"]) for entry in entries) == [(n, n) for n in range(50)]
 
 
 def test_a_second_state_on_top_of_one_is_refused():
     files = folder()
-    adopting.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 1)
+    adoption.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 1)
     with pytest.raises(PlanError, match="has a state already"):
-        adopting.bring_in(files, count_and_ask, exported(6), ("west",), lambda key, value: 1)
+        adoption.bring_in(files, count_and_ask, exported(6), ("west",), lambda key, value: 1)
     with pytest.raises(PlanError, match="has a state already"):
-        adopting.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 2)
+        adoption.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 2)
 
 
 def test_a_state_that_its_worker_has_gone_on_from_is_not_brought_in_again():
     ground = Ground(count_and_ask, ["west"])
     again = (count_and_ask, exported(5), ("west",), lambda key, value: 1)
     fresh = MemoryStorage(MemoryDisk(), "memory://fresh")
-    adopting.bring_in(Files(fresh), *again)
+    adoption.bring_in(Files(fresh), *again)
     west = ground.workers["west"]
     west.storage = fresh
     west.start()
     west.read(9)
     with pytest.raises(PlanError, match="has a state already"):
-        adopting.bring_in(Files(fresh), *again)
+        adoption.bring_in(Files(fresh), *again)
 
 
 @pytest.mark.parametrize("effect", range(1, 40))
@@ -104,10 +104,10 @@ def test_an_import_that_has_died_goes_on_where_it_has_ended(effect: int):
     again = (count_and_ask, exported(30), ("west", "east", "north"), lambda key, value: value["n"])
     storage = MemoryStorage(MemoryDisk(), "memory://group")
     with contextlib.suppress(Killed):
-        adopting.bring_in(Files(Doomed(storage, Moments(effect, die))), *again)
-    came = adopting.bring_in(Files(storage), *again)
+        adoption.bring_in(Files(Doomed(storage, Moments(effect, die))), *again)
+    came = adoption.bring_in(Files(storage), *again)
     assert came.keys == 30
-    entries = list(adopting.take_out(Files(storage), count_and_ask))
+    entries = list(adoption.take_out(Files(storage), count_and_ask))
     assert sorted((entry.key, entry.state) for entry in entries) == [(n, n) for n in range(30)]
     assert {entry.worker for entry in entries} == {"west", "east", "north"}
     for name in came.workers:
@@ -117,7 +117,7 @@ def test_an_import_that_has_died_goes_on_where_it_has_ended(effect: int):
 def test_rows_without_the_key_are_refused():
     table = exported(3).rename_columns(["other", "value"])
     with pytest.raises(SpecError, match="no column key"):
-        adopting.bring_in(folder(), count_and_ask, table, ("west",), lambda key, value: 1)
+        adoption.bring_in(folder(), count_and_ask, table, ("west",), lambda key, value: 1)
 
 
 # What a real Spark 4.3.0 says of these keys, by `SELECT xxhash64(…)`.
@@ -164,7 +164,7 @@ def test_a_timestamp_is_hashed_by_its_microseconds():
 
 def keys_in(files: Files) -> list[object]:
     """The keys that an export has, each as often as it has it."""
-    return sorted(entry.key for entry in adopting.take_out(files, count_and_ask))
+    return sorted(entry.key for entry in adoption.take_out(files, count_and_ask))
 
 
 def about_to_move() -> Ground:
@@ -183,7 +183,7 @@ def test_a_bin_that_is_on_its_way_is_exported_as_it_was_given():
     ground = about_to_move()
     ground.workers["west"].read(150)
     assert keys_in(ground.files) == list(range(ground.keys))
-    entries = list(adopting.take_out(ground.files, count_and_ask))
+    entries = list(adoption.take_out(ground.files, count_and_ask))
     assert {(entry.worker, entry.frontier) for entry in entries} == {("west", (40,))}
 
 
@@ -204,7 +204,7 @@ def test_a_bin_that_moves_while_an_export_looks_is_exported_once():
     ground = about_to_move()
     files = Moving(ground.storage)
     files.workers = tuple(ground.workers.values())
-    entries = list(adopting.take_out(files, count_and_ask))
+    entries = list(adoption.take_out(files, count_and_ask))
     assert sorted(entry.key for entry in entries) == list(range(ground.keys))
     assert {entry.worker for entry in entries} == {"east"}
 
@@ -233,7 +233,7 @@ def test_an_export_goes_on_where_workers_have_removed_what_it_was_to_read(times:
     files = Busy(ground.storage)
     files.workers = tuple(ground.workers.values())
     files.times, files.batches = times, 3 * PIECES_MAX
-    entries = list(adopting.take_out(files, count_and_ask))
+    entries = list(adoption.take_out(files, count_and_ask))
     assert sorted(entry.key for entry in entries) == list(range(ground.keys))
     frontiers = {entry.frontier for entry in entries}
     assert min(frontiers) > (60,), "they are read as they are now"
@@ -251,9 +251,9 @@ def test_an_export_that_is_slower_than_its_group_says_so():
     ground = about_to_move()
     files = TooBusy(ground.storage)
     files.workers = tuple(ground.workers.values())
-    files.times, files.batches = 2 * adopting.LOOKS_MAX, 1
+    files.times, files.batches = 2 * adoption.LOOKS_MAX, 1
     with pytest.raises(PlanError, match="worker east rewrites bin 0 of count_and_ask faster"):
-        list(adopting.take_out(files, count_and_ask))
+        list(adoption.take_out(files, count_and_ask))
 
 
 def test_an_export_names_the_file_that_is_missing_for_good():
@@ -261,7 +261,7 @@ def test_an_export_names_the_file_that_is_missing_for_good():
     path = min(ground.files.data("count_and_ask", "west"))
     ground.storage.remove(path)
     with pytest.raises(MissingFile, match=path):
-        list(adopting.take_out(ground.files, count_and_ask))
+        list(adoption.take_out(ground.files, count_and_ask))
 
 
 def test_an_export_beside_a_split_is_refused():
@@ -270,7 +270,7 @@ def test_an_export_beside_a_split_is_refused():
     files.workers = tuple(ground.workers.values())
     for reader in files.workers:
         reader.read(150)
-    entries = adopting.take_out(files, count_and_ask)
+    entries = adoption.take_out(files, count_and_ask)
     next(entries)
     for reader in files.workers:
         reader.read(210)
@@ -300,18 +300,18 @@ def test_a_function_that_raises_is_named_with_its_row_and_nothing_is_there():
     with pytest.raises(
         Incompatible, match=r"of_row raises ZeroDivisionError for row 3, key 3: "
     ) as refused:
-        adopting.bring_in(files, count_and_ask, exported(5), ("west",), of_row)
+        adoption.bring_in(files, count_and_ask, exported(5), ("west",), of_row)
     assert "{'n': 3}" in str(refused.value.hint)
     assert list(files.storage.list("")) == []
-    adopting.bring_in(files, count_and_ask, exported(3), ("east",), of_row)
+    adoption.bring_in(files, count_and_ask, exported(3), ("east",), of_row)
     assert files.begun().workers == ("east",)
 
 
 def test_other_workers_than_the_groups_are_refused_not_passed_over():
     files = folder()
-    adopting.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 1)
+    adoption.bring_in(files, count_and_ask, exported(5), ("west",), lambda key, value: 1)
     with pytest.raises(PlanError, match="begins at west, not at east") as refused:
-        adopting.bring_in(files, count_and_ask, exported(5), ("east",), lambda key, value: 1)
+        adoption.bring_in(files, count_and_ask, exported(5), ("east",), lambda key, value: 1)
     assert "--worker west" in str(refused.value.hint)
 
 
@@ -324,8 +324,8 @@ def test_columns_of_keys_and_values_are_mapped():
     value = struct(count=pa.array([70, 80]))
     table = map_columns(pa.table({"key": key, "value": value}), {"key.word": "user", "count": "n"})
     files = folder()
-    adopting.bring_in(files, total, table, ("west",))
-    entries = [(entry.key, entry.state["n"]) for entry in adopting.take_out(files, total)]
+    adoption.bring_in(files, total, table, ("west",))
+    entries = [(entry.key, entry.state["n"]) for entry in adoption.take_out(files, total)]
     assert sorted(entries) == [(7, 70), (8, 80)]
     with pytest.raises(SpecError, match="no column none"):
         map_columns(table, {"none": "user"})
@@ -347,7 +347,7 @@ def test_timers_come_along_also_of_keys_that_have_nothing_else(engine: str):
         return Folded(value, later=tuple((at, "woken") for at in timers))
 
     files = folder()
-    adopting.bring_in(files, count_and_ask, table, ("west",), make)
+    adoption.bring_in(files, count_and_ask, table, ("west",), make)
     assert given == {0: ({"n": 0}, []), 1: ({"n": 1}, [20, 50]), 2: ({"n": 2}, []), 9: (None, [70])}
     with pytest.raises(SpecError, match="have no time"):
         with_timers(exported(3), exported(3), ("key",), {})

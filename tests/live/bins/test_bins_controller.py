@@ -15,11 +15,11 @@ import pytest
 
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError, StorageError
 from stateshift.live.bins.commits import Commit, Ledger
-from stateshift.live.bins.compacting_moves import EVERY
+from stateshift.live.bins.compact_moves import EVERY
 from stateshift.live.bins.compactions import MovesBase
-from stateshift.live.bins.controlling import Controller
+from stateshift.live.bins.controller import Controller
 from stateshift.live.bins.files import Files, Proposal
-from stateshift.live.bins.migration import Carrier
+from stateshift.live.bins.migration import Carrier, MoveProgress
 from stateshift.live.bins.move_request import (
     Manner,
     TimedStep,
@@ -29,7 +29,6 @@ from stateshift.live.bins.move_request import (
     steps_of,
     steps_planned,
 )
-from stateshift.live.bins.moved import MoveProgress
 from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Part, Watch
@@ -210,9 +209,9 @@ def test_a_worker_that_has_come_too_far_gets_a_later_time():
     def race(seconds: float) -> None:
         if next(ahead, False):
             worker = scene.ground.workers["west"]
-            worker.running.planned = (100, 0)  # as if a long batch were at work
+            worker.running.proposals.planned = (100, 0)  # as if a long batch were at work
             worker.running.answer()
-            worker.running.planned = worker.running.frontier
+            worker.running.proposals.planned = worker.running.frontier
         scene.work()
 
     moved = scene.move("east", [0], wait=race)

@@ -1,4 +1,4 @@
-"""Whoever moves bins, as a program calls it.
+"""The mover of bins, as a program calls it.
 
     controller = live.Controller("s3://live/orders")
     controller.move(range(128), to="east", strategy="batched(16)")
@@ -18,7 +18,7 @@ from dataclasses import replace
 from stateshift.errors import Complaint, PlanError, SpecError, StalePlan
 from stateshift.live.bins.bin_count import CountCarrier, check_count
 from stateshift.live.bins.files import Proposal
-from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier
+from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier, MoveProgress
 from stateshift.live.bins.move_request import (
     Manner,
     Steps,
@@ -27,7 +27,6 @@ from stateshift.live.bins.move_request import (
     moves_to,
     steps_of,
 )
-from stateshift.live.bins.moved import MoveProgress
 from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Watch, open_bins, watch_group
@@ -50,8 +49,7 @@ class Controller:
 
     def status(self) -> Bins:
         """Return the group's bins as they are."""
-        self.watch.meet()
-        return self.watch.look()
+        return self.watch.survey()
 
     def move(
         self,
@@ -91,7 +89,7 @@ class Controller:
             bins: a power of two.
             at: the logical time from which each worker does so; at once where none is named.
             manner: how long to wait.
-            progress: is told how far it is.
+            progress: takes each report.
         """
         manner = replace(manner or Manner(), at=at)
         self.check_resize(self.status(), bins, at)
@@ -127,7 +125,7 @@ class Controller:
         return self.status().moves.open is not None or self.carried is not None
 
     def withdraw(self, reason: str) -> Proposal | None:
-        """Abort what this process has proposed, unless it is decided; return it."""
+        """Abort the proposal of this process, unless it is decided; return it."""
         open_ = self.watch.look().moves.open
         if open_ is None or open_.by != process_name():
             return None
@@ -135,15 +133,13 @@ class Controller:
         return open_ if decided.outcome == "aborted" else None
 
     def pause(self) -> None:
-        """Let no step begin from now on."""
         self.steering.pause()
 
     def resume(self) -> None:
-        """Let steps begin again."""
         self.steering.resume()
 
     def throttle(self, bins: int | None = None, gap_seconds: float | None = None) -> None:
-        """Say how many bins a step has at most, and the pause between two; None is as asked for."""
+        """Set the most bins of a step, and the pause between two; None is as asked for."""
         wrong = []
         if bins is not None and bins < 1:
             wrong.append(Complaint("bins", "a step has one bin at least", bins))
@@ -156,12 +152,12 @@ class Controller:
 
     @property
     def carried(self) -> MoveCarrier | None:
-        """Who moves bins at the moment."""
+        """The carrier of moves at the moment."""
         return self.steering.carried
 
     def abort(self) -> Proposal | None:
-        """Abort what is proposed and not decided, and let whoever moves bins end; return what was
-        proposed. What is decided is not taken back: move the bins back.
+        """Abort the proposal that is not decided, and let whoever moves bins end; return the
+        proposal. A decision is not taken back: move the bins back.
         """
         now = self.status()
         open_ = now.moves.open

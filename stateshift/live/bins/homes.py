@@ -1,11 +1,13 @@
-"""Bins in Spark's tasks: a worker grows with its cluster.
+"""The homes of a worker's bins: the driver's own process, or those of Spark's tasks.
 
-    batch      repartitioned by bin, and kept for two looks at it
-    survey     what the driver knows of it: which bins have rows, and how far the source has come
-    tasks      one a partition: each takes its bins through their stages, and writes one file
-    commit     the driver's: one, it names every task's pieces
+InDriver      the fastest home, as far as one core goes
+InExecutors   a worker grows with its cluster: the driver sees no rows but those that are put
+              out, and its one commit names every task's pieces
 
-Which task has which bin is in `bin_task`. The driver sees no rows but those that are put out.
+batch    repartitioned by bin, and kept for two looks at it
+survey   the batch as the driver knows it: its bins, and the last moments of the source
+tasks    one a partition (`bin_task`): each takes its bins through their stages, and writes one
+         file
 """
 
 from __future__ import annotations
@@ -18,37 +20,71 @@ from functools import cache
 from itertools import chain
 from typing import Any, Protocol
 
+import pyarrow
+
 from stateshift.errors import ClusterError
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.types import Atomic
-from stateshift.live.bins.batches import HASH, NOTHING, Batch, Rows, integers
-from stateshift.live.bins.bin_run import BatchResult, BinWork
+from stateshift.live.bins.batches import NOTHING, Batch, Rows, integers, unread_batch
+from stateshift.live.bins.bin_run import BatchResult, BinWork, Memory, Writing, run_works
 from stateshift.live.bins.bin_task import RETURNED, Assignment, PartitionWork, partition_of
 from stateshift.live.bins.commits import BinSnapshot, RedistributedBin
-from stateshift.live.bins.dealing import Redistribution
-from stateshift.live.bins.hashing import key_kinds
+from stateshift.live.bins.files import Files
+from stateshift.live.bins.hashing import HASH, key_kinds
 from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.redistribution import Redistribution, redistribute
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import HASH_BITS, bits_of
 
 Frame = Any  # a DataFrame of Spark
 
 
+class InDriver:
+    """All bins of a worker in this process."""
+
+    def __init__(self, files: Files, operator: Operator, worker: str) -> None:
+        self.files, self.operator, self.worker = files, operator, worker
+        self.memory = Memory(operator, files.read)
+
+    @contextmanager
+    def reading(self, rows: Any, bins: int) -> Iterator[Batch]:  # a DataFrame, or Arrow's table
+        """Bring a batch here; its rows are read once it is known of which bins."""
+        table = rows if isinstance(rows, pyarrow.Table) else rows.toArrow()
+        yield unread_batch(table, self.operator, bins)
+
+    def run(self, number: int, works: Sequence[BinWork]) -> BatchResult:
+        """Take bins through their stages, and write the changes."""
+        writing = Writing(self.operator.name, self.worker, number)
+        return run_works(works, self.memory, writing, self.files.write_data)
+
+    def redistribute(self, number: int, parts: Sequence[Redistribution]) -> list[RedistributedBin]:
+        """Redistribute all bins, and write them."""
+        writing = Writing(self.operator.name, self.worker, number)
+        bins = redistribute(parts, self.memory, writing, self.files.write_data)
+        here = {one.bin for one in bins}
+        stores = self.memory.stores.items()
+        self.memory.stores = {bin: known for bin, known in stores if bin in here}
+        return bins
+
+    def read_ahead(self, bin: int, kept: BinSnapshot) -> None:
+        self.memory.read_ahead(bin, kept)
+
+
 class Tasks(Protocol):
     """The place where tasks run: Spark, or its twin."""
 
     def partitions(self) -> int:
-        """Return how many tasks a batch has."""
+        """Return the number of tasks of a batch."""
         ...
 
     def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:  # rows: a DataFrame
         """Spread a batch's rows over the partitions by bin, of which there are so many, and return
-        what is to be known of it.
+        the batch without rows.
         """
         ...
 
     def run(self, assignment: Assignment) -> dict[int, BatchResult]:
-        """Run all partitions, over the rows of the batch that is read; return what came of each."""
+        """Run all partitions, over the rows of the batch that is read; return their results."""
         ...
 
 
@@ -56,9 +92,7 @@ class InExecutors:
     """All bins of a worker in the processes of Spark's tasks."""
 
     def __init__(self, location: str, operator: Operator, worker: str, tasks: Tasks) -> None:
-        self.location = location
-        self.operator = operator
-        self.worker = worker
+        self.location, self.operator, self.worker = location, operator, worker
         self.tasks = tasks
         self.home = uuid.uuid4().hex
         self._ahead: dict[int, BinSnapshot] = {}
@@ -73,49 +107,8 @@ class InExecutors:
         """Take bins through their stages, each in the task of its partition."""
         if not works:
             return BatchResult([])
-        came = self._run(number, self._parts(works, self.tasks.partitions()))
-        self._ahead = {}
-        return _together(came)
-
-    def deal(self, number: int, deals: Sequence[Redistribution]) -> list[RedistributedBin]:
-        """Deal bins anew, each in a task: that of the first one of those that belong together."""
-        if not deals:
-            return []
         partitions = self.tasks.partitions()
-        parts = []
-        for partition in range(partitions):
-            mine = tuple(
-                each for each in deals if partition_of(each.sources[0].bin, partitions) == partition
-            )
-            parts.append(pickle.dumps(PartitionWork((), {}, mine), protocol=5))
-        dealt: list[RedistributedBin] = []
-        for came in self._run(number, tuple(parts)):
-            dealt += came.dealt
-        return dealt
-
-    def _run(self, number: int, parts: tuple[bytes, ...]) -> list[BatchResult]:
-        """Run the tasks of all parts; return what came of each."""
-        assignment = Assignment(
-            location=self.location,
-            operator=self.operator,
-            worker=self.worker,
-            home=self.home,
-            number=number,
-            bins=self._bins,
-            parts=parts,
-        )
-        came = self.tasks.run(assignment)
-        partitions = len(parts)
-        missing = set(range(partitions)) - set(came)
-        if missing:
-            raise ClusterError(
-                f"{self.operator.name}: nothing came of {len(missing)} of {partitions} tasks",
-                hint="take home='driver', and tell us which version of Spark this is",
-            )
-        return [came[partition] for partition in range(partitions)]
-
-    def _parts(self, works: Sequence[BinWork], partitions: int) -> tuple[bytes, ...]:
-        parts = []
+        parts: list[PartitionWork] = []
         for partition in range(partitions):
             mine = [work for work in works if partition_of(work.bin, partitions) == partition]
             ahead = {
@@ -123,19 +116,52 @@ class InExecutors:
                 for bin, kept in self._ahead.items()
                 if partition_of(bin, partitions) == partition
             }
-            parts.append(pickle.dumps(PartitionWork(tuple(mine), ahead), protocol=5))
-        return tuple(parts)
+            parts.append(PartitionWork(tuple(mine), ahead))
+        came = self._run(number, parts)
+        self._ahead = {}
+        done = chain.from_iterable(one.done for one in came)
+        outputs = chain.from_iterable(one.outputs for one in came)
+        return BatchResult(list(done), tuple(outputs), sum(one.put_out for one in came))
+
+    def redistribute(self, number: int, parts: Sequence[Redistribution]) -> list[RedistributedBin]:
+        """Redistribute bins, each in a task: that of the first one of those that belong
+        together.
+        """
+        if not parts:
+            return []
+        partitions = self.tasks.partitions()
+        works: list[PartitionWork] = []
+        for partition in range(partitions):
+            mine = [
+                part for part in parts if partition_of(part.sources[0].bin, partitions) == partition
+            ]
+            works.append(PartitionWork((), {}, tuple(mine)))
+        return list(chain.from_iterable(came.dealt for came in self._run(number, works)))
+
+    def _run(self, number: int, parts: Sequence[PartitionWork]) -> list[BatchResult]:
+        """Run the tasks of all parts; return the result of each."""
+        assignment = Assignment(
+            location=self.location,
+            operator=self.operator,
+            worker=self.worker,
+            home=self.home,
+            number=number,
+            bins=self._bins,
+            parts=tuple(pickle.dumps(part, protocol=5) for part in parts),
+        )
+        came = self.tasks.run(assignment)
+        partitions = range(len(parts))
+        missing = set(partitions) - set(came)
+        if missing:
+            raise ClusterError(
+                f"{self.operator.name}: nothing came of {len(missing)} of {len(parts)} tasks",
+                hint="take home='driver', and tell us which version of Spark this is",
+            )
+        return [came[partition] for partition in partitions]
 
     def read_ahead(self, bin: int, kept: BinSnapshot) -> None:
         """Let the next batch's task read a bin that will come, once it has done its own."""
         self._ahead[bin] = kept
-
-
-def _together(parts: Sequence[BatchResult]) -> BatchResult:
-    """Return what came of all partitions as one."""
-    done = chain.from_iterable(came.done for came in parts)
-    outputs = chain.from_iterable(came.outputs for came in parts)
-    return BatchResult(list(done), tuple(outputs), sum(came.put_out for came in parts))
 
 
 # ------------------------------------------------------------------------------------------- Spark
@@ -149,7 +175,7 @@ class SparkTasks:
         self._spread: Frame | None = None
 
     def partitions(self) -> int:
-        """Return how many tasks a batch has."""
+        """Return the number of tasks of a batch."""
         return max(1, min(int(_session().sparkContext.defaultParallelism), self.operator.bins))
 
     @contextmanager
@@ -213,8 +239,9 @@ def _bin(bins: int) -> Any:  # a Column
 
 
 def _survey(frame: Frame, operator: Operator, bins: int) -> Batch:
-    """Return what is to be known of a batch, by one aggregation."""
+    """Return a batch without its rows, by one aggregation."""
     from pyspark.sql import functions
+    from pyspark.sql.pandas.types import to_arrow_schema
 
     times = [functions.col(name).alias(f"at{at}") for at, name in enumerate(operator.time)]
     moment = functions.struct(*times)
@@ -227,19 +254,15 @@ def _survey(frame: Frame, operator: Operator, bins: int) -> Batch:
     named = functions.lit("") if partition is None else functions.col(partition)
     columns = [named.alias("partition"), "size", "bins"]
     columns += [functions.col(f"last.at{at}").alias(f"last{at}") for at in range(len(times))]
-    batch = _batch(aggregated.filter("size > 0").select(*columns).toArrow(), len(times))
-    return batch._replace(key_kinds=_key_kinds(frame, operator)) if batch.size else batch
+    batch = surveyed_batch(aggregated.filter("size > 0").select(*columns).toArrow(), len(times))
+    if not batch.size:
+        return batch
+    schema = to_arrow_schema(frame.select(*operator.key).schema)  # kinds as the other home has them
+    return batch._replace(key_kinds=key_kinds(schema, operator.key))
 
 
-def _key_kinds(frame: Frame, operator: Operator) -> tuple[str, ...]:
-    """Return the kinds of the key's columns, as the other home says them."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return key_kinds(to_arrow_schema(frame.select(*operator.key).schema), operator.key)
-
-
-def _batch(table: Any, times: int) -> Batch:  # Arrow's table, of a row a partition
-    """Return what the aggregation says."""
+def surveyed_batch(table: pyarrow.Table, times: int) -> Batch:
+    """Return the batch of an aggregation, of which the table has a row a partition."""
     if table.num_rows == 0:
         return NOTHING
     bins: set[int] = set()

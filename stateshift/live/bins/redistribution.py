@@ -1,13 +1,11 @@
-"""Bins of a worker dealt anew, by another number of bins: the same in the driver and in a task of
-Spark's.
+"""Bins of a worker redistributed by another number of them: the same in the driver and in a task
+of Spark's.
 
-    Deal      one bin that is split, or those that are merged into one; as they are kept
-    Dealt     a bin by the new number, as it is kept then
-    deal_all  reads what is not in memory, deals keys, what they have asked for, and rows that are
-              held, and writes each new bin as a whole
+    Redistribution  one bin that is split, or those that are merged into one; as they are kept
+    redistribute    reads the states that are not in memory, redistributes keys, their timers, and
+                    rows that are held, and writes each new bin as a whole
 
-Where a key goes is said by its hash, which needs to know how Spark hashes the key's columns
-(`hashing`).
+A key's hash tells its bin, which needs to know how Spark hashes the key's columns (`hashing`).
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ class OldBin:
 
 @dataclass(frozen=True, slots=True)
 class BinCounts:
-    """How many bins there are before and after, and the kinds of the key's columns."""
+    """The number of bins before and after, and the kinds of the key's columns."""
 
     before: int
     after: int
@@ -49,33 +47,24 @@ class BinCounts:
 
 @dataclass(frozen=True, slots=True)
 class Redistribution:
-    """Bins that are dealt anew together."""
+    """Bins that are redistributed together."""
 
     sources: tuple[OldBin, ...]
     numbers: BinCounts
 
 
 def redistribute(
-    deals: Sequence[Redistribution],
+    parts: Sequence[Redistribution],
     memory: Memory,
     writing: Writing,
     write: Callable[[str, bytes], None],
 ) -> list[RedistributedBin]:
-    """Deal bins anew, and write them. All are taken out of memory before any is put
-    back: a number may name a bin of before, and another one of after.
+    """Redistribute bins, and write them. All are taken out of memory before any is put back: a
+    number may name a bin of before, and another one of after.
     """
-    stores = _taken(list(chain.from_iterable(each.sources for each in deals)), memory)
-    done: list[RedistributedBin] = []
-    for each in deals:
-        done += _deal(each, stores, memory, writing)
-    writing.finish(write)
-    return done
-
-
-def _taken(sources: Sequence[OldBin], memory: Memory) -> dict[int, Store]:
-    """Return the states of bins, by the number before; of those that have any."""
-    found: dict[int, Store] = {}
-    for some in portions(sources, _size):
+    stores: dict[int, Store] = {}  # by the number before; of bins that have any state
+    sources = chain.from_iterable(part.sources for part in parts)
+    for some in portions(sources, lambda one: 0 if one.kept is None else one.kept.size):
         needed: list[Piece] = []
         for source in some:
             needed += source.held
@@ -84,32 +73,35 @@ def _taken(sources: Sequence[OldBin], memory: Memory) -> dict[int, Store]:
         memory.fetch_pieces(needed)
         for source in some:
             if source.kept is not None and source.kept.pieces:
-                found[source.bin] = memory.take(source.bin, source.kept)
-    return found
+                stores[source.bin] = memory.take(source.bin, source.kept)
+    done: list[RedistributedBin] = []
+    for part in parts:
+        done += _redistribute(part, stores, memory, writing)
+    writing.finish(write)
+    return done
 
 
-def _size(source: OldBin) -> int:
-    return 0 if source.kept is None else source.kept.size
-
-
-def _deal(
-    asked: Redistribution, stores: Mapping[int, Store], memory: Memory, writing: Writing
+def _redistribute(
+    part: Redistribution, stores: Mapping[int, Store], memory: Memory, writing: Writing
 ) -> list[RedistributedBin]:
-    """Deal the bins that one deal names."""
-    numbers = asked.numbers
+    numbers = part.numbers
     targets: dict[int, None] = {}
-    for source in asked.sources:
+    for source in part.sources:
         targets |= dict.fromkeys(related_bins(source.bin, numbers.before, numbers.after))
-    mine = [stores[source.bin] for source in asked.sources if source.bin in stores]
+    mine = [stores[source.bin] for source in part.sources if source.bin in stores]
     kept: dict[int, BinSnapshot] = {}
     held: dict[int, Rows] = {}
-    if mine or any(source.held for source in asked.sources):
+    if mine or any(source.held for source in part.sources):
         place = place_of(memory.operator, numbers)
-        held = _held(asked, memory, place)
+        for source in part.sources:
+            for piece in source.held:
+                rows = rows_from_bytes(memory.content(piece))
+                for bin, some in _rows_by_bin(rows, memory.operator, place).items():
+                    held[bin] = held[bin].merged(some) if bin in held else some
         for bin, store in redistribute_stores(memory.operator, mine, place).items():
             kept[bin] = BinSnapshot((writing.add(store.whole()),), store.keys, store.due)
             memory.put(bin, kept[bin], store)
-    is_here = any(source.kept is not None for source in asked.sources)
+    is_here = any(source.kept is not None for source in part.sources)
     return [
         RedistributedBin(
             bin=bin,
@@ -121,7 +113,7 @@ def _deal(
 
 
 def place_of(operator: Operator, numbers: BinCounts) -> Place:
-    """Return what says the bin of a key."""
+    """Return the function that tells the bin of a key."""
     if not numbers.key_kinds:
         raise Incompatible(
             f"{operator.name}: nothing says how Spark hashes the keys of its states",
@@ -130,17 +122,6 @@ def place_of(operator: Operator, numbers: BinCounts) -> Place:
     hash_of = hasher(encoders_of(numbers.key_kinds, operator.key))
     shift = HASH_BITS - bits_of(numbers.after)
     return lambda key: hash_of(key) >> shift
-
-
-def _held(asked: Redistribution, memory: Memory, place: Place) -> dict[int, Rows]:
-    """Deal the rows that are held."""
-    found: dict[int, Rows] = {}
-    for source in asked.sources:
-        for piece in source.held:
-            rows = rows_from_bytes(memory.content(piece))
-            for bin, some in _rows_by_bin(rows, memory.operator, place).items():
-                found[bin] = found[bin].merged(some) if bin in found else some
-    return found
 
 
 def _rows_by_bin(rows: Rows, operator: Operator, place: Place) -> dict[int, Rows]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from stateshift.live.bins.bin_run import GAP_MAX, SPAN_MAX, read_together, spans
 from stateshift.live.bins.commits import Piece
-from stateshift.live.bins.fetching import GAP_MAX, SPAN_MAX, read_together, spans
 
 CONTENT = {"a": bytes(range(256)), "b": bytes(reversed(range(256)))}
 
