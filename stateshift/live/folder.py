@@ -219,16 +219,13 @@ class Folder(ValueFiles):
     # ---------------------------------------------------------------- chains
 
     def declaration(self, chain: str) -> Declaration | None:
-        """Return a chain as its job has declared it."""
         return self._read(Declaration, f"chains/{file_name(chain)}/chain.json")
 
     def declare(self, declaration: Declaration) -> None:
-        """Write a chain as its job declares it, over its earlier declaration."""
         path = f"chains/{file_name(declaration.name)}/chain.json"
         self._write_durably(path, encode(declaration))
 
     def chains(self) -> tuple[str, ...]:
-        """Return the names of all chains that were ever declared."""
         names = {unquote(file.path.split("/")[1]) for file in self.storage.list("chains")}
         return tuple(sorted(names))
 
@@ -237,11 +234,9 @@ class Folder(ValueFiles):
         return self._bytes(f"chains/{file_name(chain)}/input.arrow", SMALL)
 
     def write_input(self, chain: str, schema: bytes) -> None:
-        """Write the schema of a chain's input."""
         self._write(f"chains/{file_name(chain)}/input.arrow", schema)
 
     def register(self, said: WorkerWord) -> None:
-        """Write down that a worker runs a chain."""
         path = (
             f"chains/{file_name(said.chain)}/workers/{file_name(said.query)}/{said.partition}.json"
         )
@@ -364,7 +359,6 @@ class Folder(ValueFiles):
         return self._first(Decision, path, decided)
 
     def decided(self, number: Version) -> Decision | None:
-        """Return the decision on a change; None if nobody has decided."""
         return self._read(Decision, f"{_change(number)}/decided.json")
 
     def revert(self, number: Version, reverted: Reversal) -> Reversal | None:
@@ -390,13 +384,11 @@ class Folder(ValueFiles):
             self.storage.create(path, encode(said))
 
     def words(self, number: Version) -> tuple[str, ...]:
-        """Return the files of all words about a change, by name."""
         under = f"{_change(number)}/words"
         files = (file.path for file in self.storage.list(under))
         return tuple(sorted(path for path in files if path.endswith(".json")))
 
     def word(self, path: str) -> WorkerWord:
-        """Return the word in a file."""
         said = self._read(WorkerWord, path)
         assert said is not None, "a word is never taken back"
         return said
@@ -445,7 +437,6 @@ class Folder(ValueFiles):
         return {query: numbers[-1] for query, numbers in self.batches().items()}
 
     def measure(self, measured: TaskMeasure) -> None:
-        """Write the measure of a task."""
         place = f"measured/{file_name(measured.query)}/{measured.batch}"
         self._write(
             f"{place}/{file_name(measured.chain)}.{measured.partition}.json", encode(measured)
@@ -493,7 +484,6 @@ class Folder(ValueFiles):
         return tuple(sorted(number for number in numbers if number is not None))
 
     def remove_state(self, query: str, chain: str, batch: int) -> None:
-        """Remove the state after a batch."""
         self.storage.remove(_state(query, chain, batch))
 
 

@@ -73,7 +73,6 @@ class GroupState:
 
     @property
     def version(self) -> Version:
-        """The newest version that is applied."""
         return newest(self.changes)
 
     def declaration(self, chain: str) -> Declaration:
@@ -89,7 +88,6 @@ class GroupState:
         return links_at(self.changes, chain, self.declaration(chain).first, at)
 
     def queries(self, chain: str) -> frozenset[str]:
-        """Return the queries that run a chain."""
         return frozenset(said.query for said in self.living if said.chain == chain)
 
 

@@ -166,12 +166,10 @@ class Member:
 
     @property
     def changes(self) -> tuple[KnownChange, ...]:
-        """The changes that are taken over."""
         return self.log.changes
 
     @property
     def known(self) -> Version:
-        """The newest version that is applied."""
         return self.log.newest
 
     def bring(self, chain: str, own: Functions) -> None:
@@ -354,13 +352,11 @@ class Member:
             self._registered_at = now
 
     def write_input(self, chain: str, schema: bytes) -> None:
-        """Write the schema of a chain's input, where it is another one than before."""
         with self._as_far_as_possible("the schema of what comes in"):
             if self.folder.input_of(chain) != schema:
                 self.folder.write_input(chain, schema)
 
     def measure(self, measured: TaskMeasure) -> None:
-        """Write the measure of a task."""
         with self._as_far_as_possible("what was measured"):
             self.folder.measure(measured)
 

@@ -63,12 +63,10 @@ class PastMove:
 
     @property
     def acknowledged(self) -> int:
-        """How many parts have acknowledged it."""
         return sum(answer.word == ACKNOWLEDGED for answer in self.answers)
 
     @property
     def refused(self) -> tuple[Answer, ...]:
-        """The answers that refuse it."""
         return tuple(answer for answer in self.answers if answer.word == REFUSED)
 
 

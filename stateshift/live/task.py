@@ -122,7 +122,6 @@ class Task:
         self.rows_out = 0
 
     def run(self, rows: Iterator[Rows]) -> Iterator[Rows]:
-        """Yield the rows that the chain makes of the rows."""
         began = time.time()
         self._begin()
         for batch in rows:
@@ -185,7 +184,6 @@ class Task:
     def _slots_after(
         self, frame: Rows, kept: state.SlotStates, version: Version
     ) -> dict[str, object]:
-        """Return the states after a batch that is run with a version."""
         member, chain = self.member, self.chain
         transforms = member.transforms(chain.name, kept.version, version)
         slots = state.transform_slots(transforms, kept.slots)
@@ -210,7 +208,6 @@ class Task:
 
     @property
     def version(self) -> Version:
-        """The version that holds now."""
         return effective(self.changes, self.chain.name, self._moment)
 
     @property

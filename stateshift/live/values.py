@@ -33,7 +33,6 @@ class ValueFiles:
 
     @property
     def location(self) -> str:
-        """The location of the folder."""
         return self.storage.location
 
     def _first(self, kind: type[T], path: str, value: T) -> T:

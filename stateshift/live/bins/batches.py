@@ -57,16 +57,13 @@ class Records:
 
     @property
     def first(self) -> Moment:
-        """The earliest moment; there are rows."""
         return self.records[0][0]
 
     def cut(self, moment: Moment) -> tuple[Records, Records]:
-        """Return the rows before a moment, and those from it on."""
         at = bisect_left(self.records, moment, key=lambda record: record[0])
         return Records(self.records[:at]), Records(self.records[at:])
 
     def merged(self, later: Records) -> Records:
-        """Return these rows and others, in the order of time."""
         if not self.records or not later.records:
             return self if self.records else later
         both = [*self.records, *later.records]
@@ -86,17 +83,14 @@ class Columns:
 
     @property
     def first(self) -> Moment:
-        """The earliest moment; there are rows."""
         return self.moments[0]
 
     def cut(self, moment: Moment) -> tuple[Columns, Columns]:
-        """Return the rows before a moment, and those from it on."""
         at = bisect_left(self.moments, moment)
         before = Columns(self.moments[:at], self.table.slice(0, at))
         return before, Columns(self.moments[at:], self.table.slice(at))
 
     def merged(self, later: Columns) -> Columns:
-        """Return these rows and others, in the order of time."""
         if not self.moments or not later.moments:
             return self if self.moments else later
         import pyarrow
@@ -143,7 +137,6 @@ class UnreadRows:
 
     @property
     def bins(self) -> list[int]:
-        """The bins that have rows."""
         import numpy
 
         found: list[int] = numpy.unique(self.bin_of_row).tolist()

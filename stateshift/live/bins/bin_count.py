@@ -154,12 +154,10 @@ class CountCarrier(Carrier):
         self._wait_until(self._have_redistributed)
 
     def proposal(self, bins: Bins, updates: Sequence[Update]) -> Proposal:
-        """Return the proposal of another number of bins."""
         since = BEGIN if self.manner.at is None else self.manner.at
         return replace(super().proposal(bins, updates), ahead=(), bins=self.count, since=since)
 
     def _have_redistributed(self, bins: Bins) -> MoveEndedError | None:
-        """Whether all parts have the new number of bins."""
         left = bins.not_dealt
         running = len(bins.running)
         self._tell(state="moving", parts=running, complete=running - len(left))

@@ -125,7 +125,6 @@ class Writing:
         return file.add(content)
 
     def finish(self, write: Callable[[str, bytes], None]) -> None:
-        """Write what has been added."""
         for file in (self._states, self._awaiting):
             content = b"".join(file.parts)
             if content:
@@ -169,7 +168,6 @@ class Memory:
         self.fetch_pieces(needed)
 
     def fetch_pieces(self, needed: Iterable[Piece]) -> None:
-        """Read pieces together, in the place of those that were read before."""
         self.fetched = dict(read_together(needed, self.read))
 
     def missing_of(self, bin: int, kept: BinSnapshot) -> tuple[Piece, ...]:

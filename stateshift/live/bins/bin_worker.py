@@ -180,27 +180,22 @@ class BinWorker:
 
     @property
     def ledger(self) -> Ledger:
-        """What the commits of this worker come to."""
         return self.state.ledger
 
     @property
     def frontier(self) -> Moment | None:
-        """The frontier of the last commit."""
         return self.state.frontier
 
     @property
     def moves(self) -> KnownMoves:
-        """The moves that are known."""
         return self.proposals.moves
 
     @property
     def bins(self) -> int:
-        """The number of bins here."""
         return self.moves.configuration.bins
 
     @property
     def news(self) -> News:
-        """The news, as they were read last."""
         moves, others = self.moves, self.others
         is_due = moves.due is not None
         return News(moves.configuration, others.with_bins, others.arrived, is_due)
@@ -240,7 +235,6 @@ class BinWorker:
 
     @property
     def has_arrived(self) -> bool:
-        """Whether something has come that is awaited."""
         return self.state.has_arrived(self.news)
 
     @property
@@ -362,7 +356,6 @@ class BinWorker:
         )
 
     def _go_on_from(self, made: PendingCommit) -> None:
-        """Take a commit for made."""
         bins_before = self.ledger.bins(self.state.begun)
         self.state, self._unanswered = self.state.made(made), None
         self._cleaning.note(made.commit)
@@ -452,7 +445,6 @@ class BinWorker:
 
     @property
     def is_clean_up_due(self) -> bool:
-        """Whether it is time to clean up after the last commit."""
         return self._cleaning.is_due(self.ledger.number)
 
     def clean_up(self) -> None:

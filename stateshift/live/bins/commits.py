@@ -208,7 +208,6 @@ class Ledger:
         return needed
 
     def plus(self, commit: Commit) -> Ledger:
-        """Return the ledger with one commit more."""
         here = dict(self.here)
         if commit.here is not None:
             here = {int(bin): kept for bin, kept in commit.here.items()}

@@ -77,7 +77,6 @@ class CompactionFiles(ValueFiles):
         return self.newest_compaction()[0] == number
 
     def forget_compactions(self, number: int) -> None:
-        """Remove the compactions long before one."""
         for file in list(self.storage.list(COMPACTIONS)):
             earlier = number_in(file.path.rsplit("/", 1)[1].removesuffix(".json"))
             if earlier is not None and earlier < number - COMPACTIONS_KEPT:

@@ -48,7 +48,6 @@ class Controller:
         self._wait = wait
 
     def status(self) -> Bins:
-        """Return the group's bins as they are."""
         return self.watch.survey()
 
     def move(
@@ -97,7 +96,6 @@ class Controller:
         return carrier.carry()
 
     def check_resize(self, now: Bins, bins: int, at: Time | None = None) -> None:
-        """Refuse a number of bins that cannot be had."""
         keyed: dict[tuple[str, str], KeyHashing] = {}
         for part in now.parts:
             known = self.watch.files.keyed(part.runs.operator, part.runs.worker)
@@ -116,7 +114,6 @@ class Controller:
 
     @property
     def location(self) -> str:
-        """The location of the group."""
         return self.watch.files.location
 
     @property
@@ -152,7 +149,6 @@ class Controller:
 
     @property
     def carried(self) -> MoveCarrier | None:
-        """The carrier of moves at the moment."""
         return self.steering.carried
 
     def abort(self) -> Proposal | None:

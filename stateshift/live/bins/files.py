@@ -236,11 +236,9 @@ class Files(PartFiles, CompactionFiles):
         return self._bytes(path, COMMIT_MAX) == encode_densely(commit)
 
     def has_commit(self, operator: str, worker: str, number: int) -> bool:
-        """Whether a commit is there."""
         return self.storage.stat(_commit(operator, worker, number)) is not None
 
     def committed(self, operator: str, worker: str, number: int) -> Commit | None:
-        """Return a commit; None if it is not there."""
         return self._read(Commit, _commit(operator, worker, number), COMMIT_MAX)
 
     def committed_elsewhere(self, operator: str, worker: str, number: int) -> Commit | None:
@@ -296,11 +294,9 @@ class Files(PartFiles, CompactionFiles):
         self._create(path, content, len(content))
 
     def data(self, operator: str, worker: str) -> dict[str, int]:
-        """Return a worker's files of data, with their sizes."""
         return {file.path: file.size for file in self.storage.list(own_data(operator, worker))}
 
     def remove_data(self, paths: Iterable[str]) -> None:
-        """Remove files that nothing names any more."""
         for path in paths:
             self.storage.remove(path)
 

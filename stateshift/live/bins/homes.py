@@ -53,12 +53,10 @@ class InDriver:
         yield unread_batch(table, self.operator, bins)
 
     def run(self, number: int, works: Sequence[BinWork]) -> BatchResult:
-        """Take bins through their stages, and write the changes."""
         writing = Writing(self.operator.name, self.worker, number)
         return run_works(works, self.memory, writing, self.files.write_data)
 
     def redistribute(self, number: int, parts: Sequence[Redistribution]) -> list[RedistributedBin]:
-        """Redistribute all bins, and write them."""
         writing = Writing(self.operator.name, self.worker, number)
         bins = redistribute(parts, self.memory, writing, self.files.write_data)
         here = {one.bin for one in bins}
@@ -73,9 +71,7 @@ class InDriver:
 class Tasks(Protocol):
     """The place where tasks run: Spark, or its twin."""
 
-    def partitions(self) -> int:
-        """Return the number of tasks of a batch."""
-        ...
+    def partitions(self) -> int: ...
 
     def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:  # rows: a DataFrame
         """Spread a batch's rows over the partitions by bin, of which there are so many, and return
@@ -99,7 +95,6 @@ class InExecutors:
         self._bins = operator.bins
 
     def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:  # rows: a DataFrame
-        """Spread a batch's rows over the partitions."""
         self._bins = bins
         return self.tasks.reading(rows, bins)
 
@@ -175,7 +170,6 @@ class SparkTasks:
         self._spread: Frame | None = None
 
     def partitions(self) -> int:
-        """Return the number of tasks of a batch."""
         return max(1, min(int(_session().sparkContext.defaultParallelism), self.operator.bins))
 
     @contextmanager

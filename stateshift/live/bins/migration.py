@@ -285,7 +285,6 @@ class Carrier:
             pause()
 
     def _are_steps_complete(self, bins: Bins) -> MoveEndedError | None:
-        """Whether all that was proposed is complete."""
         assert self.table is not None, "something was proposed"
         steps = [step for step in self.steps if self._is_past(bins, step)]
         self._tell(complete=len(steps), bins_moved=sum(len(step.moves) for step in steps))
@@ -303,7 +302,6 @@ class Carrier:
         return True  # whoever is gone for good has given on what it had
 
     def _are_earlier_complete(self, bins: Bins) -> MoveEndedError | None:
-        """Whether all that was decided before is complete."""
         last = bins.moves.configuration.last
         if bins.passed > last or not bins.running:
             return None
@@ -356,7 +354,6 @@ class Carrier:
         return False
 
     def proposal(self, bins: Bins, updates: Sequence[Update]) -> Proposal:
-        """Return the next proposal, of these updates."""
         return Proposal(
             number=bins.moves.decided,
             updates=tuple(updates),
@@ -410,7 +407,6 @@ class Carrier:
     def _decision(
         self, proposal: Proposal, table: StepTable, answers: Sequence[Answer], now: float
     ) -> Decision | None:
-        """Return the decision, if it is time for one."""
         if table.is_acknowledged:
             return decided_here("applied")
         if table.is_refused:
@@ -453,7 +449,6 @@ class Carrier:
         return bins
 
     def _is_held_up(self) -> bool:
-        """Whether somebody has paused the moves."""
         is_paused = self.steering.is_paused
         self._tell(state="paused" if is_paused else "waiting")
         return is_paused

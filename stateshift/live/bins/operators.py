@@ -64,7 +64,6 @@ class Operator:
 
     @property
     def output(self) -> pyarrow.Schema:
-        """The schema of its rows."""
         schema = arrow_schema(self.out)
         assert schema is not None, "an operator has an output"
         return schema
@@ -122,7 +121,6 @@ class Operator:
         return zip(self._marks(table), values, strict=True)
 
     def _marks(self, table: pyarrow.Table) -> Iterable[int]:
-        """Return the input of each row."""
         if self.sides is None:
             return [_LEFT] * int(table.num_rows)
         column, left, right = self.sides

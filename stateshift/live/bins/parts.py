@@ -97,7 +97,6 @@ class PartFiles(ValueFiles):
         return tuple(found)
 
     def run(self, runs: OperatorStart) -> None:
-        """Write a worker's start of an operator."""
         path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
         self._write_durably(path, encode(runs))
 

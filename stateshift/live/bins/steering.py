@@ -51,7 +51,6 @@ class Steering(ValueFiles):
 
     @property
     def is_paused(self) -> bool:
-        """Whether no step may begin."""
         return self._bytes(PAUSED) is not None
 
     def throttle(self, throttle: Throttle) -> None:
@@ -62,12 +61,10 @@ class Steering(ValueFiles):
         return self._read(Throttle, THROTTLE) or Throttle()
 
     def stop(self) -> None:
-        """Let whoever carries moves end."""
         self._write(STOPPED, b"stopped")
 
     @property
     def is_stopped(self) -> bool:
-        """Whether whoever carries moves is to end."""
         return self._bytes(STOPPED) is not None
 
     def carry(self, carried: MoveCarrier) -> None:

@@ -75,7 +75,6 @@ class StepTable:
 
     @property
     def is_acknowledged(self) -> bool:
-        """Whether all have acknowledged it."""
         return self.state.state == "running" and self.state.step not in ("allocate", "trigger")
 
     @property
@@ -90,7 +89,6 @@ class StepTable:
 
     @property
     def acknowledged(self) -> int:
-        """The number of parts that have acknowledged it."""
         return sum(task in self.state.acknowledged for task in self.parts.values())
 
     def silent(self, answers: Sequence[Answer]) -> list[PartKey]:
@@ -99,7 +97,6 @@ class StepTable:
         return sorted(self.parts.keys() - heard)
 
     def hear(self, answers: Sequence[Answer], now: float) -> None:
-        """Take the answers of workers."""
         for answer in answers:
             key = (answer.operator, answer.worker)
             if key in self.parts:

@@ -76,11 +76,9 @@ class Watermark:
     partition: None = field(default=None, init=False)
 
     def seen(self, before: Seen, moments: Mapping[str, Moment]) -> Seen:
-        """Return the latest moment, with those of a batch."""
         return {"": max((*before.values(), *moments.values()))}
 
     def frontier(self, seen: Seen) -> Moment | None:
-        """Return the frontier by what was seen."""
         return cut(seen[""][0] - self.delay) if seen else None
 
 

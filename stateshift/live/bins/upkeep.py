@@ -55,7 +55,6 @@ class Cleaning:
                 self._written += piece.size
 
     def is_due(self, number: int) -> bool:
-        """Whether it is time to clean up after a commit."""
         return number % COMMITS_MAX == 0 or self._written > self._written_max
 
     def clean_up(self, ledger: Ledger, borrowed: Collection[str]) -> frozenset[int]:

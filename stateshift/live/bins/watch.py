@@ -97,12 +97,10 @@ class Part:
 
     @property
     def rows_held(self) -> int:
-        """The rows that its last commit has put aside."""
         return 0 if self.ledger.last is None else self.ledger.last.counts.held
 
     @property
     def seconds(self) -> float:
-        """The seconds that its last commits have taken."""
         return self.recent[-1].at - self.recent[0].at if len(self.recent) > 1 else 0.0
 
     @property
@@ -177,7 +175,6 @@ class Bins:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The workers' names, by number."""
         return tuple(each.name for each in self.workers)
 
     @property
@@ -188,7 +185,6 @@ class Bins:
 
     @property
     def counts(self) -> Counter[int]:
-        """The number of bins of each worker, by its number."""
         return Counter(self.assigned)
 
     @property
@@ -235,7 +231,6 @@ class Bins:
         return max((part.rate for part in self.parts), default=0.0)
 
     def weights(self) -> tuple[int, ...]:
-        """Return the bytes of every bin, in all operators."""
         weights = [0] * self.count
         for part in self.parts:
             before = self.count_at(part)

@@ -150,7 +150,6 @@ class Worker:
         self._between.start()
 
     def __call__(self, frame: Frame, batch: int) -> None:
-        """Do a batch of Spark's."""
         self._raise_what_failed()
         context = frame.sparkSession.sparkContext
         query = context.getLocalProperty("sql.streaming.queryId") or ""

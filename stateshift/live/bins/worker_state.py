@@ -77,7 +77,6 @@ class BatchPlan:
     size: int  # rows of the batch
 
     def fill(self, commit: Commit, came: BatchResult) -> Commit:
-        """Return a commit with the result of every bin."""
         done = came.done
         late = sum(one.late for one in done)
         after = {work.bin: work.after for work in self.works}
@@ -145,18 +144,15 @@ class WorkerState:
 
     @property
     def frontier(self) -> Moment | None:
-        """The frontier of the last commit."""
         return None if self.ledger.last is None else self.ledger.last.frontier
 
     @property
     def awaited(self) -> dict[int, Time]:
-        """The bins that have not come yet, with the times of their moves."""
         held = self.ledger.held.values()
         return {one.bin: one.since for one in held if one.since is not None}
 
     @property
     def delivered(self) -> int:
-        """The last commit whose output has arrived."""
         waiting = [one.number for one in self.ledger.undelivered]
         return min(waiting) - 1 if waiting else self.ledger.number
 
@@ -178,7 +174,6 @@ class WorkerState:
         return Position(at, "here" if bin in self.ledger.here else "away")
 
     def has_arrived(self, news: News) -> bool:
-        """Whether something has come that is awaited."""
         return any(since in news.arrived.get(bin, {}) for bin, since in self.awaited.items())
 
     # ---------------------------------------------------------------- a batch
@@ -225,7 +220,6 @@ class WorkerState:
         return BatchPlan(tuple(works), left, batch.size)
 
     def _work(self, bin: int, batch: Batch, news: News, frontier: Moment | None) -> BinWork:
-        """Return the work on a bin in a batch."""
         position = self.position(bin)
         arrived = news.arrived.get(bin, {})
         after = position
@@ -247,7 +241,6 @@ class WorkerState:
         )
 
     def made(self, pending: PendingCommit) -> WorkerState:
-        """Return the state once a commit is made."""
         return replace(self, ledger=pending.after, waiting=pending.waiting, rewritten=frozenset())
 
     def retired(self, configuration: Configuration) -> Configuration:

@@ -36,7 +36,7 @@ PAST_HINT = "start the reader from what is there: option start=earliest, and a n
 
 @dataclass(frozen=True, slots=True)
 class ReaderStatus:
-    """A reader: its name, what it reads next, and when it said so."""
+    """A reader: its name, the number that it reads next, and the time when it said so."""
 
     name: str
     next: int
@@ -87,17 +87,14 @@ class Buffer:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing is written any more."""
         return self._has_ended
 
     @property
     def request_bytes_max(self) -> int:
-        """How large a request or a record may be."""
         return self.limits.memory // REQUESTS_IN_MEMORY
 
     @property
     def request_lines_max(self) -> int:
-        """How many records a request may have."""
         return self.limits.memory // LINE_MEMORY
 
     # ---------------------------------------------------------------- producers
@@ -119,7 +116,7 @@ class Buffer:
         return batch
 
     def wait(self, batch: Batch) -> None:
-        """Return when records are durable.
+        """Wait until records are durable.
 
         Raises:
             Refused: they could not be written, and are not kept.
@@ -135,16 +132,18 @@ class Buffer:
     def _run_writer(self) -> None:
         """Write until the buffer is closed. If this ends in another way, nobody is accepted."""
         try:
-            self._write_on()
+            self._write_until_closed()
         finally:
             with self._changed:
                 self._is_closing = self._has_ended = True
                 self._changed.notify_all()
 
-    def _write_on(self) -> None:
+    def _write_until_closed(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(self._has_work, TICK_SECONDS)
+                self._changed.wait_for(
+                    lambda: self._is_closing or self._queue.has_waiting, TICK_SECONDS
+                )
                 if self._is_closing and not self._queue.has_waiting:
                     return
                 batches = self._queue.take(COMMIT_BYTES) if self._queue.has_waiting else []
@@ -155,9 +154,6 @@ class Buffer:
             if time.monotonic() >= self._looked_at + TICK_SECONDS:
                 self._looked_at = time.monotonic()
                 self._remove_old()
-
-    def _has_work(self) -> bool:
-        return self._is_closing or self._queue.has_waiting
 
     def _write(self, batches: Sequence[Batch]) -> bool:
         """Write and sync records, and return whether that worked."""
@@ -220,7 +216,7 @@ class Buffer:
             ) from None
 
     def set_position(self, reader: str, number: int) -> None:
-        """Note that a reader needs nothing before a number: all that has no reader may go."""
+        """Note that a reader needs nothing before a number: records without a reader may go."""
         with self._changed:
             promised = self._queue.promised
         if not 0 <= number <= promised:
@@ -231,7 +227,6 @@ class Buffer:
             self._positions[reader] = position
 
     def forget(self, reader: str) -> None:
-        """Forget a reader: nothing is kept for it any more."""
         with self._positions_lock:
             self._positions.pop(reader, None)
             if not self._folder.remove_position(check_reader(reader)):
@@ -240,7 +235,6 @@ class Buffer:
     # ---------------------------------------------------------------- what it is
 
     def status(self) -> Status:
-        """Return the buffer as it is."""
         with self._positions_lock:
             readers = readers_of(self._positions)
         with self._changed:

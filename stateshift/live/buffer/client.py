@@ -33,7 +33,6 @@ class Client:
     patience_seconds: float = PATIENCE_SECONDS
 
     def status(self) -> Status:
-        """Return the buffer as it is."""
         content = self._ask("GET", "/status")
         try:
             status: Status = from_plain(Status, json.loads(content))
@@ -52,11 +51,9 @@ class Client:
             first = records[-1].number + 1
 
     def set_position(self, reader: str, number: int) -> None:
-        """Say that a reader needs nothing before a number."""
         self._ask("PUT", f"/readers/{reader}?next={number}")
 
     def forget(self, reader: str) -> None:
-        """Forget a reader."""
         self._ask("DELETE", f"/readers/{reader}")
 
     # ---------------------------------------------------------------- asking
@@ -105,16 +102,13 @@ def _answer(address: str, method: str, path: str) -> bytes:
         content = response.read()
     finally:
         connection.close()
-    if response.status != 200:
-        raise _refusal(response.status, content)
-    return content
-
-
-def _refusal(status: int, content: bytes) -> Exception:
-    """Return the error that a buffer has answered; one that is worth another try as an OSError."""
+    if response.status == 200:
+        return content
     try:
         told = json.loads(content)
         fact, hint = str(told["error"]), told.get("hint")
     except (ValueError, KeyError, TypeError, AttributeError):
-        fact, hint = f"HTTP {status}", None
-    return ConnectionError(fact) if status >= 500 else PlanError(fact, hint=hint)
+        fact, hint = f"HTTP {response.status}", None
+    if response.status >= 500:
+        raise ConnectionError(fact)  # it is worth another try
+    raise PlanError(fact, hint=hint)

@@ -1,8 +1,8 @@
 """The directory of a buffer, on a disk of the machine that runs it.
 
-buffer.json          what the directory is, and the buffer's id; a newer version is refused
+buffer.json          the buffer's id; a newer version is refused
 lock                 locked by the process that runs the buffer
-running.json         where that one listens; it may be left over from one that was killed
+running.json         its addresses; it may be left over from one that was killed
 segments/            the records (see log.py)
 readers/NAME.json    the number that a reader reads next
 """
@@ -26,7 +26,7 @@ from stateshift.plain import JsonObject, Misfit, from_plain, to_plain
 from stateshift.private_files import make_folder, open_private
 
 VERSION = 1
-BEFORE_IT_IS_ONE = ("lock", ".buffer.json.tmp")  # what a kill in the first moment leaves behind
+BEFORE_IT_IS_ONE = ("lock", ".buffer.json.tmp")  # left behind by a kill in the first moment
 READER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a directory is."""
+    """The kind of a directory."""
 
     version: int
     id: str
@@ -42,7 +42,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class RunningProcess:
-    """Where the process that runs a buffer listens."""
+    """The process that runs a buffer, and its addresses."""
 
     id: str
     process: int
@@ -66,7 +66,6 @@ class Folder:
 
     @property
     def segments(self) -> Path:
-        """Where the records are."""
         return self.path / "segments"
 
     # ---------------------------------------------------------------- what it is
@@ -123,7 +122,7 @@ class Folder:
     # ---------------------------------------------------------------- where it runs
 
     def running(self) -> RunningProcess | None:
-        """Return where the buffer listens; or has listened, if it was killed."""
+        """Return the process that runs the buffer, or has run it, if it was killed."""
         path = self.path / "running.json"
         try:
             return _fitting(RunningProcess, _json(path), path)
@@ -131,7 +130,6 @@ class Folder:
             return None
 
     def write_running(self, running: RunningProcess | None) -> None:
-        """Write where the buffer listens, or that it does no more."""
         if running is None:
             (self.path / "running.json").unlink(missing_ok=True)
         else:
@@ -140,27 +138,22 @@ class Folder:
     # ---------------------------------------------------------------- readers
 
     def positions(self) -> dict[str, Position]:
-        """Return where all readers are."""
         positions = {}
         for path in sorted((self.path / "readers").glob("*.json")):
             positions[path.stem] = _fitting(Position, _json(path), path)
         return positions
 
     def write_position(self, reader: str, position: Position) -> None:
-        """Write where a reader is. It may be lost with the power: the reader is then further back,
-        and more is kept for it.
-        """
+        """Write the position of a reader. A loss of power may lose it: then more is kept."""
         self._write(f"readers/{reader}.json", position)
 
     def remove_position(self, reader: str) -> bool:
-        """Forget a reader; return whether there was one."""
         path = self.path / "readers" / f"{reader}.json"
         is_there = path.exists()
         path.unlink(missing_ok=True)
         return is_there
 
     def _write(self, name: str, value: object) -> None:
-        """Write a file whole."""
         path = self.path / name
         hidden = path.with_name(f".{path.name}.tmp")
         with open_private(hidden, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:

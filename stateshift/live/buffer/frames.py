@@ -12,8 +12,8 @@
                        24     the value
 
 All numbers are little-endian. A record with the barrier was written after everything before it had
-been synced. So bytes that are no record, with a barrier behind them, were whole once: that is
-damage. Without one they are the torn end of a write that nobody was told of.
+been synced. Bytes that are no record, with a barrier behind them, were whole once: that is damage.
+Without one they are the torn end of a write that nobody was told of.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def decode_records(block: bytes, number: int) -> Iterator[Record]:
 
 
 def whole_records(block: bytes, number: int, offset: int = 0) -> Extent:
-    """Return how far a block consists of whole records that are numbered in turn."""
+    """Return the extent of a block's whole records that are numbered in turn."""
     while (record := _record_at(block, offset)) is not None and record.number == number:
         offset += RECORD_HEAD.size + len(record.value)
         number += 1
@@ -98,8 +98,8 @@ def whole_records(block: bytes, number: int, offset: int = 0) -> Extent:
 
 
 def skip_records(block: bytes, count: int, bytes_max: int) -> Extent:
-    """Return where so many records of a block end, and how many those are; fewer where the block
-    or `bytes_max` ends before, but one at least. Only lengths are read.
+    """Return the end of so many records of a block, and their number; fewer where the block or
+    `bytes_max` ends before, but one at least. Only lengths are read.
     """
     offset = passed = 0
     while passed < count and offset + RECORD_HEAD.size <= len(block):

@@ -28,7 +28,7 @@ INDEX_BYTES = 1 << 16  # how far apart the places are at which a segment's readi
 
 
 class Files:
-    """What a log asks of the file system for its writes; a test has one whose disk is full."""
+    """The file system, as a log writes to it; a test has one whose disk is full."""
 
     def write(self, descriptor: int, content: bytes) -> None:
         """Write all of it, at the end of the file."""
@@ -37,7 +37,7 @@ class Files:
             rest = rest[os.write(descriptor, rest) :]
 
     def sync(self, descriptor: int) -> None:
-        """Return when what was written survives a loss of power."""
+        """Make the writes survive a loss of power."""
         os.fsync(descriptor)
 
 
@@ -79,27 +79,24 @@ class Log:
         self._descriptor: int | None = None
         self._is_given_up = False
         self._segments = found_segments(directory)
-        if self._segments:
+        if self._segments:  # from now on the last whole record is the end
             self._cut_torn_end(self._segments[-1])
 
     @property
     def first(self) -> int:
-        """The number of the oldest record."""
         return self._segments[0].first if self._segments else 0
 
     @property
     def next(self) -> int:
-        """The number that the next record gets."""
         return self._segments[-1].until if self._segments else 0
 
     @property
     def disk_bytes(self) -> int:
-        """The size of all segments."""
         with self._lock:
             return sum(segment.end for segment in self._segments)
 
     def _cut_torn_end(self, segment: Segment) -> None:
-        """Cut off what is behind the last whole record; what is whole survives from now on."""
+        """Cut off the bytes behind the last whole record, and make the rest survive."""
         with open(segment.path, "r+b") as file:
             file.truncate(segment.end)
             if segment.end < SEGMENT_HEAD.size:
@@ -119,7 +116,11 @@ class Log:
             self._files.write(descriptor, content)
             self._files.sync(descriptor)
         except OSError:
-            self._give_up(descriptor, segment)
+            # The state of a file after a failed sync is not known: nothing more is written to it.
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, segment.end)
+            self._is_given_up = True
+            self.close()
             raise
         with self._lock:
             segment.remember(segment.until, segment.end)
@@ -156,15 +157,6 @@ class Log:
                 self._segments.pop()
             self._segments.append(Segment(path, first, first, SEGMENT_HEAD.size))
 
-    def _give_up(self, descriptor: int, segment: Segment) -> None:
-        """Take back a write that failed. What a file system holds after a failed sync is not
-        known, so nothing more is written to this file.
-        """
-        with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, segment.end)
-        self._is_given_up = True
-        self.close()
-
     def remove(self, count: int) -> None:
         """Remove the oldest segments, never the last one."""
         with self._lock:
@@ -183,7 +175,6 @@ class Log:
         ]
 
     def close(self) -> None:
-        """Close the file that is written to."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -197,7 +188,11 @@ class Log:
             LookupError: the record is not there any more, or not yet.
         """
         with self._lock:
-            segment = self._segment_of(number)
+            for segment in reversed(self._segments):
+                if segment.first <= number < segment.until:
+                    break
+            else:
+                raise LookupError(number)
             offset, at = segment.place_before(number)
             end, until = segment.end, segment.until
         with _opened(segment.path) as descriptor:
@@ -205,12 +200,6 @@ class Log:
                 offset, at = self._walk(descriptor, segment, Extent(offset, at), number)
             count = min(count, until - number)
             return _read_some(descriptor, offset, end, count, bytes_max)
-
-    def _segment_of(self, number: int) -> Segment:
-        for segment in reversed(self._segments):
-            if segment.first <= number < segment.until:
-                return segment
-        raise LookupError(number)
 
     def _walk(self, descriptor: int, segment: Segment, here: Extent, number: int) -> Extent:
         """Return a place nearer to a record, and remember it."""
@@ -257,7 +246,12 @@ def _read_some(descriptor: int, offset: int, end: int, count: int, bytes_max: in
 def found_segments(directory: Path) -> list[Segment]:
     """Return the segments of a directory, the oldest first; reads, and changes nothing."""
     paths = sorted(path for path in directory.iterdir() if path.name.endswith(SUFFIX))
-    firsts = [_first_by_name(path) for path in paths]
+    firsts: list[int] = []
+    for path in paths:
+        name = path.name.removesuffix(SUFFIX)
+        if not (name.isascii() and name.isdigit()):
+            raise FormatError("not a segment of a buffer: the name is no number", str(path))
+        firsts.append(int(name))
     segments = []
     for place, (path, first) in enumerate(zip(paths, firsts, strict=True)):
         if place + 1 < len(paths):
@@ -266,13 +260,6 @@ def found_segments(directory: Path) -> list[Segment]:
         else:
             segments.append(_last_segment(path, first))
     return segments
-
-
-def _first_by_name(path: Path) -> int:
-    name = path.name.removesuffix(SUFFIX)
-    if not (name.isascii() and name.isdigit()):
-        raise FormatError("not a segment of a buffer: the name is no number", str(path))
-    return int(name)
 
 
 def _last_segment(path: Path, first: int) -> Segment:
@@ -298,7 +285,7 @@ def _last_segment(path: Path, first: int) -> Segment:
 
 
 def sync_directory(directory: Path) -> None:
-    """Return when the names in a directory survive a loss of power."""
+    """Make the names in a directory survive a loss of power."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,13 +1,13 @@
-"""What a buffer has accepted, what memory holds of it, and its bounds. Pure: no thread, no disk.
+"""The records that a buffer has accepted, those in memory, and its bounds. Pure: no thread or disk.
 
                  offered                  written and synced
     producers ────────────▶ waiting ──────────────────────────▶ recent ──▶ forgotten here
                             (memory alone)                      (memory and disk)
 
-Records get their numbers as they are offered. `take` gives what waits to whoever writes it, and
-`written` or `failed` says what became of it. Memory holds what waits, and as much as it has room
-for of what was written last: readers that keep up never wait for the disk. What waits is never
-given up for that; what is on disk is.
+Records get their numbers as they are offered. `take` gives waiting ones to whoever writes them, and
+`written` or `failed` ends that. Memory holds those that wait, and as many as it has room for of
+those written last: readers that keep up never wait for the disk. Memory gives up records that are
+on disk, never waiting ones.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Literal
 from stateshift.errors import StateshiftError
 from stateshift.live.buffer.frames import RECORD_HEAD, Record, skip_records
 
-WAITING_BYTES = 200  # what Python takes for a record that waits, beside its value
-BLOCK_BYTES = 1 << 16  # what is written in smaller parts is kept in memory as one of this size
+WAITING_BYTES = 200  # Python takes them for a record that waits, beside its value
+BLOCK_BYTES = 1 << 16  # smaller parts are kept in memory as one of this size
 ROOM_SHARE = 8  # one part of so many is kept free on disk, where readers allow it
 
 Ack = Literal["disk", "memory"]
@@ -55,16 +55,13 @@ class Batch:
 
     @property
     def until(self) -> int:
-        """The number behind its last record."""
         return self.first + len(self.values)
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known what became of it."""
         return self.is_written or self.failure is not None
 
     def records(self) -> list[Record]:
-        """Return its records with their numbers."""
         return [Record(self.first + place, self.at, v) for place, v in enumerate(self.values)]
 
 
@@ -97,12 +94,10 @@ class Queue:
 
     @property
     def memory_bytes(self) -> int:
-        """What memory holds, in bytes."""
         return self._waiting_memory + self._recent_bytes
 
     @property
     def has_waiting(self) -> bool:
-        """Whether something waits to be written."""
         return bool(self._waiting)
 
     # ---------------------------------------------------------------- producers
@@ -136,7 +131,7 @@ class Queue:
     # ---------------------------------------------------------------- whoever writes
 
     def take(self, bytes_max: int) -> list[Batch]:
-        """Return what waits longest, one batch at least; it counts as waiting until it is
+        """Return the batches that wait longest, one at least; they count as waiting until they are
         settled.
         """
         assert not self._taken, "one writes at a time"
@@ -148,11 +143,12 @@ class Queue:
         return list(self._taken)
 
     def written(self, content: bytes, disk_bytes: int) -> None:
-        """What was taken is synced: readers may see it, and its producers are answered."""
+        """Note that the batches taken are synced: readers may see them, producers are answered."""
         first, until = self._taken[0].first, self._taken[-1].until
         for batch in self._taken:
             batch.is_written = True
-            self._count_out(batch)
+            self._waiting_memory -= _memory_of(batch.values)
+            self._waiting_disk -= _disk_of(batch.values)
         self._taken = []
         self.promised = until
         self.failure = None
@@ -165,8 +161,8 @@ class Queue:
         self._make_room()
 
     def failed(self, failure: str, disk_bytes: int) -> None:
-        """What was taken is not on disk. Where producers were answered already it waits again;
-        otherwise they are told, and its numbers go to others.
+        """Note that the batches taken are not on disk. They wait again if producers were answered
+        already; otherwise those are told, and the numbers go to others.
         """
         self.failure = failure
         self.disk_bytes = disk_bytes
@@ -181,14 +177,10 @@ class Queue:
         self._waiting_memory = self._waiting_disk = 0
         self.next = self.promised
 
-    def _count_out(self, batch: Batch) -> None:
-        self._waiting_memory -= _memory_of(batch.values)
-        self._waiting_disk -= _disk_of(batch.values)
-
     # ---------------------------------------------------------------- readers
 
     def recent(self, number: int, bytes_max: int) -> list[Block]:
-        """Return what memory holds from a number on, in blocks; none where it has let go of it."""
+        """Return the blocks in memory from a number on; none where it has let go of that one."""
         blocks: list[Block] = []
         size = 0
         for block in self._recent:
@@ -236,10 +228,10 @@ class ClosedSegment:
 def removable(
     segments: Sequence[ClosedSegment], positions: Sequence[int], used: int, limits: Limits
 ) -> int:
-    """Return how many of the oldest segments may be removed.
+    """Return the number of the oldest segments that may be removed.
 
-    All readers have them; and they are older than `keep`, or the disk's bound is near. Where nobody
-    has read anything yet, everything is kept.
+    All readers have them; and they are older than `keep`, or the disk's bound is near. Everything
+    is kept until somebody has read.
     """
     passed = min(positions, default=0)
     enough = limits.disk - limits.disk // ROOM_SHARE

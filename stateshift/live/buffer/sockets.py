@@ -27,7 +27,7 @@ Request = socket.socket | tuple[bytes, socket.socket]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen: `tcp://127.0.0.1:9000`, `http://127.0.0.1:0`; port 0 is any free one."""
+    """An address, `tcp://127.0.0.1:9000` or `http://127.0.0.1:0`; port 0 is any free one."""
 
     scheme: str
     host: str
@@ -120,7 +120,6 @@ class Server(socketserver.ThreadingTCPServer):
         """Pass over connections that break: their producers and readers see it themselves."""
 
     def shutdown(self) -> None:
-        """Take no more connections."""
         self._is_ending = True
         super().shutdown()
 
@@ -153,7 +152,6 @@ class HttpHandler(BaseHTTPRequestHandler):
         """Say nothing for each request."""
 
     def answer(self, status: int, content: bytes, kind: str = "application/json") -> None:
-        """Answer a request whole."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))

@@ -4,7 +4,7 @@
     rows = spark.readStream.format("stateshift-buffer").option("reader", "orders").load("/srv/in")
 
 A row is a record: `number long, at timestamp, value binary`. An offset is the buffer's id and the
-number of the next record. It is a frontier: nothing comes below it any more. So a batch that is
+number of the next record. It is a frontier: nothing comes below it any more. A batch that is
 planned again, in this application or in another one with the same checkpoint, has the same rows.
 
     path, address       the buffer's directory on this machine, or http://HOST:PORT
@@ -43,7 +43,7 @@ Offset = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a query says of the buffer that it reads."""
+    """The options of a query that reads a buffer."""
 
     place: str
     reader: str = "spark"
@@ -55,12 +55,10 @@ class Options:
 
     @property
     def client(self) -> Client:
-        """The buffer, to be asked."""
         return Client(self.place, self.patience_seconds)
 
     @property
     def schema(self) -> str:
-        """The schema of its rows, as DDL."""
         return f"number long, at timestamp, value {self.value}"
 
 
@@ -119,7 +117,7 @@ class QueryReader:
         self._planned: int | None = None
 
     def initial(self) -> Offset:
-        """Return where a query without a checkpoint begins."""
+        """Return the offset at which a query without a checkpoint begins."""
         status = self._client.status()
         readers = {reader.name: reader.next for reader in status.readers}
         starts = {
@@ -145,7 +143,7 @@ class QueryReader:
         return {"buffer": status.id, "number": number}
 
     def plan(self, start: Offset, end: Offset) -> list[Range]:
-        """Return what the tasks of a batch read. The buffer keeps it, until the batch is done."""
+        """Return the ranges that tasks of a batch read. The buffer keeps them until it is done."""
         self._check(start, self._client.status().id)
         self._check(end, start["buffer"])
         first, until = start["number"], end["number"]
@@ -154,7 +152,6 @@ class QueryReader:
         return split(Range(first, until), self.options.partitions)
 
     def commit(self, end: Offset) -> None:
-        """Say that all batches up to an offset are done."""
         self._client.set_position(self.options.reader, end["number"])
 
     def _check(self, offset: Offset, buffer_id: str) -> None:
@@ -188,14 +185,14 @@ def arrow_batches(options: Options, part: Range) -> Iterator[object]:
     for records in options.client.records(part.first, part.until):
         values: list[object] = [record.value for record in records]
         if options.value == "string":
-            values = [_text(record) for record in records]
+            values = [_decode_text(record) for record in records]
         numbers = pyarrow.array([record.number for record in records], schema.field("number").type)
         times = pyarrow.array([record.at for record in records], schema.field("at").type)
         columns = [numbers, times, pyarrow.array(values, schema.field("value").type)]
         yield pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _text(record: Record) -> str:
+def _decode_text(record: Record) -> str:
     try:
         return record.value.decode("utf-8")
     except UnicodeDecodeError as error:

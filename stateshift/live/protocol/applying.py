@@ -54,11 +54,9 @@ class Timers:
 
     @property
     def earliest(self) -> Moment | None:
-        """The earliest time of any."""
         return self.heap[0].time if self.heap else None
 
     def ask(self, time: Moment, key: Key, value: Value) -> None:
-        """Ask to see a value again at a time to come."""
         heappush(self.heap, Timer(time, self.asked, key, value))
         self.asked += 1
 

@@ -89,7 +89,6 @@ class Declaration:
 
     @property
     def first(self) -> Links:
-        """The chain that the job begins with."""
         return tuple(Link(f"{FIRST}{number}", name) for number, name in enumerate(self.functions))
 
 
@@ -274,7 +273,6 @@ class ChangeLog:
 
     @property
     def newest(self) -> Version:
-        """The newest version that is applied."""
         return newest(self.changes)
 
     @property

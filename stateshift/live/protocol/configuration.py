@@ -148,7 +148,6 @@ class Configuration:
         return _worker(self.history[bin], time)
 
     def at(self, time: Time) -> tuple[int, ...]:
-        """Return the worker of every bin at a time."""
         return tuple(_worker(history, time) for history in self.history)
 
 

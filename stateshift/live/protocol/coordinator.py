@@ -115,7 +115,6 @@ class Coordinator:
 
     @property
     def step(self) -> str | None:
-        """The step that is being waited for."""
         if not self.progress.plans:
             return None
         for name in STEPS:

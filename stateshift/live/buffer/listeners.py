@@ -1,4 +1,4 @@
-"""What producers speak.
+"""The listeners of a buffer, for producers and for readers.
 
     tcp://HOST:PORT      each line is a record. Nothing is answered. At a bound, and while the disk
                          fails, the socket is not read
@@ -7,29 +7,47 @@
     http://HOST:PORT     POST: the body is a record. POST /lines: each line is one, all or none
 
 HTTP answers 200 with the numbers `{"first": 17, "count": 1}` when the records are durable (with
-`--ack memory`: when they are accepted), 413 what is too large, 411 a body without a length, and 503
-what is refused for now: nothing of it was kept.
+`--ack memory`: when they are accepted), 413 if they are too large, 411 for a body without a length,
+and 503 if they are refused for now: nothing of it was kept.
+
+Readers speak HTTP:
+
+    GET    /status                   the buffer as it is
+    GET    /records?from=N&until=M   records as frames.py has them, from N on: one at least, not all
+                                     if they are many; none if N is the next one
+    PUT    /readers/NAME?next=N      the reader needs nothing before N
+    DELETE /readers/NAME             nothing is kept for it any more
+
+410 answers a record that is not there any more, or was never promised; all errors are JSON with
+`error` and `hint`.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from socketserver import BaseRequestHandler, BaseServer
+from urllib.parse import parse_qs, urlsplit
 
-from stateshift.live.buffer.buffer import Buffer
-from stateshift.live.buffer.queue import Batch, RefusedError
+from stateshift.errors import StateshiftError
+from stateshift.live.buffer.buffer import Buffer, GoneError
+from stateshift.live.buffer.queue import RefusedError
 from stateshift.live.buffer.sockets import Address, HttpHandler, Request, Server
+from stateshift.plain import to_plain
 
 logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 18
 AGAIN_SECONDS = 0.05  # until lines that found no room are offered again
 UNREAD_SECONDS = 30.0  # a producer that does not read its acknowledgements so long is closed
+ANSWER_BYTES = 4 << 20
+RECORDS_TYPE = "application/octet-stream"
+NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def listen(buffer: Buffer, address: Address) -> Server:
@@ -40,9 +58,9 @@ def listen(buffer: Buffer, address: Address) -> Server:
     return Server(address, partial(_Posts, buffer=buffer))
 
 
-def must_wait(buffer: Buffer) -> bool:
-    """Whether producers are answered only once their records are durable."""
-    return buffer.limits.ack == "disk"
+def serve(buffer: Buffer, address: Address) -> Server:
+    """Listen for readers; the server is not run yet."""
+    return Server(address, partial(_Reads, buffer=buffer))
 
 
 class _Lines(BaseRequestHandler):
@@ -85,7 +103,7 @@ class _Lines(BaseRequestHandler):
         while True:
             try:
                 batch = self._buffer.offer(lines)
-                if must_wait(self._buffer) or self._is_answered:
+                if self._buffer.limits.ack == "disk" or self._is_answered:
                     self._buffer.wait(batch)
                 break
             except RefusedError:
@@ -112,8 +130,8 @@ class _Lines(BaseRequestHandler):
         self.request.shutdown(socket.SHUT_WR)
 
 
-class _Posts(HttpHandler):
-    """One producer that posts."""
+class _BufferHandler(HttpHandler):
+    """A connection of HTTP to a buffer."""
 
     def __init__(
         self, request: Request, client: object, server: BaseServer, buffer: Buffer
@@ -121,27 +139,29 @@ class _Posts(HttpHandler):
         self._buffer = buffer
         super().__init__(request, client, server)
 
+
+class _Posts(_BufferHandler):
+    """One producer that posts."""
+
     def do_POST(self) -> None:
-        """Take the body: a record, or lines of them."""
         body = self._body()
         if body is None:
             return
-        path = self.path.partition("?")[0]
-        values = [body]
-        if path == "/lines":
-            values = lines_of(body)
+        is_lines = self.path.partition("?")[0] == "/lines"
+        values = lines_of(body) if is_lines else [body]
         if len(values) > self._buffer.request_lines_max:
             fact = f"the body has more than {self._buffer.request_lines_max} lines"
             self.answer(413, problem(fact))
             return
         try:
             batch = self._buffer.offer(values)
-            if must_wait(self._buffer):
+            if self._buffer.limits.ack == "disk":
                 self._buffer.wait(batch)
         except RefusedError as error:
             self.answer(503, problem(error.fact))
             return
-        self.answer(200, _accepted(batch))
+        accepted = {"first": batch.first, "count": len(batch.values)}
+        self.answer(200, json.dumps(accepted).encode() + b"\n")
 
     def _body(self) -> bytes | None:
         """Return the whole body; None where it was refused, or broke off."""
@@ -162,16 +182,56 @@ class _Posts(HttpHandler):
         return body
 
 
+class _Reads(_BufferHandler):
+    """One reader's connection."""
+
+    def do_GET(self) -> None:
+        path, values = self._asked()
+        if path == "/status":
+            self.answer(200, json.dumps(to_plain(self._buffer.status())).encode())
+        elif path == "/records" and {"from", "until"} <= values.keys():
+            first, until = values["from"], values["until"]
+            self._act(lambda: self._buffer.read(first, until - first, ANSWER_BYTES))
+        else:
+            self.answer(404, problem(f"nothing is at {self.path}"))
+
+    def do_PUT(self) -> None:
+        path, values = self._asked()
+        if path.startswith("/readers/") and "next" in values:
+            name = path.removeprefix("/readers/")
+            self._act(lambda: self._buffer.set_position(name, values["next"]))
+        else:
+            self.answer(404, problem(f"nothing is at {self.path}"))
+
+    def do_DELETE(self) -> None:
+        path, _ = self._asked()
+        self._act(lambda: self._buffer.forget(path.removeprefix("/readers/")))
+
+    def _asked(self) -> tuple[str, dict[str, int]]:
+        """Return the path, and the numbers that the query names."""
+        parts = urlsplit(self.path)
+        words = parse_qs(parts.query).items()
+        return parts.path, {key: int(said[-1]) for key, said in words if NUMBER.fullmatch(said[-1])}
+
+    def _act(self, act: Callable[[], bytes | None]) -> None:
+        try:
+            content = act()
+        except GoneError as error:
+            self.answer(410, problem(error.fact, error.hint))
+        except StateshiftError as error:
+            self.answer(400, problem(str(error), error.hint))
+        except OSError as error:
+            self.answer(500, problem(f"the disk of the buffer fails: {error.strerror or error}"))
+        else:
+            self.answer(200, content or b"", RECORDS_TYPE)
+
+
 def lines_of(body: bytes) -> list[bytes]:
     """Return the lines of a body; its last one may lack its end."""
     lines = body.split(b"\n")
     if not lines[-1]:
         lines.pop()
     return [line.removesuffix(b"\r") for line in lines]
-
-
-def _accepted(batch: Batch) -> bytes:
-    return json.dumps({"first": batch.first, "count": len(batch.values)}).encode() + b"\n"
 
 
 def problem(fact: str, hint: str | None = None) -> bytes:
