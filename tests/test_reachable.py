@@ -38,7 +38,7 @@ CALLED_BY_OTHERS = {
         ("handle_error", "process_request", "process_request_thread", "shutdown_request"),
         "socketserver calls these",
     ),
-    "keep_running": "a user's job calls it (stateshift.live)",
+    **dict.fromkeys(("Worker", "keep_running"), "a user's job calls it (stateshift.live)"),
     "seekable": "pyarrow and Python's io ask a file",
     "schema_text": "what configs/ holds is made and compared with it",
 }

@@ -1,29 +1,30 @@
 """State that moves between running jobs, a bin of keys at a time.
 
-    operators   what a user writes: a function over a key's state, and how it is declared
-    times       logical time, and what a source promises of it
-    batches     a batch's rows, in the order of time, bin by bin
-    fetching    pieces of files, read together
-    stores      a bin's state in memory: objects or columns, and as bytes
-    stages      what happens to a bin in a batch: applied, given, taken, held
-    commits     a batch's commit as a value, and the fold of commits
-    files       the group's files of bins: commits, data, workers, proposals of moves
-    running     a worker: bins here, a batch at a time, one commit each
-    reading_ahead   bins that will come, read before they do
-    cleaning    which files a worker can remove, and when it is worth looking
-    compacting  which bins to write anew, so that dead files can go
-    in_driver   the first home of bins: the driver's own process
-    in_executors, bin_task   the second one: the processes of Spark's tasks
-    worker      what a job hands to foreachBatch
-    outputs     where a worker's rows go, once for each commit
+    operators       an operator as a user declares it: a function over a key's state
+    times, hashing  logical time, and the promise of a source; the hash of a key
+    batches         a batch's rows, in the order of time, bin by bin
+    stores          a bin's state in memory: objects or columns, and as bytes
+    stages          one bin in a batch: applied, given, taken, held
+    bin_run         a bin through its stages; bins in memory
+    commits         a batch's commit as a value, and the fold of commits
+    files, parts, compactions   the group's files of bins: commits, data, moves, workers
+    worker_state    a worker between two commits, as a value, and the plan of its next batch
+    bin_worker      the same at work: it asks for news, runs, commits
+    other_workers, upkeep   the news of others; files to remove, bins to read ahead
+    redistribution  bins by another number of them
+    homes, bin_task   the places of bins: the driver's own process, or those of Spark's tasks
+    worker          the part of a job, for foreachBatch; outputs
 
-    watch         a group from outside: where the bins are, who is how far, how fast
-    move_request  which bins shall go where, in which steps; checked
-    step_table    one proposal, in the protocol's own coordinator
-    migration     all steps, carried one after the other
-    steering      small files: paused, throttled, stopped
-    controlling   what a program calls to move bins
+    watch           a group from outside: the place of each bin, the progress and speed of workers
+    bin_loads, bin_count   hot bins; another number of them
+    move_request    the bins to move, and their steps; checked
+    step_table      one proposal, in the protocol's own coordinator
+    migration       all steps, carried one after the other
+    compact_moves   the files of earlier moves, folded into one
+    steering        small files: paused, throttled, stopped
+    controller      the calls of a program that moves bins
+    adoption, exported_rows, state_acts   import, export, eviction
 
-Which worker has which bin at which time is `protocol.configuration`; records are folded by
+The worker of each bin at each time is `protocol.configuration`; records are folded by
 `protocol.applying`.
 """

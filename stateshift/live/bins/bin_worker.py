@@ -428,7 +428,8 @@ class BinWorker:
     def read_ahead(self) -> bool:
         """Read one bin that will come, as it is at the moment; return whether there was one."""
         asked, here = self.moves.ahead, self.ledger.here
-        coming = [bin for bin, worker in asked if worker == self.state.me and bin not in here]
+        mine = [bin for bin, worker in asked if worker == self.state.me]
+        coming = [bin for bin in mine if bin not in here]
         return self._ahead.read_one(asked, coming, self._kept_elsewhere)
 
     def _kept_elsewhere(self, bin: int) -> BinSnapshot | None:
