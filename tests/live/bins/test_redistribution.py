@@ -67,7 +67,7 @@ def test_keys_of_several_columns_states_requests_and_held_rows_are_dealt_togethe
     seen = []
     for one in dealt:
         assert one.kept is not None
-        again = Objects.read(paired, map(read, one.kept.pieces))
+        again = Objects(paired).caught_up(map(read, one.kept.pieces))
         assert again.due == one.kept.due
         for key in again.states:
             assert bin_of(hash_of(key, encode), 8) == one.bin

@@ -62,7 +62,7 @@ def test_what_is_read_is_the_last_row_of_each_key_in_the_order_of_changes(
             expected.pop(one, None)
             expected[one] = row
         tables.append(to_bytes(table_of(list(once.values()))))
-    store = Table.read(operator, tables[:at_hand]).caught_up(tables[at_hand:])
+    store = Table(operator).caught_up(tables[:at_hand]).caught_up(tables[at_hand:])
     found = [] if store.table is None else store.table.to_pylist()
     assert [tuple(row.values()) for row in found] == list(expected.values())
 
@@ -76,7 +76,7 @@ def test_an_empty_table_is_read_though_a_file_of_nothing_else_was_never_written(
     counted = operator_of(("a",))
     size = len(Table(counted).whole())
     piece = Piece("bins/states/counted/west/data/000000001-once", 0, size)
-    assert Table.read(counted, [files.read(piece)]).keys == 0
+    assert Table(counted).caught_up([files.read(piece)]).keys == 0
 
 
 def test_tables_that_follow_each_other_are_read_whatever_they_are_like() -> None:
