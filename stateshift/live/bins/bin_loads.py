@@ -9,6 +9,7 @@ many; the other bins of the part share the rest of its rows alike.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,10 +47,13 @@ def loads(bins: Bins) -> tuple[Load, ...]:
         recent = [each for each in part.recent if (each.bins or bins.begun) == bins.count]
         if len(recent) > 1 and recent[-1].at > recent[0].at:
             seconds = recent[-1].at - recent[0].at
+            sizes_changed: Counter[int] = Counter()
             for commit in recent[1:]:
                 for each in commit.changed:
                     if not each.is_whole:  # a whole one tells nothing of its changes
-                        changed[each.bin] += each.piece.size / seconds
+                        sizes_changed[each.bin] += each.piece.size
+            for bin, size in sizes_changed.items():
+                changed[bin] += size / seconds
             for bin, count in _rows(part, recent[1:]).items():
                 rows[bin] += count / seconds
     measures = (_times(keys), _times(sizes), _times(changed), _times(rows))

@@ -100,7 +100,7 @@ def test_a_change_takes_the_columns_of_the_state() -> None:
     narrow = [("user", pyarrow.int32()), ("n", pyarrow.int16())]
     changed = pyarrow.table([[2, 3], [21, 30]], schema=pyarrow.schema(narrow))
     pieces = [to_bytes(state), to_bytes(changed), to_bytes(changed.slice(1))]
-    read = Table.read(operator_of(("user",)), pieces).table
+    read = Table(operator_of(("user",))).caught_up(pieces).table
     assert read is not None
     assert read.schema == state.schema
     assert read.to_pylist() == [
