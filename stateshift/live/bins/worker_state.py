@@ -191,33 +191,48 @@ class WorkerState:
     def after(self, batch: Batch, news: News, frontier: Moment | None, query: str) -> BatchPlan:
         """Return the plan of a batch up to a frontier."""
         ledger, last = self.ledger, self.ledger.last
-        at = BEGIN if self.frontier is None else self.frontier
-        changing: set[int] = set()  # bins that change their worker
+        changing = self._changing(news.configuration, frontier)
         due: set[int] = set()  # bins of which something is to be seen again
         if frontier is not None:
-            for bin, history in enumerate(news.configuration.history):
-                if len(history) > 1 and has_changes(history, at, frontier):
-                    changing.add(bin)
             for bin, kept in ledger.here.items():
                 if kept.due is not None and kept.due < frontier:
                     due.add(bin)
         # Only rows before the frontier that may be this worker's become rows of Python's.
         batch = batch.read({*ledger.here, *changing, *self.awaited}, frontier)
         touched = {*batch.rows, *changing, *due}
-        left: dict[int, WaitingRows] = {}
-        if last is not None and last.query == query:  # another query reads some rows again
-            for bin, one in self.waiting.items():
-                is_ahead = frontier is None or frontier <= one.first
-                is_new = ledger.number + 1 < one.commit + HELD_COMMITS
-                if is_ahead and is_new and bin not in touched and bin not in self.rewritten:
-                    left[bin] = one
+        is_same_query = last is not None and last.query == query
+        left = self._left(touched | self.rewritten, frontier) if is_same_query else {}
         touched |= ledger.held.keys() | (self.rewritten & ledger.here.keys())
         works = [self._work(bin, batch, news, frontier) for bin in sorted(touched - left.keys())]
-        if last is not None and query != last.query:
+        if last is not None and not is_same_query:
             # It reads from the frontier or from before: rows that are held from there on come a
             # second time.
+            at = BEGIN if self.frontier is None else self.frontier
             works = [replace(work, comes_again=at) for work in works]
         return BatchPlan(tuple(works), left, batch.size)
+
+    def _changing(self, configuration: Configuration, frontier: Moment | None) -> set[int]:
+        """Return the bins that change their worker up to a frontier."""
+        changing: set[int] = set()
+        if frontier is None:
+            return changing
+        at = BEGIN if self.frontier is None else self.frontier
+        for bin, history in enumerate(configuration.history):
+            if len(history) > 1 and has_changes(history, at, frontier):
+                changing.add(bin)
+        return changing
+
+    def _left(self, touched: set[int], frontier: Moment | None) -> dict[int, WaitingRows]:
+        """Return the rows held of bins that nothing touches, and that stay as they are. (Another
+        query reads some of them again.)
+        """
+        left: dict[int, WaitingRows] = {}
+        for bin, one in self.waiting.items():
+            is_ahead = frontier is None or frontier <= one.first
+            is_new = self.ledger.number + 1 < one.commit + HELD_COMMITS
+            if is_ahead and is_new and bin not in touched:
+                left[bin] = one
+        return left
 
     def _work(self, bin: int, batch: Batch, news: News, frontier: Moment | None) -> BinWork:
         position = self.position(bin)
