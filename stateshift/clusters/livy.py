@@ -253,7 +253,7 @@ class Livy(RemoteCluster[LivyCalls]):
         given = read_options(submission.options, self.takes.submit, "/submit")
         record = {"url": submission_url(submission, str(self.options["url"]))}
         try:
-            self.calls(record).batches()
+            next(self.calls(record).batches(), None)  # a generator asks when it is read
         except Refused as refused:
             return Trial(refused.fact, refused.hint)
         except Unanswered as silent:

@@ -70,6 +70,16 @@ def test_a_submission_that_had_no_effect_is_told_with_the_fact_and_a_hint(
     assert raised.value.hint is not None
 
 
+def test_the_trial_of_a_start_asks_livy_which_has_to_answer(
+    server: FakeLivy, tmp_path: Path
+) -> None:
+    assert not cluster(server, tmp_path).try_start(ORDERS).refused
+    with serving() as gone:
+        dead = cluster(gone, tmp_path)
+    refused = dead.try_start(ORDERS).refused
+    assert refused is not None and "Livy gives no answer" in refused
+
+
 def test_a_livy_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
     with serving() as server:
         gone = cluster(server, tmp_path)

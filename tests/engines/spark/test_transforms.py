@@ -296,6 +296,13 @@ def test_where_a_column_is_not_there_the_hint_names_the_place_that_has_others(
     ), hints
 
 
+@pytest.mark.parametrize("asked", [{"drop": ["k"]}, {"widen_key": {"k": "string"}}])
+def test_an_operator_that_is_dropped_does_not_evolve(asked: dict[str, Any]) -> None:
+    changes = [{"kind": "evolve", "operator": "0", **asked}, {"kind": "drop", "operators": ["0"]}]
+    plan = plan_of(spec_of(transform=changes, mode="fork"), keyed(Checkpoint(), changes))
+    assert "operator 0 is dropped, and its rows cannot evolve" in told(plan, "refuse")
+
+
 def test_the_same_number_of_partitions_is_nothing_to_do() -> None:
     plan = planned(Checkpoint(shards=2), {"kind": "repartition", "partitions": 2})
     assert not plan.refusals and not rewrites(plan)

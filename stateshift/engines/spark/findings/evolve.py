@@ -43,6 +43,13 @@ def of_evolution(
         return
     schemas = spark_image(image).schemas
     for asked in change.evolve:
+        if asked.operator in change.dropped_operators:
+            yield Finding(
+                "refuse",
+                f"{name}: operator {asked.operator} is dropped, and its rows cannot evolve",
+                hint="leave `evolve` or `drop` out",
+            )
+            continue
         schema = schemas.get(asked.place)
         if schema is None:
             known = ", ".join(sorted(schemas)) or "none"
