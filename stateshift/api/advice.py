@@ -19,7 +19,7 @@ from stateshift.advise.evaluate.settings import Settings, settings_from
 from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.advise.subjects import Outside
 from stateshift.api.local_files import text_of
-from stateshift.api.rebalancing.folder import Folder, usual_folder
+from stateshift.api.rebalancing.folder import RebalanceFolder, usual_folder
 from stateshift.api.rebalancing.past import past_of
 from stateshift.api.rebalancing.request import clusters_of
 from stateshift.api.rebalancing.whereabouts import (
@@ -108,12 +108,7 @@ def advise(
         StorageError: the history cannot be read or written.
         JournalError: what `rebalance` has kept cannot be read.
     """
-    if sample_seconds <= 0:
-        message = "it takes some time to measure"
-        raise SpecError((Complaint("sample_seconds", message),), hint="sample_seconds=60")
-    if cores is not None and cores < 1:
-        message = f"{cores}: expected a number from 1 on"
-        raise SpecError((Complaint("cores", message),), hint="cores=4, or leave it out")
+    _check_numbers(sample_seconds, cores)
     request = AdviceRequest(
         given,
         tuple(jobs),
@@ -130,6 +125,16 @@ def advise(
     return tuple(map(JobAdvice, adviser.round()))
 
 
+def _check_numbers(sample_seconds: float, cores: int | None) -> None:
+    """Refuse numbers that nothing can be measured with."""
+    if sample_seconds <= 0:
+        message = "it takes some time to measure"
+        raise SpecError((Complaint("sample_seconds", message),), hint="sample_seconds=60")
+    if cores is not None and cores < 1:
+        message = f"{cores}: expected a number from 1 on"
+        raise SpecError((Complaint("cores", message),), hint="cores=4, or leave it out")
+
+
 def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
     """Return the adviser of these jobs, for one round or many: each round finds them again, where
     `rebalance` has moved them.
@@ -137,16 +142,12 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
     Raises:
         SpecError: the spec is not valid.
     """
-    # By our own runs, and by those of `rebalance`.
-    restarts, folder = restarts_below(request.workdirs), _folder_of(request)
-    if folder is not None:
-        restarts |= restarts_below(folder.runs)
     outside = Outside(
         adapters.open_storage,
         adapters.ask_topics,
         adapters.clock,
         request.settings,
-        restarts,
+        _restarts(request),
         request.cores,
         request.driver_ui,
         request.driver_ca_file,
@@ -193,14 +194,18 @@ def _of_spec(
     if len(names) > 1:
         which = f"a driver has one job, and this would be that of {', '.join(names)}"
         _refuse_driver_ui(request, which, f"--job {quote(names[0])}, or `driver_ui` in the spec")
-    notes = {}
-    for name, each in where.items():
-        notes[name] = each.unknown or each.note
-        if not notes[name] and each.place.number is not None:
-            cluster = each.place.cluster
-            notes[name] = f"it was looked at on {cluster}, where `rebalance` has moved it"
+    notes = {name: _note_on(each) for name, each in where.items()}
     outside = replace(outside, notes=notes, since=move_times(where, adapters.clock.now()))
     return subjects.of_spec(spec, request.jobs, outside)
+
+
+def _note_on(where: Whereabouts) -> str:
+    """Return a note on the place where a job runs; "" if the spec names the same place."""
+    if where.unknown or where.note:
+        return where.unknown or where.note
+    if where.place.number is None:
+        return ""
+    return f"it was looked at on {where.place.cluster}, where `rebalance` has moved it"
 
 
 def _refuse_driver_ui(request: AdviceRequest, why: str, hint: str = "leave it out") -> None:
@@ -208,13 +213,13 @@ def _refuse_driver_ui(request: AdviceRequest, why: str, hint: str = "leave it ou
         raise SpecError((Complaint("--driver-ui", why),), hint=hint)
 
 
-def _folder_of(request: AdviceRequest) -> Folder | None:
+def _folder_of(request: AdviceRequest) -> RebalanceFolder | None:
     """Return the folder of `rebalance` for a spec; None of a spec in no file."""
     if request.rebalance is not None:
-        return Folder(request.rebalance)
+        return RebalanceFolder(request.rebalance)
     if isinstance(request.given, str | os.PathLike):
         path = os.fspath(request.given)
-        return Folder(usual_folder(request.workdirs or WORKDIRS, path))
+        return RebalanceFolder(usual_folder(request.workdirs or WORKDIRS, path))
     return None
 
 
@@ -225,7 +230,6 @@ def _as_it_is_now(
     `rebalance` has moved it. Also return where they run, by their names, if it may have moved some.
     """
     where: dict[str, Whereabouts] = {}
-    unmatched: list[JobSpec] = []
     patterns = [job for job in spec.jobs if is_pattern(job.name)]
     if spec.rebalance is not None:
         names = [cluster.name for cluster in clusters_of(spec)]
@@ -235,7 +239,7 @@ def _as_it_is_now(
         return spec, where
     folder = _folder_of(request)
     place = Workdir(os.path.join(WORKDIRS, "plan")) if folder is None else folder.place
-    clusters = list_jobs({name: adapters.open_cluster(spec.cluster(name), place) for name in names})
+    clusters = list_jobs(spec, names, adapters, place)
     if spec.rebalance is None:
         meant = jobs_meant(spec.jobs, clusters, {})
     else:
@@ -246,11 +250,20 @@ def _as_it_is_now(
         refuse_lost_clusters(spec.jobs, asked, names)
         present, where = jobs_now(spec.jobs, clusters, places)
         meant = tuple(present.values())
-    # A pattern that means no job that runs gets a verdict that says so.
-    for pattern in patterns:
-        if not any(matches(job.name, pattern.name) for job in meant):
-            unmatched.append(pattern)
-    return replace(spec, jobs=(*meant, *unmatched)), where
+    return replace(spec, jobs=(*meant, *_without_a_job(patterns, meant))), where
+
+
+def _without_a_job(patterns: Sequence[JobSpec], meant: Sequence[JobSpec]) -> list[JobSpec]:
+    """Return the patterns that mean no job that runs: each gets a verdict that says so."""
+    names = [job.name for job in meant]
+    return [each for each in patterns if not any(matches(name, each.name) for name in names)]
+
+
+def _restarts(request: AdviceRequest) -> dict[str, float]:
+    """Return the duration of a restart of each job, by our own runs and by those of `rebalance`."""
+    restarts = restarts_below(request.workdirs)
+    folder = _folder_of(request)
+    return restarts if folder is None else {**restarts, **restarts_below(folder.runs)}
 
 
 def replay_advice(path: str, only: Collection[str] = ()) -> list[Advice]:

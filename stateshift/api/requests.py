@@ -75,11 +75,7 @@ def read(path: str, hint: str = NAME_A_SPEC_OR_PLAN) -> Spec | Proposal:
 
 
 def _read(path: str, hint: str) -> Spec | Proposal:
-    if os.path.isdir(path):
-        run = os.path.exists(os.path.join(path, "journal"))
-        command = f"stateshift {'resume' if run else 'inspect'} {quote(path)}"
-        raise SpecError((Complaint("", "a directory, and not a spec"),), hint=command)
-    text = text_of(path, hint)
+    text = _text(path, hint)
     try:
         plain = json.loads(text)
     except (ValueError, RecursionError):
@@ -100,6 +96,14 @@ def _parsed(text: str, path: str) -> Spec:
     )
     check_dataflow(spec)
     return spec
+
+
+def _text(path: str, hint: str) -> str:
+    if os.path.isdir(path):
+        run = os.path.exists(os.path.join(path, "journal"))
+        command = f"stateshift {'resume' if run else 'inspect'} {quote(path)}"
+        raise SpecError((Complaint("", "a directory, and not a spec"),), hint=command)
+    return text_of(path, hint)
 
 
 def save(proposal: Proposal, path: str) -> None:

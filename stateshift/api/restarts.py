@@ -19,15 +19,9 @@ def restarts_below(workdirs: str | None) -> dict[str, float]:
     """Return the duration of a restart of each job, by our own runs. A run that failed, or was
     interrupted, tells how long nobody went on with it.
     """
-    try:
-        names = [] if workdirs is None else sorted(os.listdir(workdirs))
-    except OSError:  # what runs have taken is not known then
-        names = []
     measured: list[tuple[str, float, float]] = []
-    for name in names:
-        path = os.path.join(workdirs or "", name)
-        if os.path.exists(os.path.join(path, "journal")):
-            measured += _downtimes(Workdir(path))
+    for path in _runs_below(workdirs):
+        measured += _downtimes(Workdir(path))
     return restart_times(measured)
 
 
@@ -60,3 +54,16 @@ def _downtimes(workdir: Workdir) -> Iterator[tuple[str, float, float]]:
     for job in jobs:
         if job.downtime_seconds is not None:
             yield job.job, progress.began, job.downtime_seconds
+
+
+def _runs_below(workdirs: str | None) -> Iterator[str]:
+    if workdirs is None:
+        return
+    try:
+        names = sorted(os.listdir(workdirs))
+    except OSError:  # what runs have taken is not known then
+        return
+    for name in names:
+        path = os.path.join(workdirs, name)
+        if os.path.exists(os.path.join(path, "journal")):
+            yield path

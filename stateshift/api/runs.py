@@ -18,7 +18,8 @@ from stateshift.api.values import PlannedMove, RunResult, RunStatus
 if TYPE_CHECKING:
     from stateshift.api.requests import SpecLike
     from stateshift.errors import StateshiftError
-    from stateshift.migration import Adapters
+    from stateshift.migration import Adapters, Proposal
+    from stateshift.specification import Spec
     from stateshift.workdir import Workdir
 
 WORKDIRS = ".stateshift"
@@ -101,21 +102,32 @@ def apply(
 
     request = spec.proposal if isinstance(spec, PlannedMove) else move_of(spec)
     reached = _reached(adapters, progress, stop)
-    if isinstance(request, migration.Proposal):
-        named = request.jobs(jobs)
-    else:
-        named = migration.jobs_of(request, jobs)
-    run = run_name([job.name for job in named], time.time(), os.urandom(2))
+    run = run_name(_job_names(request, jobs), time.time(), os.urandom(2))
     place = Workdir(os.fspath(workdir or os.path.join(WORKDIRS, run)))
     refuse_another(place)
     with _hints(place):
-        if isinstance(request, migration.Proposal):
-            proposal = request.of_jobs(jobs)
-        else:
-            proposal = migration.propose(request, reached, place, jobs)
+        proposal = _proposed(request, reached, place, jobs)
         with migration.open_fleet(reached, fleet, proposal.spec, place) as manned:
             report = migration.apply(proposal, run, place, manned)
     return RunResult(report, str(place.path))
+
+
+def _job_names(request: Spec | Proposal, only: Sequence[str]) -> list[str]:
+    from stateshift import migration
+
+    if isinstance(request, migration.Proposal):
+        return [job.name for job in request.jobs(only)]
+    return [job.name for job in migration.jobs_of(request, only)]
+
+
+def _proposed(
+    request: Spec | Proposal, reached: Adapters, place: Workdir, jobs: Sequence[str]
+) -> Proposal:
+    from stateshift import migration
+
+    if isinstance(request, migration.Proposal):
+        return request.of_jobs(jobs)
+    return migration.propose(request, reached, place, jobs)
 
 
 def resume(

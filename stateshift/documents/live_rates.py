@@ -105,10 +105,7 @@ def _scale(survey: GroupSurvey, tasks: Sequence[TaskMeasure]) -> float | None:
     first = tasks[0]
     seals = survey.seals.get(first.query, {})
     began, following = seals.get(first.batch), seals.get(first.batch + 1)
-    # A chain's rows are counted, but for those of foreachBatch, which promise nothing.
-    declaration = survey.standing.declarations.get(first.chain)
-    is_counted = declaration is not None and bool(declaration.output)
-    if began is None or following is None or not is_counted:
+    if began is None or following is None or not _is_counted(survey, first.chain):
         return None
     workers = [
         said
@@ -117,6 +114,12 @@ def _scale(survey: GroupSurvey, tasks: Sequence[TaskMeasure]) -> float | None:
     ]
     share = max(1.0, len(workers) / len(tasks))
     return share / max(following.at - began.at, 1e-3)
+
+
+def _is_counted(survey: GroupSurvey, chain: str) -> bool:
+    """Whether a chain's rows are counted: those of foreachBatch, which promise nothing, are not."""
+    declaration = survey.standing.declarations.get(chain)
+    return declaration is not None and bool(declaration.output)
 
 
 # ------------------------------------------------------------------------------------ timeline

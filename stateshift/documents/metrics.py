@@ -168,8 +168,12 @@ def families(
     counts = Counter(run.state for run in runs)
     for state in STATES:
         samples["stateshift_runs"].append(Sample(counts[state], (("state", state),)))
-    for name, sample in _of_jobs(runs, now):
-        samples[f"stateshift_job_{name}"].append(sample)
+    for job, run in sorted(_newest(runs).items()):
+        for name, sample in _of_job(_JobRun.of(job, run, now)):
+            samples[name].append(sample)
+    for job, at in sorted(_last_successes(runs).items()):
+        success = Sample(at, (("job", job),))
+        samples["stateshift_job_last_success_timestamp_seconds"].append(success)
     oldest_first = sorted(judged, key=lambda judged: judged.at)
     verdicts = {each.verdict.job: each for each in oldest_first}
     for _, newest in sorted(verdicts.items()):
@@ -181,23 +185,28 @@ def families(
     return [Family(name, tuple(found)) for name, found in samples.items() if found]
 
 
-def _of_jobs(runs: Iterable[ObservedRun], now: float) -> Iterator[tuple[str, Sample]]:
-    """Yield the values of each job by its newest run, and the time at which one was last finished;
-    each with its metric.
-    """
+def _newest(runs: Iterable[ObservedRun]) -> dict[str, ObservedRun]:
+    """Return the newest run of each job."""
     newest: dict[str, ObservedRun] = {}
+    for run in sorted(runs, key=_began):
+        if run.progress is not None:
+            newest |= dict.fromkeys(run.progress.jobs, run)
+    return newest
+
+
+def _began(run: ObservedRun) -> tuple[float, str]:
+    return (0.0 if run.progress is None else run.progress.began, run.workdir)
+
+
+def _last_successes(runs: Iterable[ObservedRun]) -> dict[str, float]:
+    """Return the time at which a run of each job was last finished."""
     successes: dict[str, float] = {}
-    read = [(run.progress, run) for run in runs if run.progress is not None]
-    for progress, run in sorted(read, key=lambda each: (each[0].began, each[1].workdir)):
-        newest |= dict.fromkeys(progress.jobs, run)
-        if progress.state == "finished":
+    for run in runs:
+        progress = run.progress
+        if progress is not None and progress.state == "finished":
             for job in progress.jobs:
                 successes[job] = max(progress.ended, successes.get(job, 0.0))
-    for job, run in sorted(newest.items()):
-        for part in (_of_run, _of_downtime, _of_image, _of_steps, _of_rounds):
-            yield from part(_JobRun.of(job, run, now))
-    for job, at in sorted(successes.items()):
-        yield "last_success_timestamp_seconds", Sample(at, (("job", job),))
+    return successes
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,17 +228,31 @@ class _JobRun:
         done = next((each for each in run.report.jobs if each.job == job), None)
         live = run.live if run.held else None
         left = None if live is None else live.left.get(job)
-        ages: dict[str, float] = {}  # of the oldest step under way, by phase
-        for plan in run.progress.plans_of((job,)) if run.held else ():
-            for step in plan.steps.values():
-                if step.state == "started":
-                    age = max(0.0, now - step.at)
-                    ages[step.phase] = max(age, ages.get(step.phase, 0.0))
+        ages = _ages(run.progress, job, now) if run.held else {}
         return cls(job, run, now, run.progress, run.report, done, left, ages)
 
     def sample(self, value: float, **labels: str) -> Sample:
         """Return a value of this job."""
         return Sample(value, (("job", self.job), *labels.items()))
+
+
+def _ages(progress: Progress, job: str, now: float) -> dict[str, float]:
+    """Return the age of the oldest step under way, by phase."""
+    ages: dict[str, float] = {}
+    for plan in progress.plans_of((job,)):
+        for step in plan.steps.values():
+            if step.state == "started":
+                age = max(0.0, now - step.at)
+                ages[step.phase] = max(age, ages.get(step.phase, 0.0))
+    return ages
+
+
+def _of_job(job: _JobRun) -> Iterator[tuple[str, Sample]]:
+    """Yield the values of one job, each with its metric."""
+    of_parts = (_of_run, _of_downtime, _of_image, _of_steps, _of_rounds)
+    for part in of_parts:
+        for name, sample in part(job):
+            yield f"stateshift_job_{name}", sample
 
 
 def _of_run(job: _JobRun) -> Iterator[tuple[str, Sample]]:

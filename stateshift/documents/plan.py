@@ -103,19 +103,20 @@ def cuts_of(proposal: Proposal) -> tuple[CutFacts, ...]:
 
     planned = [plan.job for plan in proposal.plans]
     halted = [plan.job for plan in proposal.plans if plan.purpose == "halt"]
-    facts = []
-    for cut in migration.cuts_of(proposal.spec, planned):
-        fact = CutFacts(
-            jobs=cut.jobs,
-            order=cut.order,
-            ring=cut.ring,
-            joints=cut.joints,
-            between=cut.between,
-            stops=tuple(name for name in cut.jobs if name in halted),
-            blind=_stopped_blind(cut, proposal.spec, halted),
-        )
-        facts.append(fact)
-    return tuple(facts)
+    cuts = migration.cuts_of(proposal.spec, planned)
+    return tuple(_cut_facts(cut, proposal.spec, halted) for cut in cuts)
+
+
+def _cut_facts(cut: Cut, spec: Spec, halted: Sequence[str]) -> CutFacts:
+    return CutFacts(
+        jobs=cut.jobs,
+        order=cut.order,
+        ring=cut.ring,
+        joints=cut.joints,
+        between=cut.between,
+        stops=tuple(name for name in cut.jobs if name in halted),
+        blind=_stopped_blind(cut, spec, halted),
+    )
 
 
 def _stopped_blind(cut: Cut, spec: Spec, halted: Sequence[str]) -> tuple[str, ...]:

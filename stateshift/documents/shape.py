@@ -135,19 +135,37 @@ def _converter(kind: Any) -> Convert:
     """Return the function that makes a value of a type plain."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_shape(kind):
-        return lambda value: value if isinstance(value, dict) else document_of(kind, value)
+        return partial(_made, kind)
     if origin is Annotated:
         return redact if redact in arguments else _converter(arguments[0])
     if origin in (typing.Union, types.UnionType):
-        convert = next(_converter(choice) for choice in arguments if choice is not type(None))
-        return lambda value: None if value is None else convert(value)
+        choices = [_converter(choice) for choice in arguments if choice is not type(None)]
+        return partial(_unless_none, choices[0])
     if origin in (list, tuple):
-        convert = _converter(arguments[0])
-        return lambda values: [convert(value) for value in values]
+        return partial(_list, _converter(arguments[0]))
     if origin is dict:
-        convert = _converter(arguments[1])
-        return lambda values: {str(key): convert(value) for key, value in values.items()}
-    return lambda value: value
+        return partial(_object, _converter(arguments[1]))
+    return _as_it_is
+
+
+def _made(shape: type, value: object) -> object:
+    return value if isinstance(value, dict) else document_of(shape, value)
+
+
+def _unless_none(convert: Convert, value: object) -> object:
+    return None if value is None else convert(value)
+
+
+def _list(convert: Convert, values: typing.Iterable[object]) -> list[object]:
+    return [convert(value) for value in values]
+
+
+def _object(convert: Convert, values: Mapping[object, object]) -> dict[str, object]:
+    return {str(key): convert(value) for key, value in values.items()}
+
+
+def _as_it_is(value: object) -> object:
+    return value
 
 
 def is_shape(kind: object) -> bool:
@@ -165,12 +183,7 @@ class Definitions:
     def schema(self, kind: object) -> Schema:
         """Return the schema of a type; the shapes that it refers to are defined by their names."""
         if is_shape(kind):
-            shape = typing.cast(type, kind)
-            name = getattr(shape, "schema_name", shape.__name__.removesuffix("Document"))
-            if name not in self.by_name:
-                self.by_name[name] = {}  # its place, should it hold itself
-                self.by_name[name] = self._object(shape)
-            return {"$ref": f"#/$defs/{name}"}
+            return self._reference(typing.cast(type, kind))
         if kind is object:
             return {}
         if kind in PLAIN:
@@ -193,18 +206,25 @@ class Definitions:
         assert origin is dict, "a document is made of these alone"
         return {"type": "object", "additionalProperties": self.schema(arguments[1])}
 
+    def _reference(self, shape: type) -> Schema:
+        name = getattr(shape, "schema_name", shape.__name__.removesuffix("Document"))
+        if name not in self.by_name:
+            self.by_name[name] = {}  # its place, should it hold itself
+            self.by_name[name] = self._object(shape)
+        return {"$ref": f"#/$defs/{name}"}
+
     def _object(self, shape: type) -> Schema:
         keys = keys_of(shape)
-        properties: dict[str, Schema] = {}
-        for key in keys:
-            described: Schema = {"description": key.words} if key.words else {}
-            properties[key.name] = {**described, **self.schema(key.type)}
         schema: Schema = {
             "type": "object",
             "description": inspect.cleandoc(shape.__doc__ or ""),
-            "properties": properties,
+            "properties": {key.name: self._described(key) for key in keys},
             "required": [key.name for key in keys if key.is_required],
         }
         if self._strict:
             schema["additionalProperties"] = False
         return schema
+
+    def _described(self, key: Key) -> Schema:
+        described: Schema = {"description": key.words} if key.words else {}
+        return {**described, **self.schema(key.type)}

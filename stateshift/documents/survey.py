@@ -234,13 +234,15 @@ def amount_below(bound: int, files: Iterable[FileInfo]) -> SmallAmount:
 def with_names(survey: Survey, names: Iterable[str]) -> Survey:
     """Return the survey with the operators named whose ids are the hashes of these names."""
     by_id = {uid.flink_operator_id(name): name for name in names}
-    images = []
-    for image in survey.images:
-        operators = []
-        for operator in image.operators:
-            operators.append(replace(operator, uid=operator.uid or by_id.get(operator.id)))
-        images.append(replace(image, operators=tuple(operators)))
-    return replace(survey, images=tuple(images))
+    images = tuple(_with_names(image, by_id) for image in survey.images)
+    return replace(survey, images=images)
+
+
+def _with_names(image: Image, by_id: dict[str, str]) -> Image:
+    operators = []
+    for operator in image.operators:
+        operators.append(replace(operator, uid=operator.uid or by_id.get(operator.id)))
+    return replace(image, operators=tuple(operators))
 
 
 def sought_names(survey: Survey, names: Iterable[str]) -> Iterable[SoughtName]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.api.rebalancing.past import Place
+from stateshift.api.rebalancing.past import JobPlace
 from stateshift.api.rebalancing.whereabouts import at_place
 from stateshift.documents.metrics import LABELS
 from stateshift.errors import JOB_DOWN
@@ -928,7 +928,7 @@ def test_a_drained_cluster_is_not_counted_as_too_full(living: Living) -> None:
 def test_a_job_that_we_have_started_is_not_looked_for_as_it_was_first_stopped() -> None:
     stop = {"app_name": "orders-7", "seconds_max": 9.0}
     job = JobSpec("orders", "file:///a", stop=stop, driver_ui="http://driver:4040")
-    moved_job = at_place(job, Place("east", "file:///b", 1, 0.0))
+    moved_job = at_place(job, JobPlace("east", "file:///b", 1, 0.0))
     assert (moved_job.source, moved_job.stop) == ("file:///b", {"seconds_max": 9.0})
     assert moved_job.driver_ui is None
-    assert at_place(job, Place("west")) == replace(job, source_cluster="west")
+    assert at_place(job, JobPlace("west")) == replace(job, source_cluster="west")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stateshift.api.rebalancing.move_spec import file_name
-from stateshift.api.rebalancing.past import Place
+from stateshift.api.rebalancing.past import JobPlace
 from stateshift.api.rebalancing.whereabouts import Whereabouts, move_times
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError
@@ -258,7 +258,8 @@ def test_a_clock_that_was_a_month_ahead_at_a_move_keeps_nothing_once_it_is_right
 
 def test_a_move_that_is_still_to_come_makes_no_look_void() -> None:
     where = {
-        name: Whereabouts(Place("east", number=1, at=at)) for name, at in (("a", 5.0), ("b", 9.0))
+        name: Whereabouts(JobPlace("east", number=1, at=at))
+        for name, at in (("a", 5.0), ("b", 9.0))
     }
     assert move_times(where, 7.0) == {"a": 5.0, "b": None}
 

@@ -1,7 +1,7 @@
 """One move, carried out or gone on with: an ordinary run, in a workdir of its own.
 
 A move that fails is left as any other run is: its journal says how far it has come, and `resume` or
-`rollback` of its workdir goes on. Nothing else is moved behind it.
+`rollback` of its workdir goes on. Nothing else is moved after it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from shlex import quote
 
 from stateshift import migration
 from stateshift.advise.rebalance.outcome import Carried, CarriedState
-from stateshift.api.rebalancing.folder import Folder, MoveRecord
+from stateshift.api.rebalancing.folder import MoveRecord, RebalanceFolder
 from stateshift.api.rebalancing.move_spec import Way, spec_of_move
 from stateshift.api.rebalancing.request import RebalanceRequest
-from stateshift.api.rebalancing.surveying import Surveyed
+from stateshift.api.rebalancing.survey import SurveyResult
 from stateshift.api.runs import name_the_run, run_name
 from stateshift.errors import JOB_DOWN, PlanError, StateshiftError
 from stateshift.migration import Adapters
@@ -27,7 +27,7 @@ from stateshift.workdir import Workdir
 
 
 @dataclass(frozen=True)
-class Ended:
+class MoveEnd:
     """How far a move has come, and what has ended it before its time."""
 
     carried: Carried
@@ -35,9 +35,13 @@ class Ended:
 
 
 def carry_out(
-    request: RebalanceRequest, folder: Folder, surveyed: Surveyed, way: Way, adapters: Adapters
-) -> Ended:
-    """Plan a move again, and make it. It was written down before (`Folder.keep_move`)."""
+    request: RebalanceRequest,
+    folder: RebalanceFolder,
+    surveyed: SurveyResult,
+    way: Way,
+    adapters: Adapters,
+) -> MoveEnd:
+    """Plan a move again, and make it. It was written down before (`RebalanceFolder.keep_move`)."""
     workdir = folder.workdir(way.number, way.jobs)
     run = run_name(way.jobs, time.time(), os.urandom(2))
     try:
@@ -47,7 +51,7 @@ def carry_out(
         report = migration.apply(proposal, run, workdir, adapters)
     except StateshiftError as error:
         return _stopped(way, workdir, error)
-    return Ended(_carried(way, workdir, "finished", report))
+    return MoveEnd(_carried(way, workdir, "finished", report))
 
 
 def plan_move(way: Way, fact: str = "") -> Carried:
@@ -55,14 +59,16 @@ def plan_move(way: Way, fact: str = "") -> Carried:
     return Carried(way.number, way.jobs, way.source, way.target, "planned", fact=fact)
 
 
-def waiting(folder: Folder, move: MoveRecord) -> Carried:
+def waiting(folder: RebalanceFolder, move: MoveRecord) -> Carried:
     """Return a move of an earlier run that has to go on."""
     workdir = folder.workdir(move.number, move.jobs)
     fact = f"go on with it: stateshift resume {workdir.path}, or run rebalance with --yes"
     return _carried(_way(move), workdir, "unfinished", migration.status(workdir), fact)
 
 
-def go_on(folder: Folder, move: MoveRecord, adapters: Adapters, is_closed: bool = False) -> Ended:
+def go_on(
+    folder: RebalanceFolder, move: MoveRecord, adapters: Adapters, is_closed: bool = False
+) -> MoveEnd:
     """Go on with a move of an earlier run. One to a cluster that `is_closed` by now is taken back,
     unless its jobs have gone on there.
     """
@@ -72,31 +78,31 @@ def go_on(folder: Folder, move: MoveRecord, adapters: Adapters, is_closed: bool 
             with suppress(PlanError):
                 report = migration.rollback(workdir, adapters)
                 fact = f"it was taken back: {move.target} is cordoned"
-                return Ended(_carried(_way(move), workdir, "finished", report, fact))
+                return MoveEnd(_carried(_way(move), workdir, "finished", report, fact))
         report = migration.resume(workdir, adapters)
     except StateshiftError as error:
         return _stopped(_way(move), workdir, error)
     if report.state == "rolled-back":
-        return Ended(_carried(_way(move), workdir, "finished", report, "it was taken back"))
-    return Ended(_carried(_way(move), workdir, "finished", report))
+        return MoveEnd(_carried(_way(move), workdir, "finished", report, "it was taken back"))
+    return MoveEnd(_carried(_way(move), workdir, "finished", report))
 
 
 def _way(move: MoveRecord) -> Way:
     return Way(move.jobs, move.source, move.target, move.number)
 
 
-def _stopped(way: Way, workdir: Workdir, error: StateshiftError) -> Ended:
+def _stopped(way: Way, workdir: Workdir, error: StateshiftError) -> MoveEnd:
     """Return a move that an error has ended: before it was begun, or on its way."""
     begun = workdir.exists and migration.progress_of(workdir).state != "new"
     named = name_the_run(error, str(workdir.path) if begun else None)
     if not begun:
-        return Ended(plan_move(way, error.fact), named)
+        return MoveEnd(plan_move(way, error.fact), named)
     report = migration.status(workdir)
     carried = _carried(way, workdir, "failed", report, error.fact)
     if report.state == "rolled-back" and error.exit_code != JOB_DOWN:
         hint = "it was taken back; mend what the spec says of the job, and a later run moves it"
-        return Ended(carried, error.with_hint(hint))
-    return Ended(carried, _with_way_out(named, workdir))
+        return MoveEnd(carried, error.with_hint(hint))
+    return MoveEnd(carried, _with_way_out(named, workdir))
 
 
 def _with_way_out(error: StateshiftError, workdir: Workdir) -> StateshiftError:

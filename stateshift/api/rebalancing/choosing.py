@@ -1,8 +1,8 @@
 """A decision whose moves can all be planned.
 
 A move that is decided on is planned before anything is done: what the plan refuses forbids that
-cluster to that job, and it is decided again. So versions, formats, storages, brokers, slots and
-locks are judged by what judges every other move. Reads only.
+cluster to that job, and it is decided again. The plan of any other move judges versions, formats,
+storages, brokers, slots and locks in the same way. Reads only.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from stateshift.advise.rebalance.decision import Decision, Move, decide
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.policy import Policy
 from stateshift.advise.rebalance.situation import Situation
-from stateshift.api.rebalancing.folder import Folder
+from stateshift.api.rebalancing.folder import RebalanceFolder
 from stateshift.api.rebalancing.memory_needs import without_memory
 from stateshift.api.rebalancing.move_spec import Way, spec_of_move
-from stateshift.api.rebalancing.refused import reason_against
+from stateshift.api.rebalancing.past import reason_against
 from stateshift.api.rebalancing.request import RebalanceRequest
-from stateshift.api.rebalancing.surveying import Surveyed
+from stateshift.api.rebalancing.survey import SurveyResult
 from stateshift.clusters.protocol import SavepointCluster
 from stateshift.errors import ClusterError, Interrupted, StateshiftError
 from stateshift.estimating import RESTART_SECONDS
@@ -32,7 +32,7 @@ _Key = tuple[tuple[str, ...], str]
 
 
 @dataclass(frozen=True)
-class Chosen:
+class PlannedDecision:
     """The decision, its situation, and the way of each of its moves."""
 
     situation: Situation
@@ -62,45 +62,48 @@ def policy_of(section: Rebalancing, sample_seconds: float) -> Policy:
 
 
 @dataclass
-class Choosing:
+class MoveChooser:
     """Decides until every move of the decision can be planned."""
 
     request: RebalanceRequest
-    folder: Folder
+    folder: RebalanceFolder
     adapters: Adapters
-    surveyed: Surveyed
+    surveyed: SurveyResult
     ways: dict[_Key, Way] = field(default_factory=dict)
 
-    def chosen(self, memory: Memory) -> Chosen:
+    def choose(self, memory: Memory) -> PlannedDecision:
         """Return the decision. Each round forbids a move or has planned one, so that it ends."""
-        situation = self.surveyed.situation
+        surveyed, situation = self.surveyed, self.surveyed.situation
         policy = policy_of(self.request.section, self.request.sample_seconds)
         clusters = {cluster.name: cluster for cluster in self.request.clusters}
-        needed, told = self.surveyed.memory, self.surveyed.capacities
         while True:
             decision = decide(situation, policy, memory)
-            forbidden = tuple(without_memory(decision, needed, clusters, told))
+            too_large = list(
+                without_memory(decision, surveyed.memory, clusters, surveyed.capacities)
+            )
             new = [move for move in decision.moves if _key(move) not in self.ways]
-            if not forbidden and not new:
+            if too_large:
+                for move, reason in too_large:
+                    situation = _forbid(situation, move, reason)
+            elif new:
+                for move in new:
+                    situation = self._plan(situation, move)
+            else:
                 ways = tuple(self.ways[_key(move)] for move in decision.moves)
-                return Chosen(situation, decision, ways)
-            if forbidden:
-                new = []
-            for move, reason in forbidden:
-                situation = _forbidding(situation, move, reason)
-            for move in new:
-                situation = self._planned(situation, move)
+                return PlannedDecision(situation, decision, ways)
 
-    def _planned(self, situation: Situation, move: Move) -> Situation:
+    def _plan(self, situation: Situation, move: Move) -> Situation:
         """Plan a move; return the situation with what its plan says."""
-        refused = reason_against(self.folder, self.request, move, self.adapters.clock.now())
-        if refused is not None:
-            return _forbidding(situation, move, refused)
+        failed = reason_against(self.folder, self.request, move, self.adapters.clock.now())
+        if failed is not None:
+            return _forbid(situation, move, failed)
         number = self.folder.next_move() + len(self.ways)
-        reasons = []
+        # The best way first. A job of Flink that has completed no checkpoint would be waited for,
+        # and may never complete one.
         modes: tuple[Mode, ...] = ("move",)
         if self.request.section.warm and all(map(self._can_be_followed, move.jobs)):
-            modes = ("warm", "move")  # the best first
+            modes = ("warm", "move")
+        reason = ""
         for mode in modes:
             way = Way(move.jobs, move.source, move.target, number, mode, move.parallelism)
             try:
@@ -109,18 +112,16 @@ class Choosing:
             except Interrupted:
                 raise
             except StateshiftError as error:
-                reasons.append(error.fact)
+                reason = error.fact
                 continue
             if not proposal.refusals:
                 self.ways[_key(move)] = way
                 return self._with_downtime(situation, move, proposal)
-            reasons.append(proposal.refusals[0].message)
-        return _forbidding(situation, move, f"the plan refuses it: {reasons[-1]}")
+            reason = proposal.refusals[0].message
+        return _forbid(situation, move, f"the plan refuses it: {reason}")
 
     def _can_be_followed(self, name: str) -> bool:
-        """Whether a job has left a checkpoint that can be copied while it runs. A job of Flink that
-        has completed none would be waited for, and may never complete one.
-        """
+        """Whether a job has left a checkpoint that can be copied while it runs."""
         where = self.surveyed.whereabouts[name]
         spec = self.request.spec.cluster(where.place.cluster)
         cluster = self.adapters.open_cluster(spec, self.folder.place)
@@ -144,11 +145,11 @@ class Choosing:
             estimated[plan.job] = estimated.get(plan.job, 0.0) + seconds
         jobs = []
         for job in situation.jobs:
-            downtime = estimated.get(job.name)
-            if job.name in move.jobs and not needs[job.name].is_measured and downtime:
-                if restarts:  # what moves of other jobs took, in place of what is assumed
-                    downtime = max(0.0, downtime - RESTART_SECONDS) + median(restarts)
-                job = replace(job, downtime_seconds=downtime)
+            seconds = estimated.get(job.name, 0.0)
+            if job.name in move.jobs and seconds and not needs[job.name].is_measured:
+                if restarts:  # of other jobs, in place of what is assumed of a restart
+                    seconds = max(0.0, seconds - RESTART_SECONDS) + median(restarts)
+                job = replace(job, downtime_seconds=seconds)
             jobs.append(job)
         return replace(situation, jobs=tuple(jobs))
 
@@ -157,7 +158,7 @@ def _key(move: Move) -> _Key:
     return move.jobs, move.target
 
 
-def _forbidding(situation: Situation, move: Move, reason: str) -> Situation:
+def _forbid(situation: Situation, move: Move, reason: str) -> Situation:
     """Return the situation in which a move is not possible."""
     jobs = []
     for job in situation.jobs:

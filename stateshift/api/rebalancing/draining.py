@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from stateshift.advise.rebalance.outcome import Drained, Rebalance
-from stateshift.api.rebalancing.folder import Folder
+from stateshift.api.rebalancing.folder import RebalanceFolder
 from stateshift.api.rebalancing.past import past_of
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.whereabouts import (
@@ -30,23 +30,28 @@ NAMED_MAX = 5
 UNLISTED = "it does not tell what else runs there"
 
 
-class Occupied(Protocol):
+class OccupantList(Protocol):
     """A cluster that names all that runs there, whoever has started it."""
 
     def occupants(self) -> tuple[str, ...]: ...
 
 
 def survey_drained(
-    request: RebalanceRequest, folder: Folder, adapters: Adapters, outcome: Rebalance
+    request: RebalanceRequest, folder: RebalanceFolder, adapters: Adapters, outcome: Rebalance
 ) -> tuple[Drained, ...]:
     """Return the contents of each cluster that was to be emptied."""
+    spec, names = request.spec, [cluster.name for cluster in request.clusters]
     for _ in range(LOOKS):
-        look = _look(request, folder, adapters, outcome)
-        found = tuple(look.at(name) for name in request.draining)
-        if not outcome.carried or not any(each.others and not each.jobs for each in found):
+        clusters = list_jobs(spec, names, adapters, folder.place)
+        jobs, where = jobs_now(spec.jobs, clusters, past_of(folder).places)
+        ended = folder.memory().absence.ended
+        first = {job.name: job for job in spec.jobs}
+        look = _Look(clusters, jobs, first, where, ended, outcome)
+        drained = tuple(look.at(name) for name in request.draining)
+        if not outcome.carried or not any(each.others and not each.jobs for each in drained):
             break
         adapters.clock.sleep(SECONDS_APART)
-    return found
+    return drained
 
 
 def not_empty(outcome: Rebalance) -> PlanError | None:
@@ -152,18 +157,4 @@ class _Look:
             return (), UNLISTED
         if holds:
             return (), ""
-        return cast(Occupied, cluster.cluster).occupants(), ""
-
-
-def _look(
-    request: RebalanceRequest, folder: Folder, adapters: Adapters, outcome: Rebalance
-) -> _Look:
-    opened = {
-        each.name: adapters.open_cluster(request.spec.cluster(each.name), folder.place)
-        for each in request.clusters
-    }
-    clusters = list_jobs(opened)
-    jobs, where = jobs_now(request.spec.jobs, clusters, past_of(folder).places)
-    ended = folder.memory().absence.ended
-    first = {job.name: job for job in request.spec.jobs}
-    return _Look(clusters, jobs, first, where, ended, outcome)
+        return cast(OccupantList, cluster.cluster).occupants(), ""

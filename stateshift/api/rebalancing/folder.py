@@ -3,14 +3,14 @@
 FOLDER/
   moves/0001.json      a move, written before it begins: what, from where to where, its promise
   runs/0001-orders/    its workdir, an ordinary one; its journal says how far it has come
-  refused/0001.json    a move that has failed (`refused`)
+  refused/0001.json    a move that has failed (`past`)
   memory.json          in how many runs a cluster was too full, and which moves did not help
   samples/             what earlier looks at the jobs have seen
   cordons/west.json    a cluster that nothing moves to: written before a drain moves anything
   decisions/0001.json  a decision with all that it was made from; the last hundred are kept
   lock/held            flocked by the run at work: it lets go when it dies, however it dies
 
-Where a job is follows from its moves and their journals: nothing has to be written behind a move,
+Where a job is follows from its moves and their journals: nothing has to be written after a move,
 so that a run that was killed at any point leaves nothing that the next one takes for something
 else.
 """
@@ -50,7 +50,7 @@ def usual_folder(workdirs: str, spec: str) -> str:
     return os.path.join(workdirs, f"rebalance-{name or 'spec'}")
 
 
-class Busy(Exception):
+class BusyError(Exception):
     """Another run is at work."""
 
 
@@ -118,7 +118,7 @@ class DecisionRecord:
     decision: Decision
 
 
-class Folder:
+class RebalanceFolder:
     """The folder of one spec's runs."""
 
     def __init__(self, path: str) -> None:
@@ -145,14 +145,20 @@ class Folder:
         """Be the only run at work.
 
         Raises:
-            Busy: another one is.
+            BusyError: another one is.
         """
         make_folder(self.lock.path)
         holding = self.lock.hold()
         try:
             holding.__enter__()
         except JournalError as held:
-            raise Busy(self._holder()) from held
+            who = "another process"
+            file = self.lock.path / "held"
+            with suppress(OSError):  # else it cannot be read who holds it, and since when
+                since = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+                who = file.read_text("utf-8", "replace").strip() or who
+                who = f"{who}, since {since.isoformat(' ', 'seconds')[:19]} UTC"
+            raise BusyError(who) from held
         with suppress(OSError):  # what a killed run has not finished writing
             for left in self.samples.glob(f"{TEMPORARY}*.tmp"):
                 left.unlink(missing_ok=True)
@@ -167,15 +173,6 @@ class Folder:
         up below it, and a person may be at work on a move.
         """
         return Workdir(self.path / "lock")
-
-    def _holder(self) -> str:
-        """Return the process that holds it, and since when, if that can be read."""
-        file = self.lock.path / "held"
-        with suppress(OSError):
-            since = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-            who = file.read_text("utf-8", "replace").strip() or "another process"
-            return f"{who}, since {since.isoformat(' ', 'seconds')[:19]} UTC"
-        return "another process"
 
     # ---- moves
 
@@ -234,12 +231,11 @@ class Folder:
             return self._read("memory.json", MemoryRecord)
         except JournalError as error:
             file = quote(str(self.path / "memory.json"))
-            hint = (
+            raise error.with_hint(
                 f"restore {file} from a copy, or remove it: where jobs are is kept elsewhere. Only "
                 "how often a cluster was too full is forgotten, which moves did not help, and "
                 "which jobs have ended"
-            )
-            raise error.with_hint(hint) from error
+            ) from error
 
     def keep_memory(self, memory: MemoryRecord) -> None:
         """Write what the next run has to know."""

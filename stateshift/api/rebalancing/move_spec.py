@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stateshift.api.rebalancing.past import Place
+from stateshift.api.rebalancing.past import JobPlace
 from stateshift.api.rebalancing.request import RebalanceRequest
-from stateshift.api.rebalancing.surveying import Surveyed
+from stateshift.api.rebalancing.survey import SurveyResult
 from stateshift.api.rebalancing.whereabouts import with_parallelism
 from stateshift.errors import StateshiftError
 from stateshift.extensions import names_added
@@ -71,7 +71,7 @@ def file_name(job: str) -> str:
     return f"{plain}-{digest}" if plain else digest
 
 
-def spec_of_move(request: RebalanceRequest, surveyed: Surveyed, way: Way) -> Spec:
+def spec_of_move(request: RebalanceRequest, surveyed: SurveyResult, way: Way) -> Spec:
     """Return the spec of one move, checked as one that a person wrote.
 
     Raises:
@@ -81,9 +81,8 @@ def spec_of_move(request: RebalanceRequest, surveyed: Surveyed, way: Way) -> Spe
     jobs = tuple(_job(request, surveyed, name, way) for name in way.jobs)
     names = [job.name for job in jobs]
     dataflow = spec.dataflow
-    if dataflow is not None:  # which has to have all of these jobs
-        in_dataflow = {operator.job for operator in dataflow.operators}
-        dataflow = dataflow if in_dataflow.issuperset(names) else None
+    if dataflow is not None and not {each.job for each in dataflow.operators}.issuperset(names):
+        dataflow = None
     made = replace(
         spec,
         jobs=jobs,
@@ -97,32 +96,35 @@ def spec_of_move(request: RebalanceRequest, surveyed: Surveyed, way: Way) -> Spe
     return parse_spec(json.dumps(to_plain_spec(made)), names_added=names_added)
 
 
-def _job(request: RebalanceRequest, surveyed: Surveyed, name: str, way: Way) -> JobSpec:
+def _job(request: RebalanceRequest, surveyed: SurveyResult, name: str, way: Way) -> JobSpec:
     job, where = surveyed.jobs[name], surveyed.whereabouts[name]
-    target = image_of(request, name, way.target, way.number)
     moved = replace(
         job,
-        target=target,
+        target=image_of(request, name, way.target, way.number),
         source_cluster=way.source,
         target_cluster=way.target,
-        source_submit=job.source_submit or _moved_with(request, name, where.place) or job.submit,
+        source_submit=job.source_submit
+        or _submit_of_move(request, name, where.place)
+        or job.submit,
         mode=way.mode,
     )
     if name in way.parallelism:
         moved = with_parallelism(moved, way.parallelism[name])
     if job.flink is None:
         return moved
-    # Flink's savepoints lie where the spec says, as long as the job is where the spec has it.
+    # Flink puts its savepoint into the spec's folder, as long as the job is where the spec has it.
     folder = job.source
+    image = None
     if where.place.number is not None:
         image = image_of(request, name, way.source, way.number)
-        folder = folder if image is None else image + TAKEN
+    if image is not None:
+        folder = image + TAKEN
     ids = () if where.id is None else (where.id,)
     flink = replace(job.flink, job_ids=ids, target_directory=folder, new_savepoint=None)
     return replace(moved, source=folder, flink=flink)
 
 
-def _moved_with(request: RebalanceRequest, name: str, place: Place) -> SubmitSpec | None:
+def _submit_of_move(request: RebalanceRequest, name: str, place: JobPlace) -> SubmitSpec | None:
     """Return the submission that started the job where it is, if one of our moves brought it there:
     the spec may say something else by now.
     """

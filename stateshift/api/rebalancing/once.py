@@ -1,4 +1,4 @@
-"""One run of rebalance: from its lock to its outcome.
+"""One run of rebalance: from its lock to its outcome. `replay_decision` makes its decision again.
 
 cordon ── lock ── what earlier runs left unfinished ── survey ── decision ── moves ── drained?
 
@@ -8,27 +8,38 @@ begins, its journal says how far it has come, and everything else is found out a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.advise.rebalance.decision import Decision, is_undecided
+from stateshift.advise.evaluate.inputs import refuse_odd_numbers
+from stateshift.advise.rebalance.decision import decide, is_undecided
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.outcome import Carried, Rebalance
+from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Situation
+from stateshift.api.local_files import text_of
 from stateshift.api.rebalancing.carrying import carry_out, go_on, plan_move, waiting
-from stateshift.api.rebalancing.choosing import Choosing, Chosen, policy_of
+from stateshift.api.rebalancing.choosing import MoveChooser, PlannedDecision, policy_of
 from stateshift.api.rebalancing.draining import not_empty, survey_drained
-from stateshift.api.rebalancing.folder import Absence, Busy, Folder, MemoryRecord, MoveRecord
+from stateshift.api.rebalancing.folder import (
+    Absence,
+    BusyError,
+    MemoryRecord,
+    MoveRecord,
+    RebalanceFolder,
+)
 from stateshift.api.rebalancing.move_spec import Way, image_of
-from stateshift.api.rebalancing.past import Past, memory_of, past_of
-from stateshift.api.rebalancing.refused import remember
+from stateshift.api.rebalancing.past import Past, memory_of, past_of, remember_failure
 from stateshift.api.rebalancing.request import Acting, RebalanceRequest, check_request
-from stateshift.api.rebalancing.surveying import Surveyed, cordons_of, survey
-from stateshift.errors import StateshiftError
+from stateshift.api.rebalancing.survey import SurveyResult, cordons_of, survey
+from stateshift.errors import Complaint, SpecError, StateshiftError
 from stateshift.migration import Adapters
-from stateshift.plain import to_plain
+from stateshift.plain import Misfit, from_plain, to_plain
 
 # How long to wait until a run at work is looked for again.
 WAIT_SECONDS = 2.0
+_REPLAY_HINT = "name a file of FOLDER/decisions, or what `stateshift rebalance --json` has printed"
 
 
 @dataclass(frozen=True)
@@ -58,28 +69,28 @@ def rebalance_once(request: RebalanceRequest, adapters: Adapters) -> Run:
         StorageError: the folder cannot be written.
     """
     check_request(request)
-    folder = Folder(request.folder)
+    folder = RebalanceFolder(request.folder)
     for name in request.uncordoned:
         folder.uncordon(name)
     if request.acting is not None:
         # Before all else: a run that is killed, or another one at work, moves nothing there again.
         for name in request.draining:
             folder.cordon(name, adapters.clock.now())
-    run = _waited(request, folder, adapters)
+    run = _run_alone(request, folder, adapters)
     outcome = replace(run.outcome, cordoned=tuple(cordons_of(request, folder).values()))
     if request.draining:
         outcome = replace(outcome, drained=survey_drained(request, folder, adapters, outcome))
     return Run(outcome, run.error, not_empty(outcome))
 
 
-def _waited(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> Run:
+def _run_alone(request: RebalanceRequest, folder: RebalanceFolder, adapters: Adapters) -> Run:
     """Run once no other run is at work, or say that one is once it has been waited for."""
     until, said = adapters.clock.now() + request.wait_seconds, None
     while True:
         try:
             with folder.hold():
                 run = _Once(request, folder, adapters).run()
-        except Busy as busy:
+        except BusyError as busy:
             run = Run(Rebalance(None, folder=request.folder, busy=str(busy)))
         left = until - adapters.clock.now()
         if run.outcome.busy is None or left <= 0:
@@ -95,7 +106,7 @@ class _Once:
     """A run that holds the folder."""
 
     request: RebalanceRequest
-    folder: Folder
+    folder: RebalanceFolder
     adapters: Adapters
 
     def run(self) -> Run:
@@ -116,7 +127,8 @@ class _Once:
                 ended = go_on(self.folder, move, adapters, is_closed)
             resumed += (ended.carried,)
             if ended.error is not None:
-                self._remember_refused(move, ended.error)
+                now = self.adapters.clock.now()
+                remember_failure(self.folder, self.request, move, ended.error, now)
                 outcome = Rebalance(None, folder=self.request.folder, unfinished=resumed)
                 return Run(outcome, ended.error)
         return self._decide(past_of(self.folder), resumed)
@@ -126,33 +138,38 @@ class _Once:
         surveyed = survey(self.request, self.folder, past, self.adapters)
         made = tuple((move.source, move.target) for move in resumed)
         surveyed = replace(surveyed, situation=replace(surveyed.situation, resumed=made))
-        chosen = Choosing(self.request, self.folder, self.adapters, surveyed).chosen(memory)
+        chosen = MoveChooser(self.request, self.folder, self.adapters, surveyed).choose(memory)
         number = self.folder.next_decision()
-        inputs = inputs_of(self.request, chosen, memory)
+        inputs = {
+            "situation": chosen.situation,
+            "policy": policy_of(self.request.section, self.request.sample_seconds),
+            "memory": memory,
+        }
         file = self.folder.keep_decision(number, {**inputs, "decision": chosen.decision})
         self._remember(number, chosen, past, surveyed.absence)
-        notes = [*surveyed.notes]
-        if self.request.acting is None and not self.request.draining:
-            for trigger in chosen.decision.triggers:
-                if not trigger.is_due:
-                    notes.append(
-                        f"{trigger.cluster}: a dry run does not count as one in which it was too "
-                        "full; only runs with --yes do"
-                    )
         outcome = Rebalance(
             chosen.decision,
             carried=tuple(map(plan_move, chosen.ways)),
             folder=self.request.folder,
             file=file,
             unfinished=resumed,
-            notes=tuple(notes),
+            notes=surveyed.notes,
             inputs=to_plain(inputs),
         )
-        if self.request.acting is None:
-            return Run(outcome)
-        return self._act(self.request.acting, outcome, surveyed, _records(self, number, chosen))
+        if self.request.acting is not None:
+            moves = _records(self.request, number, chosen)
+            return self._act(self.request.acting, outcome, surveyed, moves)
+        if not self.request.draining:
+            uncounted = [
+                f"{trigger.cluster}: a dry run does not count as one in which it was too full; "
+                "only runs with --yes do"
+                for trigger in chosen.decision.triggers
+                if not trigger.is_due
+            ]
+            outcome = replace(outcome, notes=(*outcome.notes, *uncounted))
+        return Run(outcome)
 
-    def _remember(self, number: int, chosen: Chosen, past: Past, absence: Absence) -> None:
+    def _remember(self, number: int, chosen: PlannedDecision, past: Past, absence: Absence) -> None:
         """Write what the next run has to know. A dry run does not count, and judges no moves. A run
         that could not decide counts for nothing.
         """
@@ -179,7 +196,7 @@ class _Once:
         self,
         acting: Acting,
         outcome: Rebalance,
-        surveyed: Surveyed,
+        surveyed: SurveyResult,
         moves: Sequence[tuple[Way, MoveRecord]],
     ) -> Run:
         """Make the moves, one after the other. The first that fails is the last."""
@@ -193,29 +210,24 @@ class _Once:
                 ended = carry_out(self.request, self.folder, surveyed, way, adapters)
             carried += (ended.carried,)
             if ended.error is not None:
-                self._remember_refused(record, ended.error)
+                now = self.adapters.clock.now()
+                remember_failure(self.folder, self.request, record, ended.error, now)
                 return Run(replace(outcome, carried=carried), ended.error)
         return Run(replace(outcome, carried=carried))
 
-    def _remember_refused(self, move: MoveRecord, error: StateshiftError) -> None:
-        remember(self.folder, self.request, move, error, self.adapters.clock.now())
 
-
-def inputs_of(request: RebalanceRequest, chosen: Chosen, memory: Memory) -> Mapping[str, object]:
-    """Return all that a decision was made from."""
-    return {
-        "situation": chosen.situation,
-        "policy": policy_of(request.section, request.sample_seconds),
-        "memory": memory,
-    }
-
-
-def _records(once: _Once, number: int, chosen: Chosen) -> list[tuple[Way, MoveRecord]]:
+def _records(
+    request: RebalanceRequest, number: int, chosen: PlannedDecision
+) -> list[tuple[Way, MoveRecord]]:
     """Return the moves with what is written of them: each promises what it leaves behind."""
-    pairs = zip(chosen.ways, _promises(chosen.decision, chosen), strict=True)
+    before = {cluster.name: cluster.before for cluster in chosen.decision.clusters}
+    promised = dict(before)
+    loads = {job.name: job.load or 0.0 for job in chosen.situation.jobs}
     records = []
-    for way, (before, promised) in pairs:
-        images = {job: image_of(once.request, job, way.target, way.number) for job in way.jobs}
+    for move, way in zip(chosen.decision.moves, chosen.ways, strict=True):
+        load = sum(loads[name] for name in move.jobs)
+        promised[move.source] -= load
+        promised[move.target] += load
         record = MoveRecord(
             number=way.number,
             decision=number,
@@ -223,22 +235,56 @@ def _records(once: _Once, number: int, chosen: Chosen) -> list[tuple[Way, MoveRe
             source=way.source,
             target=way.target,
             at=chosen.decision.at,
-            load_before=before,
-            load_promised=promised,
-            images=images,
+            load_before=before[move.source],
+            load_promised=promised[move.source],
+            images={job: image_of(request, job, way.target, way.number) for job in way.jobs},
             parallelism=way.parallelism,
         )
         records.append((way, record))
     return records
 
 
-def _promises(decision: Decision, chosen: Chosen) -> Iterator[tuple[float, float]]:
-    """Yield the load of each move's old cluster: as it was, and once the move is made."""
-    before = {cluster.name: cluster.before for cluster in decision.clusters}
-    loads = {job.name: job.load or 0.0 for job in chosen.situation.jobs}
-    held = dict(before)
-    for move in decision.moves:
-        load = sum(loads[name] for name in move.jobs)
-        held[move.source] -= load
-        held[move.target] += load
-        yield before[move.source], held[move.source]
+# ---- a decision made again
+
+
+def replay_decision(path: str) -> Rebalance:
+    """Return the decision that the inputs in a file lead to.
+
+    Raises:
+        SpecError: the file cannot be read, or holds no such inputs.
+    """
+    text = text_of(path, _REPLAY_HINT, path)
+    try:
+        plain = json.loads(text)
+        inputs = plain.get("inputs") or plain
+        refuse_odd_numbers(inputs)
+        situation = from_plain(Situation, inputs["situation"], "/situation")
+        policy = from_plain(Policy, inputs["policy"], "/policy")
+        memory = from_plain(Memory, inputs["memory"], "/memory")
+        _refuse_odd_inputs(situation, policy)
+    except (Misfit, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        fact = f"no decision with its inputs: {error}"
+        raise SpecError((Complaint(path, fact),), hint=_REPLAY_HINT) from error
+    used = {name: inputs[name] for name in ("situation", "policy", "memory")}
+    return Rebalance(decide(situation, policy, memory), file=path, inputs=used)
+
+
+def _refuse_odd_inputs(situation: Situation, policy: Policy) -> None:
+    """Refuse what no run could have met, and nothing can be computed with."""
+    names = [cluster.name for cluster in situation.clusters]
+    if len(set(names)) < len(names) or not names:
+        raise Misfit("/situation/clusters", "expected clusters, each once")
+    for number, cluster in enumerate(situation.clusters):
+        if cluster.capacity <= 0 and not cluster.unknown:
+            raise Misfit(f"/situation/clusters/{number}/capacity", "expected a number above 0")
+        if cluster.other_load < 0:
+            raise Misfit(f"/situation/clusters/{number}/other_load", "expected a number from 0 on")
+    for number, job in enumerate(situation.jobs):
+        if job.cluster not in names:
+            raise Misfit(f"/situation/jobs/{number}/cluster", "expected one of the clusters")
+        if min(job.load or 0.0, job.rate, job.bytes, job.downtime_seconds) < 0:
+            raise Misfit(f"/situation/jobs/{number}", "expected numbers from 0 on")
+    if len({job.name for job in situation.jobs}) < len(situation.jobs):
+        raise Misfit("/situation/jobs", "expected jobs, each once")
+    if policy.load_max <= 0 or policy.runs < 1:
+        raise Misfit("/policy", "expected a load above 0, and a number of runs from 1 on")

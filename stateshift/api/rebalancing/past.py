@@ -1,26 +1,41 @@
-"""The work of earlier runs, by the files that they left: where jobs are, what is not finished, and
-what a decision has to remember.
+"""The work of earlier runs, by the files that they left: where jobs are, what is not finished, what
+a decision has to remember, and which moves are not tried again in vain.
 
     begun and no more     nothing was done: the move is as if it had not been
     finished              its jobs are where it brought them
     taken back            they are where they were; it is not repeated for a while, or until its
-                          spec is another (`refused`)
+                          spec is another
     anything else         it is not finished, and comes before all others
+
+    FOLDER/refused/0007.json    {"jobs", "target", "spec", "fact", "at", "lasting"}: a failed move
+
+One that failed for its spec's reasons (a program that refuses its arguments, a class that is not
+there) is not tried again, to any cluster, until the spec of its jobs is another. One that an outage
+has ended is not tried again to that cluster until the cool-down is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from stateshift import migration
+from stateshift import migration, plain
+from stateshift.advise.rebalance.decision import Move
 from stateshift.advise.rebalance.memory import Memory
-from stateshift.api.rebalancing.folder import Folder, MoveRecord
-from stateshift.api.rebalancing.refused import refused_numbers
+from stateshift.api.rebalancing.folder import MoveRecord, RebalanceFolder
+from stateshift.api.rebalancing.request import RebalanceRequest
+from stateshift.clusters.protocol import Silent
+from stateshift.errors import Interrupted, JournalError, StateshiftError, StorageError
+from stateshift.specification import Spec, to_plain_spec
+from stateshift.workdir import Workdir
+
+# Another attempt may meet another world.
+_PASSING = (Silent, StorageError)
+_UNTOLD = (Interrupted, JournalError)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobPlace:
     """The place of a job: its image is at `image`, by the move of that number; both are None for
     where the spec has it. `parallelism` is what we have scaled it to.
     """
@@ -41,15 +56,15 @@ class Past:
     unfinished: tuple[MoveRecord, ...] = ()
 
     @property
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, JobPlace]:
         """Return the place of each job that was moved."""
-        places: dict[str, Place] = {}
+        places: dict[str, JobPlace] = {}
         for move in self.finished:
             for job in move.jobs:
                 before = places.get(job)
                 image = move.images.get(job) or (before.image if before else None)
                 scaled = move.parallelism.get(job) or (before.parallelism if before else None)
-                places[job] = Place(move.target, image, move.number, move.at, scaled)
+                places[job] = JobPlace(move.target, image, move.number, move.at, scaled)
         return places
 
     @property
@@ -58,55 +73,101 @@ class Past:
         return max((move.number for move in (*self.finished, *self.taken_back)), default=0)
 
 
-def past_of(folder: Folder) -> Past:
+def past_of(folder: RebalanceFolder) -> Past:
     """Return the moves of earlier runs.
 
     Raises:
         JournalError: a move, or its journal, cannot be read.
     """
-    by_state: dict[str, list[MoveRecord]] = {"finished": [], "taken back": [], "unfinished": []}
+    finished, taken_back, unfinished = list[MoveRecord](), list[MoveRecord](), list[MoveRecord]()
     for move in folder.moves():
-        word = _word(folder, move)
-        if word in by_state:
-            by_state[word].append(move)
-    return Past(
-        tuple(by_state["finished"]),
-        tuple(by_state["taken back"]),
-        tuple(by_state["unfinished"]),
-    )
+        workdir = folder.workdir(move.number, move.jobs)
+        match migration.progress_of(workdir).state if workdir.exists else "new":
+            case "new":
+                continue  # nothing was done
+            case "finished":
+                finished.append(move)
+            case "rolled-back":
+                taken_back.append(move)
+            case _:
+                unfinished.append(move)
+    return Past(tuple(finished), tuple(taken_back), tuple(unfinished))
 
 
-def _word(folder: Folder, move: MoveRecord) -> str:
-    workdir = folder.workdir(move.number, move.jobs)
-    state = migration.progress_of(workdir).state if workdir.exists else "new"
-    match state:
-        case "new":
-            return "nothing"
-        case "finished":
-            return "finished"
-        case "rolled-back":
-            return "taken back"
-    return "unfinished"
-
-
-def memory_of(folder: Folder, past: Past) -> Memory:
-    """Return the memory for the next decision. Clusters are counted anew behind a move; a move that
-    was taken back has brought nothing. One that has failed is not judged here (`refused`).
+def memory_of(folder: RebalanceFolder, past: Past) -> Memory:
+    """Return the memory for the next decision. Clusters are counted from zero again after a move; a
+    move that was taken back has brought nothing. One that has failed is not judged here
+    (`reason_against`).
     """
     kept = folder.memory()
-    numbers = refused_numbers(folder)
-    given_up = [move for move in past.taken_back if move.number not in numbers]
+    failed = {int(path.stem) for path in (folder.path / "refused").glob("[0-9]*.json")}
+    unjudged = [move.moved for move in past.finished if move.number > kept.judged]
+    given_up = [move for move in past.taken_back if move.number not in failed]
     acted = any(move.decision == kept.decision for move in past.finished)
     return Memory(
         counts={} if acted else kept.counts,
         counted={} if acted else kept.counted,
-        moves=tuple(move.moved for move in _unjudged(past.finished, kept.judged)),
+        moves=tuple(unjudged),
         failed=(
             *kept.failed,
-            *(move.moved for move in _unjudged(given_up, kept.judged)),
+            *(move.moved for move in given_up if move.number > kept.judged),
         ),
     )
 
 
-def _unjudged(moves: Sequence[MoveRecord], judged: int) -> list[MoveRecord]:
-    return [move for move in moves if move.number > judged]
+# ---- moves that have failed
+
+
+@dataclass(frozen=True, slots=True)
+class FailedMove:
+    """A move that has failed; `spec` is the fingerprint of what the spec said of its jobs."""
+
+    jobs: tuple[str, ...]
+    target: str
+    spec: str
+    fact: str
+    at: float
+    lasting: bool
+
+
+def remember_failure(
+    folder: RebalanceFolder,
+    request: RebalanceRequest,
+    move: MoveRecord,
+    error: StateshiftError,
+    now: float,
+) -> None:
+    """Write down that a move has failed, unless somebody has ended it."""
+    if isinstance(error, _UNTOLD):
+        return
+    lasting = not isinstance(error, _PASSING)
+    spec = _fingerprint(request.spec, move.jobs)
+    refused = FailedMove(move.jobs, move.target, spec, error.fact, now, lasting)
+    Workdir(folder.path).write(f"refused/{move.number:04}.json", plain.to_plain(refused))
+
+
+def reason_against(
+    folder: RebalanceFolder, request: RebalanceRequest, move: Move, now: float
+) -> str | None:
+    """Return the reason why a move is not tried now; None if there is none."""
+    spec = _fingerprint(request.spec, move.jobs)
+    for path in sorted((folder.path / "refused").glob("[0-9]*.json"), reverse=True):
+        failed: FailedMove | None = None
+        with suppress(JournalError, plain.Misfit):
+            written = Workdir(folder.path).read(f"refused/{path.name}")
+            failed = plain.from_plain(FailedMove, written)
+        if failed is None or failed.jobs != move.jobs:
+            continue
+        if failed.lasting and failed.spec == spec:
+            return f"its last move failed, and its spec is the same: {failed.fact}"
+        is_recent = now - failed.at < request.section.cool_down
+        if not failed.lasting and failed.target == move.target and is_recent:
+            return f"its last move there failed, and the cool-down is not over: {failed.fact}"
+    return None
+
+
+def _fingerprint(spec: Spec, jobs: tuple[str, ...]) -> str:
+    """Return a short name for all that a spec says of these jobs, and of the clusters."""
+    named = tuple(job for job in spec.jobs if job.name in jobs)
+    written = to_plain_spec(replace(spec, jobs=named or spec.jobs, waves=(), dataflow=None))
+    return plain.fingerprint([written.get("jobs"), written.get("clusters")])

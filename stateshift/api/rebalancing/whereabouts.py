@@ -1,6 +1,14 @@
 """Which jobs run, and on which cluster. A job that runs twice, or not at all, is never moved:
 somebody else is at work on it, or it needs somebody. One that somebody has moved by hand is where
 it runs, if it brings its image itself, as Flink's do; nobody tells where another's image is.
+
+Of the jobs that run nowhere, those that have ended are left out of a decision:
+
+    finished or canceled, as its cluster says    it has ended
+    failed, or its cluster does not know it      it may come back, and is waited for; a day without
+                                                 a trace of it counts as an end
+
+One that has ended stays so until it runs again: its cluster forgets it after a while.
 """
 
 from __future__ import annotations
@@ -11,17 +19,23 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Protocol, TypeVar, cast
 
 from stateshift.api.rebalancing.folder import Absence
-from stateshift.api.rebalancing.past import Place
+from stateshift.api.rebalancing.past import JobPlace
 from stateshift.clusters.protocol import Cluster, JobState, RunningJob, StopRequest
 from stateshift.errors import Complaint, SpecError, StateshiftError
-from stateshift.specification import JobSpec
+from stateshift.migration import Adapters
+from stateshift.specification import JobSpec, Spec
 from stateshift.specification.rebalancing import JOB, is_pattern, matches
+from stateshift.workdir import Workdir
 
 T = TypeVar("T")
 # The kind of cluster that sees processes, whichever cluster of the spec has started them.
 OF_THIS_MACHINE = "spark_submit"
 # The number of a move that was none of ours.
 BY_HAND = 0
+# For so long a job may be without a trace before it counts as ended.
+ABSENT_SECONDS_MAX = 86400.0
+# The words of a cluster for an end that somebody wanted.
+WANTED_ENDS = ("finished", "canceled")
 
 
 class Lists(Protocol):
@@ -50,7 +64,7 @@ class Whereabouts:
     whether all clusters answer and it runs on none, `ended` how it has ended as its own one says.
     """
 
-    place: Place
+    place: JobPlace
     id: str | None = None
     unknown: str = ""
     note: str = ""
@@ -58,9 +72,14 @@ class Whereabouts:
     ended: str = ""
 
 
-def list_jobs(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
-    """Return the jobs that clusters list, by the clusters' names."""
-    listed = {}
+def list_jobs(
+    spec: Spec, names: Iterable[str], adapters: Adapters, place: Workdir
+) -> dict[str, Listed]:
+    """Return the jobs that the spec's clusters of these names list, by the clusters' names. `place`
+    is the workdir of clusters that are only asked.
+    """
+    clusters = {name: adapters.open_cluster(spec.cluster(name), place) for name in names}
+    listed: dict[str, Listed] = {}
     for name, cluster in clusters.items():
         listed[name] = Listed(cluster)
         if hasattr(cluster, "alive"):
@@ -69,8 +88,7 @@ def list_jobs(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
             except StateshiftError as error:
                 listed[name] = Listed(cluster, trouble=error.fact)
             else:
-                jobs = tuple((job.id, job.name) for job in running)
-                listed[name] = Listed(cluster, jobs)
+                listed[name] = Listed(cluster, tuple((job.id, job.name) for job in running))
     return listed
 
 
@@ -78,7 +96,7 @@ def list_jobs(clusters: Mapping[str, Cluster]) -> dict[str, Listed]:
 
 
 def jobs_meant(
-    jobs: Iterable[JobSpec], clusters: Mapping[str, Listed], places: Mapping[str, Place]
+    jobs: Iterable[JobSpec], clusters: Mapping[str, Listed], places: Mapping[str, JobPlace]
 ) -> tuple[JobSpec, ...]:
     """Return the jobs of a spec: those of a pattern are found by the names that run where it says,
     and by those that we have moved from there.
@@ -86,12 +104,13 @@ def jobs_meant(
     jobs = tuple(jobs)
     meant = {job.name: job for job in jobs if not is_pattern(job.name)}
     for job in jobs:
-        if is_pattern(job.name):
-            here = clusters.get(job.source_cluster or "")
-            running = [] if here is None else [name for _, name in here.jobs or ()]
-            for name in sorted({*running, *places}):
-                if matches(name, job.name):
-                    meant.setdefault(name, replace(_filled(job, name), name=name))
+        if not is_pattern(job.name):
+            continue
+        here = clusters.get(job.source_cluster or "")
+        running = [] if here is None else [name for _, name in here.jobs or ()]
+        for name in sorted({*running, *places}):
+            if matches(name, job.name):
+                meant.setdefault(name, replace(_filled(job, name), name=name))
     return tuple(meant.values())
 
 
@@ -114,12 +133,12 @@ def _filled(value: T, name: str) -> T:
 
 
 def jobs_now(
-    jobs: Iterable[JobSpec], clusters: Mapping[str, Listed], places: Mapping[str, Place]
+    jobs: Iterable[JobSpec], clusters: Mapping[str, Listed], places: Mapping[str, JobPlace]
 ) -> tuple[dict[str, JobSpec], dict[str, Whereabouts]]:
     """Return the jobs of a spec as they are where they are now, and where that is, by name."""
     present, where = {}, {}
     for job in jobs_meant(jobs, clusters, places):
-        place = places.get(job.name) or Place(job.source_cluster or "")
+        place = places.get(job.name) or JobPlace(job.source_cluster or "")
         where[job.name] = whereabouts_of(at_place(job, place), place, clusters)
         present[job.name] = at_place(job, where[job.name].place)
     return present, where
@@ -141,7 +160,7 @@ def move_times(where: Mapping[str, Whereabouts], now: float) -> dict[str, float 
 _OF_THE_FIRST = ("app_name", "driver", "pid_file", "batch", "batch_name", "job_id", "job_ids")
 
 
-def at_place(job: JobSpec, place: Place) -> JobSpec:
+def at_place(job: JobSpec, place: JobPlace) -> JobSpec:
     """Return a job as it is where it is now: one that we have moved is one that we have started."""
     if place.number is None:
         return replace(job, source_cluster=place.cluster)
@@ -160,7 +179,7 @@ def with_parallelism(job: JobSpec, count: int) -> JobSpec:
 
 
 def refuse_lost_clusters(
-    jobs: Iterable[JobSpec], places: Mapping[str, Place], names: Collection[str]
+    jobs: Iterable[JobSpec], places: Mapping[str, JobPlace], names: Collection[str]
 ) -> None:
     """Refuse a spec that has lost a cluster to which jobs of it were moved. A job that it no longer
     means may be anywhere.
@@ -176,7 +195,7 @@ def refuse_lost_clusters(
             raise SpecError((Complaint("/rebalance/clusters", message, expected=expected),))
 
 
-def whereabouts_of(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -> Whereabouts:
+def whereabouts_of(job: JobSpec, place: JobPlace, clusters: Mapping[str, Listed]) -> Whereabouts:
     """Return the place where a job is, beginning with the one where it is thought to be."""
     found: dict[str, list[str]] = {}
     for name, each in clusters.items():
@@ -188,21 +207,16 @@ def whereabouts_of(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -
             return Whereabouts(place)  # it cannot tell: what was measured shows whether it runs
         if ids:
             found[name] = ids
-    if not found:
-        return _absent(job, place, clusters)
-    return _judged(job, place, _told_apart(place, found, clusters))
-
-
-def _absent(job: JobSpec, place: Place, clusters: Mapping[str, Listed]) -> Whereabouts:
-    """Return that a job was found nowhere. It may be where a cluster gives no answer."""
-    if any(each.trouble for each in clusters.values()):
-        return Whereabouts(place, unknown=f"it does not run on {place.cluster}, nor elsewhere")
-    # The end of the job, as the cluster where it was left reports it.
-    ended, left = "", clusters.get(place.cluster)
-    if left is not None and left.jobs is not None:
-        with suppress(StateshiftError):
-            ended = cast(Lists, left.cluster).ended_as(name_there(job)) or ""
+    if found:
+        return _judge(job, place, _tell_apart(place, found, clusters))
+    # It may be where a cluster gives no answer.
     fact = f"it does not run on {place.cluster}, nor elsewhere"
+    if any(each.trouble for each in clusters.values()):
+        return Whereabouts(place, unknown=fact)
+    ended, listed = "", clusters.get(place.cluster)
+    if listed is not None and listed.jobs is not None:
+        with suppress(StateshiftError):
+            ended = cast(Lists, listed.cluster).ended_as(name_there(job)) or ""
     if ended:
         fact = f"it has ended on {place.cluster} ({ended}), and does not run elsewhere"
     return Whereabouts(place, unknown=fact, is_absent=True, ended=ended)
@@ -213,8 +227,8 @@ def name_there(job: JobSpec) -> str:
     return str(job.stop.get("job_name", job.name))
 
 
-def _told_apart(
-    place: Place, found: Mapping[str, list[str]], clusters: Mapping[str, Listed]
+def _tell_apart(
+    place: JobPlace, found: Mapping[str, list[str]], clusters: Mapping[str, Listed]
 ) -> dict[str, list[str]]:
     """Return the place where a job was found, without a process of this machine that several
     clusters see.
@@ -240,7 +254,7 @@ def ids_of(job: JobSpec, listed: Listed) -> list[str] | None:
     return [status.id or ""] if status.state.alive else []
 
 
-def _judged(job: JobSpec, place: Place, found: Mapping[str, list[str]]) -> Whereabouts:
+def _judge(job: JobSpec, place: JobPlace, found: Mapping[str, list[str]]) -> Whereabouts:
     names = list(found)
     count = sum(map(len, found.values()))
     if count > 1:
@@ -252,25 +266,14 @@ def _judged(job: JobSpec, place: Place, found: Mapping[str, list[str]]) -> Where
     fact = f"it runs on {names[0]}, and not on {place.cluster}, where it was left"
     if job.writes_at_source:
         return Whereabouts(place, unknown=fact)
-    return Whereabouts(Place(names[0], number=BY_HAND), id, note=fact)
+    return Whereabouts(JobPlace(names[0], number=BY_HAND), id, note=fact)
 
 
 # ---- jobs that run nowhere
-#
-# finished or canceled, as its cluster says    it has ended
-# failed, or its cluster does not know it      it may come back, and is waited for; a day without a
-#                                              trace of it counts as an end
-#
-# One that has ended stays so until it runs again: its cluster forgets it after a while.
-
-# For so long a job may be without a trace before it counts as ended.
-ABSENT_SECONDS_MAX = 86400.0
-# The words of a cluster for an end that somebody wanted.
-WANTED_ENDS = ("finished", "canceled")
 
 
 def absence_of(where: Mapping[str, Whereabouts], before: Absence, now: float) -> Absence:
-    """Return the jobs that run nowhere now. `before` is what the last run has found."""
+    """Return the jobs that run nowhere now. `before` is the absence that the last run recorded."""
     since: dict[str, float] = {}
     ended: dict[str, str] = {}
     for name, each in where.items():

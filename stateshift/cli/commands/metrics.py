@@ -155,12 +155,12 @@ def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
     """Return the last decision of `rebalance`, and the outcomes of its moves. Files that cannot be
     read are named, and left out.
     """
-    from stateshift.api.rebalancing.folder import Folder
+    from stateshift.api.rebalancing.folder import RebalanceFolder
     from stateshift.api.rebalancing.past import past_of
     from stateshift.documents.metrics import Rebalanced
     from stateshift.errors import StateshiftError
 
-    folder = Folder(path)
+    folder = RebalanceFolder(path)
     decision: Decision | None = None
     moves: dict[str, int] = {}
     errors: list[StateshiftError] = []

@@ -120,8 +120,7 @@ def command(
     cron: a cluster must be too full in two runs in a row, and only one run is at work at a time.
     """
     from stateshift.api.rebalancing.folder import usual_folder
-    from stateshift.api.rebalancing.once import rebalance_once
-    from stateshift.api.rebalancing.replaying import replay_decision
+    from stateshift.api.rebalancing.once import rebalance_once, replay_decision
     from stateshift.api.rebalancing.request import RebalanceRequest
     from stateshift.api.requests import spec_of
     from stateshift.cli.shell.failing import describe_error

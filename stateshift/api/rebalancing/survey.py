@@ -5,6 +5,7 @@ Nothing that is wrong with a job or a cluster ends a run: it is "cannot tell", w
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,7 +27,7 @@ from stateshift.advise.measuring import (
 from stateshift.advise.rebalance.outcome import Cordon
 from stateshift.advise.rebalance.situation import Cluster, Job, Situation
 from stateshift.advise.subjects import Outside
-from stateshift.api.rebalancing.folder import Absence, Folder
+from stateshift.api.rebalancing.folder import Absence, RebalanceFolder
 from stateshift.api.rebalancing.memory_needs import memory_of_job, memory_of_slots
 from stateshift.api.rebalancing.past import Past
 from stateshift.api.rebalancing.request import RebalanceRequest
@@ -45,7 +46,7 @@ from stateshift.api.restarts import restarts_below
 from stateshift.errors import Complaint, SpecError
 from stateshift.estimating import PREPARED_RESTART_SECONDS, RESTART_SECONDS
 from stateshift.migration import Adapters
-from stateshift.specification import JobSpec, RebalancedCluster
+from stateshift.specification import JobSpec, RebalancedCluster, Spec
 from stateshift.specification.excluded import excluding
 from stateshift.specification.rebalancing import matches
 
@@ -54,7 +55,7 @@ NAMED_MAX = 5
 
 
 @dataclass(frozen=True)
-class Surveyed:
+class SurveyResult:
     """The situation, and what moves are made from beside it: the jobs as they are now, where each
     is, whose downtime was measured, and how many bytes of memory each takes. `restarts` is how long
     moves of ours kept jobs down, `absence` which jobs run nowhere.
@@ -71,59 +72,63 @@ class Surveyed:
     absence: Absence = field(default_factory=Absence)
 
 
-def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adapters) -> Surveyed:
+def survey(
+    request: RebalanceRequest, folder: RebalanceFolder, past: Past, adapters: Adapters
+) -> SurveyResult:
     """Return the situation of all jobs and clusters.
 
     Raises:
         SpecError: the section names no time zone, or a cluster's options are not valid.
         StorageError: the samples cannot be read or written.
     """
+    spec, section, clock = request.spec, request.section, adapters.clock
     names = [cluster.name for cluster in request.clusters]
-    refuse_lost_clusters(request.spec.jobs, past.places, names)
-    zone = _zone(request)
-    clusters = _listed(request, folder, adapters)
-    present, where = jobs_now(request.spec.jobs, clusters, past.places)
-    before_absence = folder.memory().absence
-    absence = absence_of(where, before_absence, adapters.clock.now())
-    in_spec = [job.name for job in request.spec.jobs]
-    ended = tuple(notes_on(absence, before_absence, in_spec))
+    refuse_lost_clusters(spec.jobs, past.places, names)
+    zone = _zone(section.timezone)
+    clusters = list_jobs(spec, names, adapters, folder.place)
+    present, where = jobs_now(spec.jobs, clusters, past.places)
+    before = folder.memory().absence
+    absence = absence_of(where, before, clock.now())
     present = {name: job for name, job in present.items() if name not in absence.ended}
     where = {name: where[name] for name in present}
-    restarts = restarts_below(folder.runs)
-    needs = _Measuring(request, folder, adapters, restarts).needs(
-        present, move_times(where, adapters.clock.now())
+    outside = Outside(
+        adapters.open_storage,
+        adapters.ask_topics,
+        clock,
+        replace(request.settings, sample_age_max=section.age_max),
+        restarts_below(folder.runs),
+        since=move_times(where, clock.now()),
     )
-    now = adapters.clock.now()
-    needs = _estimate_moved(request, folder, past, needs, now)
-    capacities = {}
-    for each in request.clusters:
-        if each.capacity is not None and each.other_load is not None:  # nothing is asked
-            capacities[each.name] = Capacity(each.capacity, memory=each.memory)
-        else:
-            capacities[each.name] = capacity_of(request.spec.cluster(each.name))
-    # The slots or cores that our own jobs have on each cluster, and the memory of each job.
-    taken: dict[str, float] = {}
+    needs = _needs(request, present, outside, folder.samples)
+    now = clock.now()
+    needs = _estimate_moved(needs, _before_their_moves(request, folder, past, now))
+    capacities = {each.name: _capacity(spec, each) for each in request.clusters}
     memory: dict[str, int | None] = {}
+    memory_of_ours: defaultdict[str, int] = defaultdict(int)
+    width_of_ours: defaultdict[str, float] = defaultdict(float)
     for name, job in present.items():
-        cluster, width = where[name].place.cluster, needs[name].width
-        taken[cluster] = taken.get(cluster, 0.0) + width
+        cluster = where[name].place.cluster
         if job.flink is None:
             memory[name] = memory_of_job(job)
         else:
-            memory[name] = memory_of_slots(width, capacities.get(cluster))
-    capacities = _with_our_memory(capacities, where, memory)
-    period = excluding(request.section.excluded, datetime.fromtimestamp(now, zone))
-    excluded = f"nothing is moved at this time: {period} ({zone.key}) is excluded"
-    together: list[tuple[str, ...]] = []
-    for patterns in request.section.together:
-        together.append(tuple(name for name in present if _named(name, patterns)))
-    together += [tuple(cut.jobs) for cut in migration.cuts_of(request.spec)]
+            memory[name] = memory_of_slots(needs[name].width, capacities.get(cluster))
+        memory_of_ours[cluster] += memory[name] or 0
+        width_of_ours[cluster] += needs[name].width
+    for name, told in capacities.items():
+        # A cluster whose memory only the spec tells does not say how much of it is taken.
+        used = max(told.memory_used, memory_of_ours[name])
+        capacities[name] = replace(told, memory_used=used)
     closed = cordons_of(request, folder)
+    period = excluding(section.excluded, datetime.fromtimestamp(now, zone))
+    excluded = f"nothing is moved at this time: {period} ({zone.key}) is excluded"
     situation = Situation(
         at=now,
         clusters=tuple(
             replace(
-                _cluster(each, request, capacities[each.name], clusters[each.name], taken),
+                _cluster(
+                    each, clusters[each.name], capacities[each.name], width_of_ours[each.name]
+                ),
+                is_draining=each.name in request.draining,
                 is_cordoned=each.name in closed,
             )
             for each in request.clusters
@@ -132,29 +137,33 @@ def survey(request: RebalanceRequest, folder: Folder, past: Past, adapters: Adap
             _job(request, adapters, job, where[job.name], needs[job.name])
             for job in present.values()
         ),
-        together=tuple(together),
+        together=tuple(_together(request, tuple(present))),
         excluded="" if period is None else excluded,
     )
-    return Surveyed(
+    return SurveyResult(
         situation=situation,
         jobs=present,
         whereabouts=where,
         needs=needs,
         capacities=capacities,
         memory=memory,
-        restarts=tuple(restarts.values()),
+        restarts=tuple(outside.restarts.values()),
         notes=(
             *(f"{name}: {each.note}" for name, each in where.items() if each.note),
-            *ended,
-            *_estimates(needs),
-            *_of_others(request, situation, clusters, present),
-            *_notes(request, memory),
+            *notes_on(absence, before, [job.name for job in spec.jobs]),
+            *(
+                f"{name}: its load is taken to be what it was before its move: {each.load:.2f}"
+                for name, each in needs.items()
+                if each.estimated_because
+            ),
+            *_notes_on_others(request, situation, clusters, present),
+            *_notes_on_memory(request, memory),
         ),
         absence=absence,
     )
 
 
-def cordons_of(request: RebalanceRequest, folder: Folder) -> dict[str, Cordon]:
+def cordons_of(request: RebalanceRequest, folder: RebalanceFolder) -> dict[str, Cordon]:
     """Return the clusters that nothing moves to, by their names: the spec's, and the drained."""
     kept = {each.cluster: each for each in folder.cordons()}
     names = [each.name for each in request.clusters]
@@ -162,8 +171,7 @@ def cordons_of(request: RebalanceRequest, folder: Folder) -> dict[str, Cordon]:
     return {name: cordon for name, cordon in {**kept, **by_spec}.items() if name in names}
 
 
-def _zone(request: RebalanceRequest) -> ZoneInfo:
-    name = request.section.timezone
+def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, ZoneInfoNotFoundError) as error:
@@ -173,57 +181,30 @@ def _zone(request: RebalanceRequest) -> ZoneInfo:
         raise SpecError((complaint,), hint="timedatectl list-timezones") from error
 
 
-def _listed(request: RebalanceRequest, folder: Folder, adapters: Adapters) -> dict[str, Listed]:
-    spec = request.spec
-    opened = {}
-    for each in request.clusters:
-        opened[each.name] = adapters.open_cluster(spec.cluster(each.name), folder.place)
-    return list_jobs(opened)
-
-
 # ---- jobs
 
 
-@dataclass(frozen=True)
-class _Measuring:
-    """The settings by which jobs are measured. `restarts` is how long our moves kept them down."""
-
-    request: RebalanceRequest
-    folder: Folder
-    adapters: Adapters
-    restarts: Mapping[str, float]
-
-    def needs(
-        self, jobs: Mapping[str, JobSpec], since: Mapping[str, float | None]
-    ) -> dict[str, Needs]:
-        """Return the needs of each job since it was moved. All of them are measured at once."""
-        request, adapters, restarts = self.request, self.adapters, self.restarts
-        settings = replace(request.settings, sample_age_max=request.section.age_max)
-        outside = Outside(
-            adapters.open_storage,
-            adapters.ask_topics,
-            adapters.clock,
-            settings,
-            restarts,
-            since=since,
-        )
-        watched: list[Subject] = []
-        parts: dict[str, list[int]] = {}
-        for name, job in jobs.items():
-            spec = replace(request.spec, jobs=(job,))
-            found = subjects.of_spec(spec, (), outside)
-            parts[name] = list(range(len(watched), len(watched) + len(found)))
-            watched += found
-        samples = self.folder.samples if request.history is None else Path(request.history)
-        adviser = Adviser(
-            lambda: watched, settings, adapters.clock, request.sample_seconds, samples
-        )
-        verdicts = [advice.verdict for advice in adviser.round()]
-        needs: dict[str, Needs] = {}
-        for name, numbers in parts.items():
-            needed = needs_of([verdicts[number] for number in numbers])
-            needs[name] = _with_restart(needed, name, restarts, request.section.warm)
-        return needs
+def _needs(
+    request: RebalanceRequest, jobs: Mapping[str, JobSpec], outside: Outside, samples: Path
+) -> dict[str, Needs]:
+    """Return the needs of each job since it was moved. All of them are measured at once."""
+    watched: list[Subject] = []
+    parts: dict[str, range] = {}
+    for name, job in jobs.items():
+        of_job = subjects.of_spec(replace(request.spec, jobs=(job,)), (), outside)
+        parts[name] = range(len(watched), len(watched) + len(of_job))
+        watched += of_job
+    if request.history is not None:
+        samples = Path(request.history)
+    adviser = Adviser(
+        lambda: watched, outside.settings, outside.clock, request.sample_seconds, samples
+    )
+    verdicts = [advice.verdict for advice in adviser.round()]
+    needs: dict[str, Needs] = {}
+    for name, numbers in parts.items():
+        needed = needs_of([verdicts[number] for number in numbers])
+        needs[name] = _with_restart(needed, name, outside.restarts, request.section.warm)
+    return needs
 
 
 def _with_restart(needs: Needs, name: str, restarts: Mapping[str, float], warm: bool) -> Needs:
@@ -242,68 +223,64 @@ def _with_restart(needs: Needs, name: str, restarts: Mapping[str, float], warm: 
     return replace(needs, downtime_seconds=least)
 
 
-def _estimate_moved(
-    request: RebalanceRequest, folder: Folder, past: Past, needs: Mapping[str, Needs], now: float
-) -> dict[str, Needs]:
-    """Return the needs; of a job that we have moved within its cool-down and that cannot be
-    measured yet, what they were before. Else one move would keep all jobs where they are until the
-    next look or two.
-    """
+def _before_their_moves(
+    request: RebalanceRequest, folder: RebalanceFolder, past: Past, now: float
+) -> dict[str, Job]:
+    """Return the jobs that we have moved within their cool-down, as they were then."""
     before: dict[str, Job] = {}
     for move in past.finished:
         record = folder.decision(move.decision)
-        if record is None or abs(now - move.at) >= request.section.cool_down:
-            continue
-        moved = [job for job in record.situation.jobs if job.name in move.jobs]
-        before.update({job.name: job for job in moved})
+        if record is not None and abs(now - move.at) < request.section.cool_down:
+            moved = [job for job in record.situation.jobs if job.name in move.jobs]
+            before |= {job.name: job for job in moved}
+    return before
+
+
+def _estimate_moved(needs: Mapping[str, Needs], before: Mapping[str, Job]) -> dict[str, Needs]:
+    """Return the needs; of jobs that cannot be measured yet after their moves, what they were
+    before. Else one move would keep all jobs where they are until the next look or two.
+    """
     estimated = dict(needs)
-    for name, each in needs.items():
-        was = before.get(name)
-        if each.unknown and was is not None and was.load is not None:
+    for name, job in before.items():
+        each = needs.get(name)
+        if each is not None and each.unknown and job.load is not None:
             estimated[name] = replace(
                 each,
-                load=was.load,
-                width=was.width,
-                rate=was.rate,
-                capacity_rate=was.capacity_rate,
+                load=job.load,
+                width=job.width,
+                rate=job.rate,
+                capacity_rate=job.capacity_rate,
                 unknown="",
                 estimated_because=each.unknown,
             )
     return estimated
 
 
-def _estimates(needs: Mapping[str, Needs]) -> Iterator[str]:
-    for name, each in needs.items():
-        if each.estimated_because:
-            yield f"{name}: its load is taken to be what it was before its move: {each.load:.2f}"
-
-
 def _job(
     request: RebalanceRequest, adapters: Adapters, job: JobSpec, where: Whereabouts, needs: Needs
 ) -> Job:
     """Return a job of the situation."""
-    section = request.section
+    spec, section = request.spec, request.section
     unknown = where.unknown or needs.unknown
-    bytes_ = 0
-    if not unknown and request.spec.engine != "flink":
-        bytes_ = size_of_checkpoint(adapters.open_storage, job.source)
+    size, wanted = 0, None
+    if not unknown and spec.engine != "flink":
+        size = size_of_checkpoint(adapters.open_storage, job.source)
     elif not unknown and where.id is not None:
-        bytes_ = size_on_flink(request.spec.cluster(where.place.cluster), where.id)
-    wanted = None if unknown or not section.scale else needs.wanted
-    if wanted is not None:  # the parallelism, within the spec's bounds
-        most = wanted if section.parallelism_max is None else section.parallelism_max
-        wanted = max(section.parallelism_min, min(wanted, most))
+        size = size_on_flink(spec.cluster(where.place.cluster), where.id)
+    if not unknown and section.scale and needs.wanted is not None:
+        most = needs.wanted if section.parallelism_max is None else section.parallelism_max
+        wanted = max(section.parallelism_min, min(needs.wanted, most))
     return Job(
         name=job.name,
         cluster=where.place.cluster,
         load=None if unknown else needs.load,
         rate=needs.rate,
         capacity_rate=needs.capacity_rate,
-        bytes=bytes_,
+        bytes=size,
         downtime_seconds=needs.downtime_seconds,
         keeps_up=needs.keeps_up,
-        pinned=_named(job.name, section.pinned),
-        paused=_named(job.name, section.paused),
+        pinned=_matches_any(job.name, section.pinned),
+        paused=_matches_any(job.name, section.paused),
         moved_at=where.place.at,
         unknown=unknown,
         width=needs.width,
@@ -311,52 +288,43 @@ def _job(
     )
 
 
-def _named(name: str, patterns: Sequence[str]) -> bool:
+def _matches_any(name: str, patterns: Sequence[str]) -> bool:
     return any(matches(name, pattern) for pattern in patterns)
+
+
+def _together(request: RebalanceRequest, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the groups of jobs that move together: the spec's, and those of one cut."""
+    for patterns in request.section.together:
+        yield tuple(name for name in names if _matches_any(name, patterns))
+    for cut in migration.cuts_of(request.spec):
+        yield tuple(cut.jobs)
 
 
 # ---- clusters
 
 
-def _with_our_memory(
-    capacities: Mapping[str, Capacity],
-    where: Mapping[str, Whereabouts],
-    memory: Mapping[str, int | None],
-) -> dict[str, Capacity]:
-    """Return the capacities of clusters, with at least the memory in use that our own jobs there
-    take: one whose memory only the spec tells does not say how much of it is taken.
-    """
-    ours: dict[str, int] = {}
-    for name, each in where.items():
-        cluster = each.place.cluster
-        ours[cluster] = ours.get(cluster, 0) + (memory[name] or 0)
-    used = {name: max(told.memory_used, ours.get(name, 0)) for name, told in capacities.items()}
-    return {name: replace(told, memory_used=used[name]) for name, told in capacities.items()}
+def _capacity(spec: Spec, cluster: RebalancedCluster) -> Capacity:
+    """Return the capacity of a cluster; nothing is asked if the spec gives it all."""
+    if cluster.capacity is not None and cluster.other_load is not None:
+        return Capacity(cluster.capacity, memory=cluster.memory)
+    return capacity_of(spec.cluster(cluster.name))
 
 
-def _cluster(
-    cluster: RebalancedCluster,
-    request: RebalanceRequest,
-    told: Capacity,
-    jobs: Listed,
-    taken: Mapping[str, float],
-) -> Cluster:
+def _cluster(cluster: RebalancedCluster, jobs: Listed, told: Capacity, ours: float) -> Cluster:
     """Return a cluster of the situation. The share of others is what is taken and not ours."""
-    capacity = told.all if cluster.capacity is None else cluster.capacity
-    others = max(0.0, told.used - taken.get(cluster.name, 0.0))
-    unknown = jobs.trouble
-    if not unknown and cluster.capacity is None:
-        unknown = told.unknown
+    capacity, unknown = told.all, jobs.trouble or told.unknown
+    if cluster.capacity is not None:
+        capacity, unknown = cluster.capacity, jobs.trouble
+    others = max(0.0, told.used - ours)
     return Cluster(
         name=cluster.name,
         capacity=0.0 if unknown else capacity,
         other_load=others if cluster.other_load is None else cluster.other_load,
-        is_draining=cluster.name in request.draining,
         unknown=unknown,
     )
 
 
-def _of_others(
+def _notes_on_others(
     request: RebalanceRequest,
     situation: Situation,
     clusters: Mapping[str, Listed],
@@ -389,7 +357,7 @@ def _of_others(
         )
 
 
-def _notes(request: RebalanceRequest, memory: Mapping[str, int | None]) -> Iterator[str]:
+def _notes_on_memory(request: RebalanceRequest, memory: Mapping[str, int | None]) -> Iterator[str]:
     """Yield notes on memory that is not judged, and could be."""
     if not any(cluster.memory for cluster in request.clusters):
         return
