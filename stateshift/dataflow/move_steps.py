@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from stateshift.dataflow.edge_colouring import colours
 from stateshift.errors import Complaint, SpecError
-from stateshift.specification.strategy import EXPECTED, normal_strategy
+from stateshift.specification.grammars import STRATEGY_EXPECTED, normal_strategy
 
 
 class Move(NamedTuple):
@@ -93,7 +93,7 @@ def strategy_of(text: str, pointer: str = "/strategy") -> Strategy:
     if name is None:
         is_bare = text.strip() == "batched"
         message = "batched needs to know how many moves at a time" if is_bare else "no strategy"
-        complaint = Complaint(pointer, message, text, EXPECTED)
+        complaint = Complaint(pointer, message, text, STRATEGY_EXPECTED)
         raise SpecError((complaint,), hint="for instance: batched(16)")
     for strategy in (AllAtOnce(), Fluid(), Optimised()):
         if str(strategy) == name:

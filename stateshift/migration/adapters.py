@@ -17,7 +17,7 @@ from stateshift.engines.registry import Entries, Transforms, engine
 from stateshift.migration.processes import Processes
 from stateshift.migration.submit_corrections import corrections
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
-from stateshift.specification.unsynced import unsynced_locations
+from stateshift.specification.job_relations import unsynced_locations
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage

@@ -14,7 +14,7 @@ from stateshift.errors import ClusterError, Interrupted, StateshiftError, Storag
 from stateshift.migration.context import RunContext
 from stateshift.migration.wave_order import cuts_of
 from stateshift.specification import JobSpec, Spec
-from stateshift.specification.waves import sharing
+from stateshift.specification.job_relations import sharing
 from stateshift.step import StopJob
 from stateshift.step.starting import OVER
 

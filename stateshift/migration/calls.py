@@ -37,7 +37,7 @@ from stateshift.migration.wave_order import waves
 from stateshift.migration.way_back import roll_back_run
 from stateshift.report import Report, summarize
 from stateshift.specification import Spec, to_plain_spec
-from stateshift.specification.unsynced import unsynced_locations, unsynced_places
+from stateshift.specification.job_relations import unsynced_locations, unsynced_places
 from stateshift.workdir import Workdir
 
 LOG = "log"

@@ -17,8 +17,8 @@ from stateshift.migration.source_check import damages
 from stateshift.migration.wave_order import cuts_of, waves
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.specification import JobSpec, Spec, parse_spec, to_plain_spec
-from stateshift.specification.warm import seconds_of
-from stateshift.specification.waves import sharing
+from stateshift.specification.grammars import seconds_of
+from stateshift.specification.job_relations import sharing
 from stateshift.storage import locations
 from stateshift.suggestion import did_you_mean
 from stateshift.survey import Facts, Finding

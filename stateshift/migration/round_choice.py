@@ -13,7 +13,7 @@ from stateshift.errors import PlanError
 from stateshift.estimating import byte_rate
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
-from stateshift.specification.warm import MANUAL, NEVER, READY, seconds_of, window_of
+from stateshift.specification.grammars import MANUAL, NEVER, READY, seconds_of, window_of
 from stateshift.steering import Cutover
 from stateshift.survey import Facts, Left
 from stateshift.terms import terms_of

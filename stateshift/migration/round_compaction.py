@@ -22,7 +22,7 @@ from stateshift.migration.history import plans_while_running
 from stateshift.migration.observation import arrivals_of, facts_behind_round, remove_leftovers
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec
-from stateshift.specification.warm import NEVER
+from stateshift.specification.grammars import NEVER
 from stateshift.step import BringFiles, Evidence, FileEvidence, KeepBrought
 from stateshift.step.evidence import FilesBrought
 from stateshift.survey import Brought, Facts, ShardFiles

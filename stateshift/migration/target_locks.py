@@ -10,7 +10,7 @@ from stateshift.journal import LockReleased, LockTaken
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import plans_while_running
 from stateshift.specification import JobSpec
-from stateshift.specification.warm import NEVER
+from stateshift.specification.grammars import NEVER
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 

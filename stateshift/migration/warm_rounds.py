@@ -45,7 +45,7 @@ from stateshift.migration.source_check import damages
 from stateshift.migration.standby_source import BY_HAND, follow, is_at, kept_epoch
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
-from stateshift.specification.warm import NEVER
+from stateshift.specification.grammars import NEVER
 from stateshift.step import BringFiles
 from stateshift.step.contents import digest_of
 from stateshift.step.evidence import FilesBrought

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from stateshift.dataflow.cuts import Cut, cuts, in_waves
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification import JobSpec, Spec
-from stateshift.specification.waves import group_by_source
+from stateshift.specification.job_relations import group_by_source
 from stateshift.suggestion import did_you_mean
 
 Wave = tuple[JobSpec, ...]

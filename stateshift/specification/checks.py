@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import get_args
 
+from stateshift.specification.grammars import NEVER
+from stateshift.specification.job_relations import share
 from stateshift.specification.jobs import ReadJob
 from stateshift.specification.location import relation, scheme
 from stateshift.specification.model import WAIVERS, JobSpec, Keep, Spec
@@ -28,8 +30,6 @@ from stateshift.specification.transform import (
     find_change,
     locations_merged,
 )
-from stateshift.specification.warm import NEVER
-from stateshift.specification.waves import share
 from stateshift.suggestion import did_you_mean
 
 _TARGET_KEYS = ("remote_location", "new_savepoint_path")

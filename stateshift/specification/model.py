@@ -24,8 +24,8 @@ from typing import Literal
 
 from stateshift.plain import JsonObject
 from stateshift.specification.dataflow.operators import Dataflow
+from stateshift.specification.grammars import NEVER, READY
 from stateshift.specification.transform import Change
-from stateshift.specification.warm import NEVER, READY
 
 # The findings that may be waived, by the names that the findings give, and what the person who
 # waives one takes responsibility for.
@@ -335,6 +335,11 @@ class JobSpec:
     def destination(self) -> str:
         """The location of the image afterwards: the target, or the source of a job that stays."""
         return self.target or self.source
+
+    @property
+    def copy_targets(self) -> list[str]:
+        """The targets of the job's copies: its image, and the data that goes along."""
+        return [self.destination, *(data.target for data in self.data if data.copy)]
 
 
 @dataclass(frozen=True, slots=True)

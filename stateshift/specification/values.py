@@ -13,11 +13,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TypeGuard
 
-from stateshift.specification import strategy, warm
-from stateshift.specification.excluded import EXPECTED, normal_excluded
+from stateshift.specification.grammars import (
+    EXCLUDED_EXPECTED,
+    MANUAL,
+    NEVER,
+    READY,
+    STRATEGY_EXPECTED,
+    normal_cutover,
+    normal_excluded,
+    normal_strategy,
+    normal_until,
+)
 from stateshift.specification.key import (
     Key,
     Kind,
@@ -253,7 +261,8 @@ def _below_checkpoint(reader: Reader, key: Key, place: Place) -> str | None:
 def _periods(reader: Reader, key: Key, place: Place) -> tuple[object, ...]:
     """Read periods: a list of them, or one. They are not divided at commas, which cron has."""
     items = [place] if isinstance(place.value, str) else reader.items(place, "a list of periods")
-    return present(map(partial(spelling(normal_excluded, EXPECTED), reader, key), items))
+    read = spelling(normal_excluded, EXCLUDED_EXPECTED)
+    return present(read(reader, key, item) for item in items)
 
 
 # -------------------------------------------------------------------------- schemas
@@ -282,7 +291,7 @@ FROM_ZERO = {"type": "number", "minimum": 0}
 ABOVE_ZERO = {"type": "number", "exclusiveMinimum": 0}
 _TRUE_OR_FALSE = _pattern(r"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$")
 _UNTIL = _pattern(r"^\s*[Rr][Ee][Mm][Aa][Ii][Nn][Ii][Nn][Gg]\s*<\s*[0-9.]+\s*[A-Za-z]+\s*$")
-_CUTOVER_WORDS = "|".join(map(loosely, (warm.READY, warm.MANUAL, warm.NEVER, "told")))
+_CUTOVER_WORDS = "|".join(map(loosely, (READY, MANUAL, NEVER, "told")))
 _HOURS = r"[0-9]+:[0-9]+\s*-\s*[0-9]+:[0-9]+(\s*[Uu][Tt][Cc])?"
 _STRATEGY_WORDS = "|".join(map(loosely, ("all_at_once", "fluid", "optimised", "optimized")))
 _BATCHED = rf"{loosely('batched')}\s*\(\s*[0-9]{{1,9}}\s*\)"
@@ -353,18 +362,18 @@ SIZE = Kind(
     single(_size, "a size in bytes, or such as 64g"),
     either({"type": "integer", "minimum": 1}, SOME_TEXT),
 )
-UNTIL = Kind("until", spelling(warm.normal_until, "a time that may remain: remaining < 5s"), _UNTIL)
+UNTIL = Kind("until", spelling(normal_until, "a time that may remain: remaining < 5s"), _UNTIL)
 CUTOVER = Kind(
     "cutover",
     spelling(
-        warm.normal_cutover,
+        normal_cutover,
         "ready, manual, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC",
     ),
     _pattern(rf"^\s*({_CUTOVER_WORDS}|{_HOURS})\s*$"),
 )
 STRATEGY = Kind(
     "strategy",
-    spelling(strategy.normal_strategy, strategy.EXPECTED),
+    spelling(normal_strategy, STRATEGY_EXPECTED),
     _pattern(rf"^\s*({_STRATEGY_WORDS}|{_BATCHED})\s*$"),
 )
 EXCLUDED = Kind("excluded", _periods, either(array(SOME_TEXT), SOME_TEXT))

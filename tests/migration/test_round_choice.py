@@ -25,7 +25,7 @@ from stateshift.migration.round_choice import (
 )
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec
-from stateshift.specification.warm import MANUAL, NEVER, READY
+from stateshift.specification.grammars import MANUAL, NEVER, READY
 from stateshift.step import BringFiles
 from stateshift.survey import Facts, FileInfo, Left, Survey
 

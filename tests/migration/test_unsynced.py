@@ -20,7 +20,7 @@ from stateshift.machine import boot
 from stateshift.migration.adapters import real_adapters, world_of
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec
-from stateshift.specification.unsynced import unsynced_places
+from stateshift.specification.job_relations import unsynced_places
 from stateshift.step import CopyFiles
 from stateshift.storage.local import calls
 from stateshift.storage.locations import parent

@@ -13,7 +13,7 @@ from stateshift.advise.rebalance.policy import Policy
 from stateshift.errors import SpecError
 from stateshift.migration import jobs_of
 from stateshift.specification import Rebalancing, Spec, parse_spec, to_plain_spec
-from stateshift.specification.excluded import excluding, normal_excluded
+from stateshift.specification.grammars import excluding, normal_excluded
 from tests.support.examples import FOLDER
 
 CLUSTERS = {name: {"kind": "flink_rest", "url": f"http://{name}:8081"} for name in ("a", "b")}

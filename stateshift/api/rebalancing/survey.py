@@ -47,7 +47,7 @@ from stateshift.errors import Complaint, SpecError
 from stateshift.estimating import PREPARED_RESTART_SECONDS, RESTART_SECONDS
 from stateshift.migration import Adapters
 from stateshift.specification import JobSpec, RebalancedCluster, Spec
-from stateshift.specification.excluded import excluding
+from stateshift.specification.grammars import excluding
 from stateshift.specification.rebalancing import matches
 
 # The most jobs that a note names.

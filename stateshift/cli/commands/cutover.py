@@ -41,7 +41,7 @@ def command(
     from stateshift.errors import PlanError
     from stateshift.migration.standby_source import BY_HAND
     from stateshift.report import SourceLostReport
-    from stateshift.specification.warm import seconds_of
+    from stateshift.specification.grammars import seconds_of
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)

@@ -11,7 +11,7 @@ from stateshift.cli.views.units import rate
 from stateshift.errors import PlanError
 from stateshift.migration import Proposal, jobs_of
 from stateshift.specification import JobSpec, Spec
-from stateshift.specification.warm import NEVER
+from stateshift.specification.grammars import NEVER
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from stateshift.cli.views.text import (
     table_or_nothing,
 )
 from stateshift.cli.views.units import about, dash, many, number, size, span
-from stateshift.specification.unsynced import unsynced_places
-from stateshift.specification.warm import MANUAL, NEVER, READY, seconds_of
+from stateshift.specification.grammars import MANUAL, NEVER, READY, seconds_of
+from stateshift.specification.job_relations import unsynced_places
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 

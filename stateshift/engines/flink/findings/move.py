@@ -27,8 +27,8 @@ from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.free_space import of_faster_storage, of_free_space
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.key_groups import PARALLELISM_MAX
+from stateshift.specification.job_relations import sharing
 from stateshift.specification.transform import Convert, Drop, Rename, Rescale, find_change
-from stateshift.specification.waves import sharing
 from stateshift.suggestion import BEHIND_COLON, did_you_mean
 from stateshift.survey import Finding, Image, Survey
 

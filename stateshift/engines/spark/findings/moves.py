@@ -29,9 +29,9 @@ from stateshift.engines.spark.rewrite.in_place import of_in_place
 from stateshift.engines.spark.rewrite.merge import of_joining
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.own_part import directory_of
+from stateshift.specification.grammars import NEVER
+from stateshift.specification.job_relations import job_to_stop
 from stateshift.specification.location import relation
-from stateshift.specification.warm import NEVER
-from stateshift.specification.waves import stopped_for
 from stateshift.survey import ClusterFacts, Finding, Survey
 
 FRESH_SECONDS = 60.0
@@ -89,7 +89,7 @@ def of_stopping(move: Move) -> Iterator[Finding]:
                 hint="stop it, or name its cluster in the spec (source_cluster) so that it is "
                 "stopped for you",
             )
-    elif cluster.state == "absent" and job.cutover != NEVER and job is stopped_for(move.spec, job):
+    elif cluster.state == "absent" and job.cutover != NEVER and job is job_to_stop(move.spec, job):
         # One of the jobs that share a source is stopped for all of them.
         yield from _of_absent(move, cluster, age if is_fresh else None)
 

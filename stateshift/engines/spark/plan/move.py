@@ -48,8 +48,8 @@ from stateshift.formats.marks import IDLE
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.purpose import Purpose
 from stateshift.specification import JobSpec, Spec
-from stateshift.specification.warm import NEVER
-from stateshift.specification.waves import stopped_for
+from stateshift.specification.grammars import NEVER
+from stateshift.specification.job_relations import job_to_stop
 from stateshift.step import (
     AnyStep,
     CompareImages,
@@ -175,7 +175,7 @@ def _purposes(move: Move) -> tuple[Purpose, ...]:
     if not move.spec.restart:
         return ("start",)
     is_stopped = move.job.mode != "fork" and move.may_run
-    if is_stopped and move.job is stopped_for(move.spec, move.job):
+    if is_stopped and move.job is job_to_stop(move.spec, move.job):
         return ("halt", "move")
     return ("move",)
 

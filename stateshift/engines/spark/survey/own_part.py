@@ -13,7 +13,7 @@ from shlex import quote
 from stateshift.engines.spark.layout import is_strange, under
 from stateshift.formats import uid
 from stateshift.specification import JobSpec, OperatorSpec, Spec
-from stateshift.specification.waves import sharing
+from stateshift.specification.job_relations import sharing
 from stateshift.survey import Finding, Image, Survey
 
 
