@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stateshift.documents.metrics import LABELS, METRICS
-from stateshift.specification import changes, options, rebalancing, receivers
+from stateshift.specification import changes, options, rebalancing
 from stateshift.specification.job_keys import (
     DATA,
     JOB,
@@ -27,7 +27,7 @@ from stateshift.specification.job_keys import (
 from stateshift.specification.key import Key, Keys
 from stateshift.specification.model import WAIVERS
 from stateshift.specification.options import Expected, Option
-from stateshift.specification.spec_keys import CLUSTER, HASH, SPEC, THROTTLE
+from stateshift.specification.spec_keys import CLUSTER, HASH, ON, RECEIVER, SPEC, THROTTLE
 from stateshift.specification.write import plain_value
 
 _SECTION = re.compile(
@@ -109,8 +109,8 @@ def spec_keys() -> str:
         ("## Sources", _keys(SOURCE)),
         ("## Sink", _keys(SINK)),
         ("## Verify", _keys(VERIFY)),
-        ("## On", _keys(receivers.ON)),
-        ("## Receiver", _keys(receivers.RECEIVER)),
+        ("## On", _keys(ON)),
+        ("## Receiver", _keys(RECEIVER)),
         ("## Throttle", _keys(THROTTLE)),
         ("## Rebalance", _keys(rebalancing.REBALANCE)),
         ("### Clusters of rebalance", _keys(rebalancing.REBALANCED_CLUSTER)),

@@ -7,7 +7,7 @@
                  the keys of a job, of the spec itself, and of the objects inside them
     receivers, changes, rebalancing
                  likewise, of the larger objects
-    homes        where a key belongs that stands at the wrong place
+
     jobs         one job, in the dialect and for the engine of its spec
     checks       rules between the parts
     dataflow     operators and edges, our JSON of them, and plans of engines

@@ -12,7 +12,6 @@ keys, and how it is read. Keys that are `for_all` may stand beside `jobs`, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import get_args
 
@@ -85,26 +84,25 @@ OPERATOR = Keys(
 
 
 def _operators(reader: Reader, key: Key, place: Place) -> tuple[OperatorSpec, ...]:
+    operators = []
     if isinstance(place.value, dict):
-        return tuple(_operator_of_map(reader, name, place / name) for name in place.value)
-    items = reader.items(place, "a list of names, or a map from name to directory")
-    return present(_operator(reader, item) for item in items)
-
-
-def _operator_of_map(reader: Reader, name: str, place: Place) -> OperatorSpec:
-    if not name.strip():
-        reader.complaints.add(place, "a blank name", "the operator's name")
-    if place.value is None:
-        return OperatorSpec(name)
-    return OperatorSpec(name, reader.value(OPERATOR["directory"], place))
-
-
-def _operator(reader: Reader, place: Place) -> OperatorSpec | None:
-    if isinstance(place.value, dict):
-        fields = reader.object(OPERATOR, place, "name")
-        return None if fields is None else OperatorSpec(**fields)
-    name = reader.value(OPERATOR["name"], place)
-    return None if name is None else OperatorSpec(name)
+        for name, directory in place.value.items():
+            below = place / name
+            if not name.strip():
+                reader.complaints.add(below, "a blank name", "the operator's name")
+            if directory is not None:
+                directory = reader.value(OPERATOR["directory"], below)
+            operators.append(OperatorSpec(name, directory))
+        return tuple(operators)
+    for item in reader.items(place, "a list of names, or a map from name to directory"):
+        if isinstance(item.value, dict):
+            fields = reader.object(OPERATOR, item, "name")
+        else:
+            name = reader.value(OPERATOR["name"], item)
+            fields = None if name is None else {"name": name}
+        if fields is not None:
+            operators.append(OperatorSpec(**fields))
+    return tuple(operators)
 
 
 OPERATOR_LIST = Kind(
@@ -265,35 +263,27 @@ KAFKA = Keys(
 
 
 def _kafka(reader: Reader, key: Key, place: Place) -> KafkaSpec | None:
+    """Spell servers in one way. All have to be servers, and files of properties on this machine;
+    those of the source belong to its servers.
+    """
     known = reader.known_with(place, KAFKA, "bootstrap_servers")
     if known is None:
         return None
     fields = reader.fields(KAFKA, known)
-    if not _kafka_fits(reader, place, known, fields) or "bootstrap_servers" not in fields:
-        return None
-    return KafkaSpec(**fields)
-
-
-def _kafka_fits(
-    reader: Reader, place: Place, known: Mapping[str, Place], fields: dict[str, str]
-) -> bool:
-    """Spell servers in one way. Return whether all of them are servers, files of properties are on
-    this machine, and the source's belong to servers.
-    """
     for name in ("bootstrap_servers", "source_bootstrap_servers"):
-        servers = [server.strip() for server in fields.get(name, "any:1").split(",")]
-        if not all(map(is_host_port, servers)):
-            reader.refuse(known[name], "host:port, or several with commas")
-            return False
         if name in fields:
+            servers = [server.strip() for server in fields[name].split(",")]
             fields[name] = ",".join(servers)
+            if not all(map(is_host_port, servers)):
+                reader.refuse(known[name], "host:port, or several with commas")
+                return None
     for name in ("properties", "source_properties"):
         if not fields.get(name, "file://").startswith("file://"):
             reader.refuse(known[name], "a file on this machine")
-            return False
-    if "source_properties" not in known:
-        return True
-    return reader.need(place, known, "source_bootstrap_servers")
+            return None
+    needed = ["source_bootstrap_servers"] if "source_properties" in known else []
+    is_whole = reader.need(place, known, *needed) and "bootstrap_servers" in fields
+    return KafkaSpec(**fields) if is_whole else None
 
 
 KAFKA_OBJECT = Kind("kafka", _kafka, reference("kafka"))

@@ -23,6 +23,13 @@ from stateshift.specification.place import Flaws, Place
 from stateshift.specification.transform import Change, Drop, Merge, Rename, Repair
 
 METADATA = "_metadata"
+_SWITCHES = (
+    ("merge", "merge_jobs", "the directories to merge, or false"),
+    ("remote", "remote_connection", "a connection host:port, or false"),
+)
+_NAMES_OF_SOURCE = frozenset(
+    ("checkpoint_location", "existing_savepoint_paths", "target_directory", "checkpoint_dir")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +120,16 @@ def _spark_job(reader: Reader, at: JobPlaces, values: Values, dialect: Dialect) 
     return _job_spec(values)
 
 
-_SWITCHES = (
-    ("merge", "merge_jobs", "the directories to merge, or false"),
-    ("remote", "remote_connection", "a connection host:port, or false"),
-)
-
-
 def _flink_job(reader: Reader, at: JobPlaces, values: Values, dialect: Dialect) -> JobSpec:
     _name_folders(values)
     flink = JOB.fields_of(FlinkJob, values)
-    existing = _existing_savepoints(flink, values.get("checkpoint_location"), dialect)
+    existing: tuple[str, ...] = flink.get("existing_savepoints", ())
+    source = values.get("checkpoint_location")
+    is_running = dialect.rebalances or flink.get("job_ids")
+    if flink.get("from_existing_savepoint") is False:
+        existing = ()
+    elif not existing and source is not None and dialect.restart and not is_running:
+        existing = (source,)  # a source that nothing else explains is a savepoint
     if dialect.restart and not existing and not dialect.rebalances:
         reader.complaints.add_all(_flaws_of_taking(at, flink.get("from_existing_savepoint")))
     reader.complaints.add_all(_flaws_of_ends(at, values))
@@ -135,17 +142,6 @@ def _flink_job(reader: Reader, at: JobPlaces, values: Values, dialect: Dialect) 
     ends += [values.get("target_directory"), values.get("checkpoint_dir")]
     values["checkpoint_location"] = next(filter(None, ends), None)
     return _job_spec(values, FlinkJob(**flink))
-
-
-def _existing_savepoints(flink: Values, source: str | None, dialect: Dialect) -> tuple[str, ...]:
-    """Return the savepoints to start from; a source that nothing else explains is one."""
-    if flink.get("from_existing_savepoint") is False:
-        return ()
-    named: tuple[str, ...] = flink.get("existing_savepoints", ())
-    is_running = dialect.rebalances or flink.get("job_ids")
-    if named or source is None or not dialect.restart or is_running:
-        return named
-    return (source,)
 
 
 def _flaws_of_taking(at: JobPlaces, switch: bool | None) -> Flaws:
@@ -176,11 +172,6 @@ def _flaws_of_ends(at: JobPlaces, values: Values) -> Flaws:
         yield at.place, "'target_directory' is missing", expected
 
 
-_NAMES_OF_SOURCE = frozenset(
-    ["checkpoint_location", "existing_savepoint_paths", "target_directory", "checkpoint_dir"]
-)
-
-
 def _name_folders(values: Values) -> None:
     """A savepoint may be named by its `_metadata`, as for Flink itself: its folder is meant."""
     for name in ("checkpoint_location", "remote_location", "new_savepoint_path"):
@@ -189,18 +180,17 @@ def _name_folders(values: Values) -> None:
     for name in ("existing_savepoint_paths", "merge_jobs"):
         if name in values:
             values[name] = tuple(map(folder_meant, values[name]))
-    values["transform"] = tuple(map(_name_folders_of_change, values.get("transform", ())))
-
-
-def _name_folders_of_change(change: Change) -> Change:
-    match change:
-        case Rename() | Drop() if change.of:
-            return replace(change, of=folder_meant(change.of))
-        case Merge():
-            return replace(change, locations=tuple(map(folder_meant, change.locations)))
-        case Repair():
-            return replace(change, files=tuple(map(folder_meant, change.files)))
-    return change
+    changes: list[Change] = []
+    for change in values.get("transform", ()):
+        match change:
+            case Rename() | Drop() if change.of:
+                change = replace(change, of=folder_meant(change.of))
+            case Merge():
+                change = replace(change, locations=tuple(map(folder_meant, change.locations)))
+            case Repair():
+                change = replace(change, files=tuple(map(folder_meant, change.files)))
+        changes.append(change)
+    values["transform"] = tuple(changes)
 
 
 def folder_meant(location: str) -> str:

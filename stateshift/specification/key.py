@@ -138,10 +138,6 @@ class Keys:
         return suggest(None if match is None else self._folded[match].name)
 
 
-def _near(spelling: str, keys: Keys) -> str:
-    return keys.did_you_mean(spelling)
-
-
 def fold(spelling: str) -> str:
     """Return a spelling without case, blanks, `_` and `-`, in which keys may differ."""
     return spelling.lower().replace(" ", "").replace("_", "").replace("-", "")
@@ -149,12 +145,10 @@ def fold(spelling: str) -> str:
 
 def loosely(name: str) -> str:
     """Return a pattern of all spellings that are folded alike."""
-    words = name.replace("-", "_").split("_")
-    return "[ _-]*".join("".join(map(_either_case, word)) for word in words)
-
-
-def _either_case(letter: str) -> str:
-    return f"[{letter.upper()}{letter}]"
+    pattern = ""
+    for letter in name:
+        pattern += "[ _-]*" if letter in "_-" else f"[{letter.upper()}{letter}]"
+    return pattern
 
 
 def reference(name: str) -> Schema:
@@ -197,7 +191,7 @@ class Reader:
     complaints: Complaints
     base: str | None = None
     names_added: NamesAdded = nothing_added
-    meant: Callable[[str, Keys], str] = _near
+    meant: Callable[[Keys, str], str] = Keys.did_you_mean
 
     def known(self, place: Place, keys: Keys) -> dict[str, Place]:
         """Return the places of an object whose every key has to be in `keys`."""
@@ -206,7 +200,7 @@ class Reader:
             names = ", ".join(key.name for key in keys.all)
             # The value is not repeated: nobody knows what it is.
             below = Place(readable(unknown), (place / unknown).pointer)
-            message = f"unknown key {unknown!r}{self.meant(unknown, keys)}"
+            message = f"unknown key {unknown!r}{self.meant(keys, unknown)}"
             self.complaints.add(below, message, f"one of {names}")
         return known
 

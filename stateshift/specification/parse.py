@@ -12,22 +12,45 @@ The spec is ours where it has a `version`, else INFORE's: the keys are the same,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from stateshift.errors import SpecError
 from stateshift.plain import JsonObject
+from stateshift.specification.changes import COLUMN, TRANSFORMS
 from stateshift.specification.checks import check
-from stateshift.specification.homes import meant
-from stateshift.specification.job_keys import JOB
+from stateshift.specification.job_keys import (
+    DATA,
+    JOB,
+    KAFKA,
+    OPERATOR,
+    SINK,
+    SOURCE,
+    STOP,
+    SUBMIT,
+    VERIFY,
+)
 from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
-from stateshift.specification.key import Engine, NamesAdded, Reader, Values, fold, nothing_added
+from stateshift.specification.key import (
+    Engine,
+    Keys,
+    NamesAdded,
+    Reader,
+    Values,
+    fold,
+    nothing_added,
+)
 from stateshift.specification.location import normal
 from stateshift.specification.model import Spec
 from stateshift.specification.place import Complaints, Place
-from stateshift.specification.rebalancing import check_rebalancing
-from stateshift.specification.spec_keys import SPEC
+from stateshift.specification.rebalancing import (
+    CAPACITY,
+    REBALANCE,
+    REBALANCED_CLUSTER,
+    check_rebalancing,
+)
+from stateshift.specification.spec_keys import CLUSTER, HASH, ON, RECEIVER, SPEC, THROTTLE
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
 
 if TYPE_CHECKING:
@@ -138,8 +161,14 @@ def _recognise(reader: Reader, root: Place) -> Engine | None:
     """Return the engine whose own keys the spec uses; a spec that uses both engines' has to name
     one.
     """
+    is_object = isinstance(root.value, dict)
+    keyed = root.below if is_object else []
+    for jobs in root.below if is_object else ():
+        if fold(jobs.key) == "jobs":
+            for job in jobs.below:
+                keyed += job.below if isinstance(job.value, dict) else ()
     used: dict[Engine, Place] = {}
-    for place in _keyed(root):
+    for place in keyed:
         key = JOB.find(place.key)
         engine = None if key is None else key.engine or key.hints_at
         if engine is not None:
@@ -152,14 +181,83 @@ def _recognise(reader: Reader, root: Place) -> Engine | None:
     return None
 
 
-def _keyed(root: Place) -> Iterator[Place]:
-    """Yield the places of all keys at the top, then of those in the jobs, as far as these have the
-    right shape.
+# -------------------------------------------------------------------------- misplaced keys
+
+IN_A_JOB = "inside a job"
+AT_THE_TOP = "at the top, beside 'jobs'"
+
+# A spelling with more homes than these says nothing of what was meant, such as `name`.
+HOMES_MAX = 2
+
+_PARTS: Mapping[str, Keys] = {
+    "inside 'submit' of a job": SUBMIT,
+    "inside 'stop' of a job": STOP,
+    "inside 'data' of a job": DATA,
+    "inside 'kafka' of a job": KAFKA,
+    "inside 'verify' of a job": VERIFY,
+    "inside 'sink' of a job": SINK,
+    "inside one of a job's 'sources'": SOURCE,
+    "inside one of a job's 'operators'": OPERATOR,
+    "inside one of 'clusters'": CLUSTER,
+    "inside 'throttle'": THROTTLE,
+    "inside 'uid_hash'": HASH,
+    "inside 'on'": ON,
+    "inside an event of 'on'": RECEIVER,
+    "inside 'rebalance'": REBALANCE,
+    "inside one of the 'clusters' of 'rebalance'": REBALANCED_CLUSTER,
+    "inside 'capacity' of a cluster of 'rebalance'": CAPACITY,
+    "inside a column of 'add'": COLUMN,
+}
+_CHANGES: Mapping[str, Keys] = {
+    f'{IN_A_JOB}, as "transform": [{{"kind": "{kind}", …}}]': keys
+    for kind, keys in TRANSFORMS.items()
+}
+
+
+def meant(here: Keys, spelling: str) -> str:
+    """Return the hint for a spelling that is no key `here`: where it belongs, or what is near.
+
+        meant(JOB, "waves")   ", which belongs at the top, beside 'jobs'"
+        meant(JOB, "rewind")  ', which belongs inside a job, as "transform": [{"kind": "rewind"…}]'
+        meant(SPEC, "fork")   ', which belongs inside a job, as "mode": "fork"'
+        meant(JOB, "nmae")    the key of a job that is spelled alike
+
+    A key of the spec or of a job comes first, then a change or another value that is one of a few.
+    A smaller part that has such a key comes last: many of its keys are near misses of keys that are
+    meant to stand here.
     """
-    if not isinstance(root.value, dict):
-        return
-    yield from root.below
-    for jobs in root.below:
-        if fold(jobs.key) == "jobs":
-            for job in jobs.below:
-                yield from job.below if isinstance(job.value, dict) else ()
+    parts = _parts_with(spelling)
+    # A job's key that is one of several other parts says nothing below a job.
+    is_common = here is not SPEC and len(parts) >= HOMES_MAX
+    if here is not JOB and JOB.find(spelling) and not is_common:
+        return f", which belongs {IN_A_JOB}"
+    if here is not SPEC and SPEC.find(spelling):
+        return f", which belongs {AT_THE_TOP}"
+    near = here.did_you_mean(spelling)
+    homes = _values_spelled(spelling)
+    is_part_of_near = fold(spelling) in fold(near)  # `location` of remote_location
+    if not 0 < len(homes) <= HOMES_MAX and not is_part_of_near:
+        homes = parts
+    if not 0 < len(homes) <= HOMES_MAX:
+        return near
+    return f", which belongs {', or '.join(homes)}"
+
+
+def _values_spelled(spelling: str) -> list[str]:
+    """Return the places where the spelling is a value, and not a key, each once."""
+    folded = fold(spelling)
+    homes = [
+        where for kind, where in zip(TRANSFORMS, _CHANGES, strict=True) if fold(kind) == folded
+    ]
+    for where, keys in {IN_A_JOB: JOB, AT_THE_TOP: SPEC, **_PARTS}.items():
+        for key in keys.all:
+            is_a_jobs = keys is SPEC and key.for_all
+            for choice in () if is_a_jobs else key.choices:
+                if fold(choice) == folded:
+                    homes.append(f'{where}, as "{key.name}": "{choice}"')
+    return list(dict.fromkeys(homes))
+
+
+def _parts_with(spelling: str) -> list[str]:
+    """Return the places of the smaller parts that have such a key."""
+    return [where for where, keys in {**_PARTS, **_CHANGES}.items() if keys.find(spelling)]

@@ -116,13 +116,10 @@ def show(value: object) -> object:
         case float() if not math.isfinite(value):
             return str(value)
         case str():
-            return _shortened(mask_passwords(readable(value)))
+            text = mask_passwords(readable(value))
+            return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
         case _:
             return value
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
 
 
 def mask_passwords(text: str) -> str:

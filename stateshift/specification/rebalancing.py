@@ -33,6 +33,7 @@ from stateshift.specification.values import (
     SIZE,
     TEXT,
     TEXTS,
+    object_of,
 )
 from stateshift.suggestion import did_you_mean
 
@@ -169,13 +170,7 @@ REBALANCE = Keys(
 )
 
 
-def _rebalance(reader: Reader, key: Key, place: Place) -> Rebalancing | None:
-    """Read the section; None, after a complaint, where it is no object."""
-    fields = reader.object(REBALANCE, place)
-    return None if fields is None else Rebalancing(**fields)
-
-
-REBALANCE_OBJECT = Kind("rebalance", _rebalance, reference("rebalance"))
+REBALANCE_OBJECT = Kind("rebalance", object_of(REBALANCE, Rebalancing), reference("rebalance"))
 
 
 # -------------------------------------------------------------------------- checking

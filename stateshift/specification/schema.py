@@ -38,8 +38,15 @@ from stateshift.specification.rebalancing import (
     REBALANCE,
     REBALANCED_CLUSTER,
 )
-from stateshift.specification.receivers import ON, RECEIVER
-from stateshift.specification.spec_keys import CLUSTER, HASH, SPEC, THROTTLE, UID_HASH_VALUE
+from stateshift.specification.spec_keys import (
+    CLUSTER,
+    HASH,
+    ON,
+    RECEIVER,
+    SPEC,
+    THROTTLE,
+    UID_HASH_VALUE,
+)
 from stateshift.specification.values import BOOLEAN, CHOICE, COUNT, INTEGER, NUMBER
 from stateshift.specification.write import plain_value
 

@@ -120,7 +120,9 @@ def secrets_in(place: Place) -> Iterator[Place]:
     if isinstance(value, str) and any(True for _ in secret_words(words_of(value))):
         yield place.hidden
     if isinstance(value, dict):
-        secret = {key for key in filter(is_secret_key, value) if _may_be_secret(value[key])}
+        for key in filter(is_secret_key, value):
+            if not isinstance(value[key], bool) and value[key] not in (None, "", [], {}):
+                secret.add(key)
     if isinstance(value, list):
         words = [word if isinstance(word, str) else "" for word in value]
         secret = set(secret_words(words))
@@ -129,7 +131,3 @@ def secrets_in(place: Place) -> Iterator[Place]:
             yield below.hidden
         else:
             yield from secrets_in(below)
-
-
-def _may_be_secret(value: object) -> bool:
-    return not isinstance(value, bool) and value not in (None, "", [], {})

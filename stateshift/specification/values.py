@@ -28,6 +28,7 @@ from stateshift.specification.grammars import (
 )
 from stateshift.specification.key import (
     Key,
+    Keys,
     Kind,
     Reader,
     Schema,
@@ -109,6 +110,16 @@ def each_once(read: Read) -> Read:
         return tuple(values)
 
     return read_all
+
+
+def object_of(keys: Keys, model: Callable[..., object]) -> Read:
+    """Return a reader of objects: the model with the values of these keys."""
+
+    def read(reader: Reader, key: Key, place: Place) -> object:
+        fields = reader.object(keys, place)
+        return None if fields is None else model(**fields)
+
+    return read
 
 
 def list_at(reader: Reader, place: Place) -> list[Place]:

@@ -29,8 +29,7 @@ from stateshift.specification.model import (
     SubmitSpec,
 )
 from stateshift.specification.rebalancing import REBALANCE, REBALANCED_CLUSTER
-from stateshift.specification.receivers import ON, RECEIVER
-from stateshift.specification.spec_keys import HASH, NAMED_PROFILES, SPEC, THROTTLE
+from stateshift.specification.spec_keys import HASH, NAMED_PROFILES, ON, RECEIVER, SPEC, THROTTLE
 from stateshift.specification.text import protect
 
 

@@ -15,8 +15,7 @@ from stateshift.errors import SpecError
 from stateshift.specification import parse_spec, schema_text, spec_schema
 from stateshift.specification.job_keys import DATA, JOB, KAFKA, OPERATOR, SINK, STOP, SUBMIT
 from stateshift.specification.key import fold
-from stateshift.specification.receivers import ON, RECEIVER
-from stateshift.specification.spec_keys import CLUSTER, HASH, SPEC, THROTTLE
+from stateshift.specification.spec_keys import CLUSTER, HASH, ON, RECEIVER, SPEC, THROTTLE
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 EXAMPLES = sorted(
