@@ -2,16 +2,18 @@
 
     text         JSON to a plain tree: doubled keys, placeholders, passwords in URLs
     key          the words of all tables: Kind, Key, Keys; and Reader, which reads objects by them
-    values       kinds of single values, however they are spelled
+    values       kinds of single values, however they are spelled; `grammars` has the longer ones
     job_keys, spec_keys
                  the keys of a job, of the spec itself, and of the objects inside them
-    receivers, changes, rebalancing
+    changes, rebalancing
                  likewise, of the larger objects
-
     jobs         one job, in the dialect and for the engine of its spec
     checks       rules between the parts
     dataflow     operators and edges, our JSON of them, and plans of engines
-    parse        all of these in their order; `write` is its inverse; `schema` is for editors
+    parse        all of these in their order, and where a misplaced key belongs; `write` is its
+                 inverse; `schema` is for editors
+    job_relations
+                 jobs that share a source, or places that they are copied to
 
 Pure. Locations are in the normal form of `location`. Each module is imported when something of it
 is first asked for: who only names a location waits for no spec.
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
         Verify,
     )
     from stateshift.specification.parse import parse_spec, parse_without_dataflow
-    from stateshift.specification.schema import schema_text, spec_schema
+    from stateshift.specification.schema import spec_schema
     from stateshift.specification.write import to_plain_spec
 
 __all__ = [
@@ -66,7 +68,6 @@ __all__ = [
     "Verify",
     "parse_spec",
     "parse_without_dataflow",
-    "schema_text",
     "spec_schema",
     "to_plain_spec",
 ]
@@ -74,7 +75,6 @@ __all__ = [
 _HOMES = {
     "parse_spec": "parse",
     "parse_without_dataflow": "parse",
-    "schema_text": "schema",
     "spec_schema": "schema",
     "to_plain_spec": "write",
 }

@@ -14,7 +14,6 @@ from stateshift.specification.key import (
     either,
     fold,
     map_to,
-    present,
     reference,
 )
 from stateshift.specification.place import Place
@@ -75,25 +74,22 @@ COLUMN = Keys(
 
 
 def _columns(reader: Reader, key: Key, place: Place) -> tuple[dict[str, object], ...]:
-    return present(_column(reader, item) for item in reader.items(place, "a list of columns"))
-
-
-def _column(reader: Reader, place: Place) -> dict[str, object] | None:
-    """Return a column as it stands; a name that is no text is a complaint, and so is an odd
-    type.
-    """
-    if not reader.is_a(place, dict, "a column: an object with 'name' and 'type'"):
-        return None
-    known = reader.known(place, COLUMN)
-    if not reader.need(place, known, "name", "type"):
-        return None
-    column: dict[str, object] = {key: below.value for key, below in known.items()}
-    for key in ("name", "after"):
-        if not isinstance(column.get(key, ""), str):
-            reader.refuse(known[key], "text")
-    if not isinstance(column["type"], str | dict):
-        reader.refuse(known["type"], "a type's name, or its JSON")
-    return column
+    """Read columns as they stand; a name that is no text is a complaint, and so is an odd type."""
+    columns = []
+    for item in reader.items(place, "a list of columns"):
+        if not reader.is_a(item, dict, "a column: an object with 'name' and 'type'"):
+            continue
+        known = reader.known(item, COLUMN)
+        if not reader.need(item, known, "name", "type"):
+            continue
+        column: dict[str, object] = {name: below.value for name, below in known.items()}
+        for name in ("name", "after"):
+            if not isinstance(column.get(name, ""), str):
+                reader.refuse(known[name], "text")
+        if not isinstance(column["type"], str | dict):
+            reader.refuse(known["type"], "a type's name, or its JSON")
+        columns.append(column)
+    return tuple(columns)
 
 
 # -------------------------------------------------------------------------- names and values

@@ -1,23 +1,22 @@
-"""`spec_schema() -> dict`: the JSON Schema (2020-12) of what `parse_spec` reads, made from the same
-table of keys.
+"""The JSON Schemas (2020-12) of specs and dataflows, made from the tables of keys that read them.
 
     properties         the canonical keys: what an editor offers
     patternProperties  their other spellings (camelCase, with blanks, ...), referring to the
                        canonical ones
     $defs              one per object, and one per kind of value that is more than a line
 
-An accepted spec has the right shape. Only `parse_spec` tells whether its parts fit each other.
+What a schema accepts has the right shape. Only the reader tells whether its parts fit each other.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 
 from stateshift.specification import values
 from stateshift.specification.changes import COLUMN, TRANSFORMS
+from stateshift.specification.dataflow import keys as dataflow
 from stateshift.specification.job_keys import (
     DATA,
     JOB,
@@ -55,11 +54,10 @@ _SHARED = (
     *(BOOLEAN, INTEGER, COUNT, NUMBER, values.AMOUNT, values.SHARE, CAPACITY_VALUE, values.PORT),
     *(values.CONNECTION, values.PAGE, OPERATOR_LIST, UID_HASH_VALUE),
 )
-
-
-def schema_text() -> str:
-    """Return the schema as it is checked in and as `stateshift schema` prints it."""
-    return json.dumps(spec_schema(), indent=2, ensure_ascii=False) + "\n"
+_SHARED_BY_DATAFLOWS = (
+    *(dataflow.OPERATOR_LIST, dataflow.EDGE_LIST, dataflow.JOB_LIST, dataflow.ONE_PER_EDGE),
+    *(dataflow.PLAN, BOOLEAN, COUNT, NUMBER),
+)
 
 
 def spec_schema() -> Schema:
@@ -71,15 +69,15 @@ def spec_schema() -> Schema:
         "description": "Which streaming jobs move, from where to where. Keys may be spelled in "
         "snake_case, camelCase or with blanks; ${NAME} in a text stands for an environment "
         "variable, $${NAME} for these characters.",
-        **object_schema(SPEC, "#"),
+        **_object(SPEC, "#"),
         "anyOf": _one_spelling("jobs"),
         "$defs": {
-            **objects_schema(job=JOB),
+            **_objects(job=JOB),
             "cluster": _open_object(CLUSTER, "#/$defs/cluster", CLUSTER_OPTIONS)
             | {"anyOf": _one_spelling("kind")},
             "submit": _open_object(SUBMIT, "#/$defs/submit", SUBMIT_OPTIONS),
             "stop": _open_object(STOP, "#/$defs/stop", STOP_OPTIONS),
-            **objects_schema(
+            **_objects(
                 datum=DATA,
                 kafka=KAFKA,
                 sink=SINK,
@@ -103,12 +101,32 @@ def spec_schema() -> Schema:
     }
 
 
-def objects_schema(**tables: Keys) -> dict[str, Schema]:
+def dataflow_schema() -> Schema:
+    """Return the JSON Schema of a dataflow. Only the reader checks that names are known and that
+    there is no cycle.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "stateshift/dataflow.schema.json",
+        "title": "stateshift dataflow",
+        "description": (
+            "Operators, and which of them sends to which: what `stateshift dataflow` is "
+            "asked about."
+        ),
+        **_object(dataflow.DATAFLOW, "#"),
+        "$defs": {
+            **_objects(operator=dataflow.OPERATOR, edge=dataflow.EDGE, job=dataflow.JOB),
+            **{kind.name: kind.schema for kind in _SHARED_BY_DATAFLOWS},
+        },
+    }
+
+
+def _objects(**tables: Keys) -> dict[str, Schema]:
     """Return the schemas of objects under `$defs`, by their names there."""
-    return {name: object_schema(keys, f"#/$defs/{name}") for name, keys in tables.items()}
+    return {name: _object(keys, f"#/$defs/{name}") for name, keys in tables.items()}
 
 
-def object_schema(keys: Keys, place: str) -> Schema:
+def _object(keys: Keys, place: str) -> Schema:
     """Return an object of these keys, in any spelling, and no others; `place` is where in the
     document it will stand.
     """
@@ -118,7 +136,7 @@ def object_schema(keys: Keys, place: str) -> Schema:
 def _change(kind: str, keys: Keys) -> Schema:
     """Return one kind of change, which its `kind` tells from the others."""
     named = {key.name: replace(key, of=None) for key in keys.all}
-    changed = object_schema(Keys(None, **named), f"#/$defs/{kind}")
+    changed = _object(Keys(None, **named), f"#/$defs/{kind}")
     changed["properties"]["kind"] = _property(replace(keys["kind"], choices=(kind,)))
     return {**changed, "anyOf": _one_spelling("kind")}
 
@@ -145,25 +163,19 @@ def _open_object(keys: Keys, place: str, options: Iterable[Option] = ()) -> Sche
 
 
 def _property(key: Key) -> Schema:
+    """Return the schema of a key. One that a blank turns off takes null and blank texts as well."""
     described: Schema = {"title": key.name.replace("_", " "), "description": key.about}
     value = key.default
     has_default = value is not dataclasses.MISSING and value is not None
     if has_default and not key.implied:
         described["default"] = plain_value(value)
-    return {**described, **_value(key)}
-
-
-def _value(key: Key) -> Schema:
-    """Return the shape of the key's value. A key that a blank turns off takes null and blank texts
-    as well.
-    """
+    shape = reference(key.kind.name) if key.kind.shared else key.kind.schema
     if key.kind is CHOICE:
         words = values.words_in_any_case((*key.choices, *key.aliases))
-        return either({"enum": list(key.choices)}, words)
-    shape = reference(key.kind.name) if key.kind.shared else key.kind.schema
-    if not key.blank_is_off:
-        return shape
-    return either(shape, {"type": "null"}, reference("blank"))
+        shape = either({"enum": list(key.choices)}, words)
+    elif key.blank_is_off:
+        shape = either(shape, {"type": "null"}, reference("blank"))
+    return {**described, **shape}
 
 
 def _one_spelling(name: str) -> list[Schema]:

@@ -31,7 +31,7 @@ WHERE_CREDENTIALS_BELONG = (
 )
 
 
-class _Object(dict[str, Any]):
+class _JsonObject(dict[str, Any]):
     """An object as it was written: `twice` names the keys that came again; the first value
     counts.
     """
@@ -60,7 +60,7 @@ def protect(text: str) -> str:
 
 def _decode(text: str) -> object:
     try:
-        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_Object)
+        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_JsonObject)
     except json.JSONDecodeError as error:
         # The line itself is not repeated: there may be a password in it.
         fact = f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
@@ -85,7 +85,7 @@ class _Settler:
         if depth > _DEPTH_MAX:
             self._complaints.add(place, "nested too deeply", f"at most {_DEPTH_MAX} levels")
             return None
-        if isinstance(value, _Object):
+        if isinstance(value, _JsonObject):
             return self._object(place, depth)
         if isinstance(value, list):
             return [self.settle(item, depth + 1) for item in place.items]

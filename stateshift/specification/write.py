@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from stateshift.specification.changes import TRANSFORMS
+from stateshift.specification.dataflow.document import to_plain
 from stateshift.specification.dataflow.operators import Dataflow
-from stateshift.specification.dataflow.write import to_plain
 from stateshift.specification.job_keys import JOB, KAFKA, SINK, SOURCE, SUBMIT, VERIFY
 from stateshift.specification.key import Key
 from stateshift.specification.model import (

@@ -13,7 +13,7 @@ from stateshift.dataflow.pruning import RULES
 from stateshift.dataflow.schedulers import SCHEDULERS
 from stateshift.specification.dataflow.keys import EDGE, OPERATOR
 from stateshift.specification.dataflow.operators import Kind, Way
-from stateshift.specification.dataflow.schema import dataflow_schema
+from stateshift.specification.schema import dataflow_schema
 from tests.cli.support import said
 from tests.specification.dataflow.plans import FLINK, SPARK
 

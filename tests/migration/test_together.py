@@ -31,9 +31,9 @@ from stateshift.formats.uid import directory_name
 from stateshift.journal import StepStarted
 from stateshift.migration import check_dataflow, cuts_of, decode_proposal, encode_proposal, waves
 from stateshift.specification import Spec, parse_spec, to_plain_spec
+from stateshift.specification.dataflow.document import to_plain
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.dataflow.parse import dataflow_of, parse_dataflow
-from stateshift.specification.dataflow.write import to_plain
 from stateshift.testing.memory_storage import ProcessGone
 from stateshift.world import Unwatched
 from tests.cli.support import Outside, said

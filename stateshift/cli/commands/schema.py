@@ -59,7 +59,7 @@ def schema_named(name: str) -> Schema:
 
         return spec_schema()
     if name == "dataflow":
-        from stateshift.specification.dataflow.schema import dataflow_schema
+        from stateshift.specification.schema import dataflow_schema
 
         return dataflow_schema()
     document = documents.name_of(name)

@@ -5,9 +5,8 @@
     parse       a text to a dataflow, all complaints at once: our own JSON (`document`, with the
                 table of its `keys`), a Flink job's plan (`flink_plan`), a Spark query's
                 (`spark_plan`)
+    document    our own JSON, read and written
     checks      names that are known, one of each, no cycle
-    write       a dataflow to our own JSON
-    schema      the JSON Schema of a dataflow, made from the same table of keys
 
 Which operators change together is computed from it in `stateshift.dataflow`. Pure.
 """

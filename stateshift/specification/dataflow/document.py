@@ -7,6 +7,7 @@ of their own.
                "operators": [{"name": "Source: payments", "reads": ["payments"]}]}]}
 
     read_document(reader, root, opened) -> Draft
+    to_plain(dataflow)                  its inverse
 
 Reading goes on after each complaint. The parts of a draft have not been held against each other
 yet; `parse` does.
@@ -23,7 +24,13 @@ from stateshift.errors import SpecError
 from stateshift.specification.dataflow import flink_plan, spark_plan
 from stateshift.specification.dataflow.checks import refused_as_too_large, resolve_name
 from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator, within
+from stateshift.specification.dataflow.operators import (
+    Dataflow,
+    Edge,
+    Operator,
+    join_topics,
+    within,
+)
 from stateshift.specification.key import Keys, Reader, Values, present
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
@@ -72,9 +79,9 @@ def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
     draft = Draft(name or "dataflow", partly=not is_object)
     written = _operators(reader, places.get("operators"), draft)
     draft.operators = [(each.place, each.operator) for each in written]
-    jobs: set[str] = set()
+    names: set[str] = set()
     for job in _items(reader, places.get("jobs")):
-        _job(reader, job, draft, opened, jobs)
+        _job(reader, job, draft, opened, names)
     if not (draft.operators or draft.partly or reader.complaints.made):
         reader.complaints.add(places.get("operators", root), "no operator", "at least one operator")
         draft.partly = True
@@ -273,3 +280,59 @@ def _chosen(
             message = f"there is no edge from {name!r} to {place.value!r}{hint}"
             complaints.add(place, message, "an operator that it sends to")
     return names
+
+
+# -------------------------------------------------------------------------- writing
+
+
+def to_plain(dataflow: Dataflow) -> dict[str, object]:
+    """Return the document of a dataflow. A plan's operators and edges are written one by one, so
+    that its file is not needed again; topics join them again. Only properties that decide nothing
+    any more are lost: other names of operators, and `one_per_tuple` of an edge whose upstream sends
+    on one edge at a time anyway.
+    """
+    written = _as_written(dataflow)
+    single = [edge for edge in written.edges if edge.one_per_tuple]
+    operators = []
+    for operator in written.operators:
+        plain = _plain(OPERATOR, operator)
+        ends = [edge.downstream for edge in single if edge.upstream == operator.name]
+        if ends:
+            plain["one_per_edge"] = ends
+        operators.append(plain)
+    edges = [_plain(EDGE, edge) for edge in written.edges]
+    return {"name": written.name, "operators": operators, "edges": edges}
+
+
+def settle(dataflow: Dataflow) -> Dataflow:
+    """Return the dataflow that is read from the document of this one."""
+    return join_topics(_as_written(dataflow))
+
+
+def _as_written(dataflow: Dataflow) -> Dataflow:
+    """Return the part of a dataflow that a document holds: nothing that stands for topics, no other
+    names, and `one_per_tuple` only where an operator may send on several edges: to say so of a
+    one-to-one operator would make it one-to-many.
+    """
+    operators = [operator for operator in dataflow.operators if not operator.replicate]
+    names = {operator.name for operator in operators}
+    edges = []
+    for edge in dataflow.edges:
+        if names.issuperset(edge.ends):
+            sends_on_several = dataflow[edge.upstream].kind == "one-to-many"
+            edges.append(replace(edge, one_per_tuple=edge.one_per_tuple and sends_on_several))
+    return Dataflow(
+        operators=tuple(replace(operator, also=()) for operator in operators),
+        edges=tuple(edges),
+        name=dataflow.name,
+    )
+
+
+def _plain(keys: Keys, part: Operator | Edge) -> dict[str, object]:
+    """Return the values that differ from the defaults, as JSON has them."""
+    plain: dict[str, object] = {}
+    for key in keys.all:
+        value = getattr(part, key.field) if key.field else key.default
+        if value != key.default:
+            plain[key.name] = list(value) if isinstance(value, tuple) else value
+    return plain

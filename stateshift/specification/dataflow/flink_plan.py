@@ -17,7 +17,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -82,14 +82,17 @@ def parse(root: Place, complaints: Complaints) -> Dataflow:
         return Dataflow((), ())
     if not nodes.value:
         complaints.add(nodes, "no node", "at least one operator")
-    known = [node for node in nodes.items if _is_node(complaints, node)]
-    operators = dict(zip(map(_id_of, known), _named(known), strict=True))
-    edges: list[Edge] = []
-    for node in known:
-        edges += _edges(complaints, node, operators)
+    known = []
+    for node in nodes.items:
+        if isinstance(node.value, dict) and isinstance(node.value.get("id"), str | int):
+            known.append(node)
+        else:
+            complaints.add(node, "not a node of a plan", "an object with an id")
+    operators = _operators(known)
+    edges = list(_edges(complaints, known, operators))
     name = plan.value.get("name")
     name = name if isinstance(name, str) else "job"
-    return _replicating(Dataflow(tuple(operators.values()), tuple(edges), name))
+    return _replicate_shared(Dataflow(tuple(operators.values()), tuple(edges), name))
 
 
 def parts(description: str) -> tuple[str, ...]:
@@ -99,21 +102,18 @@ def parts(description: str) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def _is_node(complaints: Complaints, node: Place) -> bool:
-    if isinstance(node.value, dict) and isinstance(node.value.get("id"), str | int):
-        return True
-    complaints.add(node, "not a node of a plan", "an object with an id")
-    return False
-
-
 def _id_of(node: Place) -> str:
     return str(node.value["id"])
 
 
-def _named(nodes: list[Place]) -> Iterator[Operator]:
-    """Yield operators called as their chains are; those that share a name, by their ids as well."""
+def _operators(nodes: list[Place]) -> dict[str, Operator]:
+    """Return operators called as their chains are, by the ids of nodes; those that share a name are
+    called by their ids as well. One is one-to-one if each of its functions is known to make at most
+    one tuple: `Map`, `Source: orders`, `Calc(…)`.
+    """
     chains = [parts(str(node.value.get("description") or node.value["id"])) for node in nodes]
     times = Counter(chains)
+    operators = {}
     for node, chain in zip(nodes, chains, strict=True):
         name = " -> ".join(chain)
         functions = chain if len(chain) > 1 else ()
@@ -121,31 +121,30 @@ def _named(nodes: list[Place]) -> Iterator[Operator]:
         if times[chain] > 1:
             others = (name, *others)
             name = f"{name} ({_id_of(node)[:_ID_SHOWN]})"
-        kind: Kind = "one-to-one" if all(map(_makes_at_most_one, chain)) else "one-to-many"
+        is_known = [part in ONE_TO_ONE or part.startswith(_ONE_TO_ONE_WITH_MORE) for part in chain]
+        kind: Kind = "one-to-one" if all(is_known) else "one-to-many"
         parallelism = node.value.get("parallelism")
         workers = parallelism if isinstance(parallelism, int) and parallelism > 0 else 1
-        yield Operator(name, kind, workers=workers, also=others)
+        operators[_id_of(node)] = Operator(name, kind, workers=workers, also=others)
+    return operators
 
 
-def _makes_at_most_one(function: str) -> bool:
-    """Whether a function is known to make at most one tuple: `Map`, `Source: orders`, `Calc(…)`."""
-    return function in ONE_TO_ONE or function.startswith(_ONE_TO_ONE_WITH_MORE)
+def _edges(
+    complaints: Complaints, nodes: list[Place], operators: dict[str, Operator]
+) -> Iterator[Edge]:
+    for node in nodes:
+        inputs = node / "inputs" if isinstance(node.value.get("inputs"), list) else Place([], "")
+        for place in inputs.items:
+            number = str(place.value.get("id")) if isinstance(place.value, dict) else None
+            if number in operators:
+                way = _WAYS.get(place.value.get("ship_strategy"), "partitioned")
+                yield Edge(operators[number].name, operators[_id_of(node)].name, way)
+            else:
+                message = f"reads from {number}, which is no node of the plan"
+                complaints.add(place, message, "the id of a node")
 
 
-def _edges(complaints: Complaints, node: Place, operators: dict[str, Operator]) -> Iterator[Edge]:
-    reader = operators[_id_of(node)]
-    inputs = node / "inputs" if isinstance(node.value.get("inputs"), list) else Place([], "")
-    for place in inputs.items:
-        number = str(place.value.get("id")) if isinstance(place.value, dict) else None
-        if number in operators:
-            way = _WAYS.get(place.value.get("ship_strategy"), "partitioned")
-            yield Edge(operators[number].name, reader.name, way)
-        else:
-            message = f"reads from {number}, which is no node of the plan"
-            complaints.add(place, message, "the id of a node")
-
-
-def _replicating(dataflow: Dataflow) -> Dataflow:
+def _replicate_shared(dataflow: Dataflow) -> Dataflow:
     """Make nodes that several others read from one-to-many; one tuple for each edge, where their
     chains make one. A node that another reads from twice is one-to-many, and has one edge.
     """
@@ -157,15 +156,9 @@ def _replicating(dataflow: Dataflow) -> Dataflow:
             replicating.add(operator.name)
             operator = replace(operator, kind="one-to-many")
         operators.append(operator)
-    edges = _edges_with_copies(dataflow.edges, replicating)
-    return replace(dataflow, operators=tuple(operators), edges=edges)
-
-
-def _edges_with_copies(edges: tuple[Edge, ...], replicating: Collection[str]) -> tuple[Edge, ...]:
-    """Return one edge for each pair of ends, and whether it carries the only copy of a tuple."""
-    times_connected = Counter(edge.ends for edge in edges)
+    times_connected = Counter(edge.ends for edge in dataflow.edges)
     by_ends = {}
-    for edge in edges:
-        is_copy = edge.upstream in replicating and times_connected[edge.ends] == 1
-        by_ends[edge.ends] = replace(edge, one_per_tuple=is_copy)
-    return tuple(by_ends.values())
+    for edge in dataflow.edges:
+        is_only_copy = edge.upstream in replicating and times_connected[edge.ends] == 1
+        by_ends[edge.ends] = replace(edge, one_per_tuple=is_only_copy)
+    return replace(dataflow, operators=tuple(operators), edges=tuple(by_ends.values()))

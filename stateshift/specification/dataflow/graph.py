@@ -81,27 +81,22 @@ def cycles(graph: Graph) -> list[tuple[str, ...]]:
     """Return one cycle of each strongly connected component that has any: the names along it, the
     first again at the end.
     """
-    ways = []
+    found = []
     for component in strong_components(graph.after):
-        start = component[0]
-        if len(component) > 1 or start in graph.after[start]:
-            ways.append(_cycle_in(graph, set(component), start))
-    return ways
-
-
-def _cycle_in(graph: Graph, component: set[int], start: int) -> tuple[str, ...]:
-    """Return a cycle of a strongly connected component: from each node of it an edge leads to
-    another, so that a walk comes back to where it has been.
-    """
-    path = [start]
-    place = {start: 0}
-    while True:
-        here = next(other for other in graph.after[path[-1]] if other in component)
-        if here in place:
-            cycle = [*path[place[here] :], here]
-            return tuple(graph.names[i] for i in cycle)
-        place[here] = len(path)
-        path.append(here)
+        start, members = component[0], set(component)
+        if len(component) == 1 and start not in graph.after[start]:
+            continue
+        # From each node of a component an edge leads to another, so that a walk comes back to
+        # where it has been.
+        path, place = [start], {start: 0}
+        while True:
+            here = next(other for other in graph.after[path[-1]] if other in members)
+            if here in place:
+                break
+            place[here] = len(path)
+            path.append(here)
+        found.append(tuple(graph.names[i] for i in (*path[place[here] :], here)))
+    return found
 
 
 def strong_components(after: Sequence[Sequence[int]]) -> list[list[int]]:

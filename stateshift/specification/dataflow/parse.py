@@ -19,7 +19,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.dataflow import flink_plan, spark_plan
@@ -29,9 +28,8 @@ from stateshift.specification.dataflow.checks import (
     resolve_name,
     split_names,
 )
-from stateshift.specification.dataflow.document import Draft, Opened, read_document
+from stateshift.specification.dataflow.document import Draft, Opened, read_document, settle
 from stateshift.specification.dataflow.operators import Dataflow, join_topics
-from stateshift.specification.dataflow.write import settle
 from stateshift.specification.key import Reader
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
@@ -94,19 +92,18 @@ def read_dataflow(written: Mapping[str, object] | str, opened: Opened | None) ->
         with _complaints_below("/dataflow"):
             return settle(dataflow_of(written, opened))
     fact = "there is no place beside which it could be"
+    folder = os.path.dirname(written)
     try:
         if opened is not None:
+            open_file = opened
             with _complaints_below(f"{written}: "):
-                beside = partial(_beside, opened, os.path.dirname(written))
-                return settle(parse_dataflow(opened(written), beside))
+                text = opened(written)
+                beside = parse_dataflow(text, lambda name: open_file(os.path.join(folder, name)))
+                return settle(beside)
     except (OSError, UnicodeDecodeError) as error:
         fact = getattr(error, "strerror", None) or str(error)
     fact = f"{written!r} cannot be read: {fact}"
     raise SpecError((Complaint("/dataflow", fact, written, "a file beside the spec"),))
-
-
-def _beside(opened: Opened, folder: str, name: str) -> str:
-    return opened(os.path.join(folder, name))
 
 
 @contextmanager
@@ -145,28 +142,25 @@ def _draft(text: str, complaints: Complaints, opened: Opened | None) -> Draft:
         draft = _draft_of(spark_plan.parse(text, Place(text, ""), complaints))
         draft.partly = bool(complaints.made)
         return draft
-    root = _tree(text, complaints)
+    if not text.strip("\ufeff \t\r\n"):
+        raise SpecError((Complaint("", "is empty"),), hint=KINDS)
+    try:
+        root = read_text(text, {}, complaints)
+    except SpecError as error:
+        if text.lstrip().startswith(("{", "[")):
+            raise
+        # Nobody meant JSON.
+        raise SpecError((Complaint("", "neither JSON nor a plan"),), hint=KINDS) from error
     if flink_plan.is_plan(root.value):
         draft = _draft_of(flink_plan.parse(root, complaints))
         draft.partly = bool(complaints.made)
         return draft
-    error = flink_plan.error_in(root.value)
-    if error is not None:
-        message = f"Flink's answer is an error and no plan: {error}"
+    answer = flink_plan.error_in(root.value)
+    if answer is not None:
+        message = f"Flink's answer is an error and no plan: {answer}"
         complaints.add(root / "errors", message, flink_plan.ANSWER)
         return Draft(partly=True)
     return read_document(Reader(complaints), root, opened)
-
-
-def _tree(text: str, complaints: Complaints) -> Place:
-    if not text.strip("\ufeff \t\r\n"):
-        raise SpecError((Complaint("", "is empty"),), hint=KINDS)
-    try:
-        return read_text(text, {}, complaints)
-    except SpecError as error:
-        if not text.lstrip().startswith(("{", "[")):  # nobody meant JSON
-            raise SpecError((Complaint("", "neither JSON nor a plan"),), hint=KINDS) from error
-        raise
 
 
 def _whole(complaints: Complaints, draft: Draft) -> Dataflow:

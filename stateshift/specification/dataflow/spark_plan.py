@@ -89,12 +89,24 @@ def is_plan(text: str) -> bool:
 
 def parse(text: str, place: Place, complaints: Complaints) -> Dataflow:
     """Return the dataflow of the physical plan in a text."""
-    nodes = list(_nodes(text))
+    nodes = []
+    for line in text.split(PHYSICAL, 1)[-1].strip("\n").split("\n"):
+        match = _LINE.match(line)
+        if match is None or line.startswith("== "):
+            break
+        nodes.append(_Node(len(match["indent"]) // 3, match["node"], match["rest"]))
     if not nodes:
         complaints.add(place, "no physical plan in it", f"what explain prints behind {PHYSICAL}")
         return Dataflow((), ())
     below = _children(nodes)
-    workers = _all_workers(nodes, below)
+    # The number of an exchange counts for all that is above it.
+    workers = [1] * len(nodes)
+    for number in reversed(range(len(nodes))):
+        node = nodes[number]
+        if node.workers is not None:
+            workers[number] = node.workers
+        elif not node.is_exchange:
+            workers[number] = max((workers[child] for child in below[number]), default=1)
     names = _names(nodes)
     operators = []
     for i, name in names.items():
@@ -102,16 +114,6 @@ def parse(text: str, place: Place, complaints: Complaints) -> Dataflow:
         topics = nodes[i].topics
         operators.append(Operator(name, kind, workers=max(1, workers[i]), reads=topics))
     return Dataflow(tuple(operators), tuple(_edges(nodes, below, names)), "query")
-
-
-def _nodes(text: str) -> Iterator[_Node]:
-    """Yield the nodes of the physical plan as printed: each below the one that reads from it."""
-    lines = text.split(PHYSICAL, 1)[-1].strip("\n").split("\n")
-    for line in lines:
-        match = _LINE.match(line)
-        if match is None or line.startswith("== "):
-            return
-        yield _Node(len(match["indent"]) // 3, match["node"], match["rest"])
 
 
 def _children(nodes: list[_Node]) -> list[list[int]]:
@@ -124,20 +126,6 @@ def _children(nodes: list[_Node]) -> list[list[int]]:
             below[above[-1]].append(number)
         above.append(number)
     return below
-
-
-def _all_workers(nodes: list[_Node], below: list[list[int]]) -> list[int]:
-    """Return the number of workers of each node: that of the exchange below it, or else of the
-    nodes that it reads from.
-    """
-    workers = [1] * len(nodes)
-    for number in reversed(range(len(nodes))):
-        node = nodes[number]
-        if node.workers is not None:
-            workers[number] = node.workers
-        elif not node.is_exchange:
-            workers[number] = max((workers[child] for child in below[number]), default=1)
-    return workers
 
 
 def _names(nodes: list[_Node]) -> dict[int, str]:

@@ -11,8 +11,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from stateshift.cli.views.documents import schema_text
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import SpecError
+from stateshift.specification.dataflow.document import to_plain
 from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.specification.dataflow.parse import (
     dataflow_of,
@@ -20,8 +22,7 @@ from stateshift.specification.dataflow.parse import (
     parse_request,
     problems,
 )
-from stateshift.specification.dataflow.schema import dataflow_schema, schema_text
-from stateshift.specification.dataflow.write import to_plain
+from stateshift.specification.schema import dataflow_schema
 from tests.specification.dataflow.plans import FLINK, SPARK
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"
@@ -366,10 +367,8 @@ def test_a_dataflow_that_a_program_made_is_held_against_the_same_rules() -> None
 
 
 def test_the_schema_is_the_one_that_is_checked_in() -> None:
-    """To renew it: python -c "from stateshift.specification.dataflow.schema import schema_text;
-    print(schema_text(), end='')"
-    """
-    assert (CONFIGS / "dataflow.schema.json").read_text("utf-8") == schema_text()
+    """To renew it: stateshift schema --of dataflow > configs/dataflow.schema.json"""
+    assert (CONFIGS / "dataflow.schema.json").read_text("utf-8") == schema_text(dataflow_schema())
     jsonschema.Draft202012Validator.check_schema(dataflow_schema())
 
 

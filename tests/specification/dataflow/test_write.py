@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
 from stateshift.specification import parse_spec, parse_without_dataflow, to_plain_spec
+from stateshift.specification.dataflow.document import settle, to_plain
 from stateshift.specification.dataflow.operators import Dataflow, join_topics
 from stateshift.specification.dataflow.parse import dataflow_of, parse_dataflow
-from stateshift.specification.dataflow.write import settle, to_plain
 from tests.dataflow.random_dataflows import dataflows
 from tests.specification.dataflow.plans import FLINK, SPARK, SPARK_JOIN
 
