@@ -29,8 +29,7 @@ from stateshift import leave_logging_to_the_program
 if TYPE_CHECKING:
     from stateshift.api.advice import advise
     from stateshift.api.images import diff, export, inspect, verify
-    from stateshift.api.progress import Progress
-    from stateshift.api.runs import apply, plan, resume, rollback, status
+    from stateshift.api.runs import Progress, apply, plan, resume, rollback, status
     from stateshift.api.values import (
         ExportedFile,
         ImageDiff,
@@ -79,7 +78,7 @@ _HOMES = {
     "export": "stateshift.api.images",
     "inspect": "stateshift.api.images",
     "plan": "stateshift.api.runs",
-    "Progress": "stateshift.api.progress",
+    "Progress": "stateshift.api.runs",
     "resume": "stateshift.api.runs",
     "rollback": "stateshift.api.runs",
     "StateshiftError": "stateshift.errors",

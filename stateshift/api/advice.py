@@ -36,7 +36,7 @@ from stateshift.api.runs import WORKDIRS, PathLike
 from stateshift.api.values import JobAdvice
 from stateshift.errors import Complaint, SpecError
 from stateshift.plain import Misfit
-from stateshift.specification import JobSpec, Spec
+from stateshift.specification import Spec
 from stateshift.specification.rebalancing import is_pattern, matches
 from stateshift.specification.values import WEB
 from stateshift.workdir import Workdir
@@ -108,7 +108,12 @@ def advise(
         StorageError: the history cannot be read or written.
         JournalError: what `rebalance` has kept cannot be read.
     """
-    _check_numbers(sample_seconds, cores)
+    if sample_seconds <= 0:
+        message = "it takes some time to measure"
+        raise SpecError((Complaint("sample_seconds", message),), hint="sample_seconds=60")
+    if cores is not None and cores < 1:
+        message = f"{cores}: expected a number from 1 on"
+        raise SpecError((Complaint("cores", message),), hint="cores=4, or leave it out")
     request = AdviceRequest(
         given,
         tuple(jobs),
@@ -125,16 +130,6 @@ def advise(
     return tuple(map(JobAdvice, adviser.round()))
 
 
-def _check_numbers(sample_seconds: float, cores: int | None) -> None:
-    """Refuse numbers that nothing can be measured with."""
-    if sample_seconds <= 0:
-        message = "it takes some time to measure"
-        raise SpecError((Complaint("sample_seconds", message),), hint="sample_seconds=60")
-    if cores is not None and cores < 1:
-        message = f"{cores}: expected a number from 1 on"
-        raise SpecError((Complaint("cores", message),), hint="cores=4, or leave it out")
-
-
 def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
     """Return the adviser of these jobs, for one round or many: each round finds them again, where
     `rebalance` has moved them.
@@ -142,12 +137,15 @@ def adviser_of(request: AdviceRequest, adapters: Adapters) -> Adviser:
     Raises:
         SpecError: the spec is not valid.
     """
+    restarts, folder = restarts_below(request.workdirs), _folder_of(request)
+    if folder is not None:
+        restarts |= restarts_below(folder.runs)
     outside = Outside(
         adapters.open_storage,
         adapters.ask_topics,
         adapters.clock,
         request.settings,
-        _restarts(request),
+        restarts,
         request.cores,
         request.driver_ui,
         request.driver_ca_file,
@@ -194,18 +192,14 @@ def _of_spec(
     if len(names) > 1:
         which = f"a driver has one job, and this would be that of {', '.join(names)}"
         _refuse_driver_ui(request, which, f"--job {quote(names[0])}, or `driver_ui` in the spec")
-    notes = {name: _note_on(each) for name, each in where.items()}
+    notes = {}
+    for name, each in where.items():
+        notes[name] = each.unknown or each.note
+        if not notes[name] and each.place.number is not None:
+            place = each.place.cluster
+            notes[name] = f"it was looked at on {place}, where `rebalance` has moved it"
     outside = replace(outside, notes=notes, since=move_times(where, adapters.clock.now()))
     return subjects.of_spec(spec, request.jobs, outside)
-
-
-def _note_on(where: Whereabouts) -> str:
-    """Return a note on the place where a job runs; "" if the spec names the same place."""
-    if where.unknown or where.note:
-        return where.unknown or where.note
-    if where.place.number is None:
-        return ""
-    return f"it was looked at on {where.place.cluster}, where `rebalance` has moved it"
 
 
 def _refuse_driver_ui(request: AdviceRequest, why: str, hint: str = "leave it out") -> None:
@@ -250,20 +244,10 @@ def _as_it_is_now(
         refuse_lost_clusters(spec.jobs, asked, names)
         present, where = jobs_now(spec.jobs, clusters, places)
         meant = tuple(present.values())
-    return replace(spec, jobs=(*meant, *_without_a_job(patterns, meant))), where
-
-
-def _without_a_job(patterns: Sequence[JobSpec], meant: Sequence[JobSpec]) -> list[JobSpec]:
-    """Return the patterns that mean no job that runs: each gets a verdict that says so."""
-    names = [job.name for job in meant]
-    return [each for each in patterns if not any(matches(name, each.name) for name in names)]
-
-
-def _restarts(request: AdviceRequest) -> dict[str, float]:
-    """Return the duration of a restart of each job, by our own runs and by those of `rebalance`."""
-    restarts = restarts_below(request.workdirs)
-    folder = _folder_of(request)
-    return restarts if folder is None else {**restarts, **restarts_below(folder.runs)}
+    # A pattern that means no job that runs gets a verdict that says so.
+    running = [job.name for job in meant]
+    unmatched = [job for job in patterns if not any(matches(name, job.name) for name in running)]
+    return replace(spec, jobs=(*meant, *unmatched)), where
 
 
 def replay_advice(path: str, only: Collection[str] = ()) -> list[Advice]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from shlex import quote
 
 from stateshift.api.local_files import beside, text_of, write_whole
@@ -68,21 +69,21 @@ def read(path: str, hint: str = NAME_A_SPEC_OR_PLAN) -> Spec | Proposal:
     Its errors name the file.
     """
     try:
-        return _read(path, hint)
+        if os.path.isdir(path):
+            run = os.path.exists(os.path.join(path, "journal"))
+            command = f"stateshift {'resume' if run else 'inspect'} {quote(path)}"
+            raise SpecError((Complaint("", "a directory, and not a spec"),), hint=command)
+        text = text_of(path, hint)
+        plain: object = None
+        # The spec's reader says better than we could what is wrong, and where.
+        with suppress(ValueError, RecursionError):
+            plain = json.loads(text)
+        if isinstance(plain, dict) and "stateshift_plan" in plain:
+            return decode_proposal(plain)
+        return _parsed(text, path)
     except (SpecError, PlanError) as error:
         error.where["path"] = path
         raise
-
-
-def _read(path: str, hint: str) -> Spec | Proposal:
-    text = _text(path, hint)
-    try:
-        plain = json.loads(text)
-    except (ValueError, RecursionError):
-        plain = None  # the spec's reader says better than we could what is wrong, and where
-    if isinstance(plain, dict) and "stateshift_plan" in plain:
-        return decode_proposal(plain)
-    return _parsed(text, path)
 
 
 def _parsed(text: str, path: str) -> Spec:
@@ -96,14 +97,6 @@ def _parsed(text: str, path: str) -> Spec:
     )
     check_dataflow(spec)
     return spec
-
-
-def _text(path: str, hint: str) -> str:
-    if os.path.isdir(path):
-        run = os.path.exists(os.path.join(path, "journal"))
-        command = f"stateshift {'resume' if run else 'inspect'} {quote(path)}"
-        raise SpecError((Complaint("", "a directory, and not a spec"),), hint=command)
-    return text_of(path, hint)
 
 
 def save(proposal: Proposal, path: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 
 from stateshift import migration
 from stateshift.errors import StateshiftError
@@ -20,8 +21,23 @@ def restarts_below(workdirs: str | None) -> dict[str, float]:
     interrupted, tells how long nobody went on with it.
     """
     measured: list[tuple[str, float, float]] = []
-    for path in _runs_below(workdirs):
-        measured += _downtimes(Workdir(path))
+    try:
+        names = [] if workdirs is None else sorted(os.listdir(workdirs))
+    except OSError:  # what runs have taken is not known then
+        names = []
+    for name in names:
+        path = os.path.join(workdirs or "", name)
+        if not os.path.exists(os.path.join(path, "journal")):
+            continue
+        with suppress(StateshiftError):
+            workdir = Workdir(path)
+            progress = migration.progress_of(workdir)
+            records, _ = decode_records(workdir.lines.read())
+            if any(isinstance(record, RunFailed | RunResumed) for record in records):
+                continue  # it has ended before its time, whatever it has come to since
+            for job in summarize(progress).jobs:
+                if job.downtime_seconds is not None:
+                    measured.append((job.job, progress.began, job.downtime_seconds))
     return restart_times(measured)
 
 
@@ -37,33 +53,3 @@ def restart_times(measured: Iterable[tuple[str, float, float]]) -> dict[str, flo
         last = sorted(times)[-RESTARTS_KEPT:]
         longest[job] = max(seconds for _, seconds in last)
     return longest
-
-
-def _downtimes(workdir: Workdir) -> Iterator[tuple[str, float, float]]:
-    """Yield each job of a run that nothing has cut short, when the run began, and for how long the
-    job was down.
-    """
-    try:
-        progress = migration.progress_of(workdir)
-        records, _ = decode_records(workdir.lines.read())
-        if any(isinstance(record, RunFailed | RunResumed) for record in records):
-            return  # it has ended before its time, whatever it has come to since
-        jobs = summarize(progress).jobs
-    except StateshiftError:
-        return
-    for job in jobs:
-        if job.downtime_seconds is not None:
-            yield job.job, progress.began, job.downtime_seconds
-
-
-def _runs_below(workdirs: str | None) -> Iterator[str]:
-    if workdirs is None:
-        return
-    try:
-        names = sorted(os.listdir(workdirs))
-    except OSError:  # what runs have taken is not known then
-        return
-    for name in names:
-        path = os.path.join(workdirs, name)
-        if os.path.exists(os.path.join(path, "journal")):
-            yield path

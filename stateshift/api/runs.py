@@ -7,19 +7,17 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
-from stateshift.api.progress import CallbackMeter, Watch
 from stateshift.api.values import PlannedMove, RunResult, RunStatus
 
 if TYPE_CHECKING:
     from stateshift.api.requests import SpecLike
     from stateshift.errors import StateshiftError
-    from stateshift.migration import Adapters, Proposal
-    from stateshift.specification import Spec
+    from stateshift.migration import Adapters
     from stateshift.workdir import Workdir
 
 WORKDIRS = ".stateshift"
@@ -102,32 +100,21 @@ def apply(
 
     request = spec.proposal if isinstance(spec, PlannedMove) else move_of(spec)
     reached = _reached(adapters, progress, stop)
-    run = run_name(_job_names(request, jobs), time.time(), os.urandom(2))
+    if isinstance(request, migration.Proposal):
+        names = [job.name for job in request.jobs(jobs)]
+    else:
+        names = [job.name for job in migration.jobs_of(request, jobs)]
+    run = run_name(names, time.time(), os.urandom(2))
     place = Workdir(os.fspath(workdir or os.path.join(WORKDIRS, run)))
     refuse_another(place)
     with _hints(place):
-        proposal = _proposed(request, reached, place, jobs)
+        if isinstance(request, migration.Proposal):
+            proposal = request.of_jobs(jobs)
+        else:
+            proposal = migration.propose(request, reached, place, jobs)
         with migration.open_fleet(reached, fleet, proposal.spec, place) as manned:
             report = migration.apply(proposal, run, place, manned)
     return RunResult(report, str(place.path))
-
-
-def _job_names(request: Spec | Proposal, only: Sequence[str]) -> list[str]:
-    from stateshift import migration
-
-    if isinstance(request, migration.Proposal):
-        return [job.name for job in request.jobs(only)]
-    return [job.name for job in migration.jobs_of(request, only)]
-
-
-def _proposed(
-    request: Spec | Proposal, reached: Adapters, place: Workdir, jobs: Sequence[str]
-) -> Proposal:
-    from stateshift import migration
-
-    if isinstance(request, migration.Proposal):
-        return request.of_jobs(jobs)
-    return migration.propose(request, reached, place, jobs)
 
 
 def resume(
@@ -234,6 +221,53 @@ def status(workdir: PathLike) -> RunStatus:
     report, held = migration.status(place), place.held
     live = ticking(place.steering.live(), time.time()) if held else None
     return RunStatus(report, path, held, live, None if held else place.page_told)
+
+
+# ---- how a run is watched: one function is called with all that was done
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One thing that happened.
+
+    phase    a phase of `job` begins: its `name`, and the files and bytes that it takes
+    step     a step begins: its `name`, and in `text` what it does
+    done     so many files and bytes more are done
+    message  a line for a person, in `text`
+    """
+
+    event: Literal["phase", "step", "done", "message"]
+    job: str = ""
+    name: str = ""
+    text: str = ""
+    files: int = 0
+    bytes: int = 0
+
+
+Watch = Callable[[Progress], None]
+
+
+class CallbackMeter:
+    """Calls a function with everything that a run tells, from whichever thread tells it."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def phase(self, job: str, name: str, files: int, bytes: int) -> None:
+        """Tell that a phase begins."""
+        self._watch(Progress("phase", job=job, name=name, files=files, bytes=bytes))
+
+    def step(self, name: str, description: str) -> None:
+        """Tell that a step begins."""
+        self._watch(Progress("step", name=name, text=description))
+
+    def done(self, files: int, bytes: int) -> None:
+        """Tell that files are done."""
+        self._watch(Progress("done", files=files, bytes=bytes))
+
+    def say(self, line: str) -> None:
+        """Tell a line."""
+        self._watch(Progress("message", text=line))
 
 
 def _reached(
