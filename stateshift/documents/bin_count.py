@@ -5,15 +5,14 @@ Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from stateshift.documents.bins import LiveLoadDocument, came_of
-from stateshift.documents.problems import ErrorDocument, error_document
-from stateshift.documents.shape import At, OrNone, document_of
+from stateshift.documents.problems import ErrorDocument
+from stateshift.documents.shape import At, OrNone
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.errors import StateshiftError
     from stateshift.live.bins.bin_count import Advice
     from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.migration import MoveProgress
@@ -97,9 +96,3 @@ class LiveCountDocument(TypedDict):
 
 class AbortedLiveCountDocument(LiveCountDocument, ErrorDocument):
     """Another number of bins that was aborted. It holds the error's keys, too."""
-
-
-def failed_count(facts: CountFacts, error: StateshiftError) -> AbortedLiveCountDocument:
-    """Return the document of a number that was aborted, with the error that says so."""
-    document = {**document_of(LiveCountDocument, facts), **error_document(error)}
-    return cast("AbortedLiveCountDocument", document)

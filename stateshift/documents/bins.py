@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict
 
-from stateshift.documents.problems import ErrorDocument, error_document
+from stateshift.documents.problems import ErrorDocument
 from stateshift.documents.shape import At, OrNone, document_of
 from stateshift.live.bins.bin_loads import hot, loads
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.dataflow.move_steps import Move
-    from stateshift.errors import StateshiftError
     from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import MoveProgress
@@ -476,12 +475,6 @@ class LivePastMoveDocument(TypedDict):
         int, "workers' parts that have acknowledged it", At("move.acknowledged")
     ]
     refused: Annotated[dict[str, str], "parts that have refused it, and why", At("refusals")]
-
-
-def failed_move(facts: MoveFacts, error: StateshiftError) -> AbortedLiveMoveDocument:
-    """Return the document of a migration that was aborted, with the error that says so."""
-    document = {**document_of(LiveMoveDocument, facts), **error_document(error)}
-    return cast("AbortedLiveMoveDocument", document)
 
 
 def aborted_move(proposal: Proposal | None) -> LiveMoveAbortDocument:

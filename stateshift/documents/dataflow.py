@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, NotRequired, TypedDict
 
 from stateshift.dataflow.reasons import order, reasons
 from stateshift.dataflow.schedulers import unguarded_operators
@@ -148,7 +148,9 @@ class DataflowDocument(TypedDict):
     scheduler: Annotated[str, "fries, epoch, multi-version or naive", At("schedule.scheduler")]
     rule: Annotated[str, "sound, published or none", At("delays.rule")]
     consistent: Annotated[
-        SchedulersConsistentDocument, "whether no tuple meets old and new", At(consistency)
+        SchedulersConsistentDocument,
+        "whether no tuple meets old and new",
+        At(lambda facts: _by_scheduler(facts.delays.consistent)),
     ]
     targets: Annotated[list[str], "the operators that change", At("schedule.targets")]
     components: Annotated[list[ComponentDocument], "what changes at one cut"]
@@ -158,7 +160,11 @@ class DataflowDocument(TypedDict):
         list[str], "the sources that say which function is meant", At("schedule.tagging")
     ]
     untouched: Annotated[list[str], "what goes on undisturbed", At("schedule.untouched")]
-    delay: Annotated[SchedulersDelayDocument, "the expected delay in seconds", At(delay)]
+    delay: Annotated[
+        SchedulersDelayDocument,
+        "the expected delay in seconds",
+        At(lambda facts: _by_scheduler(facts.delays.seconds)),
+    ]
     rates_per_second: Annotated[dict[str, float], "what each source reads", At("delays.rates")]
     busiest: Annotated[BusiestDocument, "the operator that has most to do", At("delays.busiest")]
     no_figure: Annotated[str | None, "why there is no delay", At("delays.no_figure")]
@@ -168,16 +174,6 @@ class DataflowDocument(TypedDict):
     why: NotRequired[
         Annotated[list[ReasonDocument], "a reason for each operator (--explain)", At(why)]
     ]
-
-
-def consistency(facts: ChangeFacts) -> SchedulersConsistentDocument:
-    """Return whether no tuple meets old and new functions, by scheduler."""
-    return cast(SchedulersConsistentDocument, _by_scheduler(facts.delays.consistent))
-
-
-def delay(facts: ChangeFacts) -> SchedulersDelayDocument:
-    """Return the expected delay in seconds, by scheduler."""
-    return cast(SchedulersDelayDocument, _by_scheduler(facts.delays.seconds))
 
 
 def _by_scheduler(values: Mapping[Scheduler, object]) -> dict[str, object]:

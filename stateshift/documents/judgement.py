@@ -8,7 +8,6 @@ from stateshift.documents.problems import FindingDocument
 from stateshift.documents.shape import At
 
 if TYPE_CHECKING:
-    from stateshift.engines.views import CheckStage
     from stateshift.look.judging import Checked
 
 
@@ -28,7 +27,7 @@ class CheckStageDocument(TypedDict):
         Literal["state", "history"],
         "state: what a restart reads; history: what came before the snapshots it begins with",
     ]
-    seconds: Annotated[float, "how long it took", At(rounded_seconds)]
+    seconds: Annotated[float, "how long it took", At(lambda stage: round(stage.seconds, 3))]
     files: Annotated[int, "how many files it read"]
     bytes: Annotated[int, "their size together"]
 
@@ -100,8 +99,3 @@ def uncovered_bytes(deep: Checked) -> list[NoChecksumDocument]:
         {"path": path, "ranges": [list(each) for each in ranges]}
         for path, ranges in deep.no_checksum.items()
     ]
-
-
-def rounded_seconds(stage: CheckStage) -> float:
-    """Return the duration of a stage, to the millisecond."""
-    return round(stage.seconds, 3)

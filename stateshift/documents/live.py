@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict
 
 from stateshift.documents.bins import (
     BinsFacts,
@@ -21,12 +21,11 @@ from stateshift.documents.bins import (
     PastMoveFacts,
 )
 from stateshift.documents.live_rates import Sample, samples, version_of
-from stateshift.documents.problems import ErrorDocument, error_document
+from stateshift.documents.problems import ErrorDocument
 from stateshift.documents.shape import At, OrNone, document_of, documents_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.errors import StateshiftError
     from stateshift.live.acts import CheckedChange
     from stateshift.live.folder import ChainWorker, WorkerWord
     from stateshift.live.proposals import ChangeProgress
@@ -544,14 +543,6 @@ class LiveStatusDocument(TypedDict):
     last: Annotated[LivePastDocument | None, "the last change that is"]
     bins: Annotated[LiveBinsDocument | None, "its bins; null where no worker has any"]
     page: Annotated[str | None, "the page that was written (--html)"]
-
-
-def failed_change(facts: ChangeFacts, error: StateshiftError) -> AbortedLiveChangeDocument:
-    """Return the document of a change that was aborted or taken back, with the error that says
-    so.
-    """
-    document = {**document_of(LiveChangeDocument, facts), **error_document(error)}
-    return cast("AbortedLiveChangeDocument", document)
 
 
 def history(

@@ -27,7 +27,7 @@ class LiveBufferDocument(TypedDict):
         "failing: it runs, and its last write failed. stopped: nobody runs it",
         At(state_of),
     ]
-    directory: Annotated[str, "its directory", At(directory_of)]
+    directory: Annotated[str, "its directory", At(lambda seen: str(seen.directory))]
     id: Annotated[str, "its id, which offsets of readers name", At("status.id")]
     listens: Annotated[list[str], "where producers come", At("running.listens", none=())]
     serves: Annotated[str | None, "where readers come", At("running.serves")]
@@ -60,11 +60,6 @@ def readers_of(seen: BufferSurvey) -> list[LiveBufferReaderDocument]:
         }
         for reader in seen.status.readers
     ]
-
-
-def directory_of(seen: BufferSurvey) -> str:
-    """Return the directory of a buffer."""
-    return str(seen.directory)
 
 
 def state_of(seen: BufferSurvey) -> Literal["running", "failing", "stopped"]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from stateshift.migration import Proposal
     from stateshift.plan import Plan
     from stateshift.specification import Spec
-    from stateshift.step import AnyStep
     from stateshift.survey import Finding
 
 WaveNames = tuple[str, ...]
@@ -164,7 +163,7 @@ class StepDocument(TypedDict):
 
     name: Annotated[str, "the step's name, as the journal has it"]
     kind: Annotated[str, "the kind of step"]
-    does: Annotated[Redacted, "what it does, in words", At(description)]
+    does: Annotated[Redacted, "what it does, in words", At(lambda step: step.describe())]
     files: Annotated[int, "how many files it writes or reads"]
     bytes: Annotated[int, "their size together"]
 
@@ -209,7 +208,9 @@ class OnePlanDocument(TypedDict):
     fingerprint: Annotated[str, "the name of exactly this plan"]
     files: Annotated[int, "how many files its steps write or read"]
     bytes: Annotated[int, "their size together"]
-    phases: Annotated[list[str], "the names of its phases", At(phase_names)]
+    phases: Annotated[
+        list[str], "the names of its phases", At(lambda plan: [phase.name for phase in plan.phases])
+    ]
     endpoints: Annotated[list[EndpointDocument], "the job's sources and sinks"]
 
 
@@ -248,13 +249,3 @@ def finding_documents(facts: PlanFacts) -> list[PlannedFindingDocument]:
     return [
         {**document_of(FindingDocument, each.finding), "job": each.job} for each in facts.findings
     ]
-
-
-def phase_names(plan: Plan) -> list[str]:
-    """Return the names of a plan's phases."""
-    return [phase.name for phase in plan.phases]
-
-
-def description(step: AnyStep) -> str:
-    """Return the description of a step."""
-    return step.describe()

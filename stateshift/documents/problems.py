@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
+from stateshift.documents.shape import Shape, document_of
 from stateshift.storage.locations import Redacted, redact
 
 if TYPE_CHECKING:
@@ -61,6 +62,14 @@ def error_document(caught: StateshiftError) -> ErrorDocument:
     """Return the error, and where it happened as far as that is known."""
     plain = {key: redact_all(value) for key, value in caught.as_json().items()}
     return cast("ErrorDocument", plain)
+
+
+def failed_document(shape: type[Shape], value: object, error: StateshiftError) -> Shape:
+    """Return the document of a value that an error has ended: its own keys, then the error's.
+    `shape` inherits from its own shape and from ErrorDocument.
+    """
+    own, _ = shape.__dict__["__orig_bases__"]
+    return cast(Shape, {**document_of(own, value), **error_document(error)})
 
 
 def redact_all(value: object) -> object:

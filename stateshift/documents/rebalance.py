@@ -68,8 +68,16 @@ class RebalanceClusterDocument(TypedDict):
     capacity: Annotated[float | None, "how many workers it has; null if that cannot be told"]
     before: Annotated[float, "its load now"]
     after: Annotated[float, "its load after the moves"]
-    before_share: Annotated[float | None, "before, as a part of the capacity", At(share_before)]
-    after_share: Annotated[float | None, "after, as a part of the capacity", At(share_after)]
+    before_share: Annotated[
+        float | None,
+        "before, as a part of the capacity",
+        At(lambda cluster: share(cluster.before, cluster)),
+    ]
+    after_share: Annotated[
+        float | None,
+        "after, as a part of the capacity",
+        At(lambda cluster: share(cluster.after, cluster)),
+    ]
 
 
 class RebalanceTriggerDocument(TypedDict):
@@ -99,7 +107,7 @@ class RebalanceMoveDocument(_Ends):
     parallelism: Annotated[
         dict[str, int],
         "the jobs that get another parallelism on the way",
-        At(parallelism_of),
+        At("move.parallelism"),
     ]
     number: Annotated[
         int | None, "counts the moves of all runs; null if it has none yet", At("carried.number")
@@ -224,21 +232,6 @@ def earlier_documents(rebalance: Rebalance) -> list[RebalanceEarlierDocument]:
     """Return the moves of earlier runs; their jobs come first."""
     documents = documents_of(RebalanceEarlierDocument, rebalance.unfinished)
     return [{"jobs": each["jobs"], **each} for each in documents]
-
-
-def share_before(cluster: Loaded) -> float | None:
-    """Return the load before the moves, as a part of the capacity."""
-    return share(cluster.before, cluster)
-
-
-def share_after(cluster: Loaded) -> float | None:
-    """Return the load after the moves, as a part of the capacity."""
-    return share(cluster.after, cluster)
-
-
-def parallelism_of(facts: MoveFacts) -> dict[str, int]:
-    """Return the parallelism that jobs get on the way."""
-    return dict(facts.move.parallelism)
 
 
 def staying_jobs(drained: Drained) -> list[RebalanceStayingDocument]:

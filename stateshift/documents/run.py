@@ -251,7 +251,7 @@ class LiveDocument(TypedDict):
     downtime_seconds: Annotated[
         float | None,
         "for how long a job would be down if it were stopped now",
-        At(downtime_if_stopped),
+        At(lambda live: max((rest.seconds for rest in live.left.values()), default=None)),
     ]
 
 
@@ -336,11 +336,6 @@ def workdir_document(entry: Listed) -> StatusDocument | DamagedRunDocument:
         "workdir": entry.workdir,
         "failure": {"message": entry.damage},
     }
-
-
-def downtime_if_stopped(live: Live) -> float | None:
-    """Return the longest downtime of all jobs, if they were stopped now."""
-    return max((rest.seconds for rest in live.left.values()), default=None)
 
 
 def steering(

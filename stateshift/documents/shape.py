@@ -20,9 +20,9 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, Literal, NotRequired, TypeVar, is_typeddict
 
@@ -71,7 +71,7 @@ class OrNone(At):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ShapeKey:
     """One key of a shape, with its words, its type, and how its value is read and made plain."""
 
     name: str
@@ -83,16 +83,16 @@ class Key:
 
 
 @cache
-def keys_of(shape: type) -> tuple[Key, ...]:
+def keys_of(shape: type) -> tuple[ShapeKey, ...]:
     """Return the keys of a shape, in their order."""
     hints = typing.get_type_hints(shape, include_extras=True)
-    keys = [_key(name, hint) for name, hint in hints.items()]
+    keys = [_shape_key(name, hint) for name, hint in hints.items()]
     if not is_typeddict(shape):
         keys = [key for key in keys if key.words]
     return tuple(keys)
 
 
-def _key(name: str, hint: Any) -> Key:
+def _shape_key(name: str, hint: Any) -> ShapeKey:
     is_required = typing.get_origin(hint) is not NotRequired
     if not is_required:
         (hint,) = typing.get_args(hint)
@@ -102,14 +102,10 @@ def _key(name: str, hint: Any) -> Key:
     words = next((note for note in notes if isinstance(note, str)), "")
     origins: list[Convert] = [note.read for note in notes if isinstance(note, At)]
     if not origins:
-        origins = [attrgetter(name) if is_required else partial(_read_if_there, name)]
+        origins = [attrgetter(name) if is_required else lambda value: getattr(value, name, None)]
     if redact in notes:
         kind = Annotated[kind, redact]
-    return Key(name, words, kind, is_required, origins[0], _converter(kind))
-
-
-def _read_if_there(name: str, value: object) -> object:
-    return getattr(value, name, None)
+    return ShapeKey(name, words, kind, is_required, origins[0], _converter(kind))
 
 
 def document_of(shape: type[Shape], value: object, **given: object) -> Shape:
@@ -126,7 +122,7 @@ def document_of(shape: type[Shape], value: object, **given: object) -> Shape:
     return typing.cast(Shape, document)
 
 
-def documents_of(shape: type[Shape], values: typing.Iterable[object]) -> list[Shape]:
+def documents_of(shape: type[Shape], values: Iterable[object]) -> list[Shape]:
     """Return the document of each value."""
     return [document_of(shape, value) for value in values]
 
@@ -135,37 +131,19 @@ def _converter(kind: Any) -> Convert:
     """Return the function that makes a value of a type plain."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_shape(kind):
-        return partial(_made, kind)
+        return lambda value: value if isinstance(value, dict) else document_of(kind, value)
     if origin is Annotated:
         return redact if redact in arguments else _converter(arguments[0])
     if origin in (typing.Union, types.UnionType):
-        choices = [_converter(choice) for choice in arguments if choice is not type(None)]
-        return partial(_unless_none, choices[0])
+        convert = _converter(next(choice for choice in arguments if choice is not type(None)))
+        return lambda value: None if value is None else convert(value)
     if origin in (list, tuple):
-        return partial(_list, _converter(arguments[0]))
+        of_item = _converter(arguments[0])
+        return lambda values: [of_item(value) for value in values]
     if origin is dict:
-        return partial(_object, _converter(arguments[1]))
-    return _as_it_is
-
-
-def _made(shape: type, value: object) -> object:
-    return value if isinstance(value, dict) else document_of(shape, value)
-
-
-def _unless_none(convert: Convert, value: object) -> object:
-    return None if value is None else convert(value)
-
-
-def _list(convert: Convert, values: typing.Iterable[object]) -> list[object]:
-    return [convert(value) for value in values]
-
-
-def _object(convert: Convert, values: Mapping[object, object]) -> dict[str, object]:
-    return {str(key): convert(value) for key, value in values.items()}
-
-
-def _as_it_is(value: object) -> object:
-    return value
+        of_value = _converter(arguments[1])
+        return lambda values: {str(key): of_value(value) for key, value in values.items()}
+    return lambda value: value
 
 
 def is_shape(kind: object) -> bool:
@@ -214,17 +192,19 @@ class Definitions:
         return {"$ref": f"#/$defs/{name}"}
 
     def _object(self, shape: type) -> Schema:
-        keys = keys_of(shape)
+        properties: dict[str, Schema] = {}
+        required = []
+        for key in keys_of(shape):
+            described: Schema = {"description": key.words} if key.words else {}
+            properties[key.name] = {**described, **self.schema(key.type)}
+            if key.is_required:
+                required.append(key.name)
         schema: Schema = {
             "type": "object",
             "description": inspect.cleandoc(shape.__doc__ or ""),
-            "properties": {key.name: self._described(key) for key in keys},
-            "required": [key.name for key in keys if key.is_required],
+            "properties": properties,
+            "required": required,
         }
         if self._strict:
             schema["additionalProperties"] = False
         return schema
-
-    def _described(self, key: Key) -> Schema:
-        described: Schema = {"description": key.words} if key.words else {}
-        return {**described, **self.schema(key.type)}

@@ -13,11 +13,12 @@ SurveyFacts    a survey, with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NotRequired, TypedDict, cast
 
-from stateshift.documents.endpoints import TopicOffsets, topics_of
+from stateshift.documents.endpoints import topics_of
 from stateshift.documents.problems import FindingDocument, redact_all
 from stateshift.documents.shape import At, document_of
 from stateshift.formats import uid
@@ -145,26 +146,21 @@ class SurveyFacts:
     @property
     def operators(self) -> tuple[OperatorOf, ...]:
         """The operators of all images."""
-        operators: list[OperatorOf] = []
-        for image in self.survey.images:
-            operators.extend(OperatorOf(operator, image) for operator in image.operators)
-        return tuple(operators)
+        images = self.survey.images
+        pairs = [[OperatorOf(operator, image) for operator in image.operators] for image in images]
+        return tuple(chain.from_iterable(pairs))
 
     @property
     def endpoints(self) -> tuple[EndpointOf, ...]:
         """The sources and sinks of all images."""
-        endpoints: list[EndpointOf] = []
-        for image in self.survey.images:
-            endpoints.extend(EndpointOf(endpoint, image) for endpoint in image.endpoints)
-        return tuple(endpoints)
+        images = self.survey.images
+        pairs = [[EndpointOf(end, image) for end in image.endpoints] for image in images]
+        return tuple(chain.from_iterable(pairs))
 
     @property
     def embedded(self) -> tuple[EmbeddedPath, ...]:
         """The absolute paths inside, of all images."""
-        paths: list[EmbeddedPath] = []
-        for image in self.survey.images:
-            paths.extend(image.embedded)
-        return tuple(paths)
+        return tuple(chain.from_iterable(image.embedded for image in self.survey.images))
 
     @property
     def only_image(self) -> Image | None:
@@ -181,90 +177,49 @@ class SurveyFacts:
 def survey_facts(
     survey: Survey, names: Sequence[str] = (), every_file: bool = False
 ) -> SurveyFacts:
-    """Return the facts of a survey; `names` are looked for in it."""
-    needed = needed_files(survey)
-    survey = with_names(survey, names) if names else survey
-    return SurveyFacts(
-        survey=survey,
-        files=file_amounts(survey.files, needed, every_file),
-        findings=findings_of(survey),
-        names=tuple(sought_names(survey, names)) if names else None,
-    )
-
-
-def needed_files(survey: Survey) -> frozenset[str]:
-    """Return every path, relative to the location, that a restart reads."""
-    needed: set[str] = set()
-    for image in survey.images:
-        needed.update(image.needed_files)
-    return frozenset(needed)
-
-
-def findings_of(survey: Survey) -> tuple[Finding, ...]:
-    """Return the findings of the location, then those of each image."""
-    findings = list(survey.findings)
-    for image in survey.images:
-        findings.extend(image.findings)
-    return tuple(findings)
-
-
-def file_amounts(
-    files: Sequence[FileInfo], needed: frozenset[str], every_file: bool
-) -> FileAmounts:
-    """Return the numbers of all, needed and small files; `every_file` adds a row for each."""
+    """Return the facts of a survey; `names` are looked for in it, `every_file` adds a row for each
+    file. Operators whose ids are the hashes of these names are called by them.
+    """
+    images, files = survey.images, survey.files
+    needed = frozenset(chain.from_iterable(image.needed_files for image in images))
     sizes = {file.path: file.size for file in files}
-    rows = tuple(FileRow(file, file.path in needed) for file in files) if every_file else None
-    return FileAmounts(
+    small = []
+    for bound in SMALL:
+        below = [file.size for file in files if file.size < bound]
+        small.append(SmallAmount(len(below), sum(below), bound))
+    amounts = FileAmounts(
         all=Amount(len(files), sum(file.size for file in files)),
         needed=Amount(len(needed), sum(sizes.get(path, 0) for path in needed)),
-        small=tuple(amount_below(bound, files) for bound in SMALL),
-        rows=rows,
+        small=tuple(small),
+        rows=tuple(FileRow(file, file.path in needed) for file in files) if every_file else None,
     )
+    findings = (*survey.findings, *chain.from_iterable(image.findings for image in images))
+    if not names:
+        return SurveyFacts(survey, amounts, findings)
+    sought = tuple(_sought_names(survey, names))
+    by_id = {each.flink_operator_id: each.name for each in sought}
+    named_images = []
+    for image in images:
+        operators = [
+            replace(operator, uid=operator.uid or by_id.get(operator.id))
+            for operator in image.operators
+        ]
+        named_images.append(replace(image, operators=tuple(operators)))
+    return SurveyFacts(replace(survey, images=tuple(named_images)), amounts, findings, sought)
 
 
-def amount_below(bound: int, files: Iterable[FileInfo]) -> SmallAmount:
-    """Return the number and size of the files that are smaller than a bound."""
-    sizes = [file.size for file in files if file.size < bound]
-    return SmallAmount(len(sizes), sum(sizes), bound)
-
-
-# ---- names ---------------------------------------------------------------------------------------
-
-
-def with_names(survey: Survey, names: Iterable[str]) -> Survey:
-    """Return the survey with the operators named whose ids are the hashes of these names."""
-    by_id = {uid.flink_operator_id(name): name for name in names}
-    images = tuple(_with_names(image, by_id) for image in survey.images)
-    return replace(survey, images=images)
-
-
-def _with_names(image: Image, by_id: dict[str, str]) -> Image:
-    operators = []
-    for operator in image.operators:
-        operators.append(replace(operator, uid=operator.uid or by_id.get(operator.id)))
-    return replace(image, operators=tuple(operators))
-
-
-def sought_names(survey: Survey, names: Iterable[str]) -> Iterable[SoughtName]:
-    """Yield each name, where it would be, and whether the survey has it.
-
-    A name is there as a directory of a workflow, or as the id of an operator.
+def _sought_names(survey: Survey, names: Iterable[str]) -> Iterator[SoughtName]:
+    """Yield each name, where it would be, and whether the survey has it: as a directory of a
+    workflow, or as the id of an operator.
     """
-    present = directories_and_ids(survey)
+    present = {image.path for image in survey.images}
+    for image in survey.images:
+        present.update(operator.id for operator in image.operators)
     for name in names:
         directory = survey.names.get(name) or uid.directory_name(name)
         flink_id = uid.flink_operator_id(name)
         is_present = directory in present or flink_id in present
         yield SoughtName(name, directory, flink_id, is_present)
-
-
-def directories_and_ids(survey: Survey) -> frozenset[str]:
-    """Return the directories of a workflow's images, and the ids of all operators."""
-    present = set()
-    for image in survey.images:
-        present.add(image.path)
-        present.update(operator.id for operator in image.operators)
-    return frozenset(present)
 
 
 # ---- entries -------------------------------------------------------------------------------------
@@ -321,7 +276,9 @@ class FilesDocument(TypedDict):
     count: Annotated[int, "files", At("all.count")]
     bytes: Annotated[int | None, "their size together; null for a single file", At("all.bytes")]
     needed: Annotated[CountDocument, "those that a restart reads"]
-    small: NotRequired[Annotated[list[SmallFilesDocument], "small files, by size", At(small_files)]]
+    small: NotRequired[
+        Annotated[list[SmallFilesDocument], "small files, by size", At(_small_files)]
+    ]
     list: NotRequired[Annotated[ListedFiles, "each file (--files)", At("rows")]]
 
 
@@ -425,12 +382,14 @@ class ImageDocument(TypedDict):
     epoch: Annotated[int | None, "the last committed epoch"]
     planned: Annotated[int | None, "an epoch that was begun and not committed"]
     epochs: Annotated[list[int], "the epochs that a restart works from"]
-    needed: Annotated[int, "how many files a restart reads", At(count_needed)]
+    needed: Annotated[
+        int, "how many files a restart reads", At(lambda image: len(image.needed_files))
+    ]
     written_by: Annotated[str | None, "which version of the engine wrote it"]
     fence: Annotated[str | None, "who fenced it, if somebody did"]
     endpoints: Annotated[list[EndpointDocument], "its sources and sinks"]
     strangers: Annotated[
-        list[ForeignFilesDocument], "files that are not the engine's", At(foreign_files)
+        list[ForeignFilesDocument], "files that are not the engine's", At(_foreign_files)
     ]
     settings: Annotated[dict[str, str], "what the engine wrote down of its configuration"]
     layout: NotRequired[Annotated[str | None, "Flink: canonical, native, full, incremental, ..."]]
@@ -475,7 +434,11 @@ class SurveyDocument(TypedDict):
     files: Annotated[FilesDocument, "all files"]
     paths: Annotated[list[EmbeddedPathDocument], "absolute paths inside", At("embedded")]
     warnings: Annotated[list[FindingDocument], "what to know before acting", At("findings")]
-    images: Annotated[list[ImageDocument], "each image", At(image_documents)]
+    images: Annotated[
+        list[ImageDocument],
+        "each image",
+        At(lambda facts: [image_document(image) for image in facts.survey.images]),
+    ]
     names: Annotated[
         dict[str, str], "the name index of a workflow: name to directory", At("survey.names")
     ]
@@ -556,11 +519,6 @@ def operator_documents(facts: SurveyFacts) -> list[OperatorDocument]:
     return documents
 
 
-def image_documents(facts: SurveyFacts) -> list[ImageDocument]:
-    """Return the documents of all images."""
-    return [image_document(image) for image in facts.survey.images]
-
-
 def image_document(image: Image) -> ImageDocument:
     """Return the document of an image, with the details that its engine adds."""
     shared = document_of(ImageDocument, image)
@@ -568,38 +526,30 @@ def image_document(image: Image) -> ImageDocument:
     return cast(ImageDocument, {**shared, **details})
 
 
-def small_files(files: FileAmounts) -> list[SmallFilesDocument]:
+def _small_files(files: FileAmounts) -> list[SmallFilesDocument]:
     """Return the documents of small files. The bound comes first."""
     return [
         {"below": small.below, "count": small.count, "bytes": small.bytes} for small in files.small
     ]
 
 
-def count_needed(image: Image) -> int:
-    """Return the number of files that a restart reads."""
-    return len(image.needed_files)
-
-
-def foreign_files(image: Image) -> list[dict[str, object]]:
+def _foreign_files(image: Image) -> list[dict[str, object]]:
     """Return the files in a checkpoint that its engine does not know."""
     return [dict(each) for each in image.described.get("strangers", ())]
 
 
 def endpoint_details(end: Endpoint) -> dict[str, object]:
-    """Return the details of a source or a sink; partitions of topics become texts, as keys of JSON
-    are.
-    """
+    """Return the details of a source or a sink."""
     details = dict(end.details)
     if details.get("offsets") is not None:
         topics = topics_of(end)
-        details["offsets"] = {topic.name: by_partition(topic) for topic in topics}
+        # Numbers of partitions become texts, as keys of JSON are.
+        details["offsets"] = {
+            topic.name: {str(partition): offset for partition, offset in topic.offsets}
+            for topic in topics
+        }
         details["sum"] = {topic.name: topic.sum for topic in topics}
     return {name: redact_all(value) for name, value in details.items()}
-
-
-def by_partition(topic: TopicOffsets) -> dict[str, int]:
-    """Return the offsets of a topic, by the numbers of its partitions as texts."""
-    return {str(partition): offset for partition, offset in topic.offsets}
 
 
 def export_document(state: Export, to: str, size: int) -> ExportDocument:

@@ -13,15 +13,16 @@ from stateshift.cli.shell.options import MoveOptions
 from stateshift.cli.shell.progress import tell_changes
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views import bin_count_text, bins_text
-from stateshift.documents.bin_count import CountFacts, LiveCountDocument, failed_count
+from stateshift.documents.bin_count import CountFacts, LiveCountDocument
 from stateshift.documents.bins import (
+    AbortedLiveMoveDocument,
     LiveMoveDocument,
     MoveFacts,
     SteeringState,
     bins_steering,
-    failed_move,
 )
 from stateshift.documents.live import live_command
+from stateshift.documents.problems import failed_document
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
 from stateshift.live.bins.bin_count import advise_count
 from stateshift.live.bins.bin_loads import loads
@@ -140,7 +141,8 @@ def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
         hint=f"{hint_aborted(facts.location, moved)}; run this command again: it moves what is "
         "left",
     )
-    return tell_aborted(terminal, "live-move", failed_move(facts, error), error)
+    document = failed_document(AbortedLiveMoveDocument, facts, error)
+    return tell_aborted(terminal, "live-move", document, error)
 
 
 def hint_aborted(location: str, moved: MoveProgress) -> str:
@@ -222,4 +224,6 @@ def _tell_resize_aborted(terminal: Terminal, facts: CountFacts) -> int:
         f"aborted, there are {facts.bins.count} bins as before: {moved.reason}",
         hint=hint_aborted(facts.location, moved),
     )
-    return tell_aborted(terminal, "live-bins", failed_count(facts, error), error)
+    return tell_aborted(
+        terminal, "live-bins", failed_document(LiveCountDocument, facts, error), error
+    )

@@ -185,7 +185,8 @@ def _interrupted(checked: CheckedChange) -> Interrupted:
 
 def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
     from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.documents.live import failed_change, live_command
+    from stateshift.documents.live import AbortedLiveChangeDocument, live_command
+    from stateshift.documents.problems import failed_document
     from stateshift.errors import ClusterError
 
     became = "is aborted" if facts.state == "aborted" else "was taken back by its first error"
@@ -193,4 +194,5 @@ def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
         f"change {facts.number} {became}, all run on as before: {facts.reason}",
         hint=f"every answer: {live_command('history', facts.location)}",
     )
-    return tell_aborted(terminal, "live-change", failed_change(facts, error), error)
+    document = failed_document(AbortedLiveChangeDocument, facts, error)
+    return tell_aborted(terminal, "live-change", document, error)
