@@ -8,7 +8,6 @@ PastMoveFacts  a move of the past, and what became of it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict
@@ -118,7 +117,21 @@ class MoveFacts:
         between: dict[tuple[int, int], list[int]] = {}
         for move in self.moves:
             between.setdefault((move.source, move.target), []).append(move.bin)
-        return tuple(self._crossing(*ends, bins) for ends, bins in sorted(between.items()))
+        crossings = []
+        for (source, target), bins in sorted(between.items()):
+            kept = []
+            for part in self.bins.parts_of(source):
+                here = part.ledger.here
+                kept += [here[bin] for bin in bins if bin in here]
+            crossing = CrossingFacts(
+                source=self.bins.names[source],
+                target=self.bins.names[target],
+                bins=tuple(sorted(bins)),
+                keys=sum(each.keys for each in kept),
+                bytes=sum(each.size for each in kept),
+            )
+            crossings.append(crossing)
+        return tuple(crossings)
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
@@ -151,19 +164,6 @@ class MoveFacts:
         """Whether rows wait for less where each bin has a step of its own."""
         waits = [each.waits_seconds for each in self.estimates]
         return bool(waits) and waits[1] < GAIN * waits[0]
-
-    def _crossing(self, source: int, target: int, bins: Sequence[int]) -> CrossingFacts:
-        kept = []
-        for part in self.bins.parts_of(source):
-            here = part.ledger.here
-            kept += [here[bin] for bin in bins if bin in here]
-        return CrossingFacts(
-            source=self.bins.names[source],
-            target=self.bins.names[target],
-            bins=tuple(sorted(bins)),
-            keys=sum(each.keys for each in kept),
-            bytes=sum(each.size for each in kept),
-        )
 
 
 def _cost(bins: Bins, move: Move) -> float:
@@ -240,22 +240,18 @@ class BinsFacts:
     def parts(self) -> tuple[PartFacts, ...]:
         """The parts of all workers, by operator and name."""
         furthest = self.bins.furthest
-        newest = max((_committed(part) for part in self.bins.parts), default=0.0)
-        found = []
-        for part in self.bins.parts:
-            last = part.ledger.last
-            found.append(
-                PartFacts(
-                    part=part,
-                    bins=len(part.ledger.here),
-                    lag=None
-                    if part.frontier is None or furthest is None
-                    else furthest.at - part.at,
-                    seconds_since=None if last is None else max(0.0, self.bins.at - last.at),
-                    is_silent=last is not None and newest - last.at > SILENT_SECONDS,
-                )
-            )
-        return tuple(found)
+        commits = [part.ledger.last for part in self.bins.parts]
+        newest = max((commit.at for commit in commits if commit is not None), default=0.0)
+        facts = []
+        for part, last in zip(self.bins.parts, commits, strict=True):
+            lag = seconds_since = None
+            if part.frontier is not None and furthest is not None:
+                lag = furthest.at - part.at
+            if last is not None:
+                seconds_since = max(0.0, self.bins.at - last.at)
+            is_silent = last is not None and newest - last.at > SILENT_SECONDS
+            facts.append(PartFacts(part, len(part.ledger.here), lag, seconds_since, is_silent))
+        return tuple(facts)
 
     @property
     def hot(self) -> tuple[Load, ...]:
@@ -267,11 +263,6 @@ class BinsFacts:
         """The workers that have joined and run nothing."""
         running = {part.number for part in self.bins.parts}
         return tuple(name for number, name in enumerate(self.bins.names) if number not in running)
-
-
-def _committed(part: Part) -> float:
-    """Return the time of a part's last commit; 0 if it has none."""
-    return 0.0 if part.ledger.last is None else part.ledger.last.at
 
 
 @dataclass(frozen=True, slots=True)

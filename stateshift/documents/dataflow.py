@@ -67,15 +67,13 @@ def change_facts(schedule: Schedule, delays: Forecast, explain: bool = False) ->
     return ChangeFacts(
         schedule=schedule,
         delays=delays,
-        components=tuple(component_facts(dataflow, each) for each in schedule.components),
+        components=tuple(
+            ComponentFacts(each, order(each), jobs_of(dataflow, each))
+            for each in schedule.components
+        ),
         harmful=() if consistent else unguarded_operators(schedule),
         reasons=reasons(schedule) if explain else None,
     )
-
-
-def component_facts(dataflow: Dataflow, component: Component) -> ComponentFacts:
-    """Return the operators that change at one cut, with their order and their jobs."""
-    return ComponentFacts(component, order(component), jobs_of(dataflow, component))
 
 
 def jobs_of(dataflow: Dataflow, component: Component) -> tuple[JobAndCluster, ...]:

@@ -537,7 +537,7 @@ class LiveStatusDocument(TypedDict):
         "of the last change, until the last worker ran it",
         At("last.last_seconds"),
     ]
-    chains: Annotated[list[LiveChainDocument], "its chains", At(chain_documents)]
+    chains: Annotated[list[LiveChainDocument], "its chains", At(_chain_documents)]
     queries: Annotated[list[QueryFacts], "the queries that run them"]
     under_way: Annotated[LiveUnderWayDocument | None, "the change that is not decided"]
     last: Annotated[LivePastDocument | None, "the last change that is"]
@@ -556,7 +556,7 @@ def history(
     }
 
 
-def chain_documents(facts: StatusFacts) -> list[LiveChainDocument]:
+def _chain_documents(facts: StatusFacts) -> list[LiveChainDocument]:
     """Return the documents of all chains as they are now."""
     return [
         document_of(

@@ -105,21 +105,14 @@ def _scale(survey: GroupSurvey, tasks: Sequence[TaskMeasure]) -> float | None:
     first = tasks[0]
     seals = survey.seals.get(first.query, {})
     began, following = seals.get(first.batch), seals.get(first.batch + 1)
-    if began is None or following is None or not _is_counted(survey, first.chain):
+    declaration = survey.standing.declarations.get(first.chain)
+    # Rows of foreachBatch, which promise nothing, are not counted.
+    is_counted = declaration is not None and bool(declaration.output)
+    if began is None or following is None or not is_counted:
         return None
-    workers = [
-        said
-        for said in survey.standing.workers
-        if (said.chain, said.query) == (first.chain, first.query)
-    ]
-    share = max(1.0, len(workers) / len(tasks))
+    workers = [(said.chain, said.query) for said in survey.standing.workers]
+    share = max(1.0, workers.count((first.chain, first.query)) / len(tasks))
     return share / max(following.at - began.at, 1e-3)
-
-
-def _is_counted(survey: GroupSurvey, chain: str) -> bool:
-    """Whether a chain's rows are counted: those of foreachBatch, which promise nothing, are not."""
-    declaration = survey.standing.declarations.get(chain)
-    return declaration is not None and bool(declaration.output)
 
 
 # ------------------------------------------------------------------------------------ timeline
@@ -165,7 +158,10 @@ def _parts_of(survey: GroupSurvey, task: TaskMeasure) -> Iterator[Stretch]:
     changes = survey.standing.changes
     rows = sum(ran.rows for ran in task.ran)
     if not rows:
-        version = _version_without_rows(survey, task)
+        seal = survey.seals.get(task.query, {}).get(task.batch)
+        version = 0 if seal is None else seal.version
+        version = task.ran[-1].version if task.ran else version
+        version = version_that_ran(changes, task.chain, version)
         yield Stretch(version, task.began, task.ended, task.batch)
         return
     start = task.began
@@ -174,10 +170,3 @@ def _parts_of(survey: GroupSurvey, task: TaskMeasure) -> Iterator[Stretch]:
         version = version_that_ran(changes, task.chain, ran.version)
         yield Stretch(version, start, end, task.batch)
         start = end
-
-
-def _version_without_rows(survey: GroupSurvey, task: TaskMeasure) -> Version:
-    seal = survey.seals.get(task.query, {}).get(task.batch)
-    sealed = 0 if seal is None else seal.version
-    version = task.ran[-1].version if task.ran else sealed
-    return version_that_ran(survey.standing.changes, task.chain, version)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypedDict, get_args
 
 from stateshift import __version__
@@ -134,9 +134,14 @@ class ObservedRun:
             return DAMAGED
         return shown_state(self.progress.state, self.held)
 
+    @property
+    def began(self) -> float:
+        """When the run began; 0 of a damaged one."""
+        return 0.0 if self.progress is None else self.progress.began
+
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class TimedVerdict:
     """A verdict of `advise` on a job, and its time."""
 
     verdict: Verdict
@@ -144,7 +149,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebalanced:
+class RebalanceRecord:
     """The record of `rebalance` in a folder: the last decision, None before the first; and how many
     moves of all runs have come how far. `damaged` is whether some of it cannot be read; the rest is
     told then.
@@ -159,8 +164,8 @@ class Rebalanced:
 def families(
     runs: Sequence[ObservedRun],
     now: float,
-    judged: Iterable[Judged] = (),
-    rebalanced: Iterable[Rebalanced] = (),
+    judged: Iterable[TimedVerdict] = (),
+    rebalanced: Iterable[RebalanceRecord] = (),
 ) -> list[Family]:
     """Return every metric that has a value, in the order of METRICS."""
     samples: dict[str, list[Sample]] = {name: [] for name in METRICS}
@@ -168,12 +173,8 @@ def families(
     counts = Counter(run.state for run in runs)
     for state in STATES:
         samples["stateshift_runs"].append(Sample(counts[state], (("state", state),)))
-    for job, run in sorted(_newest(runs).items()):
-        for name, sample in _of_job(_JobRun.of(job, run, now)):
-            samples[name].append(sample)
-    for job, at in sorted(_last_successes(runs).items()):
-        success = Sample(at, (("job", job),))
-        samples["stateshift_job_last_success_timestamp_seconds"].append(success)
+    for name, sample in _of_jobs(runs, now):
+        samples[f"stateshift_job_{name}"].append(sample)
     oldest_first = sorted(judged, key=lambda judged: judged.at)
     verdicts = {each.verdict.job: each for each in oldest_first}
     for _, newest in sorted(verdicts.items()):
@@ -185,28 +186,23 @@ def families(
     return [Family(name, tuple(found)) for name, found in samples.items() if found]
 
 
-def _newest(runs: Iterable[ObservedRun]) -> dict[str, ObservedRun]:
-    """Return the newest run of each job."""
+def _of_jobs(runs: Iterable[ObservedRun], now: float) -> Iterator[tuple[str, Sample]]:
+    """Yield the values of each job's newest run, and its last success."""
     newest: dict[str, ObservedRun] = {}
-    for run in sorted(runs, key=_began):
-        if run.progress is not None:
-            newest |= dict.fromkeys(run.progress.jobs, run)
-    return newest
-
-
-def _began(run: ObservedRun) -> tuple[float, str]:
-    return (0.0 if run.progress is None else run.progress.began, run.workdir)
-
-
-def _last_successes(runs: Iterable[ObservedRun]) -> dict[str, float]:
-    """Return the time at which a run of each job was last finished."""
     successes: dict[str, float] = {}
-    for run in runs:
-        progress = run.progress
-        if progress is not None and progress.state == "finished":
-            for job in progress.jobs:
-                successes[job] = max(progress.ended, successes.get(job, 0.0))
-    return successes
+    for run in sorted(runs, key=lambda run: (run.began, run.workdir)):
+        if run.progress is None:
+            continue
+        newest |= dict.fromkeys(run.progress.jobs, run)
+        if run.progress.state == "finished":
+            for job in run.progress.jobs:
+                successes[job] = max(run.progress.ended, successes.get(job, 0.0))
+    for job, run in sorted(newest.items()):
+        job_run = _JobRun.of(job, run, now)
+        for part in (_of_run, _of_downtime, _of_image, _of_steps, _of_rounds):
+            yield from part(job_run)
+    for job, at in sorted(successes.items()):
+        yield "last_success_timestamp_seconds", Sample(at, (("job", job),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +216,6 @@ class _JobRun:
     report: Report
     done: JobReport | None = None
     left: Left | None = None
-    ages: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: str, run: ObservedRun, now: float) -> _JobRun:
@@ -228,31 +223,11 @@ class _JobRun:
         done = next((each for each in run.report.jobs if each.job == job), None)
         live = run.live if run.held else None
         left = None if live is None else live.left.get(job)
-        ages = _ages(run.progress, job, now) if run.held else {}
-        return cls(job, run, now, run.progress, run.report, done, left, ages)
+        return cls(job, run, now, run.progress, run.report, done, left)
 
     def sample(self, value: float, **labels: str) -> Sample:
         """Return a value of this job."""
         return Sample(value, (("job", self.job), *labels.items()))
-
-
-def _ages(progress: Progress, job: str, now: float) -> dict[str, float]:
-    """Return the age of the oldest step under way, by phase."""
-    ages: dict[str, float] = {}
-    for plan in progress.plans_of((job,)):
-        for step in plan.steps.values():
-            if step.state == "started":
-                age = max(0.0, now - step.at)
-                ages[step.phase] = max(age, ages.get(step.phase, 0.0))
-    return ages
-
-
-def _of_job(job: _JobRun) -> Iterator[tuple[str, Sample]]:
-    """Yield the values of one job, each with its metric."""
-    of_parts = (_of_run, _of_downtime, _of_image, _of_steps, _of_rounds)
-    for part in of_parts:
-        for name, sample in part(job):
-            yield f"stateshift_job_{name}", sample
 
 
 def _of_run(job: _JobRun) -> Iterator[tuple[str, Sample]]:
@@ -298,7 +273,15 @@ def _of_image(job: _JobRun) -> Iterator[tuple[str, Sample]]:
 
 
 def _of_steps(job: _JobRun) -> Iterator[tuple[str, Sample]]:
-    for phase, age in sorted(job.ages.items()):
+    """Yield the age of the oldest step under way, by phase."""
+    ages: dict[str, float] = {}
+    plans = job.progress.plans_of((job.job,)) if job.run.held else ()
+    for plan in plans:
+        for step in plan.steps.values():
+            if step.state == "started":
+                age = max(0.0, job.now - step.at)
+                ages[step.phase] = max(age, ages.get(step.phase, 0.0))
+    for phase, age in sorted(ages.items()):
         yield "step_age_seconds", job.sample(age, phase=phase)
 
 
@@ -318,7 +301,7 @@ def _of_rounds(job: _JobRun) -> Iterator[tuple[str, Sample]]:
             yield "warm_written_bytes_per_second", job.sample(written)
 
 
-def _of_verdict(judged: Judged) -> Iterator[tuple[str, Sample]]:
+def _of_verdict(judged: TimedVerdict) -> Iterator[tuple[str, Sample]]:
     """Yield the values of a verdict, each with its metric; what cannot be told has none."""
     verdict = judged.verdict
     job = ("job", verdict.job)
@@ -338,7 +321,7 @@ def _of_verdict(judged: Judged) -> Iterator[tuple[str, Sample]]:
             yield name, Sample(value, (job,))
 
 
-def _of_rebalance(rebalanced: Rebalanced) -> Iterator[tuple[str, Sample]]:
+def _of_rebalance(rebalanced: RebalanceRecord) -> Iterator[tuple[str, Sample]]:
     """Yield the values of a folder of rebalance, each with its metric."""
     folder, decision = ("rebalance", rebalanced.name), rebalanced.decision
     yield "damaged", Sample(rebalanced.damaged, (folder,))
@@ -365,8 +348,8 @@ def _of_rebalance(rebalanced: Rebalanced) -> Iterator[tuple[str, Sample]]:
 class SampleDocument(TypedDict):
     """One value of a metric."""
 
-    labels: Annotated[dict[str, str], "the labels by name", At(labels_of)]
-    value: Annotated[float, "the value", At(number_of)]
+    labels: Annotated[dict[str, str], "the labels by name", At(lambda sample: dict(sample.labels))]
+    value: Annotated[float, "the value", At(lambda sample: float(sample.value))]
 
 
 class MetricDocument(TypedDict):
@@ -388,13 +371,3 @@ class MetricsDocument(TypedDict):
 def metrics_document(families: Iterable[Family], output: str | None) -> MetricsDocument:
     """Return the document of all metrics."""
     return {"metrics": documents_of(MetricDocument, families), "output": output}
-
-
-def labels_of(sample: Sample) -> dict[str, str]:
-    """Return the labels of a value by name."""
-    return dict(sample.labels)
-
-
-def number_of(sample: Sample) -> float:
-    """Return the value as a number, if it is a truth value, too."""
-    return float(sample.value)

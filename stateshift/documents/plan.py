@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar, NotRequired, TypedDict
 
 from stateshift.documents.problems import FindingDocument
@@ -66,10 +67,8 @@ class PlanFacts:
     @property
     def findings(self) -> tuple[FindingOf, ...]:
         """The findings of all plans."""
-        findings: list[FindingOf] = []
-        for plan in self.plans:
-            findings.extend(FindingOf(finding, plan.job) for finding in plan.findings)
-        return tuple(findings)
+        pairs = [[FindingOf(each, plan.job) for each in plan.findings] for plan in self.plans]
+        return tuple(chain.from_iterable(pairs))
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -79,43 +78,22 @@ class PlanFacts:
 
 def plan_facts(proposal: Proposal) -> PlanFacts:
     """Return everything that the views of a plan say."""
-    waves = waves_of(proposal)
-    return PlanFacts(proposal, waves, cuts_of(proposal), estimate_of(proposal.plans, waves))
-
-
-def waves_of(proposal: Proposal) -> tuple[WaveNames, ...]:
-    """Return the planned jobs that move together, by name, in their order."""
     from stateshift import migration
 
-    planned = {plan.job for plan in proposal.plans}
+    planned = [plan.job for plan in proposal.plans]
     waves = []
     for wave in migration.waves(proposal.spec):
         names = tuple(job.name for job in wave if job.name in planned)
         if names:
             waves.append(names)
-    return tuple(waves)
-
-
-def cuts_of(proposal: Proposal) -> tuple[CutFacts, ...]:
-    """Return the cuts at which planned jobs are stopped together."""
-    from stateshift import migration
-
-    planned = [plan.job for plan in proposal.plans]
     halted = [plan.job for plan in proposal.plans if plan.purpose == "halt"]
-    cuts = migration.cuts_of(proposal.spec, planned)
-    return tuple(_cut_facts(cut, proposal.spec, halted) for cut in cuts)
-
-
-def _cut_facts(cut: Cut, spec: Spec, halted: Sequence[str]) -> CutFacts:
-    return CutFacts(
-        jobs=cut.jobs,
-        order=cut.order,
-        ring=cut.ring,
-        joints=cut.joints,
-        between=cut.between,
-        stops=tuple(name for name in cut.jobs if name in halted),
-        blind=_stopped_blind(cut, spec, halted),
-    )
+    cuts = []
+    for cut in migration.cuts_of(proposal.spec, planned):
+        stops = tuple(name for name in cut.jobs if name in halted)
+        blind = _stopped_blind(cut, proposal.spec, halted)
+        cuts.append(CutFacts(cut.jobs, cut.order, cut.ring, cut.joints, cut.between, stops, blind))
+    estimate = _estimate_of(proposal.plans, waves)
+    return PlanFacts(proposal, tuple(waves), tuple(cuts), estimate)
 
 
 def _stopped_blind(cut: Cut, spec: Spec, halted: Sequence[str]) -> tuple[str, ...]:
@@ -125,15 +103,13 @@ def _stopped_blind(cut: Cut, spec: Spec, halted: Sequence[str]) -> tuple[str, ..
     """
     from stateshift import migration
 
-    readers: set[str] = set()
-    for part in cut.order[1:]:  # they read what the first ones write
-        readers.update(part)
+    readers = set(chain.from_iterable(cut.order[1:]))  # they read what the first ones write
     readers = readers.intersection(halted).difference(cut.ring)
     read = [job for job in spec.jobs if job.name in readers]
     return tuple(job.name for job in read if not migration.reads_out(spec, job))
 
 
-def estimate_of(plans: Sequence[Plan], waves: Sequence[WaveNames]) -> Estimate | None:
+def _estimate_of(plans: Sequence[Plan], waves: Sequence[WaveNames]) -> Estimate | None:
     """Return the time of all waves, and the longest downtime; None where no plan has steps.
 
     Waves follow each other, and a job is down while its own wave is under way.
@@ -141,11 +117,10 @@ def estimate_of(plans: Sequence[Plan], waves: Sequence[WaveNames]) -> Estimate |
     seconds = 0.0
     downtimes = [0.0]
     basis = None
+    with_steps = [plan for plan in plans if plan.phases]
     for wave in waves:
-        estimates = []
-        for plan in plans:
-            if plan.job in wave and plan.phases and plan.estimate:
-                estimates.append(plan.estimate)
+        of_wave = [plan.estimate for plan in with_steps if plan.job in wave]
+        estimates = [estimate for estimate in of_wave if estimate]
         seconds += sum(estimate.seconds for estimate in estimates)
         downtimes.append(sum(estimate.downtime_seconds for estimate in estimates))
         if estimates:
@@ -222,7 +197,7 @@ class PlanDocument(TypedDict):
     estimate: Annotated[EstimateDocument | None, "null where nothing is to be done"]
     waves: Annotated[list[list[str]], "the jobs that move together, in their order"]
     cuts: Annotated[list[CutFacts], "the jobs that are stopped at one cut"]
-    findings: Annotated[list[PlannedFindingDocument], "what to know before", At(finding_documents)]
+    findings: Annotated[list[PlannedFindingDocument], "what to know before", At(_finding_documents)]
     plans: Annotated[list[OnePlanDocument], "each plan"]
 
 
@@ -244,7 +219,7 @@ def plan_document(facts: PlanFacts, verbose: bool = False) -> PlanDocument:
     return document_of(PlanDocument, facts, phases=phases)
 
 
-def finding_documents(facts: PlanFacts) -> list[PlannedFindingDocument]:
+def _finding_documents(facts: PlanFacts) -> list[PlannedFindingDocument]:
     """Return the documents of all findings, each with its job."""
     return [
         {**document_of(FindingDocument, each.finding), "job": each.job} for each in facts.findings

@@ -65,11 +65,9 @@ def error_document(caught: StateshiftError) -> ErrorDocument:
 
 
 def failed_document(shape: type[Shape], value: object, error: StateshiftError) -> Shape:
-    """Return the document of a value that an error has ended: its own keys, then the error's.
-    `shape` inherits from its own shape and from ErrorDocument.
-    """
-    own, _ = shape.__dict__["__orig_bases__"]
-    return cast(Shape, {**document_of(own, value), **error_document(error)})
+    """Return the document of a value that an error has ended: its own keys, then the error's."""
+    own = cast("dict[str, object]", document_of(shape, value))
+    return cast(Shape, {**own, **error_document(error)})
 
 
 def redact_all(value: object) -> object:

@@ -17,7 +17,7 @@ from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision
-    from stateshift.documents.metrics import Judged, ObservedRun, Rebalanced
+    from stateshift.documents.metrics import ObservedRun, RebalanceRecord, TimedVerdict
 
 EPILOG = epilog(
     "stateshift metrics /var/lib/stateshift\n"
@@ -124,15 +124,15 @@ def _there(terminal: Terminal, what: str, files: list[str]) -> list[str]:
     return [file for file in files if os.path.lexists(file)]
 
 
-def _judged(files: list[str]) -> list[Judged]:
+def _judged(files: list[str]) -> list[TimedVerdict]:
     """Return the verdicts in files that `advise --json` has written."""
     from stateshift.api.advice import replay_advice
-    from stateshift.documents.metrics import Judged
+    from stateshift.documents.metrics import TimedVerdict
 
     judged = []
     for file in files:
         for each in replay_advice(file):
-            judged.append(Judged(each.verdict, each.inputs.around.now))
+            judged.append(TimedVerdict(each.verdict, each.inputs.around.now))
     return judged
 
 
@@ -151,13 +151,13 @@ def _by_name(folders: list[str]) -> dict[str, str]:
     return named
 
 
-def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
+def _rebalanced(terminal: Terminal, name: str, path: str) -> RebalanceRecord:
     """Return the last decision of `rebalance`, and the outcomes of its moves. Files that cannot be
     read are named, and left out.
     """
     from stateshift.api.rebalancing.folder import RebalanceFolder
     from stateshift.api.rebalancing.past import past_of
-    from stateshift.documents.metrics import Rebalanced
+    from stateshift.documents.metrics import RebalanceRecord
     from stateshift.errors import StateshiftError
 
     folder = RebalanceFolder(path)
@@ -184,7 +184,7 @@ def _rebalanced(terminal: Terminal, name: str, path: str) -> Rebalanced:
     for damage in errors:
         hint = f"; {damage.hint}" if damage.hint else ""
         terminal.say(f"left out of the metrics: {damage}{hint}")
-    return Rebalanced(name, decision, moves, bool(errors))
+    return RebalanceRecord(name, decision, moves, bool(errors))
 
 
 def observe_run(path: str) -> ObservedRun:

@@ -15,7 +15,6 @@ from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views import bin_count_text, bins_text
 from stateshift.documents.bin_count import CountFacts, LiveCountDocument
 from stateshift.documents.bins import (
-    AbortedLiveMoveDocument,
     LiveMoveDocument,
     MoveFacts,
     SteeringState,
@@ -141,7 +140,7 @@ def _tell_aborted(terminal: Terminal, facts: MoveFacts) -> int:
         hint=f"{hint_aborted(facts.location, moved)}; run this command again: it moves what is "
         "left",
     )
-    document = failed_document(AbortedLiveMoveDocument, facts, error)
+    document = failed_document(LiveMoveDocument, facts, error)
     return tell_aborted(terminal, "live-move", document, error)
 
 

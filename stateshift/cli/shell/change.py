@@ -185,7 +185,7 @@ def _interrupted(checked: CheckedChange) -> Interrupted:
 
 def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
     from stateshift.cli.shell.failing import tell_aborted
-    from stateshift.documents.live import AbortedLiveChangeDocument, live_command
+    from stateshift.documents.live import LiveChangeDocument, live_command
     from stateshift.documents.problems import failed_document
     from stateshift.errors import ClusterError
 
@@ -194,5 +194,5 @@ def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
         f"change {facts.number} {became}, all run on as before: {facts.reason}",
         hint=f"every answer: {live_command('history', facts.location)}",
     )
-    document = failed_document(AbortedLiveChangeDocument, facts, error)
+    document = failed_document(LiveChangeDocument, facts, error)
     return tell_aborted(terminal, "live-change", document, error)
