@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from stateshift.live.bins.watch import Bins, Part
     from stateshift.live.survey import BinMoves, PastMove
 
-Came = Literal["checked", "finished", "applied", "aborted"]
+MoveState = Literal["checked", "finished", "applied", "aborted"]
 SteeringState = Literal["paused", "running", "throttled"]
 
 
-def came_of(moved: MoveProgress | None) -> Came:
+def came_of(moved: MoveProgress | None) -> MoveState:
     """Return the state of a request to move bins; "checked" if nobody has sent it."""
     match None if moved is None else moved.state:
         case "finished" | "applied" | "aborted" as state:
@@ -42,7 +42,7 @@ def came_of(moved: MoveProgress | None) -> Came:
 
 SILENT_SECONDS = 60.0  # a worker that commits nothing for so long, while others do, may be dead
 
-Became = Literal["under-way", "applied", "aborted"]
+MoveOutcome = Literal["under-way", "applied", "aborted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class MoveFacts:
         return redact(self.bins.location)
 
     @property
-    def state(self) -> Came:
+    def state(self) -> MoveState:
         """How far it came."""
         return came_of(self.moved)
 
@@ -282,7 +282,7 @@ class PastMoveFacts:
         return self.move.proposal.at
 
     @property
-    def became(self) -> Became:
+    def became(self) -> MoveOutcome:
         """Its outcome."""
         decided = self.move.decided
         if decided is None:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     )
     from stateshift.live.survey import ChangeWords, GroupSurvey, PartPast
 
-Became = Literal["under-way", "applied", "aborted", "reverted"]
-Came = Literal["checked", "finished", "applied", "aborted", "reverted"]
+ChangeOutcome = Literal["under-way", "applied", "aborted", "reverted"]
+ChangeState = Literal["checked", "finished", "applied", "aborted", "reverted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ChangeFacts:
         return None if self.carried is None else self.carried.decided
 
     @property
-    def state(self) -> Came:
+    def state(self) -> ChangeState:
         """How far it came: checked only, aborted, applied, run by every worker, or taken back by
         its first error.
         """
@@ -190,7 +190,7 @@ class PastFacts:
         return len(self.of("running"))
 
     @property
-    def became(self) -> Became:
+    def became(self) -> ChangeOutcome:
         """Its outcome."""
         if self.known.decided is None:
             return "under-way"
@@ -245,7 +245,7 @@ class QueryFacts:
     version: Annotated[int, "the version of the chain that its last batch began with"]
     batch: Annotated[int | None, "the last batch that it began"]
     begun_seconds_ago: Annotated[float | None, "how long ago that was"]
-    # Of the last batch of which they are known.
+    # These three are of the last batch of which they are known.
     rows_in_per_second: Annotated[float | None, "rows that came into the chain, of late"]
     rows_out_per_second: Annotated[float | None, "rows that came out of it, of late"]
     task_seconds: Annotated[float | None, "how long a task took for its rows, of late"]

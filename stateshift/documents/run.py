@@ -5,7 +5,7 @@ RunFacts     where a run stands, with
   state        its journal's, unless nobody works on it any more
   downtime     of the job that is down, or was down the longest
   still_down   the jobs that were stopped, and that nobody has seen going on
-Listed       a workdir of `runs`: a run, or the damage that keeps it from being read
+ListedRun       a workdir of `runs`: a run, or the damage that keeps it from being read
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stateshift.steering import Live
 
 
-class Known(Enum):
+class DowntimeKind(Enum):
     """The kinds of knowledge that a run has of its downtime."""
 
     LASTS = auto()  # a job was stopped, and nobody has seen it going on
@@ -52,7 +52,7 @@ class Known(Enum):
 class Downtime:
     """The downtime of a run as far as it is known, and the job that was down."""
 
-    known: Known
+    known: DowntimeKind
     job: JobReport | None = None
 
 
@@ -113,7 +113,7 @@ class VerdictFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedRun:
     """A workdir of `runs`; without facts where its journal cannot be read."""
 
     workdir: str
@@ -135,14 +135,16 @@ def downtime_of(report: Report) -> Downtime:
     """
     down = [job for job in report.jobs if job.is_down]
     if down:
-        return Downtime(Known.LASTS, min(down, key=lambda job: job.downtime_start or 0.0))
+        first = min(down, key=lambda job: job.downtime_start or 0.0)
+        return Downtime(DowntimeKind.LASTS, first)
     measured = [job for job in report.jobs if job.downtime_seconds is not None]
     if measured:
-        return Downtime(Known.MEASURED, max(measured, key=lambda job: job.downtime_seconds or 0.0))
+        longest = max(measured, key=lambda job: job.downtime_seconds or 0.0)
+        return Downtime(DowntimeKind.MEASURED, longest)
     if {job.state for job in report.jobs} == {"rolled-back"}:
-        return Downtime(Known.UNDONE)
+        return Downtime(DowntimeKind.UNDONE)
     was_halted = any(job.was_halted for job in report.jobs)
-    return Downtime(Known.UNSEEN if was_halted else Known.NONE)
+    return Downtime(DowntimeKind.UNSEEN if was_halted else DowntimeKind.NONE)
 
 
 def count_compared(jobs: Iterable[JobReport]) -> Counter[str]:
@@ -325,7 +327,7 @@ def failed_run(facts: RunFacts, caught: StateshiftError) -> FailedRunDocument:
     return {**error_document(caught), **document_of(EndedRunDocument, facts)}
 
 
-def workdir_document(entry: Listed) -> StatusDocument | DamagedRunDocument:
+def workdir_document(entry: ListedRun) -> StatusDocument | DamagedRunDocument:
     """Return the document of one workdir of `runs`."""
     if entry.facts is not None:
         return document_of(StatusDocument, entry.facts)

@@ -18,19 +18,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from stateshift.errors import SpecError
 from stateshift.plain import JsonObject
-from stateshift.specification.changes import COLUMN, TRANSFORMS
+from stateshift.specification.changes import TRANSFORMS
 from stateshift.specification.checks import check
-from stateshift.specification.job_keys import (
-    DATA,
-    JOB,
-    KAFKA,
-    OPERATOR,
-    SINK,
-    SOURCE,
-    STOP,
-    SUBMIT,
-    VERIFY,
-)
+from stateshift.specification.job_keys import JOB
 from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
 from stateshift.specification.key import (
     Engine,
@@ -44,13 +34,8 @@ from stateshift.specification.key import (
 from stateshift.specification.location import normal
 from stateshift.specification.model import Spec
 from stateshift.specification.place import Complaints, Place
-from stateshift.specification.rebalancing import (
-    CAPACITY,
-    REBALANCE,
-    REBALANCED_CLUSTER,
-    check_rebalancing,
-)
-from stateshift.specification.spec_keys import CLUSTER, HASH, ON, RECEIVER, SPEC, THROTTLE
+from stateshift.specification.rebalancing import check_rebalancing
+from stateshift.specification.spec_keys import OBJECTS, SPEC
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
 
 if TYPE_CHECKING:
@@ -189,25 +174,7 @@ AT_THE_TOP = "at the top, beside 'jobs'"
 # A spelling with more homes than these says nothing of what was meant, such as `name`.
 HOMES_MAX = 2
 
-_PARTS: Mapping[str, Keys] = {
-    "inside 'submit' of a job": SUBMIT,
-    "inside 'stop' of a job": STOP,
-    "inside 'data' of a job": DATA,
-    "inside 'kafka' of a job": KAFKA,
-    "inside 'verify' of a job": VERIFY,
-    "inside 'sink' of a job": SINK,
-    "inside one of a job's 'sources'": SOURCE,
-    "inside one of a job's 'operators'": OPERATOR,
-    "inside one of 'clusters'": CLUSTER,
-    "inside 'throttle'": THROTTLE,
-    "inside 'uid_hash'": HASH,
-    "inside 'on'": ON,
-    "inside an event of 'on'": RECEIVER,
-    "inside 'rebalance'": REBALANCE,
-    "inside one of the 'clusters' of 'rebalance'": REBALANCED_CLUSTER,
-    "inside 'capacity' of a cluster of 'rebalance'": CAPACITY,
-    "inside a column of 'add'": COLUMN,
-}
+_PARTS: Mapping[str, Keys] = {where: keys for keys, where in OBJECTS.values()}
 _CHANGES: Mapping[str, Keys] = {
     f'{IN_A_JOB}, as "transform": [{{"kind": "{kind}", …}}]': keys
     for kind, keys in TRANSFORMS.items()

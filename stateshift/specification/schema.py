@@ -5,7 +5,7 @@
                        canonical ones
     $defs              one per object, and one per kind of value that is more than a line
 
-What a schema accepts has the right shape. Only the reader tells whether its parts fit each other.
+A text that a schema accepts has the right shape. Only the reader tells whether its parts fit.
 """
 
 from __future__ import annotations
@@ -15,40 +15,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from stateshift.specification import values
-from stateshift.specification.changes import COLUMN, TRANSFORMS
+from stateshift.specification.changes import TRANSFORMS
 from stateshift.specification.dataflow import keys as dataflow
-from stateshift.specification.job_keys import (
-    DATA,
-    JOB,
-    KAFKA,
-    OPERATOR,
-    OPERATOR_LIST,
-    SINK,
-    SOURCE,
-    STOP,
-    SUBMIT,
-    VERIFY,
-)
+from stateshift.specification.job_keys import JOB, OPERATOR_LIST
 from stateshift.specification.key import Key, Keys, Schema, either, loosely, reference
 from stateshift.specification.options import CLUSTER_OPTIONS, STOP_OPTIONS, SUBMIT_OPTIONS, Option
-from stateshift.specification.rebalancing import (
-    CAPACITY,
-    CAPACITY_VALUE,
-    REBALANCE,
-    REBALANCED_CLUSTER,
-)
-from stateshift.specification.spec_keys import (
-    CLUSTER,
-    HASH,
-    ON,
-    RECEIVER,
-    SPEC,
-    THROTTLE,
-    UID_HASH_VALUE,
-)
+from stateshift.specification.rebalancing import CAPACITY_VALUE
+from stateshift.specification.spec_keys import OBJECTS, SPEC, UID_HASH_VALUE
 from stateshift.specification.values import BOOLEAN, CHOICE, COUNT, INTEGER, NUMBER
 from stateshift.specification.write import plain_value
 
+# Objects in which options of clusters stand beside the keys.
+_OPEN = {"cluster": CLUSTER_OPTIONS, "submit": SUBMIT_OPTIONS, "stop": STOP_OPTIONS}
 # Schemas that stand once, in this order.
 _SHARED = (
     *(BOOLEAN, INTEGER, COUNT, NUMBER, values.AMOUNT, values.SHARE, CAPACITY_VALUE, values.PORT),
@@ -62,6 +40,13 @@ _SHARED_BY_DATAFLOWS = (
 
 def spec_schema() -> Schema:
     """Return the JSON schema of specs, made from the table of keys."""
+    definitions: dict[str, Schema] = {"job": _object(JOB, "#/$defs/job")}
+    for name, (keys, _) in OBJECTS.items():
+        if name in _OPEN:
+            definitions[name] = _open_object(keys, f"#/$defs/{name}", _OPEN[name])
+        else:
+            definitions[name] = _object(keys, f"#/$defs/{name}")
+    definitions["cluster"]["anyOf"] = _one_spelling("kind")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "stateshift/spec.schema.json",
@@ -72,27 +57,7 @@ def spec_schema() -> Schema:
         **_object(SPEC, "#"),
         "anyOf": _one_spelling("jobs"),
         "$defs": {
-            **_objects(job=JOB),
-            "cluster": _open_object(CLUSTER, "#/$defs/cluster", CLUSTER_OPTIONS)
-            | {"anyOf": _one_spelling("kind")},
-            "submit": _open_object(SUBMIT, "#/$defs/submit", SUBMIT_OPTIONS),
-            "stop": _open_object(STOP, "#/$defs/stop", STOP_OPTIONS),
-            **_objects(
-                datum=DATA,
-                kafka=KAFKA,
-                sink=SINK,
-                source=SOURCE,
-                operator=OPERATOR,
-                verify_ends=VERIFY,
-                on=ON,
-                webhook_or_command=RECEIVER,
-                rebalance=REBALANCE,
-                rebalanced_cluster=REBALANCED_CLUSTER,
-                capacity_of=CAPACITY,
-                throttle=THROTTLE,
-                hash=HASH,
-                column=COLUMN,
-            ),
+            **definitions,
             "change": either(*map(reference, TRANSFORMS)),
             **{kind: _change(kind, keys) for kind, keys in TRANSFORMS.items()},
             "blank": values.BLANK,
@@ -115,15 +80,12 @@ def dataflow_schema() -> Schema:
         ),
         **_object(dataflow.DATAFLOW, "#"),
         "$defs": {
-            **_objects(operator=dataflow.OPERATOR, edge=dataflow.EDGE, job=dataflow.JOB),
+            "operator": _object(dataflow.OPERATOR, "#/$defs/operator"),
+            "edge": _object(dataflow.EDGE, "#/$defs/edge"),
+            "job": _object(dataflow.JOB, "#/$defs/job"),
             **{kind.name: kind.schema for kind in _SHARED_BY_DATAFLOWS},
         },
     }
-
-
-def _objects(**tables: Keys) -> dict[str, Schema]:
-    """Return the schemas of objects under `$defs`, by their names there."""
-    return {name: _object(keys, f"#/$defs/{name}") for name, keys in tables.items()}
 
 
 def _object(keys: Keys, place: str) -> Schema:

@@ -12,9 +12,21 @@ keys, and how it is read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import get_args
 
-from stateshift.specification.job_keys import JOB
+from stateshift.specification.changes import COLUMN
+from stateshift.specification.job_keys import (
+    DATA,
+    JOB,
+    KAFKA,
+    OPERATOR,
+    SINK,
+    SOURCE,
+    STOP,
+    SUBMIT,
+    VERIFY,
+)
 from stateshift.specification.key import (
     Engine,
     Key,
@@ -38,7 +50,13 @@ from stateshift.specification.model import (
 )
 from stateshift.specification.options import CLUSTER_KINDS
 from stateshift.specification.place import Place
-from stateshift.specification.rebalancing import REBALANCE_OBJECT, WAVE
+from stateshift.specification.rebalancing import (
+    CAPACITY,
+    REBALANCE,
+    REBALANCE_OBJECT,
+    REBALANCED_CLUSTER,
+    WAVE,
+)
 from stateshift.specification.secret import refuse_secrets
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG
 from stateshift.specification.values import (
@@ -325,3 +343,28 @@ SPEC = Keys(
     ),
     throttle=THROTTLE_OBJECT("Limits on what the storages are asked for."),
 )
+
+
+# -------------------------------------------------------------------------- objects
+
+# The objects inside a spec and its jobs, but for changes: by the names of their schemas, their keys
+# and the place where they stand.
+OBJECTS: Mapping[str, tuple[Keys, str]] = {
+    "cluster": (CLUSTER, "inside one of 'clusters'"),
+    "submit": (SUBMIT, "inside 'submit' of a job"),
+    "stop": (STOP, "inside 'stop' of a job"),
+    "datum": (DATA, "inside 'data' of a job"),
+    "kafka": (KAFKA, "inside 'kafka' of a job"),
+    "sink": (SINK, "inside 'sink' of a job"),
+    "source": (SOURCE, "inside one of a job's 'sources'"),
+    "operator": (OPERATOR, "inside one of a job's 'operators'"),
+    "verify_ends": (VERIFY, "inside 'verify' of a job"),
+    "on": (ON, "inside 'on'"),
+    "webhook_or_command": (RECEIVER, "inside an event of 'on'"),
+    "rebalance": (REBALANCE, "inside 'rebalance'"),
+    "rebalanced_cluster": (REBALANCED_CLUSTER, "inside one of the 'clusters' of 'rebalance'"),
+    "capacity_of": (CAPACITY, "inside 'capacity' of a cluster of 'rebalance'"),
+    "throttle": (THROTTLE, "inside 'throttle'"),
+    "hash": (HASH, "inside 'uid_hash'"),
+    "column": (COLUMN, "inside a column of 'add'"),
+}

@@ -93,7 +93,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """By shards (`by`, `part`), or by the values of a key column."""
+    """A part of the state: some shards (`by`, `part`), or some values of a key column."""
 
     kind: ClassVar[str] = "split"
     by: int | None = None

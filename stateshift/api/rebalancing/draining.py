@@ -13,7 +13,7 @@ from stateshift.api.rebalancing.folder import RebalanceFolder
 from stateshift.api.rebalancing.past import past_of
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.whereabouts import (
-    Listed,
+    JobList,
     Whereabouts,
     ids_of,
     jobs_now,
@@ -91,7 +91,7 @@ def _way_out(holding: Collection[Drained], outcome: Rebalance) -> str:
 class _Look:
     """The lists of clusters, for the jobs of a spec. `ended` are those that nobody waits for."""
 
-    clusters: Mapping[str, Listed]
+    clusters: Mapping[str, JobList]
     jobs: Mapping[str, JobSpec]
     first: Mapping[str, JobSpec]
     where: Mapping[str, Whereabouts]
@@ -143,7 +143,7 @@ class _Look:
         reasons = [stay.reason for stay in stays if stay.job == job]
         return reasons[0] if reasons else "it runs there"
 
-    def _others(self, cluster: Listed, holds: Collection[str]) -> tuple[tuple[str, ...], str]:
+    def _others(self, cluster: JobList, holds: Collection[str]) -> tuple[tuple[str, ...], str]:
         """Return the other jobs that run there, and a note if those cannot be told apart. Spark's
         applications have names of their own: only where no job of the spec is left there, all of
         them are others.

@@ -10,9 +10,8 @@ FOLDER/
   decisions/0001.json  a decision with all that it was made from; the last hundred are kept
   lock/held            flocked by the run at work: it lets go when it dies, however it dies
 
-Where a job is follows from its moves and their journals: nothing has to be written after a move,
-so that a run that was killed at any point leaves nothing that the next one takes for something
-else.
+The place of a job follows from its moves and their journals. Nothing has to be written after a
+move: a run that was killed at any point leaves nothing that the next one takes for something else.
 """
 
 from __future__ import annotations

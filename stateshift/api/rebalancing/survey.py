@@ -32,7 +32,7 @@ from stateshift.api.rebalancing.memory_needs import memory_of_job, memory_of_slo
 from stateshift.api.rebalancing.past import Past
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.whereabouts import (
-    Listed,
+    JobList,
     Whereabouts,
     absence_of,
     jobs_now,
@@ -310,7 +310,7 @@ def _capacity(spec: Spec, cluster: RebalancedCluster) -> Capacity:
     return capacity_of(spec.cluster(cluster.name))
 
 
-def _cluster(cluster: RebalancedCluster, jobs: Listed, told: Capacity, ours: float) -> Cluster:
+def _cluster(cluster: RebalancedCluster, jobs: JobList, told: Capacity, ours: float) -> Cluster:
     """Return a cluster of the situation. The share of others is what is taken and not ours."""
     capacity, unknown = told.all, jobs.trouble or told.unknown
     if cluster.capacity is not None:
@@ -327,7 +327,7 @@ def _cluster(cluster: RebalancedCluster, jobs: Listed, told: Capacity, ours: flo
 def _notes_on_others(
     request: RebalanceRequest,
     situation: Situation,
-    clusters: Mapping[str, Listed],
+    clusters: Mapping[str, JobList],
     present: Mapping[str, JobSpec],
 ) -> Iterator[str]:
     """Yield the share of each cluster that other jobs have, unless the spec gives it. As long as

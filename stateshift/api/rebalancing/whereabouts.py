@@ -2,7 +2,7 @@
 somebody else is at work on it, or it needs somebody. One that somebody has moved by hand is where
 it runs, if it brings its image itself, as Flink's do; nobody tells where another's image is.
 
-Of the jobs that run nowhere, those that have ended are left out of a decision:
+Jobs that run nowhere, and have ended, are left out of a decision:
 
     finished or canceled, as its cluster says    it has ended
     failed, or its cluster does not know it      it may come back, and is waited for; a day without
@@ -38,7 +38,7 @@ ABSENT_SECONDS_MAX = 86400.0
 WANTED_ENDS = ("finished", "canceled")
 
 
-class Lists(Protocol):
+class JobLister(Protocol):
     """A cluster that tells which jobs run there."""
 
     def alive(self) -> tuple[RunningJob, ...]: ...
@@ -47,7 +47,7 @@ class Lists(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class JobList:
     """A cluster's list of its jobs: (id, name) of each; None where it does not list them.
     `trouble` is why it cannot be asked.
     """
@@ -74,21 +74,21 @@ class Whereabouts:
 
 def list_jobs(
     spec: Spec, names: Iterable[str], adapters: Adapters, place: Workdir
-) -> dict[str, Listed]:
+) -> dict[str, JobList]:
     """Return the jobs that the spec's clusters of these names list, by the clusters' names. `place`
     is the workdir of clusters that are only asked.
     """
     clusters = {name: adapters.open_cluster(spec.cluster(name), place) for name in names}
-    listed: dict[str, Listed] = {}
+    listed: dict[str, JobList] = {}
     for name, cluster in clusters.items():
-        listed[name] = Listed(cluster)
+        listed[name] = JobList(cluster)
         if hasattr(cluster, "alive"):
             try:
-                running = cast(Lists, cluster).alive()
+                running = cast(JobLister, cluster).alive()
             except StateshiftError as error:
-                listed[name] = Listed(cluster, trouble=error.fact)
+                listed[name] = JobList(cluster, trouble=error.fact)
             else:
-                listed[name] = Listed(cluster, tuple((job.id, job.name) for job in running))
+                listed[name] = JobList(cluster, tuple((job.id, job.name) for job in running))
     return listed
 
 
@@ -96,7 +96,7 @@ def list_jobs(
 
 
 def jobs_meant(
-    jobs: Iterable[JobSpec], clusters: Mapping[str, Listed], places: Mapping[str, JobPlace]
+    jobs: Iterable[JobSpec], clusters: Mapping[str, JobList], places: Mapping[str, JobPlace]
 ) -> tuple[JobSpec, ...]:
     """Return the jobs of a spec: those of a pattern are found by the names that run where it says,
     and by those that we have moved from there.
@@ -133,7 +133,7 @@ def _filled(value: T, name: str) -> T:
 
 
 def jobs_now(
-    jobs: Iterable[JobSpec], clusters: Mapping[str, Listed], places: Mapping[str, JobPlace]
+    jobs: Iterable[JobSpec], clusters: Mapping[str, JobList], places: Mapping[str, JobPlace]
 ) -> tuple[dict[str, JobSpec], dict[str, Whereabouts]]:
     """Return the jobs of a spec as they are where they are now, and where that is, by name."""
     present, where = {}, {}
@@ -195,7 +195,7 @@ def refuse_lost_clusters(
             raise SpecError((Complaint("/rebalance/clusters", message, expected=expected),))
 
 
-def whereabouts_of(job: JobSpec, place: JobPlace, clusters: Mapping[str, Listed]) -> Whereabouts:
+def whereabouts_of(job: JobSpec, place: JobPlace, clusters: Mapping[str, JobList]) -> Whereabouts:
     """Return the place where a job is, beginning with the one where it is thought to be."""
     found: dict[str, list[str]] = {}
     for name, each in clusters.items():
@@ -216,7 +216,7 @@ def whereabouts_of(job: JobSpec, place: JobPlace, clusters: Mapping[str, Listed]
     ended, listed = "", clusters.get(place.cluster)
     if listed is not None and listed.jobs is not None:
         with suppress(StateshiftError):
-            ended = cast(Lists, listed.cluster).ended_as(name_there(job)) or ""
+            ended = cast(JobLister, listed.cluster).ended_as(name_there(job)) or ""
     if ended:
         fact = f"it has ended on {place.cluster} ({ended}), and does not run elsewhere"
     return Whereabouts(place, unknown=fact, is_absent=True, ended=ended)
@@ -228,7 +228,7 @@ def name_there(job: JobSpec) -> str:
 
 
 def _tell_apart(
-    place: JobPlace, found: Mapping[str, list[str]], clusters: Mapping[str, Listed]
+    place: JobPlace, found: Mapping[str, list[str]], clusters: Mapping[str, JobList]
 ) -> dict[str, list[str]]:
     """Return the place where a job was found, without a process of this machine that several
     clusters see.
@@ -242,7 +242,7 @@ def _tell_apart(
     return apart
 
 
-def ids_of(job: JobSpec, listed: Listed) -> list[str] | None:
+def ids_of(job: JobSpec, listed: JobList) -> list[str] | None:
     """Return the ids under which a job runs on a cluster; None where the cluster cannot tell."""
     if listed.trouble:
         return []

@@ -13,7 +13,7 @@ from stateshift.cli.shell.options import WORKDIRS, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.documents.run import Listed
+    from stateshift.documents.run import ListedRun
 
 EPILOG = epilog("stateshift runs --json", 2, 6, e0="listed")
 
@@ -60,9 +60,9 @@ def _directories(root: str) -> list[str]:
         return sorted(entry.path for entry in entries if entry.is_dir())
 
 
-def _listed(path: str) -> Listed:
+def _listed(path: str) -> ListedRun:
     from stateshift import migration
-    from stateshift.documents.run import Listed, RunFacts
+    from stateshift.documents.run import ListedRun, RunFacts
     from stateshift.errors import StateshiftError
     from stateshift.workdir import Workdir
 
@@ -70,6 +70,6 @@ def _listed(path: str) -> Listed:
     try:
         held = workdir.held
         page = None if held else workdir.page_told
-        return Listed(path, RunFacts(migration.status(workdir), path, held, page=page))
+        return ListedRun(path, RunFacts(migration.status(workdir), path, held, page=page))
     except StateshiftError as error:
-        return Listed(path, None, error.fact)
+        return ListedRun(path, None, error.fact)

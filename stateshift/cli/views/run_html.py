@@ -41,7 +41,7 @@ from stateshift.cli.views.run_text import (
 )
 from stateshift.cli.views.text import Cell, Row
 from stateshift.cli.views.units import dash, many, number, size, span
-from stateshift.documents.run import Known, RunFacts
+from stateshift.documents.run import DowntimeKind, RunFacts
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
 from stateshift.terms import terms_of
 
@@ -117,21 +117,21 @@ def _downtime(facts: RunFacts) -> tuple[str, ...]:
     report, downtime = facts.report, facts.downtime
     commit = terms_of(report.engine).one
     match downtime.known:
-        case Known.LASTS:
+        case DowntimeKind.LASTS:
             assert downtime.job is not None, "a downtime that lasts is a job's"
             start = downtime.job.downtime_start or 0.0
             clock = f" ({_clock(report, start)} UTC)" if report.began is not None else ""
             stopped = f"{downtime.job.job} was stopped {span(start)} after the run began{clock}"
             return "not over", stopped, f"no {commit} on the target was seen since"
-        case Known.MEASURED:
+        case DowntimeKind.MEASURED:
             assert downtime.job is not None, "a downtime that was measured is a job's"
             longest = [f"the longest, of {downtime.job.job}"] if len(report.jobs) > 1 else []
             return span(downtime.job.downtime_seconds or 0.0), *longest, *_counted(downtime.job)
-        case Known.UNDONE:
+        case DowntimeKind.UNDONE:
             return "not counted", "everything was taken back"
-        case Known.UNSEEN:
+        case DowntimeKind.UNSEEN:
             return "not known", f"this run saw no {commit} on the target"
-        case Known.NONE:
+        case DowntimeKind.NONE:
             return "none", "this run stopped no job"
     assert_never(downtime.known)
 

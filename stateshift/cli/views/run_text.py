@@ -10,7 +10,7 @@ from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
 from stateshift.cli.views.units import amounts_compared, bar, dash, many, number, size, span
 from stateshift.documents.run import (
-    Listed,
+    ListedRun,
     RunFacts,
     VerdictFacts,
     copied_while_down,
@@ -217,7 +217,7 @@ def resume_commands(workdir: str) -> tuple[Block, ...]:
 # ---- runs, verify WORKDIR ------------------------------------------------------------------------
 
 
-def runs(entries: Iterable[Listed], root: str) -> Iterator[Block]:
+def runs(entries: Iterable[ListedRun], root: str) -> Iterator[Block]:
     """Show a line for each workdir below `root`."""
     rows = tuple(_listed(entry) for entry in entries)
     if not rows:
@@ -226,7 +226,7 @@ def runs(entries: Iterable[Listed], root: str) -> Iterator[Block]:
     yield Table(("workdir", "state", "jobs", ">took", ">downtime"), rows, indent=0)
 
 
-def _listed(entry: Listed) -> Row:
+def _listed(entry: ListedRun) -> Row:
     if entry.facts is None:
         return entry.workdir, Cell("damaged", TONES["damaged"]), entry.damage or "", "", ""
     facts, done = entry.facts, entry.facts.report
