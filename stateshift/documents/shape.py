@@ -161,7 +161,12 @@ class Definitions:
     def schema(self, kind: object) -> Schema:
         """Return the schema of a type; the shapes that it refers to are defined by their names."""
         if is_shape(kind):
-            return self._reference(typing.cast(type, kind))
+            shape = typing.cast(type, kind)
+            name = getattr(shape, "schema_name", shape.__name__.removesuffix("Document"))
+            if name not in self.by_name:
+                self.by_name[name] = {}  # its place, should it hold itself
+                self.by_name[name] = self._object(shape)
+            return {"$ref": f"#/$defs/{name}"}
         if kind is object:
             return {}
         if kind in PLAIN:
@@ -183,13 +188,6 @@ class Definitions:
             return {"type": "array", "items": self.schema(arguments[0])}
         assert origin is dict, "a document is made of these alone"
         return {"type": "object", "additionalProperties": self.schema(arguments[1])}
-
-    def _reference(self, shape: type) -> Schema:
-        name = getattr(shape, "schema_name", shape.__name__.removesuffix("Document"))
-        if name not in self.by_name:
-            self.by_name[name] = {}  # its place, should it hold itself
-            self.by_name[name] = self._object(shape)
-        return {"$ref": f"#/$defs/{name}"}
 
     def _object(self, shape: type) -> Schema:
         properties: dict[str, Schema] = {}

@@ -389,7 +389,9 @@ class ImageDocument(TypedDict):
     fence: Annotated[str | None, "who fenced it, if somebody did"]
     endpoints: Annotated[list[EndpointDocument], "its sources and sinks"]
     strangers: Annotated[
-        list[ForeignFilesDocument], "files that are not the engine's", At(_foreign_files)
+        list[ForeignFilesDocument],
+        "files that are not the engine's",
+        At(lambda image: [dict(each) for each in image.described.get("strangers", ())]),
     ]
     settings: Annotated[dict[str, str], "what the engine wrote down of its configuration"]
     layout: NotRequired[Annotated[str | None, "Flink: canonical, native, full, incremental, ..."]]
@@ -531,11 +533,6 @@ def _small_files(files: FileAmounts) -> list[SmallFilesDocument]:
     return [
         {"below": small.below, "count": small.count, "bytes": small.bytes} for small in files.small
     ]
-
-
-def _foreign_files(image: Image) -> list[dict[str, object]]:
-    """Return the files in a checkpoint that its engine does not know."""
-    return [dict(each) for each in image.described.get("strangers", ())]
 
 
 def endpoint_details(end: Endpoint) -> dict[str, object]:

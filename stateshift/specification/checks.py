@@ -242,25 +242,21 @@ def _data(spec: Spec, read: ReadJob) -> Flaws:
         yield place, f"{source!r} goes to two places", "each source once"
 
 
-def _fork(spec: Spec, read: ReadJob) -> Flaws:
-    """A fork leaves its source as it is, and two jobs never share an image."""
-    if read.job.mode != "fork":
-        return
-    if read.job.merge_locations:
-        message = "a fork with merge_jobs, which would change the source"
-        yield read.at("mode"), message, "'move', or no merge"
-    if not read.job.target:
-        yield read.at("mode"), "a fork without 'remote_location'", "where the copy goes"
-
-
-def _sync(spec: Spec, read: ReadJob) -> Flaws:
-    """The target is the only state that a job goes on from after a move: it has to be durable."""
+def _fork_or_sync(spec: Spec, read: ReadJob) -> Flaws:
+    """A fork leaves its source as it is, and two jobs never share an image. The target of a move is
+    the only state that the job goes on from: it has to be durable.
+    """
     if read.job.moves and not read.job.sync:
         message = (
             f"a job in mode {read.job.mode!r} that is not synced: its target is all that is left "
             "of its state, and a power cut could lose it"
         )
         yield read.at("sync"), message, 'no \'sync\', or "mode": "fork"'
+    if not read.job.moves and read.job.merge_locations:
+        message = "a fork with merge_jobs, which would change the source"
+        yield read.at("mode"), message, "'move', or no merge"
+    if not read.job.moves and not read.job.target:
+        yield read.at("mode"), "a fork without 'remote_location'", "where the copy goes"
 
 
 def _warm(spec: Spec, read: ReadJob) -> Flaws:
@@ -354,15 +350,12 @@ def _changes_flink(change: Change) -> bool:
     return False
 
 
-def _waivers(spec: Spec, read: ReadJob) -> Flaws:
+def _words(spec: Spec, read: ReadJob) -> Flaws:
     """A waiver with a letter missing would waive nothing, and say so much later."""
     for waiver in read.job.waive:
         if waiver not in WAIVERS:
             message = f"nothing is waived by {waiver!r}{did_you_mean(waiver, WAIVERS)}"
             yield read.at("waive"), message, f"some of {', '.join(WAIVERS)}"
-
-
-def _kept(spec: Spec, read: ReadJob) -> Flaws:
     for word in read.job.keep:
         if word not in get_args(Keep):
             expected = f"some of {', '.join(get_args(Keep))}"
@@ -372,6 +365,6 @@ def _kept(spec: Spec, read: ReadJob) -> Flaws:
 RULES: tuple[Callable[[Spec, list[ReadJob]], Flaws], ...]
 RULES = (_names, _operators, _targets, _shared_sources, _waves, _waves_of_sharing)
 RULES_OF_A_JOB: tuple[Callable[[Spec, ReadJob], Flaws], ...] = (
-    *(_clusters, _ends, _merges, _united, _data, _fork),
-    *(_sync, _warm, _prepared, _changes, _waivers, _kept),
+    *(_clusters, _ends, _merges, _united, _data, _fork_or_sync),
+    *(_warm, _prepared, _changes, _words),
 )

@@ -33,6 +33,7 @@ from stateshift.specification.values import (
     SIZE,
     TEXT,
     TEXTS,
+    Read,
     object_of,
 )
 from stateshift.suggestion import did_you_mean
@@ -116,16 +117,27 @@ def _clusters(reader: Reader, key: Key, place: Place) -> tuple[RebalancedCluster
     return tuple(clusters)
 
 
-def _together(reader: Reader, key: Key, place: Place) -> tuple[tuple[str, ...], ...]:
-    groups = []
-    for item in reader.items(place, "a list of groups, each a list of jobs"):
-        is_list = reader.is_a(item, list, "a list of jobs")
-        groups.append(reader.value(WAVE, item) if is_list else ())
-    return tuple(groups)
+def job_groups(expected: str, expected_group: str, empty: str = "") -> Read:
+    """Return a reader of lists of jobs; `empty` is the complaint of one without jobs."""
+
+    def read(reader: Reader, key: Key, place: Place) -> tuple[tuple[str, ...], ...]:
+        groups = []
+        for item in reader.items(place, expected):
+            names = reader.value(WAVE, item) if reader.is_a(item, list, expected_group) else ()
+            if empty and not names:
+                reader.complaints.add(item, empty, "at least one job's name")
+            groups.append(names)
+        return tuple(groups)
+
+    return read
 
 
 CLUSTER_MAP = Kind("rebalanced_clusters", _clusters, map_to(reference("rebalanced_cluster")))
-TOGETHER_LIST = Kind("together", _together, LISTS_OF_NAMES)
+TOGETHER_LIST = Kind(
+    "together",
+    job_groups("a list of groups, each a list of jobs", "a list of jobs"),
+    LISTS_OF_NAMES,
+)
 REBALANCE = Keys(
     Rebalancing,
     clusters=CLUSTER_MAP(

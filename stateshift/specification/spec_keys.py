@@ -55,7 +55,7 @@ from stateshift.specification.rebalancing import (
     REBALANCE,
     REBALANCE_OBJECT,
     REBALANCED_CLUSTER,
-    WAVE,
+    job_groups,
 )
 from stateshift.specification.secret import refuse_secrets
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG
@@ -128,17 +128,6 @@ CLUSTER_LIST = Kind("clusters", _clusters, list_or_map("cluster"))
 # -------------------------------------------------------------------------- waves and dataflow
 
 
-def _waves(reader: Reader, key: Key, place: Place) -> tuple[tuple[str, ...], ...]:
-    waves = []
-    for item in reader.items(place, "a list of waves, each a list of jobs' names"):
-        is_list = reader.is_a(item, list, "a list of jobs' names")
-        names = reader.value(WAVE, item) if is_list else ()
-        if not names:
-            reader.complaints.add(item, "a wave without jobs", "at least one job's name")
-        waves.append(names)
-    return tuple(waves)
-
-
 def _dataflow(reader: Reader, key: Key, place: Place) -> dict[str, object] | str | None:
     """Return it as it stands: it is read last, since a file may hold it (`dataflow.parse`)."""
     value: dict[str, object] | str = place.value
@@ -148,7 +137,15 @@ def _dataflow(reader: Reader, key: Key, place: Place) -> dict[str, object] | str
     return None
 
 
-WAVE_LIST = Kind("waves", _waves, LISTS_OF_NAMES)
+WAVE_LIST = Kind(
+    "waves",
+    job_groups(
+        "a list of waves, each a list of jobs' names",
+        "a list of jobs' names",
+        empty="a wave without jobs",
+    ),
+    LISTS_OF_NAMES,
+)
 DATAFLOW_VALUE = Kind("dataflow", _dataflow, either(SOME_TEXT, {"type": "object"}))
 
 

@@ -46,7 +46,7 @@ from stateshift.api.restarts import restarts_below
 from stateshift.errors import Complaint, SpecError
 from stateshift.estimating import PREPARED_RESTART_SECONDS, RESTART_SECONDS
 from stateshift.migration import Adapters
-from stateshift.specification import JobSpec, RebalancedCluster, Spec
+from stateshift.specification import JobSpec, RebalancedCluster
 from stateshift.specification.grammars import excluding
 from stateshift.specification.rebalancing import matches
 
@@ -101,8 +101,13 @@ def survey(
     )
     needs = _needs(request, present, outside, folder.samples)
     now = clock.now()
-    needs = _estimate_moved(needs, _before_their_moves(request, folder, past, now))
-    capacities = {each.name: _capacity(spec, each) for each in request.clusters}
+    needs = _estimate_moved(needs, request, folder, past, now)
+    capacities: dict[str, Capacity] = {}
+    for each in request.clusters:
+        if each.capacity is not None and each.other_load is not None:  # there is nothing to ask
+            capacities[each.name] = Capacity(each.capacity, memory=each.memory)
+        else:
+            capacities[each.name] = capacity_of(spec.cluster(each.name))
     memory: dict[str, int | None] = {}
     memory_of_ours: defaultdict[str, int] = defaultdict(int)
     width_of_ours: defaultdict[str, float] = defaultdict(float)
@@ -223,23 +228,21 @@ def _with_restart(needs: Needs, name: str, restarts: Mapping[str, float], warm: 
     return replace(needs, downtime_seconds=least)
 
 
-def _before_their_moves(
-    request: RebalanceRequest, folder: RebalanceFolder, past: Past, now: float
-) -> dict[str, Job]:
-    """Return the jobs that we have moved within their cool-down, as they were then."""
+def _estimate_moved(
+    needs: Mapping[str, Needs],
+    request: RebalanceRequest,
+    folder: RebalanceFolder,
+    past: Past,
+    now: float,
+) -> dict[str, Needs]:
+    """Return the needs; of jobs that cannot be measured yet after a move, what they were before it,
+    within the cool-down. Else one move would keep all jobs where they are until the next look.
+    """
     before: dict[str, Job] = {}
     for move in past.finished:
         record = folder.decision(move.decision)
         if record is not None and abs(now - move.at) < request.section.cool_down:
-            moved = [job for job in record.situation.jobs if job.name in move.jobs]
-            before |= {job.name: job for job in moved}
-    return before
-
-
-def _estimate_moved(needs: Mapping[str, Needs], before: Mapping[str, Job]) -> dict[str, Needs]:
-    """Return the needs; of jobs that cannot be measured yet after their moves, what they were
-    before. Else one move would keep all jobs where they are until the next look or two.
-    """
+            before |= {job.name: job for job in record.situation.jobs if job.name in move.jobs}
     estimated = dict(needs)
     for name, job in before.items():
         each = needs.get(name)
@@ -301,13 +304,6 @@ def _together(request: RebalanceRequest, names: Sequence[str]) -> Iterator[tuple
 
 
 # ---- clusters
-
-
-def _capacity(spec: Spec, cluster: RebalancedCluster) -> Capacity:
-    """Return the capacity of a cluster; nothing is asked if the spec gives it all."""
-    if cluster.capacity is not None and cluster.other_load is not None:
-        return Capacity(cluster.capacity, memory=cluster.memory)
-    return capacity_of(spec.cluster(cluster.name))
 
 
 def _cluster(cluster: RebalancedCluster, jobs: JobList, told: Capacity, ours: float) -> Cluster:
