@@ -7,16 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stateshift.api.values import (
-    ImageDiff,
-    ImageVerdict,
-    Inspection,
-    RunVerdict,
-    StateExport,
-)
+from stateshift.api.values import ImageDiff, ImageVerdict, Inspection, RunVerdict, StateExport
 
 if TYPE_CHECKING:
-    from stateshift.engines.views import Part
     from stateshift.migration import Adapters
     from stateshift.storage.locations import Location
     from stateshift.storage.protocol import Storage
@@ -90,34 +83,23 @@ def verify(
         JournalError: the workdir's journal is damaged.
     """
     from stateshift import look
-    from stateshift.engines.views import DeepCheck
+    from stateshift.engines.views import DeepCheck, Part
+    from stateshift.errors import Complaint, SpecError
     from stateshift.workdir import Workdir
 
     place = place_of(location)
     if "://" not in place and Workdir(place).exists:
-        return _verify_run(place, adapters)
-    how = DeepCheck(history, None if part is None else _part(*part))
-    return ImageVerdict(look.restartable(place, opening_of(adapters), deep, how=how))
+        from stateshift import migration
 
-
-def _part(number: int, of: int) -> Part:
-    from stateshift.engines.views import Part
-    from stateshift.errors import Complaint, SpecError
-
+        workdir = Workdir(place)
+        verdict = migration.verify(workdir, adapters or migration.real_adapters())
+        return RunVerdict(verdict, migration.status(workdir), place)
+    number, of = (1, 1) if part is None else part
     if not 1 <= number <= of:
-        raise SpecError(
-            (Complaint("part", f"({number}, {of}): expected (1, {of}) to ({of}, {of})"),)
-        )
-    return Part(number, of)
-
-
-def _verify_run(path: str, adapters: Adapters | None) -> RunVerdict:
-    from stateshift import migration
-    from stateshift.workdir import Workdir
-
-    workdir = Workdir(path)
-    verdict = migration.verify(workdir, adapters or migration.real_adapters())
-    return RunVerdict(verdict, migration.status(workdir), path)
+        message = f"({number}, {of}): expected (1, {of}) to ({of}, {of})"
+        raise SpecError((Complaint("part", message),))
+    how = DeepCheck(history, None if part is None else Part(number, of))
+    return ImageVerdict(look.restartable(place, opening_of(adapters), deep, how=how))
 
 
 def export(

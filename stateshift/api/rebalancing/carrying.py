@@ -72,19 +72,18 @@ def go_on(
     """Go on with a move of an earlier run. One to a cluster that `is_closed` by now is taken back,
     unless its jobs have gone on there.
     """
-    workdir = folder.workdir(move.number, move.jobs)
+    way, workdir = _way(move), folder.workdir(move.number, move.jobs)
     try:
         if is_closed:
             with suppress(PlanError):
                 report = migration.rollback(workdir, adapters)
                 fact = f"it was taken back: {move.target} is cordoned"
-                return MoveEnd(_carried(_way(move), workdir, "finished", report, fact))
+                return MoveEnd(_carried(way, workdir, "finished", report, fact))
         report = migration.resume(workdir, adapters)
     except StateshiftError as error:
-        return _stopped(_way(move), workdir, error)
-    if report.state == "rolled-back":
-        return MoveEnd(_carried(_way(move), workdir, "finished", report, "it was taken back"))
-    return MoveEnd(_carried(_way(move), workdir, "finished", report))
+        return _stopped(way, workdir, error)
+    fact = "it was taken back" if report.state == "rolled-back" else ""
+    return MoveEnd(_carried(way, workdir, "finished", report, fact))
 
 
 def _way(move: MoveRecord) -> Way:
