@@ -8,7 +8,7 @@ from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
 from stateshift.documents.run import (
-    Listed,
+    ListedRun,
     RunDocument,
     RunFacts,
     StatusDocument,
@@ -96,7 +96,7 @@ def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() 
 
 
 def test_runs_are_a_line_each_also_when_one_is_damaged() -> None:
-    found = [Listed("a", RunFacts(REPORT, "a")), Listed("b", None, "torn")]
+    found = [ListedRun("a", RunFacts(REPORT, "a")), ListedRun("b", None, "torn")]
     lines = plain_text(render_run.runs(found, ".")).splitlines()
     assert [line.split()[0] for line in lines] == ["workdir", "a", "b"]
     assert "finished" in lines[1] and "damaged" in lines[2] and "torn" in lines[2]

@@ -717,7 +717,7 @@ def test_an_operator_in_between_that_does_not_move_is_told(tmp_path: Path) -> No
 def test_a_plan_says_whom_it_stops_without_asking(tmp_path: Path) -> None:
     ground = made(tmp_path)
     ring = flow("a1 -> b -> a2", "a2 -> c", first="a1, a2", second="b", third="c")
-    (cut,) = plan_facts.cuts_of(ground.propose(read(ring)))
+    (cut,) = plan_facts.plan_facts(ground.propose(read(ring))).cuts
     assert cut.order == (("first", "second"), ("third",))
     assert (cut.stops, cut.ring, cut.blind) == (
         ("first", "second", "third"),
@@ -725,9 +725,8 @@ def test_a_plan_says_whom_it_stops_without_asking(tmp_path: Path) -> None:
         ("third",),
     )
     adapters = replace(ground.adapters, ask_topics=lambda kafka, topics: {"topic": {0: (0, 20)}})
-    (cut,) = plan_facts.cuts_of(
-        migration.propose(read(ring, kafka=BROKERS), adapters, ground.workdir("planning"))
-    )
+    proposal = migration.propose(read(ring, kafka=BROKERS), adapters, ground.workdir("planning"))
+    (cut,) = plan_facts.plan_facts(proposal).cuts
     assert cut.blind == ()
     facts = plan_facts.plan_facts(ground.propose(read(ring)))
     for shown in (render_plan.proposal, render_plan.brief):

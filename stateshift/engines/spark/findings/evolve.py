@@ -41,7 +41,6 @@ def of_evolution(
             hint="leave `evolve` out",
         )
         return
-    schemas = spark_image(image).schemas
     for asked in change.evolve:
         if asked.operator in change.dropped_operators:
             yield Finding(
@@ -49,41 +48,48 @@ def of_evolution(
                 f"{name}: operator {asked.operator} is dropped, and its rows cannot evolve",
                 hint="leave `evolve` or `drop` out",
             )
-            continue
-        schema = schemas.get(asked.place)
-        if schema is None:
-            known = ", ".join(sorted(schemas)) or "none"
-            yield Finding(
-                "refuse",
-                f"{name}: no schema describes the columns of operator {asked.operator}, "
-                f"store {asked.store}",
-                hint=f"the stores with a schema are, as <operator>/<store>: {known}",
-            )
-            continue
-        where = f"{name}: operator {asked.operator}, store {asked.store}"
-        nullable_only = Evolve(
-            asked.operator, asked.store, nullable=asked.nullable, nullable_key=asked.nullable_key
+        else:
+            yield from _of_store(asked, image, name, stores, look)
+
+
+def _of_store(
+    asked: Evolve, image: Image, name: str, stores: tuple[StoreState, ...], look: str
+) -> Iterator[Finding]:
+    schemas = spark_image(image).schemas
+    schema = schemas.get(asked.place)
+    if schema is None:
+        known = ", ".join(sorted(schemas)) or "none"
+        yield Finding(
+            "refuse",
+            f"{name}: no schema describes the columns of operator {asked.operator}, "
+            f"store {asked.store}",
+            hint=f"the stores with a schema are, as <operator>/<store>: {known}",
         )
-        family = asked.place.rpartition("/")[2]
-        is_own = family.startswith(OWN_BEGINNING) or family.endswith(OWN_ENDINGS)
-        if asked != nullable_only and is_own:
-            yield Finding(
-                "refuse",
-                f"{where} is kept by Spark for itself: its columns are no query's",
-                hint="change the store that holds the rows",
-            )
-            continue
-        try:
-            evolution = evolution_of(asked, schema, "")
-        except Unfit as error:
-            yield Finding("refuse", f"{where}: {error}", hint=f"{look}   # shows the columns")
-            continue
-        if evolution.rekeyed or evolution.key_change.get("rename"):
-            store = next(store for store in stores if store.holds(asked.place))
-            yield from _of_key(evolution, where, image, store)
-        dropped = evolution.value_change.get("drop")
-        if dropped:
-            yield Finding("warn", f"{where}: what is in {', '.join(dropped)} is left behind")
+        return
+    where = f"{name}: operator {asked.operator}, store {asked.store}"
+    nullable_only = Evolve(
+        asked.operator, asked.store, nullable=asked.nullable, nullable_key=asked.nullable_key
+    )
+    family = asked.place.rpartition("/")[2]
+    is_own = family.startswith(OWN_BEGINNING) or family.endswith(OWN_ENDINGS)
+    if asked != nullable_only and is_own:
+        yield Finding(
+            "refuse",
+            f"{where} is kept by Spark for itself: its columns are no query's",
+            hint="change the store that holds the rows",
+        )
+        return
+    try:
+        evolution = evolution_of(asked, schema, "")
+    except Unfit as error:
+        yield Finding("refuse", f"{where}: {error}", hint=f"{look}   # shows the columns")
+        return
+    if evolution.rekeyed or evolution.key_change.get("rename"):
+        store = next(store for store in stores if store.holds(asked.place))
+        yield from _of_key(evolution, where, image, store)
+    dropped = evolution.value_change.get("drop")
+    if dropped:
+        yield Finding("warn", f"{where}: what is in {', '.join(dropped)} is left behind")
 
 
 def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -> Iterator[Finding]:
