@@ -216,9 +216,11 @@ class Retrying:
         if self._lane is not None:
             self._lane.pushed_back()
         seconds = self._random.uniform(0, self._patience.bound(attempt))
-        fact = locations.redact(error.fact)
-        tried = f"attempt {attempt} of {attempts_max} failed, again in {seconds:.1f} s: {fact}"
-        _log.warning("%s %s/%s: %s", verb, self._shown, path, tried)
+        _log.warning(
+            "%s %s/%s: attempt %d of %d failed, again in %.1f s: %s",
+            *(verb, self._shown, path, attempt, attempts_max, seconds),
+            locations.redact(error.fact),
+        )
         self._clock.sleep(seconds)
 
 
