@@ -35,6 +35,7 @@ from itertools import filterfalse
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import is_number
+from stateshift.engines.spark.versions import NEWEST
 from stateshift.errors import MissingFile
 from stateshift.formats.spark.operator_metadata import OperatorMetadata
 from stateshift.specification.transform import Change, Drop, Rename
@@ -76,7 +77,7 @@ def _fault(info: Mapping[str, object], operator: str) -> str | None:
     if isinstance(number, int) and str(number) != operator:
         return f"is of operator {number}, and lies in that of operator {operator}"
     if isinstance(name, str) and name not in NAMES:
-        return f"is of an operator {name[:80]!r}, which no Spark up to 4.3 has"
+        return f"is of an operator {name[:80]!r}, which no Spark up to {NEWEST} has"
     return None
 
 
