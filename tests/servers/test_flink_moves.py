@@ -418,11 +418,11 @@ def test_a_job_that_restarts_for_ever_ends_the_confirmation_and_goes_on_with_a_c
     thousand times.
     """
     job = ground.job("orders", ground.started("orders"))
-    mended = ground.spec(job).rename(ground.folder / "mended.json")
+    mended = ground.spec(job, on_failure="stop").rename(ground.folder / "mended.json")
     failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1")
-    spec = ground.spec(job | {"submit": failing | {"seconds_max": 600}})
+    spec = ground.spec(job | {"submit": failing | {"seconds_max": 600}}, on_failure="stop")
     began = time.monotonic()
-    error = ground.applied(spec, code=7)
+    error = ground.applied(spec, code=10)
     assert time.monotonic() - began < 180, "it was waited for until its deadline"
     assert (
         "orders fails again and again with the same: " in error["message"]
@@ -439,7 +439,8 @@ def test_a_job_that_restarts_for_ever_ends_the_confirmation_and_goes_on_with_a_c
 def test_a_job_that_restarts_for_ever_can_be_taken_back(ground: Ground) -> None:
     job = ground.job("orders", ground.started("orders"))
     failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1")
-    error = ground.applied(ground.spec(job | {"submit": failing | {"seconds_max": 600}}), code=7)
+    spec = ground.spec(job | {"submit": failing | {"seconds_max": 600}}, on_failure="stop")
+    error = ground.applied(spec, code=10)
     assert "fails again and again" in error["message"]
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     ground.goes_on("orders")
@@ -450,7 +451,8 @@ def test_an_outage_is_waited_for_until_the_deadline(ground: Ground) -> None:
     """What comes again each time need not come for ever."""
     job = ground.job("orders", ground.started("orders"))
     failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1", "--fails-with", "outage")
-    error = ground.applied(ground.spec(job | {"submit": failing | {"seconds_max": 30}}), code=7)
+    spec = ground.spec(job | {"submit": failing | {"seconds_max": 30}}, on_failure="stop")
+    error = ground.applied(spec, code=10)
     assert "has completed no checkpoint in 30 s" in error["message"]
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     ground.goes_on("orders")
