@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
+from stateshift.specification.grammars import fold
 from stateshift.specification.key import (
     Key,
     Keys,
@@ -12,7 +13,6 @@ from stateshift.specification.key import (
     Reader,
     array,
     either,
-    fold,
     map_to,
     reference,
 )
@@ -311,20 +311,17 @@ def _read(reader: Reader, place: Place) -> Change | None:
     model, keys = _MODEL_OF[kind], TRANSFORMS[kind]
     known = reader.known(place, keys)
     values = {key.name: reader.value(key, known[key.name]) for key in keys.all if key.name in known}
-    _FITS[kind](reader, place, known)
+    needed = [key for key in keys.filling(model) if key.default is dataclasses.MISSING]
+    if reader.need(place, known, *(key.name for key in needed)) and kind in _FITS:
+        _FITS[kind](reader, place, known)
     fields = keys.fields_of(model, values)
-    needed = {key.field for key in keys.filling(model) if key.default is dataclasses.MISSING}
-    return model(**fields) if needed <= fields.keys() else None
+    return model(**fields) if fields.keys() >= {key.field for key in needed} else None
 
 
-# -------------------------------------------------------------------------- what each kind needs
+# -------------------------------------------------------------------------- rules of a kind
 
 Known = Mapping[str, Place]
 Fits = Callable[[Reader, Place, Known], object]
-
-
-def _needs(*names: str) -> Fits:
-    return lambda reader, place, known: reader.need(place, known, *names)
 
 
 def _needs_one(reader: Reader, place: Place, known: Known) -> None:
@@ -348,24 +345,19 @@ def _split(reader: Reader, place: Place, known: Known) -> None:
 
 
 def _evolve(reader: Reader, place: Place, known: Known) -> None:
-    if reader.need(place, known, "operator") and not known.keys() - {"kind", "operator", "store"}:
+    if not known.keys() - {"kind", "operator", "store"}:
         expected = "add, widen, rename, drop, nullable or one for keys"
         reader.complaints.add(place, "nothing is asked for", expected)
 
 
+# Beside the keys without a default, which every change needs.
 _FITS: Mapping[str, Fits] = {
-    "rewind": _needs("batch"),
-    "compact": _needs(),
-    "repartition": _needs("partitions"),
     "convert": _needs_one,
     "rename": _needs_one,
     "drop": _needs_one,
     "split": _split,
-    "merge": _needs("locations"),
     "evolve": _evolve,
     "rescale": _needs_one,
-    "repair": _needs("files"),
-    "union": _needs("operators"),
 }
 
 CHANGE_LIST = Kind("transform", _changes, array(reference("change")))

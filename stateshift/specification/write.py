@@ -31,6 +31,7 @@ from stateshift.specification.model import (
 from stateshift.specification.rebalancing import REBALANCE, REBALANCED_CLUSTER
 from stateshift.specification.spec_keys import HASH, NAMED_PROFILES, ON, RECEIVER, SPEC, THROTTLE
 from stateshift.specification.text import protect
+from stateshift.specification.transform import Change
 
 
 def to_plain_spec(spec: Spec) -> dict[str, object]:
@@ -84,18 +85,15 @@ def plain_value(value: Any) -> Any:
             return value.name
         case HashProfile():
             return {key.name: getattr(value, key.name) for key in HASH.all}
-        case _ if type(value) in _CHANGES:
-            return {
-                "kind": value.kind,
-                **_fields(value, _CHANGES[type(value)].filling(type(value))),
-            }
+        case _ if isinstance(value, Change):
+            keys = TRANSFORMS[value.kind].filling(type(value))
+            return {"kind": value.kind, **_fields(value, keys)}
         case _ if type(value) in _KEYS:
             return _fields(value, _KEYS[type(value)].all)
     make_plain = _PLAIN.get(type(value))
     return value if make_plain is None else make_plain(value)
 
 
-_CHANGES = {keys.model: keys for keys in TRANSFORMS.values()}
 # Objects that hold the values of their keys and nothing else.
 _KEYS = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, ON, RECEIVER)}
 
