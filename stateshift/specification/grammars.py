@@ -23,7 +23,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 
-from stateshift.specification.key import fold
+
+def fold(spelling: str) -> str:
+    """Return a spelling without case, blanks, `_` and `-`, in which keys may differ."""
+    return spelling.lower().replace(" ", "").replace("_", "").replace("-", "")
+
 
 # -------------------------------------------------------------------------- strategy
 

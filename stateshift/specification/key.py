@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
+from stateshift.specification.grammars import fold
 from stateshift.specification.place import Complaints, Place, quote, readable
 from stateshift.suggestion import closest, suggest
 
@@ -136,11 +137,6 @@ class Keys:
         """Return the suggestion of a key, whatever is between its words."""
         match = closest(fold(spelling), self._folded)
         return suggest(None if match is None else self._folded[match].name)
-
-
-def fold(spelling: str) -> str:
-    """Return a spelling without case, blanks, `_` and `-`, in which keys may differ."""
-    return spelling.lower().replace(" ", "").replace("_", "").replace("-", "")
 
 
 def loosely(name: str) -> str:

@@ -36,7 +36,7 @@ _FILES = ("spark_submit", "command", "livy", "spark_standalone", "flink_rest")
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What an option's value has to be: in words, as a test, and as a type of JSON Schema."""
+    """The type of an option: in words, as a test, and as a type of JSON Schema."""
 
     words: str
     fits: Callable[[object], bool]

@@ -20,6 +20,7 @@ from stateshift.errors import SpecError
 from stateshift.plain import JsonObject
 from stateshift.specification.changes import TRANSFORMS
 from stateshift.specification.checks import check
+from stateshift.specification.grammars import fold
 from stateshift.specification.job_keys import JOB
 from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
 from stateshift.specification.key import (
@@ -28,7 +29,6 @@ from stateshift.specification.key import (
     NamesAdded,
     Reader,
     Values,
-    fold,
     nothing_added,
 )
 from stateshift.specification.location import normal

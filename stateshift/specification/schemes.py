@@ -19,7 +19,7 @@ class Scheme:
     file_system: str  # one word for all names of the same file system
     service: str  # which kind of storage is behind it
     opened_by: Literal["local", "hdfs", "fsspec"] = "fsspec"
-    # What Spark lacks to reach it: nothing, a connector, or None: Spark has no file system for it.
+    # The connector that Spark needs for it: "" for none. None: Spark has no file system for it.
     connector: str | None = ""
     known_to_hadoop: bool = True
     everywhere_alike: bool = False  # every machine that reaches it sees the same
@@ -69,8 +69,8 @@ def names_of_service(service: str) -> tuple[str, ...]:
 
 def names_in_hadoop(name: str) -> tuple[str, ...]:
     """Return every name that Hadoop has for the file system of a scheme."""
-    row = scheme_named(name)
-    if not row.known_to_hadoop:
+    row = SCHEMES.get(name)
+    if row is None or not row.known_to_hadoop:
         return (name,)
-    same = (other for other in _ROWS if other.file_system == row.file_system)
-    return tuple(other.name for other in same if other.known_to_hadoop) or (name,)
+    same = [other for other in _ROWS if other.file_system == row.file_system]
+    return tuple(other.name for other in same if other.known_to_hadoop)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from stateshift.specification.changes import COLUMN
+from stateshift.specification.grammars import fold
 from stateshift.specification.job_keys import (
     DATA,
     JOB,
@@ -36,7 +37,6 @@ from stateshift.specification.key import (
     Schema,
     array,
     either,
-    fold,
     map_to,
     reference,
 )
