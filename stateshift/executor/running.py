@@ -269,7 +269,7 @@ class _Phase:
     def _run_anywhere(self, unit: _Unit, step: AnyStep) -> Evidence:
         world = self.world
         if isinstance(step, CompareImages):
-            # What steps of earlier phases have read need not be read again.
+            # Files that steps of earlier phases have read need not be read again.
             with self._lock:
                 if unit.number not in self._read:
                     steps = list(self.journal.progress.plans[unit.number].steps.values())

@@ -49,7 +49,7 @@ def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | 
     error = ours(caught)
     if error is None:
         error = _bug(caught)
-    # Where stdout itself is what failed (a full disk), stderr and the exit code have to do.
+    # If stdout itself failed (a full disk), stderr and the exit code have to do.
     if terminal.json:
         try:
             if report is None:

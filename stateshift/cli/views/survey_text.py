@@ -99,7 +99,7 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
         table = table_or_nothing(("", "", ""), settings)
         yield from section("Settings in the last offsets", *table)
     yield from section("Findings", *findings(facts.findings, verbose))
-    # What the user asked for besides.
+    # Parts that the user asked for.
     if facts.names is not None:
         yield from section("Names", _names(facts.names))
     if facts.files.rows is not None:

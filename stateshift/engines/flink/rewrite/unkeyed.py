@@ -99,7 +99,7 @@ def join_subtask(held: Iterable[Held], every: Iterable[Held]) -> Joined:
     why = why_not(heads, others[0].raw)
     if why is not None:
         raise Incompatible(why, hint="leave out the rescale: Flink itself deals operator state out")
-    # What the subtask gets for itself, those of a state together.
+    # The subtask's own elements, those of a state together.
     own: list[Element] = []
     for file in held:
         own += [element for element in file.elements() if element.mode != BROADCAST]
