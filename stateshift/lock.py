@@ -48,10 +48,10 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
     )
 
 
-def refuse_held(parent: Storage, name: str) -> None:
-    """Refuse to plan for a target that a run still works on, and changes."""
+def refuse_held(parent: Storage, name: str, but: str | None = None) -> None:
+    """Refuse to plan for a target that a run still works on, and changes, `but` this one."""
     holder = _holder(parent, name + LOCK_SUFFIX)
-    if holder is not None:
+    if holder is not None and (but is None or holder.get("run") != but):
         raise _held(parent, name, holder)
 
 

@@ -199,8 +199,10 @@ class World:
     parallel: int = 4
     cores: int = 1
     fence: Callable[[str], str | None] = lambda location: None
+    fence_paths: Callable[[str], tuple[str, ...]] = lambda location: ()
     pace: Limits | None = None
     unsynced: Collection[str] = ()
+    claims: dict[str, int] = field(default_factory=dict)  # generations of the standbys it feeds
     look: Callable[[], None] = lambda: None
     found: Listings | None = field(default_factory=Listings)
     corrections: Mapping[str, Correction] = field(default_factory=dict)

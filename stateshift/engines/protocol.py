@@ -343,6 +343,15 @@ class Engine(Protocol):
         """
         ...
 
+    def fence_paths(self, storage: Storage) -> tuple[str, ...]:
+        """Return the files that a job would have to create for its next commit; none where this
+        engine's jobs cannot be fenced by files.
+
+        Args:
+            storage: where the job's image is.
+        """
+        ...
+
     def read_sink(
         self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]
     ) -> SinkFacts | None:

@@ -126,7 +126,8 @@ class Asking:
             return encode_order(ask, "", token, None, share, **more)
         # A power cut of another machine would go unseen here: there files are synced as ever.
         unsynced = [] if self._carrier.far else sorted(world.unsynced)
-        return encode_order(ask, world.run, token, world.pace, share, unsynced=unsynced, **more)
+        places = {"unsynced": unsynced, "claims": dict(world.claims)}
+        return encode_order(ask, world.run, token, world.pace, share, **places, **more)
 
 
 def _check_interrupted(world: World | None) -> None:

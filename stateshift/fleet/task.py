@@ -13,6 +13,7 @@ import socket
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
@@ -32,13 +33,14 @@ from stateshift.fleet.orders import (
     encode_answer,
     encode_error,
 )
+from stateshift.step.claims import refuse_another
 from stateshift.step.evidence import Evidence
 from stateshift.step.images import Side, fold_entries
 from stateshift.storage import locations
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.storage.temporaries import apart
-from stateshift.storage.wrappers import Pace, Throttled, Unsynced
+from stateshift.storage.wrappers import Guarded, Pace, Throttled, Unsynced
 from stateshift.survey import Image, Survey
 from stateshift.world import Listings, World
 
@@ -78,13 +80,16 @@ def open_world(order: Order, known: dict[str, Storage] | None = None) -> World:
     clock = SystemClock()
     opened: dict[str, Storage] = {} if known is None else known
     pace = Pace(clock, *order["rates"]) if any(order["rates"]) else None
-    unsynced = order.get("unsynced", ())
+    unsynced, claims = order.get("unsynced", ()), order.get("claims", {})
 
     def storage(location: str) -> Storage:
         if location not in opened:
             opened[location] = open_patiently(location)
         if location in unsynced:
             return Unsynced(opened[location], pace or Pace(clock))
+        if location in claims:
+            refuse = partial(refuse_another, opened[location], claims[location])
+            return Guarded(opened[location], pace or Pace(clock), refuse, clock)
         return opened[location] if pace is None else Throttled(opened[location], pace)
 
     def cluster(name: str) -> NoReturn:

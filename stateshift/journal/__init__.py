@@ -9,6 +9,7 @@ from stateshift.journal.lines import Journal, Lines, decode_records, encode_reco
 from stateshift.journal.progress import PlanProgress, Progress, State, StepProgress, advance, fold
 from stateshift.journal.records import (
     BootNoted,
+    ImageKept,
     LockReleased,
     LockTaken,
     OriginNoted,
@@ -34,6 +35,7 @@ from stateshift.journal.records import (
 
 __all__ = [
     "BootNoted",
+    "ImageKept",
     "Journal",
     "Lines",
     "LockReleased",

@@ -19,7 +19,7 @@ from typing import Protocol
 from stateshift import plain
 from stateshift.errors import JournalError
 from stateshift.journal.progress import Progress, advance, fold
-from stateshift.journal.records import PlanAdopted, PlansForgotten, Record, RoundSeen
+from stateshift.journal.records import ImageKept, PlanAdopted, PlansForgotten, Record, RoundSeen
 
 
 def encode_record(record: Record) -> bytes:
@@ -117,7 +117,10 @@ def _without(
     records: Sequence[Record], plans: Collection[int], rounds: Counter[str]
 ) -> Iterator[Record]:
     seen = [record for record in records if isinstance(record, RoundSeen)]
-    old, count, last = set(map(id, seen[:-SEEN_KEPT])), 0, 0.0
+    kept = [record for record in records if isinstance(record, ImageKept)]
+    newest = {record.job: id(record) for record in kept}.values()
+    old = set(map(id, seen[:-SEEN_KEPT])) | (set(map(id, kept)) - set(newest))
+    count, last = 0, 0.0
     for record in records:
         if id(record) in old:
             continue

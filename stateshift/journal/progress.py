@@ -9,7 +9,7 @@ from typing import Literal
 
 from stateshift.errors import JournalError
 from stateshift.journal import records
-from stateshift.journal.records import Record, RunFailed, SourceLost, StepStarted
+from stateshift.journal.records import ImageKept, Record, RunFailed, SourceLost, StepStarted
 from stateshift.purpose import Purpose
 from stateshift.step.evidence import Evidence
 
@@ -86,6 +86,7 @@ class Progress:
     given_up: tuple[records.WaveGivenUp, ...] = ()
     discard: bool = False
     last_copy: bool = False  # the rollback may delete it
+    kept: Mapping[str, ImageKept] = field(default_factory=dict)  # by job, the newest of a standby
     lost: Mapping[str, SourceLost] = field(default_factory=dict)  # by job, while it lasts
     seen: tuple[records.RoundSeen, ...] = ()
     steered: tuple[records.Steered, ...] = ()
@@ -193,6 +194,9 @@ def advance(progress: Progress, record: Record) -> Progress:
         case records.RoundSeen():
             _expect(progress.state == "running", progress, record)
             return replace(after, seen=(*progress.seen, record))
+        case ImageKept():
+            _expect(progress.state == "running", progress, record)
+            return replace(after, kept={**progress.kept, record.job: record})
         case SourceLost():
             _expect(progress.state == "running", progress, record)
             return replace(after, lost=_lost_after(progress.lost, record))

@@ -159,6 +159,17 @@ class RoundSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageKept:
+    """A standby published an image; `committed_at` is when the source wrote it."""
+
+    kind: ClassVar[str] = "image-kept"
+    at: float
+    job: str
+    epoch: int | None = None
+    committed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceLost:
     """A standby lost its source; without a `reason` it is back. `epoch`: of the kept image."""
 
@@ -273,6 +284,7 @@ Record = (
     | PlanUndone
     | OriginNoted
     | RoundSeen
+    | ImageKept
     | SourceLost
     | Steered
     | RunFailed

@@ -19,9 +19,10 @@ from stateshift.migration.submit_corrections import corrections
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
 from stateshift.specification.job_relations import unsynced_locations
 from stateshift.step import Fleet
+from stateshift.step.claims import refuse_another
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import Pace, Throttled, Unsynced
+from stateshift.storage.wrappers import Guarded, Pace, Throttled, Unsynced
 from stateshift.survey import Record
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
@@ -145,13 +146,26 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
     # It may be throttled at any time.
     pace = Pace(adapters.clock, spec.bytes_per_second, spec.operations_per_second)
     not_synced = unsynced_locations(spec)
+    standbys = {job.destination for job in spec.jobs if job.is_standby}
+    claims: dict[str, int] = {}
 
     def storage(location: str) -> Storage:
         with opening:
             if location not in storages:
-                wrapped = Unsynced if location in not_synced else Throttled
-                storages[location] = wrapped(adapters.open_storage(location), pace)
+                storages[location] = wrapped(adapters.open_storage(location), location)
             return storages[location]
+
+    def wrapped(opened: Storage, location: str) -> Storage:
+        if location in not_synced:
+            return Unsynced(opened, pace)
+        if location not in standbys:
+            return Throttled(opened, pace)
+
+        def refuse() -> None:
+            if location in claims:
+                refuse_another(opened, claims[location])
+
+        return Guarded(opened, pace, refuse, adapters.clock)
 
     def cluster(name: str) -> Cluster:
         with opening:
@@ -172,7 +186,9 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
         cores=machine.cores(),
         # A look, and no copy: a job that is to be started again does not wait for the pace.
         fence=lambda location: engine(spec.engine).fence_of(adapters.open_storage(location)),
+        fence_paths=lambda at: engine(spec.engine).fence_paths(adapters.open_storage(at)),
         pace=pace,
         unsynced=not_synced,
+        claims=claims,
         corrections=corrections(workdir, spec),
     )

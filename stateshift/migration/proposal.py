@@ -14,6 +14,7 @@ from stateshift.extensions import names_added
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import Inquiry, gather
 from stateshift.migration.source_check import damages
+from stateshift.migration.take_over import planned
 from stateshift.migration.wave_order import cuts_of, waves
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.specification import JobSpec, Spec, parse_spec, to_plain_spec
@@ -74,9 +75,10 @@ def propose(
     plans: list[Plan] = []
     for job in jobs_of(spec, only):
         parent = adapters.open_storage(locations.parent(job.destination))
-        lock.refuse_held(parent, locations.name(job.destination))
+        fed_by = job.takes_over.fed_by if job.takes_over is not None else None
+        lock.refuse_held(parent, locations.name(job.destination), but=fed_by)
         facts = gather(inquiry, job, probing=True)
-        made = list(inquiry.engine.plan(spec, job, facts))
+        made = list(planned(inquiry, job, facts))
         if deep:
             adapters.meter.say(f"{job.name}: looking at the source")
             findings = damages(inquiry, job)

@@ -6,11 +6,12 @@ from contextlib import suppress
 
 from stateshift import lock
 from stateshift.errors import StateshiftError
+from stateshift.formats.standby import STATE, Claim
 from stateshift.journal import LockReleased, LockTaken
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import plans_while_running
 from stateshift.specification import JobSpec
-from stateshift.specification.grammars import NEVER
+from stateshift.step.claims import claim, give_back, newest_claim, taken_over
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 
@@ -18,10 +19,14 @@ from stateshift.storage.protocol import Storage
 def lock_target(context: RunContext, job: JobSpec) -> None:
     """Lock the target of a job, and refuse a source that another run has locked."""
     location, run = job.destination, context.world.run
+    if job.is_standby:
+        _claim_standby(context, job)
     if location not in context.progress.locks:
         context.record(LockTaken(context.now(), location))
     workdir = str(context.workdir.path.absolute())
     above = _above(context, location)
+    if job.takes_over is not None:
+        lock.release(above, locations.name(location), job.takes_over.fed_by)
     lock.take(above, locations.name(location), run, workdir, context.adapters.host)
     if job.source != location and not is_kept_fresh(context, job):
         lock.refuse_source(_above(context, job.source), locations.name(job.source), run)
@@ -29,14 +34,42 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
 
 def is_kept_fresh(context: RunContext, job: JobSpec) -> bool:
     """Whether a job is a standby that has copied something: its source may be lost since."""
-    is_begun = bool(plans_while_running(context.progress, job.name))
-    return job.cutover == NEVER and job.mode == "warm" and is_begun
+    return job.is_standby and bool(plans_while_running(context.progress, job.name))
+
+
+def _claim_standby(context: RunContext, job: JobSpec) -> None:
+    """Claim the target of a standby, and guard it: whoever takes it over is written over by nobody.
+
+    Raises:
+        OtherRunError: another run has claimed it.
+    """
+    location = job.destination
+    storage = context.adapters.open_storage(location)
+    found = newest_claim(storage)
+    if found is None:
+        at, workdir = context.now(), str(context.workdir.path.absolute())
+        wanted = Claim(1, "standby", context.world.run, context.adapters.host, workdir, at)
+        found = claim(storage, wanted)
+    if found.run != context.world.run:
+        raise taken_over(location, found)
+    context.world.claims[location] = found.generation
+
+
+def _forget_standby(context: RunContext, job: JobSpec) -> None:
+    """Remove what made the target a standby of this run: it is a moved job now, or nothing."""
+    storage = context.world.storage(job.destination)
+    found = newest_claim(storage)
+    if found is not None and found.run == context.world.run:
+        storage.remove(STATE)
+        give_back(storage, found.generation, context.world.run)
 
 
 def release_target(context: RunContext, job: JobSpec) -> None:
     """Release the lock on the target of a job, if this run has taken it; record that it did."""
     location = job.destination
     if location in context.progress.locks:
+        if job.is_standby:
+            _forget_standby(context, job)
         lock.release(_above(context, location), locations.name(location), context.world.run)
         context.record(LockReleased(context.now(), location))
 

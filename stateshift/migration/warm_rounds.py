@@ -43,6 +43,7 @@ from stateshift.migration.observation import (
 from stateshift.migration.round_choice import FRESH_SECONDS, Choice, Epochs, Look, Rounds, decide
 from stateshift.migration.source_check import damages
 from stateshift.migration.standby_source import BY_HAND, follow, is_at, kept_epoch
+from stateshift.migration.standby_state import refuse_taken_over, tell_standby
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.specification.grammars import NEVER
@@ -136,6 +137,8 @@ class WarmRounds:
         """Look at all jobs, again where a cluster gives no answer: what is decided is decided of
         all as they are now. A standby whose source is lost is not among them.
         """
+        for job in self.jobs:
+            refuse_taken_over(self.context, job)
         looks = once_heard(self.context, lambda: [self._look_at(job) for job in self.jobs])
         return Rounds(
             engine=rounds.engine,
@@ -318,6 +321,7 @@ class WarmRounds:
             return False
         self._published[name] = round_choice.epochs_of(look.facts)
         self._complaints.pop(name, None)
+        tell_standby(context, look.job, look.facts)
         startable = f"can be started from {_at(plan)} at {look.job.destination}"
         context.say(f"{name}: {startable}")
         self._tell_ready([name], startable)

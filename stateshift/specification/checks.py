@@ -317,6 +317,21 @@ def _prepared(spec: Spec, read: ReadJob) -> Flaws:
         yield at, "'prepare' without 'source_cluster'", expected
 
 
+def _takes_over(spec: Spec, read: ReadJob) -> Flaws:
+    """A job that is started from its standby stays there, and its primary is on a known cluster."""
+    job = read.job
+    if job.takes_over is None:
+        return
+    at = read.at("takes_over")
+    if job.target or job.source_cluster or job.mode != "move":
+        message = "'takes_over' beside 'remote_location', 'source_cluster' or another 'mode'"
+        yield at, message, "a job that is started where its standby is"
+    names = [cluster.name for cluster in spec.clusters]
+    if job.takes_over.cluster not in (None, *names):
+        message = f"there is no cluster {job.takes_over.cluster!r}"
+        yield at / "cluster", message, "one of 'clusters'"
+
+
 def _changes(spec: Spec, read: ReadJob) -> Flaws:
     """The source is not changed, so a changed image has a place of its own; but for a compaction
     in place.
@@ -366,5 +381,5 @@ RULES: tuple[Callable[[Spec, list[ReadJob]], Flaws], ...]
 RULES = (_names, _operators, _targets, _shared_sources, _waves, _waves_of_sharing)
 RULES_OF_A_JOB: tuple[Callable[[Spec, ReadJob], Flaws], ...] = (
     *(_clusters, _ends, _merges, _united, _data, _fork_or_sync),
-    *(_warm, _prepared, _changes, _words),
+    *(_warm, _prepared, _takes_over, _changes, _words),
 )

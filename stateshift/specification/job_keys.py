@@ -42,6 +42,7 @@ from stateshift.specification.model import (
     SourceKind,
     SourceSpec,
     SubmitSpec,
+    TakeOver,
     Verify,
     VerifySource,
 )
@@ -289,6 +290,28 @@ def _kafka(reader: Reader, key: Key, place: Place) -> KafkaSpec | None:
 KAFKA_OBJECT = Kind("kafka", _kafka, reference("kafka"))
 
 
+# -------------------------------------------------------------------------- take-over
+
+TAKE_OVER = Keys(
+    TakeOver,
+    generation=COUNT("The number under which the location is claimed: one more than the last."),
+    fed_by=TEXT("The run that has fed the standby, and holds its lock."),
+    primary=LOCATION("Where the job's image was. It is fenced, if its storage answers."),
+    cluster=TEXT("Where the job ran. It is stopped there, if that answers."),
+)
+
+
+def _take_over(reader: Reader, key: Key, place: Place) -> TakeOver | None:
+    known = reader.known_with(place, TAKE_OVER, "generation", "fed_by")
+    if known is None:
+        return None
+    fields = reader.fields(TAKE_OVER, known)
+    return TakeOver(**fields) if {"generation", "fed_by"} <= fields.keys() else None
+
+
+TAKE_OVER_OBJECT = Kind("take_over", _take_over, reference("take_over"))
+
+
 # -------------------------------------------------------------------------- verify
 
 VERIFY = Keys(
@@ -450,6 +473,10 @@ JOB = Keys(
         "a renamed bucket): its files name that place, and are rewritten.",
         engine="spark",
         blank_is_off=True,
+    ),
+    takes_over=TAKE_OVER_OBJECT(
+        "The standby that the job is started from, as `stateshift failover` writes it: its claim, "
+        "and the primary.",
     ),
     verify=VERIFY_VALUE(
         "How the target is compared with the source: by entries, by entries with a source that is "

@@ -164,6 +164,18 @@ class SinkSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeOver:
+    """A job that is started from its standby: the claim it makes there, the run that fed it, and
+    the primary, which may not go on.
+    """
+
+    generation: int
+    fed_by: str
+    primary: str | None = None
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Receiver:
     """A receiver of notifications: a command, or a webhook, whose URL is a credential."""
 
@@ -271,6 +283,7 @@ class JobSpec:
     sink: SinkSpec | None = None
     also: tuple[str, ...] = ()
     was_at: str | None = None
+    takes_over: TakeOver | None = None
     mode: Mode = "move"
     rounds: int | None = None
     until: str | None = None
@@ -289,10 +302,14 @@ class JobSpec:
         return self.mode != "fork"
 
     @property
+    def is_standby(self) -> bool:
+        """Whether the job is never stopped, and its copy kept for the day its source is lost."""
+        return self.mode == "warm" and self.cutover == NEVER
+
+    @property
     def may_run(self) -> bool:
         """Whether the job may write on while its source is read."""
-        is_standby = self.mode == "warm" and self.cutover == NEVER
-        return self.source_cluster is not None or not self.moves or is_standby
+        return self.source_cluster is not None or not self.moves or self.is_standby
 
     @property
     def ids_on_cluster(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from stateshift.specification.job_keys import (
     SOURCE,
     STOP,
     SUBMIT,
+    TAKE_OVER,
     VERIFY,
 )
 from stateshift.specification.key import (
@@ -355,6 +356,7 @@ OBJECTS: Mapping[str, tuple[Keys, str]] = {
     "sink": (SINK, "inside 'sink' of a job"),
     "source": (SOURCE, "inside one of a job's 'sources'"),
     "operator": (OPERATOR, "inside one of a job's 'operators'"),
+    "take_over": (TAKE_OVER, "inside 'takes_over' of a job"),
     "verify_ends": (VERIFY, "inside 'verify' of a job"),
     "on": (ON, "inside 'on'"),
     "webhook_or_command": (RECEIVER, "inside an event of 'on'"),

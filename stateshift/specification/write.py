@@ -14,7 +14,15 @@ from typing import Any
 from stateshift.specification.changes import TRANSFORMS
 from stateshift.specification.dataflow.document import to_plain
 from stateshift.specification.dataflow.operators import Dataflow
-from stateshift.specification.job_keys import JOB, KAFKA, SINK, SOURCE, SUBMIT, VERIFY
+from stateshift.specification.job_keys import (
+    JOB,
+    KAFKA,
+    SINK,
+    SOURCE,
+    SUBMIT,
+    TAKE_OVER,
+    VERIFY,
+)
 from stateshift.specification.key import Key
 from stateshift.specification.model import (
     ClusterSpec,
@@ -95,7 +103,7 @@ def plain_value(value: Any) -> Any:
 
 
 # Objects that hold the values of their keys and nothing else.
-_KEYS = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, ON, RECEIVER)}
+_KEYS = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, TAKE_OVER, ON, RECEIVER)}
 
 
 def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:

@@ -9,6 +9,8 @@ TakeCheckpoint  savepoints  end the job with the last checkpoint that it keeps
 ReadyFence      fences      write a fence's files beforehand
 FenceSource     fences      make it impossible for a zombie of the old job to commit
 LiftFence       fences      let the job go on where it was
+ClaimTarget     take_over   claim a standby: who has fed it writes there no longer
+FencePrimary    take_over   keep the primary of a standby from going on, as far as it answers
 CopyFiles       files       stream a bundle of files
 StageFiles      files       bring what makes the image visible, under other names
 MoveFiles       files       rename a bundle within one file system
@@ -33,6 +35,7 @@ from stateshift.step.rounds import BringFiles, KeepBrought
 from stateshift.step.savepoints import TakeCheckpoint, TakeSavepoint
 from stateshift.step.shards import ROWS_CHECKED, Elsewhere, TransformShard
 from stateshift.step.starting import AwaitProgress, SubmitJob
+from stateshift.step.take_over import ClaimTarget, FencePrimary
 
 AnyStep = (
     PrepareJob
@@ -42,6 +45,8 @@ AnyStep = (
     | ReadyFence
     | FenceSource
     | LiftFence
+    | ClaimTarget
+    | FencePrimary
     | CopyFiles
     | StageFiles
     | MoveFiles
@@ -60,11 +65,13 @@ __all__ = [
     "AnyStep",
     "AwaitProgress",
     "BringFiles",
+    "ClaimTarget",
     "CompareImages",
     "CopyFiles",
     "Discrepancy",
     "Elsewhere",
     "Evidence",
+    "FencePrimary",
     "FenceSource",
     "FileEvidence",
     "Fleet",

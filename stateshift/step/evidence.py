@@ -20,6 +20,9 @@ from stateshift import plain
 from stateshift.errors import JournalError
 
 E = TypeVar("E", bound="Evidence")
+# The states of a job, by the words of `clusters.protocol.JobState`.
+ALIVE = ("queued", "running")
+OVER = ("absent", "finished", "failed")
 
 
 class FileEvidence(NamedTuple):
@@ -151,6 +154,36 @@ class SourceFenced(Evidence):
 
 
 @dataclass(frozen=True, slots=True)
+class TargetClaimed(Evidence):
+    """The generation under which a standby was claimed, and when."""
+
+    generation: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryFenced(Evidence):
+    """The states of the primary's job before and after it was to be stopped, and the files that
+    keep it from going on; `why` it could not be reached.
+    """
+
+    primary: str
+    stopped: str
+    paths: tuple[str, ...]
+    at: float
+    why: str = ""
+
+    @property
+    def was_stopped(self) -> bool:
+        return self.primary in ALIVE and self.stopped not in ALIVE
+
+    @property
+    def cannot_go_on(self) -> bool:
+        """Whether its job is down, or cannot commit any more."""
+        return bool(self.paths) or self.stopped in OVER
+
+
+@dataclass(frozen=True, slots=True)
 class FenceLifted(Evidence):
     """The fence's files that were removed, so that the job can go on there."""
 
@@ -236,6 +269,8 @@ _KINDS: Mapping[str, type[Evidence]] = {
     "given": OwnersGiven,  # KeepOwners
     "ready": FenceReadied,  # ReadyFence
     "fenced": SourceFenced,  # FenceSource
+    "generation": TargetClaimed,  # ClaimTarget
+    "primary": PrimaryFenced,  # FencePrimary
     "lifted": FenceLifted,  # LiftFence
     "state_before": JobStopped,  # StopJob
     "image": ImageTaken,  # TakeSavepoint, TakeCheckpoint

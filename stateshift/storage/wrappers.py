@@ -1,4 +1,5 @@
-"""Behaviour added to a storage by wrapping it: Retrying, Throttled, Unsynced. The interface stays.
+"""Behaviour added to a storage by wrapping it: Retrying, Throttled, Guarded, Unsynced. The
+interface stays.
 
     Throttled(Retrying(storage, ...), pace)  each attempt is not counted twice
     Retrying(Throttled(storage, pace), ...)  each attempt is: the service sees no more than the pace
@@ -30,6 +31,9 @@ _log = logging.getLogger(__name__)
 # An operation on a local disk is logged where it takes as long as this: of thousands of small files
 # it takes less time than its record would.
 LOCAL_MILLISECONDS = 10.0
+
+# For so long an answer to "who owns this location" counts.
+GUARD_SECONDS = 1.0
 
 
 class Clock(Protocol):
@@ -354,6 +358,46 @@ class Throttled:
         for chunk in chunks:
             self._pace.bytes(len(chunk))
             yield chunk
+
+
+class Guarded(Throttled):
+    """No faster than the pace, and nothing is written once somebody else owns the location:
+    `refuse` raises then. It is asked before a write, and once more before the file gets its name,
+    but not more often than each GUARD_SECONDS: a new owner waits that long before it writes.
+    """
+
+    def __init__(
+        self, storage: Storage, pace: Pace, refuse: Callable[[], None], clock: Clock
+    ) -> None:
+        super().__init__(storage, pace)
+        self._refuse, self._clock = refuse, clock
+        self._asked_at = float("-inf")
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        self._ask()
+        return super().write(path, lambda: self._asking_last(content()), modified)
+
+    def create(self, path: str, content: bytes) -> None:
+        self._ask()
+        super().create(path, content)
+
+    def move(self, path: str, target_path: str) -> None:
+        self._ask()
+        super().move(path, target_path)
+
+    def remove(self, path: str) -> None:
+        self._ask()
+        super().remove(path)
+
+    def _asking_last(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        yield from chunks
+        self._ask()
+
+    def _ask(self) -> None:
+        now = self._clock.now()
+        if not 0 <= now - self._asked_at < GUARD_SECONDS:
+            self._refuse()
+            self._asked_at = now
 
 
 class Unsynced(Throttled):

@@ -342,6 +342,8 @@ class Standby(Stage):
             raise Ended
 
     def look(self) -> None:
+        if self.there is not None:
+            return  # the image is the job's own, which goes on from it
         held = self.ground.disk.snapshot(TARGET)
         if held != self.looked_at:  # the same files show the same
             self.looked_at, self.epoch_seen = held, self.epoch_of(self.ground.held(TARGET))

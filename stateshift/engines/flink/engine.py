@@ -159,6 +159,9 @@ class FlinkEngine:
     def fence_of(self, storage: Storage) -> str | None:
         return None
 
+    def fence_paths(self, storage: Storage) -> tuple[str, ...]:
+        return ()
+
     def read_sink(self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> None:
         return None
 

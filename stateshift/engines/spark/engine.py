@@ -181,6 +181,13 @@ class SparkEngine:
         fences = [image.fence for image in survey(storage).images if image.fence is not None]
         return fences[0] if fences else None
 
+    def fence_paths(self, storage: Storage) -> tuple[str, ...]:
+        from stateshift.engines.spark.plan.move import fence
+        from stateshift.engines.spark.survey.checkpoint import survey
+
+        steps = tuple(fence("fence", survey(storage)))
+        return steps[0].paths if steps else ()
+
     def read_sink(
         self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]
     ) -> SinkFacts | None:

@@ -1,0 +1,132 @@
+"""The files of a standby beside its image, by which a machine that has nothing else can start it.
+
+    _stateshift/standby.json    what was copied, from where, and how the job is started here; it is
+                                written whole, after the image that it tells of
+    _stateshift/generation-N    who may write here: each takes the next number, by a file that is
+                                created exclusively. Whoever has fed the standby stops once it finds
+                                a higher one
+
+Pure: names, bytes and values, no storage.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from stateshift import plain
+from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats.marks import FOLDER
+from stateshift.plain import JsonObject
+
+STATE = f"{FOLDER}/standby.json"
+VERSION = 1
+
+_CLAIM = re.compile(rf"{FOLDER}/generation-([0-9]{{1,9}})")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to write at a location. `verb` is the command that has taken it."""
+
+    generation: int
+    verb: Literal["standby", "failover"]
+    run: str
+    host: str
+    workdir: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeptImage:
+    """One image of the standby: its folder below the location, its epoch and query id."""
+
+    path: str
+    epoch: int | None
+    identity: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyState:
+    """A standby as its last round has left it. `spec` starts the job from here; `committed_at` is
+    when the source wrote the newest epoch that was kept, `at` when the round has published it.
+    """
+
+    job: str
+    engine: str
+    location: str
+    source: str
+    epoch: int | None
+    images: tuple[KeptImage, ...]
+    committed_at: float | None
+    at: float
+    run: str
+    spec: JsonObject
+
+
+def claim_path(generation: int) -> str:
+    """Return the path of the file that claims a location."""
+    return f"{FOLDER}/generation-{generation}"
+
+
+def generation_of(path: str) -> int | None:
+    """Return the generation that a file claims; None for any other file."""
+    found = _CLAIM.fullmatch(path)
+    return None if found is None else int(found[1])
+
+
+def encode_claim(claim: Claim) -> bytes:
+    """Return the content of a claim."""
+    return _encode(claim)
+
+
+def decode_claim(content: bytes, path: str) -> Claim:
+    """Return the claim that a file makes.
+
+    Raises:
+        FormatError: it is none of this version.
+    """
+    return _decode(Claim, content, path, "claim of a standby")
+
+
+def encode_state(state: StandbyState) -> bytes:
+    """Return the content of the state file."""
+    return _encode(state)
+
+
+def decode_state(content: bytes) -> StandbyState:
+    """Return the standby that a state file tells of.
+
+    Raises:
+        FormatError: it is none of this version.
+    """
+    return _decode(StandbyState, content, STATE, "state file of a standby")
+
+
+def _encode(value: object) -> bytes:
+    document = {"version": VERSION, **plain.to_plain(value)}
+    return (json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _decode(kind: type[T], content: bytes, path: str, name: str) -> T:
+    try:
+        document = json.loads(content)
+        version = document.pop("version")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise FormatError(f"not the {name}: {error}", path, 0) from error
+    if version != VERSION:
+        raise UnknownVersion(
+            f"the {name} is of version {version!r}, and this stateshift knows {VERSION}",
+            path,
+            0,
+            hint="use the stateshift that has written it, or a later one",
+        )
+    try:
+        read: T = plain.from_plain(kind, document)
+    except (plain.Misfit, RecursionError) as error:
+        raise FormatError(f"not the {name}: {error}", path, 0) from error
+    return read

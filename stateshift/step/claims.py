@@ -1,0 +1,76 @@
+"""Who may write at a standby: claims, of which the highest counts (`formats.standby`)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from stateshift.errors import AlreadyThere, MissingFile, OtherRunError
+from stateshift.formats.marks import FOLDER
+from stateshift.formats.standby import (
+    Claim,
+    claim_path,
+    decode_claim,
+    encode_claim,
+    generation_of,
+)
+from stateshift.storage.protocol import Storage
+
+
+def newest_claim(storage: Storage) -> Claim | None:
+    """Return the claim that counts at a location; None where nobody has claimed it."""
+    generations = [generation_of(file.path) for file in storage.list(FOLDER)]
+    newest = max((each for each in generations if each is not None), default=None)
+    if newest is None:
+        return None
+    path = claim_path(newest)
+    return decode_claim(storage.read(path), path)
+
+
+def claim(storage: Storage, wanted: Claim) -> Claim:
+    """Claim a location. Claimed twice by one run, the first claim counts.
+
+    Raises:
+        OtherRunError: somebody else has this generation, or a higher one.
+    """
+    found = newest_claim(storage)
+    if found is None or found.generation < wanted.generation:
+        with suppress(AlreadyThere):
+            storage.create(claim_path(wanted.generation), encode_claim(wanted))
+            return wanted
+        found = newest_claim(storage)
+    if found is None or found.run != wanted.run:
+        raise taken_over(storage.location, found)
+    return found
+
+
+def refuse_another(storage: Storage, generation: int) -> None:
+    """Refuse to write where somebody has claimed the generation behind this one."""
+    if storage.stat(claim_path(generation + 1)) is not None:
+        raise taken_over(storage.location, newest_claim(storage))
+
+
+def taken_over(location: str, by: Claim | None) -> OtherRunError:
+    """Return the error of whoever may write at a location no longer."""
+    if by is None:
+        return OtherRunError(f"{location} was claimed by another run")
+    since = datetime.fromtimestamp(by.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    verb = "was taken over by a failover" if by.verb == "failover" else "is fed by another standby"
+    return OtherRunError(
+        f"{location} {verb} since {since}: run {by.run} on {by.host} (generation "
+        f"{by.generation}). Nothing more is written there",
+        hint=f"stateshift status {by.workdir}   # on {by.host}",
+    )
+
+
+def give_back(storage: Storage, generation: int, run: str) -> bool:
+    """Remove a claim if it is this run's; whether it was."""
+    path = claim_path(generation)
+    try:
+        is_ours = decode_claim(storage.read(path), path).run == run
+    except MissingFile:
+        return False
+    if is_ours:
+        storage.remove(path)
+        storage.prune(FOLDER)
+    return is_ours

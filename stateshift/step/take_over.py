@@ -1,0 +1,133 @@
+"""The steps by which a standby becomes the job: ClaimTarget, FencePrimary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from stateshift.clusters.protocol import JobState, StopRequest
+from stateshift.errors import ClusterError, StalePlan, StorageError
+from stateshift.formats.marks import fence_owner, fence_text
+from stateshift.formats.standby import Claim
+from stateshift.plain import JsonObject
+from stateshift.step.claims import claim, give_back, newest_claim
+from stateshift.step.evidence import PrimaryFenced, TargetClaimed
+from stateshift.step.fences import FenceSource
+from stateshift.step.marks import NoFiles, content_of
+from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.world import World
+
+SETTLE_SECONDS = 2.0  # between a claim and the first write
+FENCE_ATTEMPTS = 3  # a primary that is stopping may still commit a batch or two
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimTarget(NoFiles):
+    """Claim the standby: the process that has fed it writes nothing there any more."""
+
+    kind: ClassVar[str] = "ClaimTarget"
+    name: str
+    location: str
+    generation: int
+    host: str
+    workdir: str
+
+    def describe(self) -> str:
+        return f"claim {self.location} (generation {self.generation})"
+
+    def run(self, world: World) -> Evidence:
+        wanted = Claim(
+            self.generation, "failover", world.run, self.host, self.workdir, world.clock.now()
+        )
+        made = claim(world.storage(self.location), wanted)
+        # Whoever fed it may be in a write, and asks again within this time (storage.Guarded).
+        world.clock.sleep(max(0.0, made.at + SETTLE_SECONDS - world.clock.now()))
+        return TargetClaimed(made.generation, made.at)
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        found = newest_claim(world.storage(self.location))
+        if found is not None and found.run == world.run:
+            return []
+        there = "no claim" if found is None else f"generation {found.generation} of {found.run}"
+        return [Discrepancy(self.location, f"generation {self.generation}", there)]
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        give_back(world.storage(self.location), self.generation, world.run)
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class FencePrimary(NoFiles):
+    """Keep the primary from going on, as far as it answers: stop its job, then take the files that
+    its next commit would need. What cannot be reached is told and fails nothing; a later failover
+    of the same location tries it again.
+    """
+
+    kind: ClassVar[str] = "FencePrimary"
+    name: str
+    job: str
+    location: str
+    cluster: str | None = None
+    tag: str | None = None
+    seconds_max: float = 60.0
+    options: JsonObject = field(default_factory=dict)
+
+    def describe(self) -> str:
+        return f"keep {self.job} from going on at {self.location}"
+
+    def run(self, world: World) -> Evidence:
+        before, after, why_running = self._stop(world)
+        paths, why_open = self._fence(world)
+        whys = [why for why in (why_running, why_open) if why]
+        return PrimaryFenced(str(before), str(after), paths, world.clock.now(), "; ".join(whys))
+
+    def _stop(self, world: World) -> tuple[JobState, JobState, str]:
+        """Stop the job where it ran. Return its states, and why it could not be stopped."""
+        unknown = JobState.UNKNOWN
+        if self.cluster is None:
+            return unknown, unknown, ""
+        request = StopRequest(self.job, self.location, self.tag, self.seconds_max, self.options)
+        try:
+            cluster = world.cluster(self.cluster)
+            before = after = cluster.find_source(request).state
+            if before.alive:
+                after = cluster.stop(request).state
+        except (ClusterError, StorageError) as error:
+            return unknown, unknown, f"{self.cluster}: {error.fact}"
+        return before, after, ""
+
+    def _fence(self, world: World) -> tuple[tuple[str, ...], str]:
+        """Put up the fence. Return its files, and why there is none."""
+        why = ""
+        for _ in range(FENCE_ATTEMPTS):
+            try:
+                paths = world.fence_paths(self.location)
+                if paths:
+                    FenceSource(self.name, self.location, paths).run(world)
+                return paths, ""
+            except StalePlan as error:  # it has committed meanwhile
+                why = error.fact
+                world.clock.sleep(1.0)
+            except StorageError as error:
+                return (), f"{self.location}: {error.fact}"
+        return (), why
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        try:
+            for path in list(self._ours(world)):
+                world.storage(self.location).remove(path)
+        except StorageError as error:
+            return [f"{self.location} may hold our fence still: {error.fact}"]
+        if isinstance(evidence, PrimaryFenced) and evidence.was_stopped:
+            return [f"{self.job} was stopped: start it again from {self.location}"]
+        return []
+
+    def _ours(self, world: World) -> Iterator[str]:
+        storage = world.storage(self.location)
+        size = len(fence_text(world.run).encode())
+        for file in storage.list():
+            if file.size != size:
+                continue
+            if fence_owner(content_of(storage, file.path) or b"") == world.run:
+                yield file.path
