@@ -31,6 +31,8 @@ from stateshift.step.evidence import (
     JobConfirmed,
     JobStarted,
     JobStopped,
+    PrimaryFenced,
+    TargetClaimed,
 )
 from stateshift.step.jobs import RAN
 from stateshift.storage.locations import Redacted
@@ -104,6 +106,38 @@ class SourceLostReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LossReport:
+    """The work of a source that a failover has lost: each None where nobody could be asked."""
+
+    schema_name: ClassVar = "Loss"
+    seconds: Annotated[float | None, "from the source's last commit that was kept to the failover"]
+    batches: Annotated[int | None, "batches or checkpoints that the source had made since"]
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverReport:
+    """A job that was started from its standby."""
+
+    schema_name: ClassVar = "Failover"
+    generation: Annotated[int, "the number of the claim at the location"]
+    epoch: Annotated[int | None, "of the image that the job was started from"]
+    rpo: Annotated[LossReport, "what was lost"]
+    rto_seconds: Annotated[float | None, "until the job has gone on; null: it has not yet"]
+    fenced: Annotated[bool, "whether the primary cannot go on"]
+    unfenced: Annotated[Redacted | None, "why it could, as far as anybody knows"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReport:
+    """The image that a standby has at its target."""
+
+    schema_name: ClassVar = "Kept"
+    epoch: Annotated[int | None, "the batch or checkpoint that a job can be started from"]
+    at: Annotated[float, "when it was published, in seconds since 1970"]
+    committed_at: Annotated[float | None, "when the source had written it"]
+
+
+@dataclass(frozen=True, slots=True)
 class FailureReport:
     """Why a run, or one of its jobs, stopped."""
 
@@ -150,6 +184,8 @@ class JobReport:
     key_groups_compared: int = 0  # whole, in a backend's own format
     engine: str = ""
     source_lost: SourceLostReport | None = None
+    standby: KeptReport | None = None
+    failover: FailoverReport | None = None
 
     @property
     def is_down(self) -> bool:
@@ -334,6 +370,41 @@ def _job(progress: Progress, name: str) -> JobReport:
         key_groups_compared=compared["key_groups"],
         engine=engine,
         source_lost=lost,
+        standby=_kept(progress, name),
+        failover=_failover(progress, steps),
+    )
+
+
+def _kept(progress: Progress, job: str) -> KeptReport | None:
+    kept = progress.kept.get(job)
+    if kept is None or progress.state == "rolled-back":
+        return None
+    return KeptReport(kept.epoch, kept.at, kept.committed_at)
+
+
+def _failover(progress: Progress, steps: Iterable[StepProgress]) -> FailoverReport | None:
+    steps = list(steps)
+    claimed = next(iter(_evidence(steps, TargetClaimed)), None)
+    if claimed is None:
+        return None
+    fences = _evidence(steps, PrimaryFenced)
+    is_fenced = any(fence.cannot_go_on for fence in fences)
+    whys = [fence.why for fence in fences if fence.why]
+    lost_seconds = lost_batches = None
+    if claimed.committed_at is not None:
+        lost_seconds = round(max(0.0, claimed.at - claimed.committed_at), 3)
+    newest = [claimed.newest, *(fence.epoch for fence in fences)]
+    known = [epoch for epoch in newest if epoch is not None]
+    if known and claimed.epoch is not None:
+        lost_batches = max(0, max(known) - claimed.epoch)
+    ends = [confirmed.at for confirmed in _evidence(steps, JobConfirmed)]
+    return FailoverReport(
+        generation=claimed.generation,
+        epoch=claimed.epoch,
+        rpo=LossReport(lost_seconds, lost_batches),
+        rto_seconds=_between(progress.began, max(ends)) if ends else None,
+        fenced=is_fenced,
+        unfenced=None if is_fenced else "; ".join(whys) or "it was said to be down",
     )
 
 

@@ -184,6 +184,14 @@ class Correction:
         return {**added, **self.options}
 
 
+@dataclass(frozen=True, slots=True)
+class Fencing:
+    """The files that a job needs for its next commit, and the epoch that it has committed."""
+
+    paths: tuple[str, ...] = ()
+    epoch: int | None = None
+
+
 @dataclass(frozen=True)
 class World:
     """Everything outside of a plan that its steps need: storages, clusters, the clock."""
@@ -199,7 +207,7 @@ class World:
     parallel: int = 4
     cores: int = 1
     fence: Callable[[str], str | None] = lambda location: None
-    fence_paths: Callable[[str], tuple[str, ...]] = lambda location: ()
+    fencing: Callable[[str], Fencing] = lambda location: Fencing()
     pace: Limits | None = None
     unsynced: Collection[str] = ()
     claims: dict[str, int] = field(default_factory=dict)  # generations of the standbys it feeds

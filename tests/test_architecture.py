@@ -29,7 +29,7 @@ ROWS = (
     ("cli",),
     ("api",),
     ("documents",),
-    ("migration", "look", "job", "live", "advise"),
+    ("migration", "standby", "look", "job", "live", "advise"),
     ("executor", "report", "fleet", "lock", "workdir", "estimating", "logs", "notification"),
     ("engines", "dataflow"),
     ("journal", "plan", "steering"),

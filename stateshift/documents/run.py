@@ -22,8 +22,10 @@ from stateshift.documents.shape import At, OrNone, document_of
 from stateshift.journal import State
 from stateshift.report import (
     Compared,
+    FailoverReport,
     FailureReport,
     JobReport,
+    KeptReport,
     PhaseReport,
     Report,
     RoundReport,
@@ -189,6 +191,8 @@ class JobReportDocument(TypedDict):
     source_lost: Annotated[
         SourceLostReport | None, "since when a standby cannot follow its source; null: it can"
     ]
+    standby: Annotated[KeptReport | None, "the image that a standby has; null: none yet"]
+    failover: Annotated[FailoverReport | None, "of a job that was started from its standby"]
 
 
 class ReportDocument(TypedDict):

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Guarded, Pace, Throttled, Unsynced
 from stateshift.survey import Record
 from stateshift.workdir import Workdir
-from stateshift.world import Clock, Meter, Unwatched, World
+from stateshift.world import Clock, Fencing, Meter, Unwatched, World
 
 if TYPE_CHECKING:
     from stateshift.fleet.carrier import Carrier
@@ -186,9 +187,15 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
         cores=machine.cores(),
         # A look, and no copy: a job that is to be started again does not wait for the pace.
         fence=lambda location: engine(spec.engine).fence_of(adapters.open_storage(location)),
-        fence_paths=lambda at: engine(spec.engine).fence_paths(adapters.open_storage(at)),
+        fencing=partial(_fencing, spec.engine, adapters),
         pace=pace,
         unsynced=not_synced,
         claims=claims,
         corrections=corrections(workdir, spec),
     )
+
+
+def _fencing(name: str, adapters: Adapters, location: str) -> Fencing:
+    known = engine(name)
+    found, survey = known.survey(location, adapters.open_storage)
+    return Fencing(known.fence_paths(found), survey.epoch)

@@ -1,54 +1,139 @@
 """The plans of a job that is started from its standby: the engine's, behind a claim and a fence.
 
 A location is claimed before anything else, whoever feeds it; then the primary is kept from going
-on, as far as it answers; then the engine's own steps start the job where its image is.
+on; then the engine's own steps start the job where its image is. A primary that gives no answer
+cannot be kept from going on, and refuses the plan: a person has to say that it is down.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+from stateshift.clusters.protocol import JobState, StopRequest
+from stateshift.errors import StateshiftError
 from stateshift.migration.gathering import Inquiry
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec
+from stateshift.specification.model import TakeOver
 from stateshift.step import ClaimTarget, FencePrimary
-from stateshift.survey import Facts
+from stateshift.step.claims import state_at
+from stateshift.survey import Facts, Finding
+from stateshift.terms import terms_of
 
 STOP_SECONDS_MAX = 60.0  # for the primary's job; a fence keeps it from going on, too
+
+
+@dataclass(frozen=True, slots=True)
+class Primary:
+    """What is known of the primary: the state of its job, its newest epoch, and whether its next
+    commit can be kept from it. `silence` is why it could not be asked.
+    """
+
+    state: JobState = JobState.UNKNOWN
+    newest: int | None = None
+    may_be_fenced: bool = False
+    silence: tuple[str, ...] = ()
+
+    @property
+    def can_be_stopped(self) -> bool:
+        return self.may_be_fenced or self.state is not JobState.UNKNOWN
 
 
 def planned(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """Return the plans of a job by these facts."""
     plans = inquiry.engine.plan(inquiry.spec, job, facts)
-    if job.takes_over is None or not plans[-1].phases:
+    if job.takes_over is None:
         return plans
-    return (*plans[:-1], _with_take_over(inquiry, job, plans[-1]))
+    return (*plans[:-1], _with_take_over(inquiry, job, job.takes_over, plans[-1]))
 
 
-def _with_take_over(inquiry: Inquiry, job: JobSpec, plan: Plan) -> Plan:
-    take_over = job.takes_over
-    assert take_over is not None, "a job that takes over"
+def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: Plan) -> Plan:
+    state = state_at(inquiry.adapters.open_storage(job.source))
+    primary = _primary(inquiry, job, take_over) if take_over.primary else Primary()
+    findings = (*plan.findings, *_findings(inquiry, job, take_over, primary))
     claimed = ClaimTarget(
         "prepare/claim",
         job.source,
         take_over.generation,
         inquiry.adapters.host,
         str(inquiry.workdir.path.absolute()),
+        epoch=plan.epoch,
+        committed_at=None if state is None else state.committed_at,
+        newest=primary.newest,
     )
     fences = []
     if take_over.primary is not None:
-        options = dict(job.stop)
-        tag, seconds = options.pop("tag", None), options.pop("seconds_max", None)
+        request = _stop_request(job, take_over.primary)
         fences.append(
             FencePrimary(
                 "halt/primary",
                 job.name,
-                take_over.primary,
+                request.location,
                 take_over.cluster,
-                tag,
-                STOP_SECONDS_MAX if seconds is None else float(seconds),
-                options,
+                request.tag,
+                request.seconds_max,
+                request.options,
             )
         )
     first = phases_of(Phase("prepare", (claimed,)), Phase("halt", tuple(fences)))
-    return replace(plan, phases=(*first, *plan.phases))
+    phases = (*first, *plan.phases) if plan.phases else ()
+    return replace(plan, phases=phases, findings=findings)
+
+
+def _stop_request(job: JobSpec, primary: str) -> StopRequest:
+    options = dict(job.stop)
+    tag, seconds = options.pop("tag", None), options.pop("seconds_max", None)
+    seconds_max = STOP_SECONDS_MAX if seconds is None else float(seconds)
+    return StopRequest(job.name, primary, tag, seconds_max, options)
+
+
+def _primary(inquiry: Inquiry, job: JobSpec, take_over: TakeOver) -> Primary:
+    """Ask the primary's storage and its cluster, each as far as it answers."""
+    assert take_over.primary is not None, "a primary that may answer"
+    primary, silence = Primary(), []
+    try:
+        storage, survey = inquiry.engine.survey(take_over.primary, inquiry.adapters.open_storage)
+        is_fenced_by_files = bool(inquiry.engine.fence_paths(storage))
+        may_be_fenced = is_fenced_by_files and storage.writable() is not False
+        primary = Primary(newest=survey.epoch, may_be_fenced=may_be_fenced)
+    except StateshiftError as error:
+        silence.append(f"{take_over.primary}: {error.fact}")
+    if take_over.cluster is not None:
+        try:
+            cluster = inquiry.open_cluster(take_over.cluster)
+            status = cluster.find_source(_stop_request(job, take_over.primary))
+            primary = replace(primary, state=status.state)
+        except StateshiftError as error:
+            silence.append(f"{take_over.cluster}: {error.fact}")
+    return replace(primary, silence=tuple(silence))
+
+
+def _findings(
+    inquiry: Inquiry, job: JobSpec, take_over: TakeOver, primary: Primary
+) -> Iterator[Finding]:
+    terms = terms_of(inquiry.spec.engine)
+    if take_over.primary is None:
+        yield Finding(
+            "warn",
+            f"the primary of {job.name} is not fenced: you say that it is down. If it wakes up, "
+            "both jobs write to the same sink",
+            hint=f"once it answers: stateshift failover {job.source}   # again: fences it",
+        )
+        return
+    if not primary.can_be_stopped:
+        why = "; ".join(primary.silence) or "its files do not keep a job from going on"
+        yield Finding(
+            "refuse",
+            f"the primary of {job.name} cannot be kept from going on: {why}",
+            hint="make sure that its job does not run and cannot come back; then again with "
+            "--primary-is-down",
+        )
+    if primary.state.alive:
+        newest = "" if primary.newest is None else f", at {terms.at} {primary.newest}"
+        yield Finding(
+            "warn",
+            f"{job.name} runs on {take_over.cluster}{newest}: it is stopped, and what it has "
+            f"committed behind the standby's {terms.one} is lost",
+            hint="a move loses nothing: stateshift cutover WORKDIR --now, in the standby's workdir",
+        )

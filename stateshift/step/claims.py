@@ -8,13 +8,18 @@ from datetime import UTC, datetime
 from stateshift.errors import AlreadyThere, MissingFile, OtherRunError
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.standby import (
+    STATE,
     Claim,
+    StandbyState,
     claim_path,
     decode_claim,
+    decode_state,
     encode_claim,
     generation_of,
 )
 from stateshift.storage.protocol import Storage
+
+STATE_BYTES_MAX = 16 << 20
 
 
 def newest_claim(storage: Storage) -> Claim | None:
@@ -25,6 +30,18 @@ def newest_claim(storage: Storage) -> Claim | None:
         return None
     path = claim_path(newest)
     return decode_claim(storage.read(path), path)
+
+
+def state_at(storage: Storage) -> StandbyState | None:
+    """Return the state of the standby at a location; None where there is none.
+
+    Raises:
+        FormatError: the state file is damaged, or of a version that is not known here.
+    """
+    try:
+        return decode_state(storage.read(STATE, STATE_BYTES_MAX))
+    except MissingFile:
+        return None
 
 
 def claim(storage: Storage, wanted: Claim) -> Claim:

@@ -155,16 +155,21 @@ class SourceFenced(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class TargetClaimed(Evidence):
-    """The generation under which a standby was claimed, and when."""
+    """The generation under which a standby was claimed, and when; the epoch that it had, when the
+    source had written that, and the source's newest one as far as it is known.
+    """
 
     generation: int
     at: float
+    epoch: int | None = None
+    committed_at: float | None = None
+    newest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PrimaryFenced(Evidence):
     """The states of the primary's job before and after it was to be stopped, and the files that
-    keep it from going on; `why` it could not be reached.
+    keep it from going on; `why` it could not be reached. `epoch` is its last one.
     """
 
     primary: str
@@ -172,6 +177,7 @@ class PrimaryFenced(Evidence):
     paths: tuple[str, ...]
     at: float
     why: str = ""
+    epoch: int | None = None
 
     @property
     def was_stopped(self) -> bool:

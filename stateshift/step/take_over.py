@@ -16,7 +16,7 @@ from stateshift.step.evidence import PrimaryFenced, TargetClaimed
 from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of
 from stateshift.step.protocol import Discrepancy, Evidence
-from stateshift.world import World
+from stateshift.world import Fencing, World
 
 SETTLE_SECONDS = 2.0  # between a claim and the first write
 FENCE_ATTEMPTS = 3  # a primary that is stopping may still commit a batch or two
@@ -32,6 +32,9 @@ class ClaimTarget(NoFiles):
     generation: int
     host: str
     workdir: str
+    epoch: int | None = None
+    committed_at: float | None = None
+    newest: int | None = None
 
     def describe(self) -> str:
         return f"claim {self.location} (generation {self.generation})"
@@ -43,7 +46,7 @@ class ClaimTarget(NoFiles):
         made = claim(world.storage(self.location), wanted)
         # Whoever fed it may be in a write, and asks again within this time (storage.Guarded).
         world.clock.sleep(max(0.0, made.at + SETTLE_SECONDS - world.clock.now()))
-        return TargetClaimed(made.generation, made.at)
+        return TargetClaimed(made.generation, made.at, self.epoch, self.committed_at, self.newest)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         found = newest_claim(world.storage(self.location))
@@ -78,9 +81,16 @@ class FencePrimary(NoFiles):
 
     def run(self, world: World) -> Evidence:
         before, after, why_running = self._stop(world)
-        paths, why_open = self._fence(world)
+        fencing, why_open = self._fence(world)
         whys = [why for why in (why_running, why_open) if why]
-        return PrimaryFenced(str(before), str(after), paths, world.clock.now(), "; ".join(whys))
+        return PrimaryFenced(
+            str(before),
+            str(after),
+            fencing.paths,
+            world.clock.now(),
+            "; ".join(whys),
+            fencing.epoch,
+        )
 
     def _stop(self, world: World) -> tuple[JobState, JobState, str]:
         """Stop the job where it ran. Return its states, and why it could not be stopped."""
@@ -97,21 +107,21 @@ class FencePrimary(NoFiles):
             return unknown, unknown, f"{self.cluster}: {error.fact}"
         return before, after, ""
 
-    def _fence(self, world: World) -> tuple[tuple[str, ...], str]:
-        """Put up the fence. Return its files, and why there is none."""
+    def _fence(self, world: World) -> tuple[Fencing, str]:
+        """Put up the fence. Return what it is, and why there is none."""
         why = ""
         for _ in range(FENCE_ATTEMPTS):
             try:
-                paths = world.fence_paths(self.location)
-                if paths:
-                    FenceSource(self.name, self.location, paths).run(world)
-                return paths, ""
+                fencing = world.fencing(self.location)
+                if fencing.paths:
+                    FenceSource(self.name, self.location, fencing.paths).run(world)
+                return fencing, ""
             except StalePlan as error:  # it has committed meanwhile
                 why = error.fact
                 world.clock.sleep(1.0)
             except StorageError as error:
-                return (), f"{self.location}: {error.fact}"
-        return (), why
+                return Fencing(), f"{self.location}: {error.fact}"
+        return Fencing(), why
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         try:

@@ -10,6 +10,7 @@ PANELS = {
     "Look": ("inspect", "verify", "export", "diff", "uid"),
     "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
     "Steer a warm move": ("cutover", "pause", "throttle"),
+    "When a region is gone": ("failover",),
     "Change state": (
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
         *("split", "merge", "evolve", "gather", "repair"),

@@ -45,7 +45,7 @@ def command(
         typer.Option("--watch", "-w", help="Repeat until no process works on the run."),
     ] = False,
 ) -> int | None:
-    """Show where a run stands, and what can be done now.
+    """Show where a run stands, and what can be done now; or a standby, by its location.
 
     --watch repeats it: what the run does, what is left, and how long the job would be down.
     With --json it prints one document a line.
@@ -57,6 +57,8 @@ def command(
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
+    if not place.exists and _is_standby(terminal, workdir):
+        return None
     if watch and place.held:
         place.require()
         with _shown(terminal, place) as show:
@@ -66,6 +68,22 @@ def command(
     facts = _facts(place, workdir)
     terminal.answer_value("status", StatusDocument, facts, render_run.status(facts))
     return None
+
+
+def _is_standby(terminal: Terminal, location: str) -> bool:
+    """Show the standby at a location; whether there is one."""
+    from stateshift.api.failovers import standby_at
+    from stateshift.cli.views import standby_text
+    from stateshift.documents.standby import StandbyDocument, StandbyFacts
+    from stateshift.errors import PlanError
+
+    adapters = terminal.adapters()
+    try:
+        facts = StandbyFacts(standby_at(location, adapters), adapters.clock.now())
+    except PlanError:
+        return False
+    terminal.answer_value("standby", StandbyDocument, facts, standby_text.standby(facts))
+    return True
 
 
 def _facts(place: Workdir, path: str) -> RunFacts:

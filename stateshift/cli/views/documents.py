@@ -29,6 +29,7 @@ from stateshift.documents import (
     problems,
     rebalance,
     run,
+    standby,
     survey,
 )
 from stateshift.documents.shape import Definitions, Schema
@@ -80,10 +81,18 @@ DOCUMENTS: Mapping[str, Document] = {
     "plan": Document("What would be done", ("plan",), (plan.PlanDocument,)),
     "report": Document(
         "What a run did, and why it stopped if it did",
-        (*RUNS, *SHORTCUTS),
+        (*RUNS, *SHORTCUTS, "failover"),
         (run.FailedRunDocument, run.EndedRunDocument),
     ),
     "status": Document("Where a run stands", ("status",), (run.StatusDocument,)),
+    "standby": Document(
+        "A standby at its location", ("status LOCATION",), (standby.StandbyDocument,)
+    ),
+    "failover": Document(
+        "The primary of a job that runs at its standby",
+        ("failover LOCATION",),
+        (standby.FencedDocument,),
+    ),
     "runs": Document(
         "All runs, oldest first",
         ("runs",),

@@ -20,7 +20,8 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.report import JobReport, PhaseReport, Report
+    from stateshift.report import FailoverReport, JobReport, PhaseReport, Report
+    from stateshift.terms import Terms
 
 TONES: dict[str, Tone] = {
     "finished": "good",
@@ -60,9 +61,23 @@ def _job(job: JobReport, seconds: float) -> Iterator[Block]:
         yield Line(rounds(job), indent=2)
     if job.failure is not None:
         yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
+    if job.failover is not None:
+        yield pairs(*_failover(job.failover, terms_of(job.engine)))
     for note in job.notes:
         yield Line(f"note: {redact(note)}", indent=2)
     yield from _left(job.left)
+
+
+def _failover(done: FailoverReport, terms: Terms) -> Iterator[Pair]:
+    """Yield what a failover has lost, and whether the primary cannot go on."""
+    lost = [] if done.rpo.seconds is None else [f"{span(done.rpo.seconds)} of the source's work"]
+    if done.rpo.batches is not None:
+        lost.append(many(done.rpo.batches, terms.one, terms.many))
+    yield "lost", ", ".join(lost) or "unknown"
+    if done.rto_seconds is not None:
+        yield "went on", f"after {span(done.rto_seconds)}"
+    fenced = "cannot go on" if done.fenced else f"may go on: {redact(done.unfenced or '')}"
+    yield "primary", Cell(fenced, "" if done.fenced else "warn")
 
 
 def _left(lines: Iterable[str]) -> Iterator[Block]:

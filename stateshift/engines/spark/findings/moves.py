@@ -74,7 +74,7 @@ def of_source(move: Move) -> Iterator[Finding]:
 def of_stopping(move: Move) -> Iterator[Finding]:
     """Report a job that may still run, which this run has not stopped itself."""
     job, facts, cluster = move.job, move.facts, move.facts.source_cluster
-    if not job.moves or facts.stopped:
+    if not job.moves or facts.stopped or job.takes_over is not None:
         return
     newest = max((file.modified for file in facts.source.files), default=0.0)
     is_fresh = bool(newest) and facts.at - newest < FRESH_SECONDS

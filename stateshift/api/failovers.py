@@ -1,0 +1,107 @@
+"""Failover from a program and for the command: a job is started from its standby."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from stateshift import plain
+from stateshift.errors import JournalError, PlanError, StorageError
+from stateshift.extensions import names_added
+from stateshift.specification import Spec, parse_spec
+from stateshift.standby.location import Standby, failover_spec, find_standby, job_of
+from stateshift.step import FencePrimary
+from stateshift.step.evidence import PrimaryFenced
+
+if TYPE_CHECKING:
+    from stateshift.migration import Adapters
+
+
+def standby_at(place: str, adapters: Adapters) -> Standby:
+    """Return the standby at a location, or of the run in a workdir.
+
+    Raises:
+        PlanError: there is none.
+        FormatError: its files are damaged, or of a version that is not known here.
+        StorageError: the location cannot be read.
+    """
+    location = _location_of(place)
+    found = find_standby(adapters.open_storage(location))
+    if found is not None:
+        return found
+    raise PlanError(
+        f"there is no standby at {location}: it has no _stateshift/standby.json",
+        hint="`stateshift apply --continuous` keeps one, from its first image on; "
+        f"`stateshift inspect {location}` tells what is there",
+    )
+
+
+def _location_of(place: str) -> str:
+    from stateshift import migration
+    from stateshift.storage import locations
+    from stateshift.workdir import Workdir
+
+    if "://" in place or not Workdir(place).exists:
+        return locations.normal(place, os.getcwd())
+    targets = [job.destination for job in migration.spec_of(Workdir(place)).jobs if job.is_standby]
+    if len(targets) != 1:
+        held = "no standby" if not targets else f"{len(targets)} standbys"
+        hint = None if not targets else f"name one of them: {', '.join(targets)}"
+        raise PlanError(f"the run in {place} has {held}", hint=hint)
+    return targets[0]
+
+
+def spec_of_failover(standby: Standby, epoch: int | None, primary_is_down: bool) -> Spec:
+    """Return the spec that starts the job from its standby.
+
+    Raises:
+        PlanError: another `epoch` was asked for than is there, or the state file tells of another
+            place or has no start.
+    """
+    spec = failover_spec(standby, primary_is_down)
+    if epoch is not None and epoch != standby.state.epoch:
+        raise PlanError(
+            f"{standby.location} holds {standby.state.epoch}, and not {epoch}",
+            hint=f"stateshift verify {standby.location} --deep   # tells what it can be started "
+            "from, and which files to move away for an earlier one",
+        )
+    return spec
+
+
+def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
+    """Keep the primary of a finished failover from going on, once it answers. Done again, nothing
+    changes.
+
+    Raises:
+        JournalError: the failover is not finished.
+        StorageError: the primary still gives no answer.
+    """
+    from stateshift import lock
+    from stateshift.migration import world_of
+    from stateshift.storage import locations
+    from stateshift.workdir import Workdir
+
+    by = standby.claim
+    assert by is not None and standby.is_taken_over, "a failover has claimed it"
+    parent = adapters.open_storage(locations.parent(standby.location))
+    try:
+        lock.refuse_held(parent, locations.name(standby.location))
+    except JournalError as error:
+        raise error.with_hint(
+            f"it was not finished; on {by.host}: stateshift resume {by.workdir}"
+        ) from error
+    spec = parse_spec(plain.canonical(standby.state.spec), names_added=names_added)
+    job = job_of(spec)
+    if job is None or job.takes_over is None or job.takes_over.primary is None:
+        raise PlanError(f"the state file at {standby.location} names no primary")
+    world = world_of(spec, by.run, Workdir(by.workdir), adapters)
+    step = FencePrimary("halt/primary", job.name, job.takes_over.primary, job.takes_over.cluster)
+    fenced = step.run(world)
+    assert isinstance(fenced, PrimaryFenced), "the evidence of this step"
+    if not fenced.cannot_go_on:
+        raise StorageError(
+            f"the primary of {job.name} still cannot be kept from going on: {fenced.why}",
+            location=job.takes_over.primary,
+            hint="the same command again, once it answers: by cron, for example",
+        )
+    return fenced

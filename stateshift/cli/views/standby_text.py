@@ -1,0 +1,53 @@
+"""A standby for a person: `status LOCATION`, `failover`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from stateshift.cli.views.text import Block, Line, pairs
+from stateshift.cli.views.units import span
+from stateshift.storage.locations import redact
+from stateshift.terms import terms_of
+
+if TYPE_CHECKING:
+    from stateshift.documents.standby import FencedFacts, StandbyFacts
+
+
+def standby(facts: StandbyFacts) -> Iterator[Block]:
+    """Show what a job can be started from, how old that is, and who may write there."""
+    found = facts.standby
+    state, claim, terms = found.state, found.claim, terms_of(found.state.engine)
+    runs = "was started from" if found.is_taken_over else "can be started from"
+    at = terms.at_each if state.epoch is None else f"{terms.at} {state.epoch}"
+    yield Line(f"{state.job} {runs} {at} at {redact(found.location)}", "strong")
+    rows = [("source", redact(state.source)), ("last round", moment(state.at))]
+    if state.committed_at is not None:
+        rows.append((f"last {terms.one}", f"{terms.done} {moment(state.committed_at)}"))
+    if facts.rpo_seconds is not None:
+        rows.append(("would be lost", f"{span(facts.rpo_seconds)} of the source's work"))
+    if claim is not None:
+        kept = "failover" if found.is_taken_over else "fed by"
+        who = f"run {claim.run} on {claim.host}, {redact(claim.workdir)}"
+        rows.append((kept, f"{who} (generation {claim.generation})"))
+    yield pairs(*rows)
+
+
+def fenced(facts: FencedFacts) -> Iterator[Block]:
+    """Show that the primary of a failover cannot go on."""
+    state, evidence = facts.standby.state, facts.evidence
+    yield Line(
+        f"{state.job} runs at {redact(facts.standby.location)}, and its primary at "
+        f"{redact(state.source)} cannot go on",
+        "good",
+    )
+    rows = [("its job there", evidence.stopped)]
+    if evidence.paths:
+        rows.append(("fence", ", ".join(evidence.paths)))
+    yield pairs(*rows)
+
+
+def moment(at: float) -> str:
+    """Return a time as a person reads it."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,88 @@
+"""A standby as its location tells of it, and the spec that starts its job there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stateshift import plain
+from stateshift.errors import PlanError, SpecError
+from stateshift.extensions import names_added
+from stateshift.formats.standby import STATE, Claim, StandbyState
+from stateshift.specification import JobSpec, Spec, parse_spec
+from stateshift.specification.location import relation
+from stateshift.specification.model import TakeOver
+from stateshift.step.claims import newest_claim, state_at
+from stateshift.storage.protocol import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """A standby: its state as the last round has left it, and who may write there."""
+
+    location: str
+    state: StandbyState
+    claim: Claim | None
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether a failover has claimed it."""
+        return self.claim is not None and self.claim.verb == "failover"
+
+
+def find_standby(storage: Storage) -> Standby | None:
+    """Return the standby at a location; None where there is none.
+
+    Raises:
+        FormatError: its files are damaged, or of a version that is not known here.
+    """
+    state = state_at(storage)
+    return None if state is None else Standby(storage.location, state, newest_claim(storage))
+
+
+def failover_spec(standby: Standby, primary_is_down: bool) -> Spec:
+    """Return the spec that starts the job at its standby.
+
+    Args:
+        standby: which has to be where its state file says that it is.
+        primary_is_down: somebody says so, and the primary is not asked.
+    Raises:
+        PlanError: the state file is of another place, or holds no spec that could be carried out.
+    """
+    state = standby.state
+    path = f"{standby.location.rstrip('/')}/{STATE}"
+    if relation(state.location, standby.location.rstrip("/")) != "same":
+        raise PlanError(
+            f"{path} tells of a standby at {state.location}: it was copied from there",
+            hint=f"stateshift failover {state.location}",
+        )
+    try:
+        spec = parse_spec(plain.canonical(state.spec), names_added=names_added)
+    except SpecError as error:
+        complaint = error.complaints[0]
+        raise PlanError(
+            f"the spec in {path} is not valid: {complaint.pointer}: {complaint.message}",
+            hint="write a spec by hand: the job with this place as its checkpoint_location, and "
+            "how it is started; then stateshift apply",
+        ) from error
+    job = job_of(spec)
+    if job is None or relation(job.source, state.location) != "same":
+        raise PlanError(f"the spec in {path} does not start a job from there")
+    assert job.takes_over is not None, "a job of a standby"
+    if job.submit is None or job.target_cluster is None:
+        raise PlanError(
+            f"{path} does not say how {job.name} is started: the standby's spec has no `submit` "
+            "or no `target_cluster`",
+            hint=f"start it by hand from {state.location}; `stateshift verify {state.location} "
+            "--deep` says from where",
+        )
+    before = 0 if standby.claim is None else standby.claim.generation
+    take_over = replace(job.takes_over, generation=before + 1)
+    if primary_is_down:
+        take_over = TakeOver(take_over.generation, take_over.fed_by)
+    return replace(spec, jobs=(replace(job, takes_over=take_over),))
+
+
+def job_of(spec: Spec) -> JobSpec | None:
+    """Return the job that takes over, if it is the only one."""
+    jobs = [job for job in spec.jobs if job.takes_over is not None]
+    return jobs[0] if len(jobs) == len(spec.jobs) == 1 else None
