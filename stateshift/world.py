@@ -186,9 +186,11 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """The files that a job needs for its next commit, and the epoch that it has committed."""
+    """The files that a job needs for its next commit, and the epoch that it has committed. `paths`
+    is None where files keep no job of the engine from going on.
+    """
 
-    paths: tuple[str, ...] = ()
+    paths: tuple[str, ...] | None = None
     epoch: int | None = None
 
 

@@ -98,7 +98,7 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
     step = FencePrimary("halt/primary", job.name, job.takes_over.primary, job.takes_over.cluster)
     fenced = step.run(world)
     assert isinstance(fenced, PrimaryFenced), "the evidence of this step"
-    if not fenced.cannot_go_on:
+    if not fenced.cannot_go_on or (fenced.why and not fenced.paths):
         raise StorageError(
             f"the primary of {job.name} still cannot be kept from going on: {fenced.why}",
             location=job.takes_over.primary,

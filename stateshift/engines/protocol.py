@@ -343,8 +343,8 @@ class Engine(Protocol):
         """
         ...
 
-    def fence_paths(self, storage: Storage) -> tuple[str, ...]:
-        """Return the files that a job would have to create for its next commit; none where this
+    def fence_paths(self, storage: Storage) -> tuple[str, ...] | None:
+        """Return the files that a job would have to create for its next commit; None where this
         engine's jobs cannot be fenced by files.
 
         Args:

@@ -86,7 +86,7 @@ class FencePrimary(NoFiles):
         return PrimaryFenced(
             str(before),
             str(after),
-            fencing.paths,
+            fencing.paths or (),
             world.clock.now(),
             "; ".join(whys),
             fencing.epoch,
@@ -113,7 +113,9 @@ class FencePrimary(NoFiles):
         for _ in range(FENCE_ATTEMPTS):
             try:
                 fencing = world.fencing(self.location)
-                if fencing.paths:
+                if fencing.paths == ():
+                    return fencing, f"{self.location}: nothing is there that could be fenced"
+                if fencing.paths is not None:
                     FenceSource(self.name, self.location, fencing.paths).run(world)
                 return fencing, ""
             except StalePlan as error:  # it has committed meanwhile

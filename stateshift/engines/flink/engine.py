@@ -159,8 +159,8 @@ class FlinkEngine:
     def fence_of(self, storage: Storage) -> str | None:
         return None
 
-    def fence_paths(self, storage: Storage) -> tuple[str, ...]:
-        return ()
+    def fence_paths(self, storage: Storage) -> None:
+        return None
 
     def read_sink(self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> None:
         return None
