@@ -211,6 +211,9 @@ OWN = {
     "report.py": {
         "the job restored its state and had nothing to read: no batch yet",  # `idle` is Spark's
         "key groups that were compared whole",  # a key of the documents, 0 for Spark
+        "batches or checkpoints that the source",
+        "the batch or checkpoint that a job",
+        "from the source's last commit",
     },
     # only batches are planned before they run
     "migration/source_check.py": {") has the batch", "restore that file from a copy"},

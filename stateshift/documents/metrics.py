@@ -58,6 +58,9 @@ METRICS: Mapping[str, str] = {
     "stateshift_job_warm_left_bytes": "Bytes that are still to be copied while the job runs.",
     "stateshift_job_warm_left_seconds": "How long the job would be down if it stopped now.",
     "stateshift_job_warm_written_bytes_per_second": "How fast the job writes what is to be copied.",
+    "stateshift_standby_epoch": "The batch or checkpoint that the standby can be started from.",
+    "stateshift_standby_published_timestamp_seconds": "When its last image was published.",
+    "stateshift_standby_committed_timestamp_seconds": "When the source had committed that.",
     "stateshift_advice_timestamp_seconds": "When advise looked at the job.",
     "stateshift_advice_verdict": "1 for what advise says of the job, 0 for all other verdicts.",
     "stateshift_advice_headroom_ratio": "Part of its capacity that the job has left, or lacks.",
@@ -174,7 +177,7 @@ def families(
     for state in STATES:
         samples["stateshift_runs"].append(Sample(counts[state], (("state", state),)))
     for name, sample in _of_jobs(runs, now):
-        samples[f"stateshift_job_{name}"].append(sample)
+        samples[f"stateshift_{name}"].append(sample)
     oldest_first = sorted(judged, key=lambda judged: judged.at)
     verdicts = {each.verdict.job: each for each in oldest_first}
     for _, newest in sorted(verdicts.items()):
@@ -200,9 +203,12 @@ def _of_jobs(runs: Iterable[ObservedRun], now: float) -> Iterator[tuple[str, Sam
     for job, run in sorted(newest.items()):
         job_run = _JobRun.of(job, run, now)
         for part in (_of_run, _of_downtime, _of_image, _of_steps, _of_rounds):
-            yield from part(job_run)
+            for name, sample in part(job_run):
+                yield f"job_{name}", sample
+        for name, sample in _of_standby(job_run):
+            yield f"standby_{name}", sample
     for job, at in sorted(successes.items()):
-        yield "last_success_timestamp_seconds", Sample(at, (("job", job),))
+        yield "job_last_success_timestamp_seconds", Sample(at, (("job", job),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +305,18 @@ def _of_rounds(job: _JobRun) -> Iterator[tuple[str, Sample]]:
         if job.left.written_per_second is not None:
             written = job.left.written_per_second
             yield "warm_written_bytes_per_second", job.sample(written)
+
+
+def _of_standby(job: _JobRun) -> Iterator[tuple[str, Sample]]:
+    """Yield the image that a standby has."""
+    if job.done is None or job.done.standby is None:
+        return
+    kept = job.done.standby
+    if kept.epoch is not None:
+        yield "epoch", job.sample(kept.epoch)
+    yield "published_timestamp_seconds", job.sample(kept.at)
+    if kept.committed_at is not None:
+        yield "committed_timestamp_seconds", job.sample(kept.committed_at)
 
 
 def _of_verdict(judged: TimedVerdict) -> Iterator[tuple[str, Sample]]:

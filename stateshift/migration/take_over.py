@@ -134,6 +134,6 @@ def _findings(
         yield Finding(
             "warn",
             f"{job.name} runs on {take_over.cluster}{newest}: it is stopped, and what it has "
-            f"committed behind the standby's {terms.one} is lost",
+            f"{terms.done} since the standby's {terms.one} is lost",
             hint="a move loses nothing: stateshift cutover WORKDIR --now, in the standby's workdir",
         )

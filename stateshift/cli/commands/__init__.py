@@ -9,8 +9,7 @@ from types import ModuleType
 PANELS = {
     "Look": ("inspect", "verify", "export", "diff", "uid"),
     "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
-    "Steer a warm move": ("cutover", "pause", "throttle"),
-    "When a region is gone": ("failover",),
+    "Steer a warm move or a standby": ("cutover", "pause", "throttle", "failover"),
     "Change state": (
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
         *("split", "merge", "evolve", "gather", "repair"),

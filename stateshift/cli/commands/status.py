@@ -45,7 +45,7 @@ def command(
         typer.Option("--watch", "-w", help="Repeat until no process works on the run."),
     ] = False,
 ) -> int | None:
-    """Show where a run stands, and what can be done now; or a standby, by its location.
+    """Show where a run or a standby stands, and what can be done now.
 
     --watch repeats it: what the run does, what is left, and how long the job would be down.
     With --json it prints one document a line.
