@@ -14,8 +14,10 @@ from stateshift.specification.model import JobSpec, Spec, TakeOver
 def spec_at_target(spec: Spec, job: JobSpec, fed_by: str) -> Spec:
     """Return the spec that starts the job at its target; the claim is of the first generation."""
     assert job.target is not None, "a standby has a target"
-    flink = job.flink
+    flink, stop = job.flink, job.stop
     if flink is not None:
+        if flink.job_ids and not {"job_id", "job_ids", "job_name"} & stop.keys():
+            stop = {**stop, "job_ids": list(flink.job_ids)}
         flink = replace(
             flink,
             job_ids=(),
@@ -39,7 +41,7 @@ def spec_at_target(spec: Spec, job: JobSpec, fed_by: str) -> Spec:
         operators=job.operators,
         target_cluster=job.target_cluster,
         submit=None if job.submit is None else replace(job.submit, prepare=False),
-        stop=job.stop,
+        stop=stop,
         kafka=kafka,
         driver_ui=job.driver_ui,
         driver_ca_file=job.driver_ca_file,

@@ -218,6 +218,41 @@ def test_a_standby_whose_checkpoints_are_there_again_can_be_taken_back(ground: G
     goes_on(ground)
 
 
+@pytest.mark.row("W-22")
+def test_a_job_whose_region_is_gone_goes_on_from_its_standby(ground: Ground) -> None:
+    """From the standby's place alone; the process that feeds it ends by itself."""
+    id = ground.started("orders", *words(ground))
+    target = ground.folder / "new-orders"
+    with following(ground.folder, ground.spec(job_of(ground, id, cutover="never")), target) as fed:
+        fed.says("can be started from")
+        ground.here.cancelled(id)
+        (ground.folder / "checkpoints" / id).rename(ground.folder / "gone")
+        fed.says(LOST)
+        standby = ground.said("status", target)
+        assert standby["role"] == "standby" and standby["rpo_seconds"] > 0
+        report = ground.said("failover", target, "--yes")["report"]
+        assert fed.process.wait(60) == 4, fed.told.read_text()
+    (job,) = report["jobs"]
+    assert job["failover"]["epoch"] == standby["epoch"] and job["failover"]["rto_seconds"] > 0
+    assert job["failover"]["fenced"], "its cluster says that it does not run"
+    assert ground.said("failover", target)["fenced"]
+    goes_on(ground)
+
+
+@pytest.mark.slow
+@pytest.mark.row("W-22")
+def test_a_job_that_runs_on_is_cancelled_before_its_standby_is_started(ground: Ground) -> None:
+    id = ground.started("orders", *words(ground))
+    target = ground.folder / "new-orders"
+    with following(ground.folder, ground.spec(job_of(ground, id, cutover="never")), target) as fed:
+        fed.says("can be started from")
+        report = ground.said("failover", target, "--yes")["report"]
+        assert fed.process.wait(60) == 4, fed.told.read_text()
+    assert report["jobs"][0]["failover"]["fenced"]
+    assert not ground.here.running() and len(ground.there.running()) == 1
+    goes_on(ground)
+
+
 @contextmanager
 def lost_standby(ground: Ground, id: str) -> Iterator[Following]:
     """A standby at work whose job has ended, and whose checkpoints have gone: what an engineer asks

@@ -45,7 +45,9 @@ def command(
         typer.Option("--watch", "-w", help="Repeat until no process works on the run."),
     ] = False,
 ) -> int | None:
-    """Show where a run or a standby stands, and what can be done now.
+    """Show where a run stands, and what can be done now.
+
+    By its location, a standby is shown: what it can be started from, and how old that is.
 
     --watch repeats it: what the run does, what is left, and how long the job would be down.
     With --json it prints one document a line.

@@ -4,6 +4,7 @@ refused by its name.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -93,3 +94,23 @@ def test_tables_of_one_size_that_changed_places_are_refused(case: Path) -> None:
     for one, other in table_pairs(files):
         said = refusals(exchanged(files, one, other))
         assert any("it has changed places with another one" in message for message in said), said
+
+
+@pytest.mark.row("W-2")
+@pytest.mark.parametrize("other", ["inxut", "input-2"])
+def test_a_log_that_alone_names_another_folder_is_warned_of(other: str) -> None:
+    """No checksum covers a file source's log, and Spark refuses what is not below its folder."""
+    case = next(
+        case for case in CASES if (case.parent.name, case.name) == ("spark-4.3.0", "window-hdfs")
+    )
+    files = dict(contents(case))
+    path = "sources/0/3"
+    folder = json.loads(files[path].splitlines()[1])["path"].rpartition("/")[0]
+    before, _, name = folder.rpartition("/")
+    files[path] = files[path].replace(folder.encode(), f"{before}/{other}-{name}".encode())
+    files.pop("sources/0/.3.crc", None)
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    judged = look.restartable(HERE, disk.open)
+    (warned,) = [found for found in judged.findings if "all its other logs" in found.message]
+    assert warned.level == "warn" and warned.path == path

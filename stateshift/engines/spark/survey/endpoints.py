@@ -45,6 +45,8 @@ from stateshift.specification.location import relation
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, Endpoint, Facts, FileInfo, Finding, Image, SinkFacts
 
+OTHERS_MIN = 2  # logs of one folder that make another folder strange
+
 REPLAYABLE: Mapping[str, bool | None] = {
     "file": True,
     KAFKA: True,
@@ -109,6 +111,7 @@ def endpoints_of(
         folders.append(folders_of(index, surveyed.places))
         needed -= surveyed.superseded
     refuse_exchanged(reading, folders)
+    warn_of_outliers(reading, folders)
     return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
 
 
@@ -294,6 +297,27 @@ def refuse_exchanged(reading: Reading, sources: Iterable[SourceFolders]) -> None
                 reading.refuse(f"{fact}; Spark starts, and reads files twice", path)
             else:
                 reading.warn(f"{fact}: it may be a copy of that source's", path)
+
+
+def warn_of_outliers(reading: Reading, sources: Iterable[SourceFolders]) -> None:
+    """Warn of a folder that one log names alone, where all files of several others are in another
+    one: no checksum covers these logs, and Spark refuses a file that is not below what it reads.
+    """
+    for source in sources:
+        counts = Counter(chain.from_iterable(source.folders.values()))
+        for folder, count in counts.items():
+            others = counts.keys() - {folder}
+            if count > 1 or len(others) != 1:
+                continue
+            other = others.pop()
+            if counts[other] < OTHERS_MIN or relation(folder, other) != "apart":
+                continue
+            log = next(name for name, named in source.folders.items() if folder in named)
+            reading.warn(
+                f"{reading.path(source.path(log))} names files of {folder}, and all its other "
+                f"logs of {other}: if source {source.index} does not read both, it is damaged",
+                source.path(log),
+            )
 
 
 def _is_of(own: SourceFolders, other: SourceFolders, log: str) -> bool:
