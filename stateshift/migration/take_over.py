@@ -45,7 +45,10 @@ def planned(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     plans = inquiry.engine.plan(inquiry.spec, job, facts)
     if job.takes_over is None:
         return plans
-    return (*plans[:-1], _with_take_over(inquiry, job, job.takes_over, plans[-1]))
+    plan = _with_take_over(inquiry, job, job.takes_over, plans[-1])
+    # Whoever feeds the standby may publish another epoch until it is claimed, and planned again.
+    identity = inquiry.engine.identity(facts)
+    return (*plans[:-1], replace(plan, provisional=True, facts=identity))
 
 
 def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: Plan) -> Plan:

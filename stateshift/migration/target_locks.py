@@ -11,6 +11,7 @@ from stateshift.journal import LockReleased, LockTaken
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import plans_while_running
 from stateshift.specification import JobSpec
+from stateshift.step import ClaimTarget
 from stateshift.step.claims import claim, give_back, newest_claim, taken_over
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
@@ -26,6 +27,11 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
     workdir = str(context.workdir.path.absolute())
     above = _above(context, location)
     if job.takes_over is not None:
+        # Before it is planned: what is confirmed later must not be an epoch of who feeds it.
+        claimed = ClaimTarget(
+            "prepare/claim", location, job.takes_over.generation, context.adapters.host, workdir
+        )
+        claimed.run(context.world)
         lock.release(above, locations.name(location), job.takes_over.fed_by)
     lock.take(above, locations.name(location), run, workdir, context.adapters.host)
     if job.source != location and not is_kept_fresh(context, job):
@@ -85,7 +91,15 @@ def release_untouched(context: RunContext) -> None:
     for name in context.progress.jobs:
         if name not in touched:
             with suppress(StateshiftError):
+                give_claim_back(context, context.job(name))
                 release_target(context, context.job(name))
+
+
+def give_claim_back(context: RunContext, job: JobSpec) -> None:
+    """Let who feeds a standby go on, where it was not taken over in the end."""
+    if job.takes_over is not None:
+        storage = context.world.storage(job.destination)
+        give_back(storage, job.takes_over.generation, context.world.run)
 
 
 def _above(context: RunContext, location: str) -> Storage:

@@ -26,7 +26,7 @@ from stateshift.migration.rollback_checks import (
     refuse_moved_on,
     refuse_new_checkpoint,
 )
-from stateshift.migration.target_locks import lock_target, release_target
+from stateshift.migration.target_locks import give_claim_back, lock_target, release_target
 from stateshift.plan import PHASES, PhaseName, Plan
 from stateshift.report import Report
 from stateshift.specification import JobSpec
@@ -44,6 +44,7 @@ def roll_back_run(context: RunContext) -> Report:
         refuse_moved_on(context, context.progress.known)
         _undo(context, context.progress.known)
         for name in context.progress.jobs:
+            give_claim_back(context, context.job(name))
             release_target(context, context.job(name))
         context.record(RunRolledBack(context.now()))
     except CommittedSince as error:

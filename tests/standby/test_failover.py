@@ -217,6 +217,24 @@ def test_taken_back_the_standby_is_fed_again(tmp_path: Path) -> None:
     assert stage.kept[-1] == stage.job.epoch
 
 
+@pytest.mark.row("W-22")
+def test_what_is_published_between_its_plan_and_its_claim_is_started_from(tmp_path: Path) -> None:
+    """And is not taken for the first commit of the job that it starts."""
+    stage = standby(tmp_path, nothing)
+    stage.job.running = True
+    found = standby_at(TARGET, stage.ground.adapters)
+    proposal = stage.ground.propose(spec_of_failover(found, None, primary_is_down=True))
+    stage.job.batch()
+    stage.looks = 400
+    with pytest.raises(Ended):
+        stage.ground.resume()
+    assert stage.kept[-1] == 12
+    from_epoch(stage, 12)
+    (job,) = stage.ground.apply(proposal, "failover").jobs
+    assert job.failover is not None and job.failover.epoch == 12
+    assert stage.there is not None and stage.there.epoch == 13
+
+
 def test_two_failovers_at_the_same_time_start_one_job(tmp_path: Path) -> None:
     stage = standby(tmp_path, gone)
     found = standby_at(TARGET, stage.ground.adapters)

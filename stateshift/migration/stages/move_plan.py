@@ -50,7 +50,7 @@ def _plan_of(context: RunContext, wave: WaveState, job: JobSpec) -> Plan:
     if made[-1].refusals:
         undo_halts(context, wave.pending)
     refuse(made)
-    return made[-1]
+    return replace(made[-1], provisional=False)
 
 
 def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:

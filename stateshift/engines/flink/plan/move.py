@@ -50,6 +50,7 @@ from stateshift.engines.rounds import without_shown
 from stateshift.engines.start import Awaited, Handed, start
 from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
+from stateshift.formats.marks import FOLDER
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec, Spec, SubmitSpec
 from stateshift.step import (
@@ -262,7 +263,8 @@ def identity_of(facts: Facts) -> str:
     target, theirs = facts.target, facts.target_cluster
     goes_to = None
     if target is not facts.source:
-        goes_to = [target.location, target.kind, len(target.files)]
+        files_there = [file for file in target.files if not file.path.startswith(f"{FOLDER}/")]
+        goes_to = [target.location, target.kind, len(files_there)]
     # A cluster of a single application goes with its job, and tells no version then.
     runs_on = facts.source_cluster and facts.source_cluster.name
     starts_on = theirs and [theirs.name, theirs.version]

@@ -95,7 +95,8 @@ def _aside(changes: Sequence[Change]) -> tuple[str, ...]:
 
 def _without_image(storage: Storage) -> Survey:
     files = tuple(sorted(storage.list()))
-    kind: Literal["foreign", "empty"] = "foreign" if files else "empty"
+    holds_only_ours = all(file.path.startswith(f"{FOLDER}/") for file in files)
+    kind: Literal["foreign", "empty"] = "empty" if holds_only_ours else "foreign"
     below = images_below(files)
     findings: tuple[Finding, ...] = ()
     if len(below) > 1:

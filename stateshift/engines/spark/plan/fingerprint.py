@@ -15,7 +15,7 @@ from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.endpoints import plain_endpoints
 from stateshift.formats.marks import FOLDER
 from stateshift.plan import Phase, Plan
-from stateshift.survey import Facts, Finding
+from stateshift.survey import Facts, FileInfo, Finding
 
 
 def plan_of(move: Move, phases: tuple[Phase, ...], findings: tuple[Finding, ...] = ()) -> Plan:
@@ -48,7 +48,10 @@ def provisional(plan: Plan, facts: Facts) -> Plan:
 def identity_of(facts: Facts) -> str:
     """Return the fingerprint of a running job: its identity, and the layout of its state."""
     surveys = (facts.source, *facts.merges, *facts.others)
-    others_files = [file for file in facts.target.files if not file.path.startswith(f"{FOLDER}/")]
+    others_files: list[FileInfo] = []
+    if facts.target.location != facts.source.location:  # else they are the job's own
+        at_target = facts.target.files
+        others_files = [file for file in at_target if not file.path.startswith(f"{FOLDER}/")]
     clusters = (facts.source_cluster, facts.target_cluster)
     identities: list[plain.Value] = []
     for survey in surveys:
