@@ -123,7 +123,7 @@ def _decode(kind: type[T], content: bytes, path: str, name: str) -> T:
             f"the {name} is of version {version!r}, and this stateshift knows {VERSION}",
             path,
             0,
-            hint="use the stateshift that has written it, or a later one",
+            hint="use the version that has written it, or a later one",
         )
     try:
         read: T = plain.from_plain(kind, document)

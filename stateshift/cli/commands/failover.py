@@ -49,7 +49,9 @@ def command(
         ),
     ] = False,
 ) -> int | None:
-    """Start a job from its standby, from the standby's storage alone.
+    """Start a job from its standby: its region is gone.
+
+    Needs the standby's storage and nothing else.
 
     Claims the location, so that the process that has fed it writes nothing there any more; fences
     the primary as far as it answers; starts the job, and waits for its first commit. Tells what
