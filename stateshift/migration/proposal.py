@@ -14,7 +14,7 @@ from stateshift.extensions import names_added
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import Inquiry, gather
 from stateshift.migration.source_check import damages
-from stateshift.migration.take_over import planned
+from stateshift.migration.take_over import plan_job
 from stateshift.migration.wave_order import cuts_of, waves
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.specification import JobSpec, Spec, parse_spec, to_plain_spec
@@ -78,7 +78,7 @@ def propose(
         fed_by = job.takes_over.fed_by if job.takes_over is not None else None
         lock.refuse_held(parent, locations.name(job.destination), but=fed_by)
         facts = gather(inquiry, job, probing=True)
-        made = list(planned(inquiry, job, facts))
+        made = list(plan_job(inquiry, job, facts))
         if deep:
             adapters.meter.say(f"{job.name}: looking at the source")
             findings = damages(inquiry, job)

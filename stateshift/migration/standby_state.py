@@ -22,7 +22,7 @@ def tell_standby(context: RunContext, job: JobSpec, facts: Facts) -> None:
     )
     epochs = {image.epoch for image in images}
     epoch = epochs.pop() if len(epochs) == 1 else None
-    committed_at = committed(facts)
+    committed_at = commit_time(facts)
     state = StandbyState(
         job=job.name,
         engine=context.spec.engine,
@@ -42,8 +42,8 @@ def tell_standby(context: RunContext, job: JobSpec, facts: Facts) -> None:
     context.record(ImageKept(context.now(), job.name, epoch, committed_at))
 
 
-def committed(facts: Facts) -> float | None:
-    """Return when the source wrote the newest of the files by which a job finds its image."""
+def commit_time(facts: Facts) -> float | None:
+    """Return the time of the newest file by which a job finds its image at the source."""
     wanted: set[str] = set()
     for image in facts.source.images:
         wanted.update(image.first_read)

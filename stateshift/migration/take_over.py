@@ -40,7 +40,7 @@ class Primary:
         return self.may_be_fenced or self.state is not JobState.UNKNOWN
 
 
-def planned(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+def plan_job(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """Return the plans of a job by these facts."""
     plans = inquiry.engine.plan(inquiry.spec, job, facts)
     if job.takes_over is None:

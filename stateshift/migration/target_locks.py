@@ -12,7 +12,7 @@ from stateshift.migration.context import RunContext
 from stateshift.migration.history import plans_while_running
 from stateshift.specification import JobSpec
 from stateshift.step import ClaimTarget
-from stateshift.step.claims import claim, give_back, newest_claim, taken_over
+from stateshift.step.claims import claim, give_back, newest_claim, takeover_error
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 
@@ -57,7 +57,7 @@ def _claim_standby(context: RunContext, job: JobSpec) -> None:
         wanted = Claim(1, "standby", context.world.run, context.adapters.host, workdir, at)
         found = claim(storage, wanted)
     if found.run != context.world.run:
-        raise taken_over(location, found)
+        raise takeover_error(location, found)
     context.world.claims[location] = found.generation
 
 

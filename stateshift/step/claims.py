@@ -57,17 +57,17 @@ def claim(storage: Storage, wanted: Claim) -> Claim:
             return wanted
         found = newest_claim(storage)
     if found is None or found.run != wanted.run:
-        raise taken_over(storage.location, found)
+        raise takeover_error(storage.location, found)
     return found
 
 
 def refuse_another(storage: Storage, generation: int) -> None:
     """Refuse to write where somebody has claimed the generation behind this one."""
     if storage.stat(claim_path(generation + 1)) is not None:
-        raise taken_over(storage.location, newest_claim(storage))
+        raise takeover_error(storage.location, newest_claim(storage))
 
 
-def taken_over(location: str, by: Claim | None) -> OtherRunError:
+def takeover_error(location: str, by: Claim | None) -> OtherRunError:
     """Return the error of whoever may write at a location no longer."""
     if by is None:
         return OtherRunError(f"{location} was claimed by another run")

@@ -67,7 +67,9 @@ def command(
     standby = standby_at(place, adapters)
     if standby.is_taken_over:
         fenced = FencedFacts(standby, fence_again(standby, adapters))
-        terminal.answer_value("failover", FencedDocument, fenced, standby_text.fenced(fenced))
+        terminal.answer_value(
+            "failover", FencedDocument, fenced, standby_text.primary_fenced(fenced)
+        )
         return None
     spec = spec_of_failover(standby, epoch, primary_is_down)
     terminal.talk(standby_text.standby(StandbyFacts(standby, adapters.clock.now())))

@@ -69,7 +69,7 @@ def _job(job: JobReport, seconds: float) -> Iterator[Block]:
 
 
 def _failover(done: FailoverReport, terms: Terms) -> Iterator[Pair]:
-    """Yield what a failover has lost, and whether the primary cannot go on."""
+    """Yield the losses of a failover, and whether the primary cannot go on."""
     lost = [] if done.rpo.seconds is None else [f"{span(done.rpo.seconds)} of the source's work"]
     if done.rpo.batches is not None:
         lost.append(many(done.rpo.batches, terms.one, terms.many))

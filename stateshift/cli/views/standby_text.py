@@ -34,7 +34,7 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
     yield pairs(*rows)
 
 
-def fenced(facts: FencedFacts) -> Iterator[Block]:
+def primary_fenced(facts: FencedFacts) -> Iterator[Block]:
     """Show that the primary of a failover cannot go on."""
     state, evidence = facts.standby.state, facts.evidence
     yield Line(

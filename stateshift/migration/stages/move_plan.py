@@ -10,7 +10,7 @@ from stateshift.migration.halts import undo_halts
 from stateshift.migration.history import attempt_number
 from stateshift.migration.observation import facts_of, stale
 from stateshift.migration.proposal import refuse
-from stateshift.migration.take_over import planned
+from stateshift.migration.take_over import plan_job
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.step.evidence import ImageTaken, require_known
@@ -34,7 +34,7 @@ def _plan_of(context: RunContext, wave: WaveState, job: JobSpec) -> Plan:
         # A cluster that cannot see the job was asked to stop it, and said that it did.
         facts = replace(facts, source_cluster=replace(cluster, state="absent"))
     attempt = attempt_number(context.progress, job.name)
-    made = planned(context.inquiry, moved, replace(facts, attempt=attempt, stopped=is_halted))
+    made = plan_job(context.inquiry, moved, replace(facts, attempt=attempt, stopped=is_halted))
     is_running = any(plan.purpose == "halt" for plan in made)
     if is_running and is_halted:
         raise StalePlan(
