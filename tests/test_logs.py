@@ -26,9 +26,8 @@ from stateshift.storage.wrappers import LOCAL_MILLISECONDS, Patience, Retrying
 from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.cli.support import SOURCE, TARGET, Outside
-from tests.contracts.members import StillClock
 from tests.support.checkpoints import Checkpoint
-from tests.support.ground import Ground, spec_of
+from tests.support.ground import Clock, Ground, spec_of
 
 log = logging.getLogger("stateshift.of_a_test")
 
@@ -194,7 +193,7 @@ class Passing(MemoryStorage):
 
 def retried(disk: MemoryDisk) -> Storage:
     disk.open("memory://me:hunter2@m/ck").write("a", lambda: iter([b"xy"]))
-    return Retrying(Passing(disk), StillClock(), random.Random(1), Patience(4, 1.0, 8.0))
+    return Retrying(Passing(disk), Clock(), random.Random(1), Patience(4, 1.0, 8.0))
 
 
 def test_a_retry_is_logged_with_its_attempt_its_wait_and_its_reason() -> None:
@@ -211,7 +210,7 @@ def test_a_retry_is_logged_with_its_attempt_its_wait_and_its_reason() -> None:
 
 
 def test_the_wait_that_is_logged_is_the_wait() -> None:
-    clock, disk = StillClock(), MemoryDisk()
+    clock, disk = Clock(), MemoryDisk()
     disk.open("memory://me:hunter2@m/ck").write("a", lambda: iter([b"xy"]))
     slept: list[float] = []
     clock.sleep = slept.append  # type: ignore[method-assign]
@@ -311,7 +310,7 @@ def test_what_is_no_secret_stays_in_a_log(text: str) -> None:
 def outside(tmp_path: Path) -> Outside:
     outside = Outside()
     Checkpoint().write(outside.disk.open(SOURCE))
-    outside.opening = lambda storage: Retrying(storage, StillClock())
+    outside.opening = lambda storage: Retrying(storage, Clock())
     return outside
 
 
@@ -352,7 +351,7 @@ def test_nobody_listens_any_more_when_a_command_has_ended(outside: Outside) -> N
 
 
 def test_a_program_hears_what_it_asked_for_also_while_a_run_keeps_its_log(tmp_path: Path) -> None:
-    ground = Ground(tmp_path, wrap=lambda storage: Retrying(storage, StillClock()))
+    ground = Ground(tmp_path, wrap=lambda storage: Retrying(storage, Clock()))
     ground.write()
     proposal = ground.propose(spec_of())
     root = Kept()
@@ -418,7 +417,7 @@ def test_what_a_local_disk_does_at_once_is_not_logged_and_what_takes_long_is() -
 
     disk = MemoryDisk()
     disk.open("file:///ck").write("a", lambda: iter([b"x"]))
-    storage = Retrying(Slow(disk, "file:///ck"), StillClock())
+    storage = Retrying(Slow(disk, "file:///ck"), Clock())
     for _ in range(20):  # now and then a machine is as slow as that itself
         with embedding(logging.DEBUG) as heard:
             storage.read("a")

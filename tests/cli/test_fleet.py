@@ -27,7 +27,7 @@ from stateshift.world import Meter, World
 from tests.cli.support import SOURCE, TARGET, Outside, said, spec_of, without_times
 from tests.support.checkpoints import Checkpoint, held
 from tests.support.fleet import MemoryCarrier
-from tests.support.steps import Stage
+from tests.support.ground import Ground
 
 MASTER = "spark://master:7077"
 HELD = "state/0/1/3.delta"
@@ -65,7 +65,7 @@ class Manned(Outside):
         return carrier
 
     def _world(self, order: Mapping[str, Any]) -> World:
-        world = Stage(self.disk).world
+        world = Ground(disk=self.disk).world
         return replace(world, transforms=Transforms(), entries=Entries(), run=order["run"])
 
 

@@ -1,11 +1,8 @@
-"""The storages the contract holds for, each opened on a place of its own, and a clock that does
-not wait.
-"""
+"""The storages the contract holds for, each opened on a place of its own."""
 
 from __future__ import annotations
 
 import random
-import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,26 +12,10 @@ from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Pace, Retrying, Throttled
 from stateshift.testing.memory_storage import MemoryDisk
+from tests.support.ground import Clock
 
 # Opens another storage on the same place, as another process would.
 Reopen = Callable[[], Storage]
-
-
-class StillClock:
-    """Time passes only by sleeping. Thread-safe; remembers every wait."""
-
-    def __init__(self, now: float = 1_000_000.0) -> None:
-        self._now = now
-        self._lock = threading.Lock()
-        self.waits: list[float] = []
-
-    def now(self) -> float:
-        return self._now
-
-    def sleep(self, seconds: float) -> None:
-        with self._lock:
-            self._now += seconds
-            self.waits.append(seconds)
 
 
 def memory(tmp_path: Path) -> Reopen:
@@ -58,7 +39,7 @@ def fsspec_memory(tmp_path: Path) -> Reopen:
 def retrying(inner: Callable[[Path], Reopen]) -> Callable[[Path], Reopen]:
     def member(tmp_path: Path) -> Reopen:
         reopen = inner(tmp_path)
-        return lambda: Retrying(reopen(), StillClock(), random.Random(1))
+        return lambda: Retrying(reopen(), Clock(), random.Random(1))
 
     return member
 
@@ -66,7 +47,7 @@ def retrying(inner: Callable[[Path], Reopen]) -> Callable[[Path], Reopen]:
 def throttled(inner: Callable[[Path], Reopen]) -> Callable[[Path], Reopen]:
     def member(tmp_path: Path) -> Reopen:
         reopen = inner(tmp_path)
-        pace = Pace(StillClock(), bytes_per_second=1e6, operations_per_second=1e3)
+        pace = Pace(Clock(), bytes_per_second=1e6, operations_per_second=1e3)
         return lambda: Throttled(reopen(), pace)
 
     return member

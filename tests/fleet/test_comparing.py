@@ -28,14 +28,14 @@ from stateshift.world import World
 from tests.look.golden_images import HERE, NEWEST, contents, write
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.fleet import MemoryCarrier
-from tests.support.steps import Stage
+from tests.support.ground import Ground
 
 THERE = "file:///there/orders"
 
 
 def carrier_on(disk: MemoryDisk) -> MemoryCarrier:
     def world_of(order: Mapping[str, Any]) -> World:
-        return replace(Stage(disk).world, run=order["run"])
+        return replace(Ground(disk=disk).world, run=order["run"])
 
     return MemoryCarrier(world_of)
 

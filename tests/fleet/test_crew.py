@@ -40,7 +40,8 @@ from stateshift.testing.memory_storage import ProcessGone
 from stateshift.world import ReadFrom, Unwatched, World
 from tests.support.executing import execute
 from tests.support.fleet import MemoryCarrier
-from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
+from tests.support.ground import SOURCE, TARGET, Ground
+from tests.support.steps import KeptLines, Told, journal_of, phase, plan_of
 
 COUNT = 12
 
@@ -61,8 +62,8 @@ class Hearing(Unwatched):
             self.files, self.bytes = self.files + files, self.bytes + bytes
 
 
-def stage() -> Stage:
-    made = Stage()
+def ground() -> Ground:
+    made = Ground()
     made.give(SOURCE, **{f"file_{n}": b"%d" % n * 50 for n in range(COUNT)})
     return made
 
@@ -93,11 +94,11 @@ def plan() -> Plan:
     )
 
 
-def worlds_of(made: Stage) -> Callable[[Mapping[str, Any]], World]:
+def worlds_of(made: Ground) -> Callable[[Mapping[str, Any]], World]:
     return lambda order: replace(made.world, parallel=1)
 
 
-def contents(made: Stage) -> dict[str, bytes]:
+def contents(made: Ground) -> dict[str, bytes]:
     return {file.path: made.target.read(file.path) for file in made.target.list()}
 
 
@@ -116,7 +117,7 @@ def told_of(journal: Journal) -> dict[str, Any]:
 
 
 def test_a_fleet_leaves_the_same_bytes_and_the_same_journal() -> None:
-    here, there = stage(), stage()
+    here, there = ground(), ground()
     alone, together = journal_of(plan()), journal_of(plan())
     execute(0, plan(), here.world, alone)
     carrier = MemoryCarrier(worlds_of(there))
@@ -132,7 +133,7 @@ def test_executors_are_told_which_files_need_not_be_looked_for() -> None:
     """As the one listing of the target says, in which nothing was for the first step, and one
     file for the second.
     """
-    made, count = Stage(), 2 * LISTED_FILES
+    made, count = Ground(), 2 * LISTED_FILES
     made.give(SOURCE, **{f"f{n}": b"%d" % n for n in range(count)})
     made.give(TARGET, f20=b"20")
     infos = [FileInfo(f"f{n}", len(str(n))) for n in range(count)]
@@ -150,9 +151,9 @@ def test_executors_are_told_which_files_need_not_be_looked_for() -> None:
 def test_a_round_is_brought_by_executors_and_counts_as_what_was_brought_from_here(
     lost: str | None,
 ) -> None:
-    here, there = stage(), stage()
+    here, there = ground(), ground()
 
-    def round_of(made: Stage) -> Plan:
+    def round_of(made: Ground) -> Plan:
         found = [file for n in range(COUNT) if (file := made.source.stat(f"file/{n}")) is not None]
         return plan_of(
             phase(
@@ -192,9 +193,9 @@ def shard_of(number: int, *paths: str) -> ShardFiles:
     return ShardFiles("0", "default", number, paths)
 
 
-def dealt_anew(**files: bytes) -> tuple[Stage, CompareImages]:
+def dealt_anew(**files: bytes) -> tuple[Ground, CompareImages]:
     """Two shards that became three, and the step that compares them."""
-    made = Stage()
+    made = Ground()
     made.give(SOURCE, a=b"eins zwei drei", b=b"vier")
     made.give(TARGET, **{"x": b"zwei", "y": b"vier eins", "z": b"drei", **files})
     before = (shard_of(0, "a"), shard_of(1, "b"))
@@ -226,7 +227,7 @@ def test_a_large_comparison_is_spread_over_its_shards_and_comes_to_the_same() ->
 
 
 def test_a_comparison_of_many_bytes_and_no_shards_is_one_order() -> None:
-    made = stage()
+    made = ground()
     execute(0, plan(), made.world, journal_of(plan()))
     paths = tuple(f"file/{n}" for n in range(3))
     step = CompareImages(
@@ -246,7 +247,7 @@ def test_a_large_comparison_finds_what_differs(files: dict[str, bytes]) -> None:
 
 
 def test_progress_is_told_once_for_each_step() -> None:
-    made, meter = stage(), Hearing()
+    made, meter = ground(), Hearing()
     execute(
         0,
         plan(),
@@ -258,7 +259,7 @@ def test_progress_is_told_once_for_each_step() -> None:
 
 
 def test_an_ordered_phase_stays_here() -> None:
-    made, carrier = stage(), MemoryCarrier(lambda order: stage().world)
+    made, carrier = ground(), MemoryCarrier(lambda order: ground().world)
     copies = plan().phases[0].steps
     ordered = plan_of(phase("copy", *copies, ordered=True))
     execute(0, ordered, made.world, journal_of(ordered), Crew(carrier))
@@ -266,7 +267,7 @@ def test_an_ordered_phase_stays_here() -> None:
 
 
 def test_steps_of_other_kinds_stay_here_also_in_an_unordered_phase() -> None:
-    made, said = stage(), list[str]()
+    made, said = ground(), list[str]()
     carrier = MemoryCarrier(worlds_of(made))
     mixed = plan_of(phase("copy", Told("copy/told", said), *plan().phases[0].steps))
     execute(0, mixed, made.world, journal_of(mixed), Crew(carrier))
@@ -276,14 +277,14 @@ def test_steps_of_other_kinds_stay_here_also_in_an_unordered_phase() -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_lost_executor_costs_its_step_and_nothing_else(when: str) -> None:
-    made, meter, lines = stage(), Hearing(), KeptLines()
+    made, meter, lines = ground(), Hearing(), KeptLines()
     carrier = MemoryCarrier(
         worlds_of(made),
         lambda label, attempt: when if label == "transform/8" and attempt == 0 else None,
     )
     journal = journal_of(plan(), lines)
     execute(0, plan(), made.world, journal, Crew(carrier, meter))
-    reference = stage()
+    reference = ground()
     execute(0, plan(), reference.world, journal_of(plan()))
     assert contents(made) == contents(reference)
     assert carrier.attempts["transform/8"] == 1
@@ -299,7 +300,7 @@ def test_a_lost_executor_costs_its_step_and_nothing_else(when: str) -> None:
 
 
 def test_a_step_that_is_lost_every_time_fails_the_run_and_keeps_what_the_others_did() -> None:
-    made = stage()
+    made = ground()
     carrier = MemoryCarrier(
         worlds_of(made), lambda label, attempt: "before" if label == "copy/3" else None
     )
@@ -318,7 +319,7 @@ def test_a_step_that_is_lost_every_time_fails_the_run_and_keeps_what_the_others_
 
 
 def test_a_run_that_failed_with_a_fleet_goes_on_without_and_ends_the_same() -> None:
-    made, lines = stage(), KeptLines()
+    made, lines = ground(), KeptLines()
     carrier = MemoryCarrier(
         worlds_of(made), lambda label, attempt: "after" if label.startswith("transform") else None
     )
@@ -328,13 +329,13 @@ def test_a_run_that_failed_with_a_fleet_goes_on_without_and_ends_the_same() -> N
     journal.append(RunFailed(5.0, "ClusterError", "failed", None, 7))
     journal.append(RunResumed(6.0))
     execute(0, plan(), made.world, journal)
-    reference = stage()
+    reference = ground()
     execute(0, plan(), reference.world, journal_of(plan()))
     assert contents(made) == contents(reference)
 
 
 def test_an_error_on_an_executor_is_that_error_here_with_step_and_host() -> None:
-    made = stage()
+    made = ground()
     made.source.remove("file/2")
     with pytest.raises(MissingFile, match="file/2 was there when the plan was made") as caught:
         execute(0, plan(), made.world, journal_of(plan()), Crew(MemoryCarrier(worlds_of(made))))
@@ -343,7 +344,7 @@ def test_an_error_on_an_executor_is_that_error_here_with_step_and_host() -> None
 
 
 def test_a_bug_on_an_executor_is_a_bug_here() -> None:
-    made = stage()
+    made = ground()
 
     def world_of(order: Mapping[str, Any]) -> World:
         return replace(made.world, transforms={})
@@ -354,7 +355,7 @@ def test_a_bug_on_an_executor_is_a_bug_here() -> None:
 
 
 def test_who_asks_to_stop_is_not_kept_waiting_for_repeats() -> None:
-    made = stage()
+    made = ground()
 
     def lose(label: str, attempt: int) -> str | None:
         made.stop.set()  # Ctrl-C cancels what is at work, and that looks as if it were lost
@@ -367,7 +368,7 @@ def test_who_asks_to_stop_is_not_kept_waiting_for_repeats() -> None:
 
 
 def test_each_step_at_work_gets_its_share_of_the_throttle() -> None:
-    made = stage()
+    made = ground()
     carrier, meter = MemoryCarrier(worlds_of(made), slots_there=4), Hearing()
     world = replace(made.world, pace=Pace(made.clock, 1000.0, 8.0))
     execute(0, plan(), world, journal_of(plan()), Crew(carrier, meter))
@@ -376,7 +377,7 @@ def test_each_step_at_work_gets_its_share_of_the_throttle() -> None:
 
 
 def test_every_attempt_of_a_step_writes_under_names_of_its_own() -> None:
-    made = stage()
+    made = ground()
     carrier = MemoryCarrier(
         worlds_of(made), lambda label, attempt: "after" if attempt == 0 else None
     )
@@ -386,7 +387,7 @@ def test_every_attempt_of_a_step_writes_under_names_of_its_own() -> None:
 
 
 def test_what_a_lost_attempt_left_half_written_is_gone_before_the_image_is_published() -> None:
-    made = stage()
+    made = ground()
 
     def dies() -> Iterator[bytes]:
         yield b"half of it"
@@ -416,14 +417,14 @@ def test_what_a_lost_attempt_left_half_written_is_gone_before_the_image_is_publi
 def test_few_large_steps_for_many_executors_are_said_and_small_ones_are_not() -> None:
     meter, crew_of = Hearing(), lambda slots: Crew(MemoryCarrier(slots_there=slots), meter)
     large = [CopyFiles("copy/0", SOURCE, TARGET, (FileInfo("a", WORTHWHILE_BYTES),))]
-    crew_of(8).begin("copy", large, Stage().world)
+    crew_of(8).begin("copy", large, Ground().world)
     assert meter.lines == [
         "fleet: copy is 1 step (64 MiB), and 8 could be at work: a file, and a shard, is one step's"
     ]
     meter.lines.clear()
-    crew_of(1).begin("copy", large, Stage().world)
+    crew_of(1).begin("copy", large, Ground().world)
     crew_of(8).begin(
-        "copy", [CopyFiles("copy/0", SOURCE, TARGET, (FileInfo("a", 1),))], Stage().world
+        "copy", [CopyFiles("copy/0", SOURCE, TARGET, (FileInfo("a", 1),))], Ground().world
     )
     assert meter.lines == []
 
@@ -433,7 +434,7 @@ def test_a_disk_that_is_not_everybodys_is_noticed_at_the_first_step_that_writes_
     far: bool, tmp_path: Any
 ) -> None:
     """The executor writes to a disk of its own, under the same name."""
-    here, there = stage(), stage()
+    here, there = ground(), ground()
     local = f"file://{tmp_path}"
     copy = CopyFiles("copy/0", SOURCE, local, (FileInfo("file/0", 50),))
     one = plan_of(phase("copy", copy))
@@ -457,7 +458,7 @@ def test_a_disk_that_is_not_everybodys_is_noticed_at_the_first_step_that_writes_
         )
 
 
-def _disk(made: Stage, folder: Any) -> Callable[[str], Any]:
+def _disk(made: Ground, folder: Any) -> Callable[[str], Any]:
     from stateshift.storage.local.storage import LocalStorage
 
     return lambda location: (
@@ -466,7 +467,7 @@ def _disk(made: Stage, folder: Any) -> Callable[[str], Any]:
 
 
 def test_what_a_fleet_finds_broken_is_what_is_found_here() -> None:
-    made, journal = stage(), journal_of(plan())
+    made, journal = ground(), journal_of(plan())
     execute(0, plan(), made.world, journal)
     made.target.write("file/1", lambda: iter((b"other",)))
     made.target.remove("made/7")
@@ -479,7 +480,7 @@ def test_what_a_fleet_finds_broken_is_what_is_found_here() -> None:
 
 
 def test_gathering_asks_every_slot_for_packages_and_places() -> None:
-    made, meter = stage(), Hearing()
+    made, meter = ground(), Hearing()
     carrier = MemoryCarrier(worlds_of(made), slots_there=3)
     Crew(carrier, meter).gather([SOURCE])
     assert len(carrier.orders) == 3
@@ -490,7 +491,7 @@ def test_gathering_asks_every_slot_for_packages_and_places() -> None:
 def test_a_directory_that_an_executor_does_not_see_is_refused_before_anything_is_begun(
     tmp_path: Any,
 ) -> None:
-    crew = Crew(MemoryCarrier(worlds_of(stage()), far=True))
+    crew = Crew(MemoryCarrier(worlds_of(ground()), far=True))
     crew.gather([SOURCE], [f"file://{tmp_path}"])
     with pytest.raises(ClusterError, match="does not see file:///nowhere"):
         crew.gather([SOURCE], ["file:///nowhere"])
@@ -505,7 +506,7 @@ def test_a_package_that_an_executor_has_not_is_named() -> None:
 
 
 def test_who_wants_no_more_answers_may_ask_again() -> None:
-    carrier = MemoryCarrier(worlds_of(stage()))
+    carrier = MemoryCarrier(worlds_of(ground()))
     crew = Crew(carrier)
     nothing: dict[str, Any] = {"modules": [], "locations": [], "there": []}
     answers = crew.asking.spread("check", [nothing] * 9)

@@ -24,14 +24,14 @@ from stateshift.world import World
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk, write
 from tests.support.fleet import MemoryCarrier
-from tests.support.steps import Stage
+from tests.support.ground import Ground
 
 IDS = [f"{case.parent.name}/{case.name}" for case in CASES]
 
 
 def crew_on(disk: MemoryDisk) -> Crew:
     def world_of(order: Mapping[str, Any]) -> World:
-        return replace(Stage(disk).world, run=order["run"])
+        return replace(Ground(disk=disk).world, run=order["run"])
 
     return Crew(MemoryCarrier(world_of))
 

@@ -18,7 +18,7 @@ from stateshift.fleet.orders import (
     encode_order,
 )
 from stateshift.storage.wrappers import Pace
-from tests.support.steps import StepClock
+from tests.support.ground import Clock
 
 RAISED: tuple[StateshiftError, ...] = (
     FormatError("not a snapshot", "state/0/1/6.snapshot", 17, hint="stateshift verify"),
@@ -85,7 +85,7 @@ def test_an_order_of_another_version_is_refused() -> None:
 
 
 def test_rates_are_shared_out() -> None:
-    pace = Pace(StepClock(), 100.0, None)
+    pace = Pace(Clock(), 100.0, None)
     assert json.loads(encode_order("run", "r", "t", pace, 4))["rates"] == [25.0, None]
     assert json.loads(encode_order("run", "r", "t"))["rates"] == [None, None]
 

@@ -40,7 +40,8 @@ from stateshift.workdir import Workdir
 from stateshift.world import Meter
 from tests.engines.spark.golden import FOLDER
 from tests.support.checkpoints import Checkpoint
-from tests.support.steps import SOURCE, TARGET, phase, plan_of
+from tests.support.ground import SOURCE, TARGET
+from tests.support.steps import phase, plan_of
 
 pytestmark = pytest.mark.skipif(processes_here(None) == 1, reason="one core shares with nobody")
 

@@ -42,7 +42,7 @@ from stateshift.world import World
 from tests.formats.rocksdb.test_sst_encoding import table_of
 from tests.support.encoders import encode_changelog
 from tests.support.fleet import MemoryCarrier
-from tests.support.steps import SOURCE, TARGET, Stage
+from tests.support.ground import SOURCE, TARGET, Ground
 
 FAMILIES = {"counts": 0, "$ttl": 1}
 LONG_KEY = json.dumps(
@@ -141,7 +141,7 @@ class Rewriting:
     shape: Shape
 
     def __post_init__(self) -> None:
-        self.stage = Stage()
+        self.ground = Ground()
         self.files: dict[str, bytes] = {}
         self.sources = []
         for shard in range(self.shape.sources):
@@ -149,7 +149,7 @@ class Rewriting:
             self.sources.append(ShardFiles("0", "default", shard, tuple(files)))
             self.files |= files
         for path, content in self.files.items():
-            self.stage.source.write(path, lambda content=content: iter((content,)))
+            self.ground.source.write(path, lambda content=content: iter((content,)))
         names = [f"{number:06}-y.sst" for number in range(2, 2 + self.shape.tables_after)]
         self.targets, outputs = [], []
         for shard in range(self.shape.targets):
@@ -192,7 +192,7 @@ class Rewriting:
 
     def rewrite(self, path: str, content: bytes) -> None:
         """Put another file in the place of one of the source's."""
-        self.stage.source.write(path, lambda: iter((content,)))
+        self.ground.source.write(path, lambda: iter((content,)))
         inputs = []
         for file in self.step.inputs:
             inputs.append(file if file.path != path else FileInfo(path, len(content)))
@@ -200,7 +200,7 @@ class Rewriting:
 
     @property
     def world(self) -> World:
-        return replace(self.stage.world, transforms=Transforms(), entries=Entries(), parallel=1)
+        return replace(self.ground.world, transforms=Transforms(), entries=Entries(), parallel=1)
 
     def carrier(self, **more: Any) -> MemoryCarrier:
         return MemoryCarrier(self.world_of, **more)
@@ -214,7 +214,7 @@ class Rewriting:
         return crew.run(self.step, self.world)
 
     def written(self) -> dict[str, bytes]:
-        target = self.stage.target
+        target = self.ground.target
         return {file.path: target.read(file.path) for file in target.list()}
 
     def has_zips(self) -> bool:
@@ -341,7 +341,7 @@ def test_who_was_killed_with_all_others_goes_on_alone_or_with_them(
 
     def kill(label: str, attempt: int) -> None:
         if next(orders) == killed_at:
-            made.stage.disk.kill()
+            made.ground.disk.kill()
 
     carrier.lose = kill
     with pytest.raises(ProcessGone):
@@ -361,7 +361,7 @@ def test_damage_in_one_part_is_the_error_of_one_process_and_no_zip_is_written(na
     with pytest.raises(FormatError) as here:
         made.step.run(made.world)
     for left in made.written():
-        made.stage.target.remove(left)
+        made.ground.target.remove(left)
     with pytest.raises(FormatError) as there:
         made.run(made.carrier(slots_there=8))
     assert str(there.value) == str(here.value)

@@ -16,10 +16,10 @@ import pytest
 from stateshift.errors import AlreadyThere, StorageError, TransientStorageError
 from stateshift.storage.protocol import CHUNK, Storage
 from stateshift.storage.wrappers import Retrying
-from tests.contracts.members import StillClock
 from tests.support import between as faults
 from tests.support import s3
 from tests.support.between import Asked, always, between, first
+from tests.support.ground import Clock
 from tests.support.s3 import at, pending
 from tests.support.servers import Servers, group
 
@@ -56,8 +56,8 @@ def place(endpoint: str) -> str:
     return place
 
 
-def patient(storage: Storage) -> tuple[Retrying, StillClock]:
-    clock = StillClock()
+def patient(storage: Storage) -> tuple[Retrying, Clock]:
+    clock = Clock()
     return Retrying(storage, clock, random.Random(1)), clock
 
 

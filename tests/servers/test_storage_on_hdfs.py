@@ -26,8 +26,8 @@ from stateshift.storage.protocol import CHUNK, Storage
 from stateshift.survey import Owned
 from tests.contracts import test_storage_contract as contract
 from tests.contracts.members import Reopen
+from tests.support.ground import Ground
 from tests.support.servers import Servers, hadoop
-from tests.support.steps import Stage
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
@@ -230,7 +230,7 @@ def test_owners_and_permissions_go_with_a_checkpoint(single: Servers, way: str) 
         "publish/owners-0", source.location, target.location, owner=True, permissions=True
     )
     world = replace(
-        Stage().world, storage={one.location: one for one in (source, target)}.__getitem__
+        Ground().world, storage={one.location: one for one in (source, target)}.__getitem__
     )
     evidence = step.run(world)
     found = {owned.path: owned[1:] for owned in target.owners()}

@@ -18,7 +18,7 @@ from stateshift.step import ahead as module
 from stateshift.step.ahead import FROM_BYTES, PIECES, PIECES_MAX, ahead
 from stateshift.step.contents import NewFile, reading, settle
 from stateshift.survey import FileInfo
-from tests.support.steps import SOURCE, TARGET, Stage
+from tests.support.ground import SOURCE, TARGET, Ground
 
 
 @pytest.fixture(autouse=True)
@@ -101,8 +101,8 @@ def test_an_end_that_fails_is_an_end() -> None:
 
 def test_nobody_holds_on_to_what_is_read_when_it_cannot_be_written() -> None:
     """The error's traceback is kept, as by who tells of it."""
-    stage, content = Stage(), b"x" * (3 * FROM_BYTES)
-    stage.give(SOURCE, large=content)
+    ground, content = Ground(), b"x" * (3 * FROM_BYTES)
+    ground.give(SOURCE, large=content)
 
     def refused(
         path: str, content: Callable[[], Iterator[bytes]], modified: float | None = None
@@ -111,9 +111,9 @@ def test_nobody_holds_on_to_what_is_read_when_it_cannot_be_written() -> None:
         next(chunks)
         raise StorageError("full")
 
-    target = stage.world.storage(TARGET)
+    target = ground.world.storage(TARGET)
     with pytest.raises(StorageError, match="full") as kept:
-        large = reading(stage.world.storage(SOURCE), info("large", content))
+        large = reading(ground.world.storage(SOURCE), info("large", content))
         settle(Refusing(target, refused), NewFile("large", large))
     until(lambda: module._free._value == PIECES_MAX)
     until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ahead"])

@@ -19,7 +19,7 @@ from stateshift.storage.temporaries import apart, temporary
 from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from stateshift.world import World
-from tests.support.steps import SOURCE, TARGET, Stage
+from tests.support.ground import SOURCE, TARGET, Ground
 
 AT_ONCE = 8
 FILES = {f"d{n % 7}/{n}": b"%d" % n * n for n in range(1, 101)}
@@ -29,8 +29,8 @@ COPY = CopyFiles(
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    found = Stage(disk=MemoryDisk(at_once=AT_ONCE))
+def ground() -> Iterator[Ground]:
+    found = Ground(disk=MemoryDisk(at_once=AT_ONCE))
     source = found.world.storage(SOURCE)
     for path, content in FILES.items():
         source.write(path, lambda content=content: iter((content,)))  # type: ignore[misc]
@@ -38,16 +38,16 @@ def stage() -> Iterator[Stage]:
 
 
 def test_the_evidence_is_in_the_order_of_the_items_and_does_not_depend_on_how_many_at_once(
-    stage: Stage,
+    ground: Ground,
 ) -> None:
-    alone = Stage()
+    alone = Ground()
     for path, content in FILES.items():
         alone.world.storage(SOURCE).write(path, lambda content=content: iter((content,)))  # type: ignore[misc]
-    assert COPY.run(stage.world) == COPY.run(alone.world)
-    assert stage.disk.snapshot(TARGET) == FILES
+    assert COPY.run(ground.world) == COPY.run(alone.world)
+    assert ground.disk.snapshot(TARGET) == FILES
 
 
-def test_as_many_as_the_storage_says_are_at_work_and_no_more(stage: Stage) -> None:
+def test_as_many_as_the_storage_says_are_at_work_and_no_more(ground: Ground) -> None:
     meeting, most, at_work, lock = threading.Barrier(AT_ONCE, timeout=30), 0, 0, threading.Lock()
 
     def met(number: int) -> int:
@@ -61,11 +61,11 @@ def test_as_many_as_the_storage_says_are_at_work_and_no_more(stage: Stage) -> No
         return number
 
     numbers = range(5 * AT_ONCE)
-    assert each(stage.world, numbers, met, stage.world.storage(SOURCE)) == list(numbers)
+    assert each(ground.world, numbers, met, ground.world.storage(SOURCE)) == list(numbers)
     assert most == AT_ONCE
 
 
-def test_after_a_failure_no_more_are_begun(stage: Stage) -> None:
+def test_after_a_failure_no_more_are_begun(ground: Ground) -> None:
     begun, failed = [], threading.Event()
 
     def one(number: int) -> None:
@@ -78,52 +78,52 @@ def test_after_a_failure_no_more_are_begun(stage: Stage) -> None:
             time.sleep(0.5)  # by then it is known
 
     with pytest.raises(MissingFile):
-        each(stage.world, range(1000), one, stage.world.storage(SOURCE))
+        each(ground.world, range(1000), one, ground.world.storage(SOURCE))
     assert len(begun) <= 40 + 2 * AT_ONCE
 
 
-def test_a_repeat_brings_what_the_first_attempt_did_not(stage: Stage) -> None:
+def test_a_repeat_brings_what_the_first_attempt_did_not(ground: Ground) -> None:
     gone = COPY.items[40].path
-    stage.world.storage(SOURCE).remove(gone)
+    ground.world.storage(SOURCE).remove(gone)
     with pytest.raises(MissingFile, match="is gone"):
-        COPY.run(stage.world)
-    stage.world.storage(SOURCE).write(gone, lambda: iter((FILES[gone],)))
-    COPY.run(stage.world)
-    assert stage.disk.snapshot(TARGET) == FILES
+        COPY.run(ground.world)
+    ground.world.storage(SOURCE).write(gone, lambda: iter((FILES[gone],)))
+    COPY.run(ground.world)
+    assert ground.disk.snapshot(TARGET) == FILES
 
 
-def test_an_interruption_ends_it_after_the_files_that_are_being_written(stage: Stage) -> None:
+def test_an_interruption_ends_it_after_the_files_that_are_being_written(ground: Ground) -> None:
     begun = []
 
     def one(number: int) -> None:
         begun.append(number)
-        stage.stop.set()
+        ground.stop.set()
 
     with pytest.raises(Interrupted):
-        each(stage.world, range(1000), one, stage.world.storage(SOURCE))
+        each(ground.world, range(1000), one, ground.world.storage(SOURCE))
     assert 1 <= len(begun) <= AT_ONCE
 
 
-def test_writers_apart_stay_apart_in_its_threads(stage: Stage) -> None:
+def test_writers_apart_stay_apart_in_its_threads(ground: Ground) -> None:
     with apart("one"):
         names = each(
-            stage.world, range(20), lambda number: temporary("d/a"), stage.world.storage(SOURCE)
+            ground.world, range(20), lambda number: temporary("d/a"), ground.world.storage(SOURCE)
         )
         assert set(names) == {temporary("d/a")}
     assert temporary("d/a") not in names
 
 
-def test_what_was_changed_since_is_found_and_left_by_an_undo(stage: Stage) -> None:
-    evidence = COPY.run(stage.world)
-    target = stage.world.storage(TARGET)
+def test_what_was_changed_since_is_found_and_left_by_an_undo(ground: Ground) -> None:
+    evidence = COPY.run(ground.world)
+    target = ground.world.storage(TARGET)
     target.write(COPY.items[3].path, lambda: iter((b"other",)))
     target.remove(COPY.items[5].path)
-    assert [found.place for found in COPY.holds(stage.world, evidence)] == [
+    assert [found.place for found in COPY.holds(ground.world, evidence)] == [
         COPY.items[3].path,
         COPY.items[5].path,
     ]
-    assert len(COPY.undo(stage.world, evidence)) == 1
-    assert list(stage.disk.snapshot(TARGET)) == [COPY.items[3].path]
+    assert len(COPY.undo(ground.world, evidence)) == 1
+    assert list(ground.disk.snapshot(TARGET)) == [COPY.items[3].path]
 
 
 class Asked(MemoryStorage):
@@ -140,47 +140,49 @@ class Asked(MemoryStorage):
         return super().list(under)
 
 
-def asked_by(world: World, stage: Stage, *steps: CopyFiles) -> list[str]:
+def asked_by(world: World, ground: Ground, *steps: CopyFiles) -> list[str]:
     opened: dict[str, Asked] = {}
     Asked.asked.clear()
     world = replace(
-        world, storage=lambda location: opened.setdefault(location, Asked(stage.disk, location))
+        world, storage=lambda location: opened.setdefault(location, Asked(ground.disk, location))
     )
     for step in steps:
         step.run(world)
     return list(Asked.asked)
 
 
-def test_a_target_is_listed_once_and_no_file_is_asked_for_that_was_not_there(stage: Stage) -> None:
+def test_a_target_is_listed_once_and_no_file_is_asked_for_that_was_not_there(
+    ground: Ground,
+) -> None:
     halves = replace(COPY, items=COPY.items[:50]), replace(COPY, items=COPY.items[50:])
-    assert asked_by(stage.world, stage, *halves) == [f"list {TARGET}"]
-    assert stage.disk.snapshot(TARGET) == FILES
+    assert asked_by(ground.world, ground, *halves) == [f"list {TARGET}"]
+    assert ground.disk.snapshot(TARGET) == FILES
 
 
 def test_what_an_earlier_attempt_wrote_is_asked_for_and_recognised_by_digest_alone(
-    stage: Stage,
+    ground: Ground,
 ) -> None:
     whole, torn = COPY.items[3], COPY.items[5]
-    stage.disk.open(TARGET).write(whole.path, lambda: iter((FILES[whole.path],)))
-    stage.disk.open(TARGET).write(torn.path, lambda: iter((b"?" * torn.size,)))
-    before = stage.disk.writes
-    asked = sorted(asked_by(stage.world, stage, COPY))
+    ground.disk.open(TARGET).write(whole.path, lambda: iter((FILES[whole.path],)))
+    ground.disk.open(TARGET).write(torn.path, lambda: iter((b"?" * torn.size,)))
+    before = ground.disk.writes
+    asked = sorted(asked_by(ground.world, ground, COPY))
     assert asked == sorted([f"list {TARGET}", f"stat {whole.path}", f"stat {torn.path}"])
-    assert stage.disk.snapshot(TARGET) == FILES
-    assert stage.disk.writes - before == len(FILES) - 1
+    assert ground.disk.snapshot(TARGET) == FILES
+    assert ground.disk.writes - before == len(FILES) - 1
 
 
 def test_what_somebody_put_there_since_the_listing_is_replaced_as_it_would_be_after_a_look(
-    stage: Stage,
+    ground: Ground,
 ) -> None:
-    world = stage.world
+    world = ground.world
     assert not world.found.may_hold(world.storage(TARGET), COPY.items[7].path, worthwhile=True)  # type: ignore[union-attr]
-    stage.disk.open(TARGET).write(COPY.items[7].path, lambda: iter((b"other",)))
+    ground.disk.open(TARGET).write(COPY.items[7].path, lambda: iter((b"other",)))
     COPY.run(world)
-    assert stage.disk.snapshot(TARGET) == FILES
+    assert ground.disk.snapshot(TARGET) == FILES
 
 
-def test_for_a_few_files_no_whole_place_is_listed(stage: Stage) -> None:
+def test_for_a_few_files_no_whole_place_is_listed(ground: Ground) -> None:
     few = replace(COPY, items=COPY.items[:2])
-    assert asked_by(stage.world, stage, few) == [f"stat {item.path}" for item in few.items]
-    assert len(asked_by(replace(stage.world, found=None), stage, COPY)) == len(FILES)
+    assert asked_by(ground.world, ground, few) == [f"stat {item.path}" for item in few.items]
+    assert len(asked_by(replace(ground.world, found=None), ground, COPY)) == len(FILES)

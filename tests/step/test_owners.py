@@ -9,17 +9,17 @@ import pytest
 from stateshift.step import KeepOwners
 from stateshift.step.evidence import OwnersGiven
 from stateshift.survey import Owned
-from tests.support.steps import SOURCE, TARGET, Stage
+from tests.support.ground import SOURCE, TARGET, Ground
 
 KEEP = KeepOwners("publish/owners-0", SOURCE, TARGET, owner=True, permissions=True)
 
 
 @pytest.fixture
-def stage() -> Stage:
+def ground() -> Ground:
     """The job runs as etl, in a directory that nobody else may look into; we copied its files as
     ourselves.
     """
-    made = Stage()
+    made = Ground()
     made.give(SOURCE, metadata=b"{}", state_0=b"old", commits_1=b"v1")
     made.give(TARGET, metadata=b"{}", commits_1=b"v1", rewritten_deep_0=b"new")
     source = made.world.storage(SOURCE)
@@ -31,44 +31,44 @@ def stage() -> Stage:
 
 
 def owned(
-    stage: Stage, location: str = TARGET
+    ground: Ground, location: str = TARGET
 ) -> dict[str, tuple[str | None, str | None, int | None]]:
-    return {one.path: one[1:] for one in stage.world.storage(location).owners()}
+    return {one.path: one[1:] for one in ground.world.storage(location).owners()}
 
 
 def test_files_and_directories_get_owners_and_permissions_of_their_counterparts(
-    stage: Stage,
+    ground: Ground,
 ) -> None:
-    KEEP.run(stage.world)
-    found = owned(stage)
+    KEEP.run(ground.world)
+    found = owned(ground)
     assert found["commits/1"] == ("etl", "streams", 0o640)
     assert found["commits"] == found[""] == ("etl", "streams", 0o750)
 
 
-def test_what_has_no_counterpart_belongs_to_whom_the_directory_above_does(stage: Stage) -> None:
-    KEEP.run(stage.world)
-    assert owned(stage)["rewritten/deep/0"] == ("etl", "streams", 0o644)
+def test_what_has_no_counterpart_belongs_to_whom_the_directory_above_does(ground: Ground) -> None:
+    KEEP.run(ground.world)
+    assert owned(ground)["rewritten/deep/0"] == ("etl", "streams", 0o644)
 
 
-def test_only_what_is_asked_for_is_kept(stage: Stage) -> None:
-    replace(KEEP, owner=False).run(stage.world)
-    assert owned(stage)["commits/1"] == ("us", "ours", 0o640)
-    replace(KEEP, permissions=False).run(stage.world)
-    assert owned(stage)["metadata"] == ("etl", "streams", 0o640)
+def test_only_what_is_asked_for_is_kept(ground: Ground) -> None:
+    replace(KEEP, owner=False).run(ground.world)
+    assert owned(ground)["commits/1"] == ("us", "ours", 0o640)
+    replace(KEEP, permissions=False).run(ground.world)
+    assert owned(ground)["metadata"] == ("etl", "streams", 0o640)
 
 
 def test_it_holds_until_somebody_takes_a_file_over_and_running_it_again_changes_nothing(
-    stage: Stage,
+    ground: Ground,
 ) -> None:
-    evidence = KEEP.run(stage.world)
-    assert evidence.given > 0 and KEEP.run(stage.world) == OwnersGiven(0)
-    assert KEEP.holds(stage.world, evidence) == []
-    stage.world.storage(TARGET).own(Owned("metadata", "root", None, None))
-    (told,) = KEEP.holds(stage.world, evidence)
+    evidence = KEEP.run(ground.world)
+    assert evidence.given > 0 and KEEP.run(ground.world) == OwnersGiven(0)
+    assert KEEP.holds(ground.world, evidence) == []
+    ground.world.storage(TARGET).own(Owned("metadata", "root", None, None))
+    (told,) = KEEP.holds(ground.world, evidence)
     assert "etl" in told.expected and "root" in told.found
 
 
-def test_the_source_is_left_as_it_is(stage: Stage) -> None:
-    before = owned(stage, SOURCE)
-    KEEP.run(stage.world)
-    assert owned(stage, SOURCE) == before
+def test_the_source_is_left_as_it_is(ground: Ground) -> None:
+    before = owned(ground, SOURCE)
+    KEEP.run(ground.world)
+    assert owned(ground, SOURCE) == before

@@ -15,8 +15,7 @@ from stateshift.step.at_once import each
 from stateshift.storage.lanes import ROUND_FILES, Lane, Width
 from stateshift.storage.wrappers import Patience, Retrying
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
-from tests.contracts.members import StillClock
-from tests.support.steps import Stage
+from tests.support.ground import Clock, Ground
 
 MOST = 64
 
@@ -185,7 +184,7 @@ def test_steps_that_run_beside_each_other_share_a_storage_s_lane() -> None:
     that are at work.
     """
     disk, lock, now, most = MemoryDisk(at_once=32), threading.Lock(), [0], [0]
-    storage = Retrying(MemoryStorage(disk, "memory://m/p"), StillClock())
+    storage = Retrying(MemoryStorage(disk, "memory://m/p"), Clock())
     eight = threading.Barrier(8, timeout=30)
 
     def one(number: int) -> int:
@@ -197,7 +196,7 @@ def test_steps_that_run_beside_each_other_share_a_storage_s_lane() -> None:
             now[0] -= 1
         return number
 
-    world = replace(Stage().world, storage=lambda location: storage)
+    world = replace(Ground().world, storage=lambda location: storage)
     results: list[list[int]] = []
     steps = [
         threading.Thread(target=lambda: results.append(each(world, range(40), one, storage)))
@@ -212,7 +211,7 @@ def test_steps_that_run_beside_each_other_share_a_storage_s_lane() -> None:
 
 
 def test_after_a_failure_nobody_is_left_in_the_lane() -> None:
-    storage = Retrying(MemoryStorage(MemoryDisk(at_once=32), "memory://m/p"), StillClock())
+    storage = Retrying(MemoryStorage(MemoryDisk(at_once=32), "memory://m/p"), Clock())
 
     def fail(number: int) -> int:
         if number == 5:
@@ -221,8 +220,8 @@ def test_after_a_failure_nobody_is_left_in_the_lane() -> None:
 
     for _ in range(20):
         with pytest.raises(ValueError):
-            each(Stage().world, range(100), fail, storage, storage)
-    assert each(Stage().world, range(100), lambda number: number, storage) == list(range(100))
+            each(Ground().world, range(100), fail, storage, storage)
+    assert each(Ground().world, range(100), lambda number: number, storage) == list(range(100))
 
 
 class Busy(MemoryStorage):
@@ -233,9 +232,7 @@ class Busy(MemoryStorage):
 
 
 def test_what_may_pass_narrows_the_lane_of_the_storage_that_said_so() -> None:
-    storage = Retrying(
-        Busy(MemoryDisk(at_once=64), "memory://m/p"), StillClock(), patience=Patience(3)
-    )
+    storage = Retrying(Busy(MemoryDisk(at_once=64), "memory://m/p"), Clock(), patience=Patience(3))
     lane = storage.traits.lane
     assert isinstance(lane, Lane)
     with pytest.raises(Exception, match="given up"):

@@ -14,17 +14,15 @@ from stateshift.storage.wrappers import Pace, Patience, Retrying, Throttled
 from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.contracts.faulty import Effects, Faulty, once
-from tests.contracts.members import StillClock
+from tests.support.ground import Clock
 
 
 def passing() -> TransientStorageError:
     return TransientStorageError("503", location="memory://m")
 
 
-def retrying(storage: Storage, clock: StillClock | None = None, attempts_max: int = 4) -> Retrying:
-    return Retrying(
-        storage, clock or StillClock(), random.Random(1), Patience(attempts_max, 1.0, 8.0)
-    )
+def retrying(storage: Storage, clock: Clock | None = None, attempts_max: int = 4) -> Retrying:
+    return Retrying(storage, clock or Clock(), random.Random(1), Patience(attempts_max, 1.0, 8.0))
 
 
 class Flaky(MemoryStorage):
@@ -82,7 +80,7 @@ def test_after_the_last_attempt_the_error_says_so_and_is_not_tried_again_by_anyb
 
 
 def test_what_does_not_pass_is_not_tried_again() -> None:
-    clock = StillClock()
+    clock = Clock()
     with pytest.raises(MissingFile):
         retrying(MemoryDisk().open("memory://m"), clock).read("gone")
     assert clock.waits == []
@@ -91,7 +89,7 @@ def test_what_does_not_pass_is_not_tried_again() -> None:
 def test_waits_double_up_to_a_bound_and_are_spread() -> None:
     seen: list[list[float]] = []
     for seed in range(200):
-        clock = StillClock()
+        clock = Clock()
         storage = Retrying(
             Flaky(MemoryDisk(), 99), clock, random.Random(seed), Patience(6, 1.0, 8.0)
         )
@@ -176,7 +174,7 @@ def test_a_move_of_what_was_never_there_is_an_error() -> None:
 
 
 def test_bytes_are_read_and_written_no_faster_than_the_pace() -> None:
-    clock = StillClock(0.0)
+    clock = Clock(0.0)
     storage = Throttled(MemoryDisk().open("memory://m"), Pace(clock, bytes_per_second=100.0))
     storage.write("a", lambda: iter([bytes(50)] * 20))
     assert clock.now() == pytest.approx(10.0)
@@ -187,7 +185,7 @@ def test_bytes_are_read_and_written_no_faster_than_the_pace() -> None:
 
 
 def test_operations_are_no_more_than_the_pace() -> None:
-    clock = StillClock(0.0)
+    clock = Clock(0.0)
     storage = Throttled(MemoryDisk().open("memory://m"), Pace(clock, operations_per_second=10.0))
     for number in range(50):
         storage.create(str(number), b"")
@@ -196,7 +194,7 @@ def test_operations_are_no_more_than_the_pace() -> None:
 
 
 def test_one_pace_is_shared_by_threads_and_storages() -> None:
-    clock = StillClock(0.0)
+    clock = Clock(0.0)
     pace = Pace(clock, bytes_per_second=1000.0)
     disk = MemoryDisk()
     storages = [Throttled(disk.open(f"memory://m/{n}"), pace) for n in range(4)]
@@ -206,7 +204,7 @@ def test_one_pace_is_shared_by_threads_and_storages() -> None:
 
 
 def test_no_pace_means_no_wait() -> None:
-    clock = StillClock()
+    clock = Clock()
     storage = Throttled(MemoryDisk().open("memory://m"), Pace(clock))
     storage.write("a", lambda: iter([bytes(10_000_000)]))
     storage.read("a")
@@ -214,7 +212,7 @@ def test_no_pace_means_no_wait() -> None:
 
 
 def test_a_pace_can_be_changed_while_it_is_kept() -> None:
-    clock = StillClock(0.0)
+    clock = Clock(0.0)
     pace = Pace(clock, bytes_per_second=10.0)
     storage = Throttled(MemoryDisk().open("memory://m"), pace)
     storage.write("a", lambda: iter([bytes(110)]))
@@ -228,7 +226,7 @@ def test_a_pace_can_be_changed_while_it_is_kept() -> None:
 
 
 def test_a_limit_that_begins_has_saved_nothing_up() -> None:
-    clock = StillClock(0.0)
+    clock = Clock(0.0)
     pace = Pace(clock)
     storage = Throttled(MemoryDisk().open("memory://m"), pace)
     storage.write("a", lambda: iter([bytes(100)]))
@@ -239,7 +237,7 @@ def test_a_limit_that_begins_has_saved_nothing_up() -> None:
     assert sum(clock.waits) == pytest.approx(11.0)
 
 
-class JumpingClock(StillClock):
+class JumpingClock(Clock):
     def __init__(self) -> None:
         super().__init__(1000.0)
         self.jump = 0.0

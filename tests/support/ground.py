@@ -1,13 +1,14 @@
-"""A place to move things on: a disk in memory (or a real folder), clusters in memory, a clock
-that does not wait.
+"""A place to move things on: a disk in memory, clusters in memory, a clock that does not wait. The
+jobs that live there are in living.py, steps that do what a test says in steps.py.
 """
 
 from __future__ import annotations
 
-import itertools
+import functools
 import json
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +21,7 @@ from stateshift.formats.marks import FOLDER, LOCK_SUFFIX
 from stateshift.migration import Adapters, Proposal
 from stateshift.plan import Plan
 from stateshift.report import Report
-from stateshift.specification import ClusterSpec, JobSpec, Spec, parse_spec
+from stateshift.specification import JobSpec, Spec, parse_spec
 from stateshift.specification.changes import CHANGE_LIST
 from stateshift.specification.key import Reader
 from stateshift.specification.place import Complaints, Place
@@ -29,25 +30,38 @@ from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Survey
 from stateshift.testing.memory_cluster import MemoryCluster
-from stateshift.testing.memory_storage import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from stateshift.workdir import Workdir
-from stateshift.world import Unwatched
+from stateshift.world import Unwatched, World
 from tests.support.checkpoints import Checkpoint, put
 
 SOURCE, TARGET = "file:///here/orders", "file:///there/orders"
 
 
 class Clock:
-    """Stands still unless somebody sleeps."""
+    """Stands still unless somebody sleeps; `on_sleep` is what happens meanwhile. With a `tick` it
+    goes on by so many seconds whenever it is asked. Remembers every wait; thread-safe.
+    """
 
-    def __init__(self) -> None:
-        self.time = 1_000_000.0
+    def __init__(
+        self,
+        time: float = 1_000_000.0,
+        on_sleep: Callable[[], None] = lambda: None,
+        tick: float = 0.0,
+    ) -> None:
+        self.time, self.on_sleep, self.tick = time, on_sleep, tick
+        self.waits: list[float] = []
+        self._lock = threading.Lock()
 
     def now(self) -> float:
+        self.time += self.tick
         return self.time
 
     def sleep(self, seconds: float) -> None:
-        self.time += seconds
+        with self._lock:
+            self.time += seconds
+            self.waits.append(seconds)
+        self.on_sleep()
 
 
 class _Hearing(Unwatched):
@@ -61,18 +75,22 @@ class _Hearing(Unwatched):
 
 @dataclass
 class Ground:
-    """One machine, with a workdir in `folder`. `wrap` puts something around every storage that
-    is opened.
+    """One machine: a disk, a clock, clusters, and a workdir for each run in `folder`. `wrap` and
+    `wrap_cluster` put something around every storage and cluster that is opened.
     """
 
-    folder: Path
+    folder: Path = Path(os.devnull)  # steps need none
     clock: Clock = field(default_factory=Clock)
     wrap: Callable[[Storage], Storage] = lambda storage: storage
     cluster: MemoryCluster = field(default_factory=MemoryCluster)
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    clusters: Mapping[str, Cluster] = field(default_factory=dict)  # instead, by name
+    wrap_cluster: Callable[[Any], Any] = lambda cluster: cluster
+    stop: threading.Event = field(default_factory=threading.Event)
+    parallel: int = 4
 
     def __post_init__(self) -> None:
-        self.disk = MemoryDisk(self.clock.now)
-        self.runs = itertools.count(1)
+        self.disk.now = self.clock.now
         self.meter = _Hearing()
 
     @property
@@ -82,14 +100,42 @@ class Ground:
     @property
     def adapters(self) -> Adapters:
         return Adapters(
-            self.open, self._cluster, self.clock, self.meter, stop=threading.Event(), host="here"
+            self.open,
+            lambda spec, workdir: self.open_cluster(spec.name),
+            self.clock,
+            self.meter,
+            self.stop,
+            host="here",
+        )
+
+    @property
+    def world(self) -> World:
+        """What the steps of a process see; another one sees it anew."""
+        return World(
+            storage=functools.cache(self.open),
+            cluster=self.open_cluster,
+            transforms={"double": double},
+            entries={},
+            clock=self.clock,
+            run="the-run",
+            stop=self.stop,
+            parallel=self.parallel,
         )
 
     def open(self, location: str) -> Storage:
         return self.wrap(self.disk.open(location))
 
-    def _cluster(self, spec: ClusterSpec, workdir: Workdir) -> Cluster:
-        return self.cluster
+    def open_cluster(self, name: str) -> Cluster:
+        cluster: Cluster = self.wrap_cluster(self.clusters.get(name, self.cluster))
+        return cluster
+
+    @property
+    def source(self) -> MemoryStorage:
+        return self.disk.open(SOURCE)
+
+    @property
+    def target(self) -> MemoryStorage:
+        return self.disk.open(TARGET)
 
     def write(
         self, checkpoint: Checkpoint | None = None, location: str = SOURCE, prefix: str = ""
@@ -98,6 +144,13 @@ class Ground:
         self.clock.time -= 600
         (checkpoint or Checkpoint()).write(self.disk.open(location), prefix)
         self.clock.time += 600
+
+    def give(self, location: str, **files: bytes) -> None:
+        """Files at a location, durable; names with `_` for `/`."""
+        storage = self.disk.open(location)
+        for name, content in files.items():
+            put(storage, name.replace("_", "/"), content)
+        storage.sync()
 
     def put(self, location: str, content: bytes = b"x") -> None:
         put(self.disk.open(locations.parent(location)), locations.name(location), content)
@@ -130,6 +183,12 @@ class Ground:
 
     def rollback(self, workdir: str = "run", discard_progress: bool = False) -> Report:
         return migration.rollback(self.workdir(workdir), self.adapters, discard_progress)
+
+
+def double(options: Mapping[str, Any], inputs: Any) -> Any:
+    return tuple(
+        (lambda content=content: (chunk + chunk for chunk in content())) for content in inputs
+    )
 
 
 def spec_of(source: str = SOURCE, target: str | None = TARGET, **keys: Any) -> Spec:

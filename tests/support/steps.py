@@ -1,21 +1,17 @@
-"""A world in memory for steps and plans, and steps that do what a test says."""
+"""Steps that do what a test says, their plans and journals."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from stateshift.journal import Journal, PlanAdopted, RunStarted
 from stateshift.plan import Phase, PhaseName, Plan, phases_of
 from stateshift.step import Discrepancy, Evidence
 from stateshift.step.evidence import OtherEvidence
-from stateshift.testing.memory_cluster import MemoryCluster
-from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from stateshift.world import World
-
-SOURCE, TARGET = "memory://m/source", "memory://m/target"
+from tests.support.ground import SOURCE, TARGET
 
 
 class KeptLines:
@@ -35,72 +31,6 @@ class KeptLines:
 
     def replace(self, content: bytes) -> None:
         self.content = content
-
-
-class StepClock:
-    """Time passes when somebody waits; `on_sleep` is what happens meanwhile."""
-
-    def __init__(self, on_sleep: Callable[[], None] = lambda: None) -> None:
-        self.time, self.on_sleep = 1000.0, on_sleep
-
-    def now(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
-        self.on_sleep()
-
-
-@dataclass
-class Stage:
-    """A disk, a cluster, a clock; `world` is what a process sees of them, and a new one sees it
-    anew.
-    """
-
-    disk: MemoryDisk = field(default_factory=MemoryDisk)
-    cluster: MemoryCluster = field(default_factory=MemoryCluster)
-    clock: StepClock = field(default_factory=StepClock)
-    stop: threading.Event = field(default_factory=threading.Event)
-    parallel: int = 4
-
-    @property
-    def world(self) -> World:
-        opened: dict[str, MemoryStorage] = {}
-
-        def storage(location: str) -> MemoryStorage:
-            return opened.setdefault(location, self.disk.open(location))
-
-        return World(
-            storage=storage,
-            cluster=lambda name: self.cluster,
-            transforms={"double": double},
-            entries={},
-            clock=self.clock,
-            run="the-run",
-            stop=self.stop,
-            parallel=self.parallel,
-        )
-
-    @property
-    def source(self) -> MemoryStorage:
-        return self.disk.open(SOURCE)
-
-    @property
-    def target(self) -> MemoryStorage:
-        return self.disk.open(TARGET)
-
-    def give(self, location: str, **files: bytes) -> None:
-        """Files at a location, durable; names with `_` for `/`."""
-        storage = self.disk.open(location)
-        for name, content in files.items():
-            storage.write(name.replace("_", "/"), lambda content=content: iter((content,)))
-        storage.sync()
-
-
-def double(options: Mapping[str, Any], inputs: Any) -> Any:
-    return tuple(
-        (lambda content=content: (chunk + chunk for chunk in content())) for content in inputs
-    )
 
 
 @dataclass(frozen=True, slots=True)
