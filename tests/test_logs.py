@@ -310,7 +310,7 @@ def test_what_is_no_secret_stays_in_a_log(text: str) -> None:
 def outside(tmp_path: Path) -> Outside:
     outside = Outside()
     Checkpoint().write(outside.disk.open(SOURCE))
-    outside.opening = lambda storage: Retrying(storage, Clock())
+    outside.wrap = lambda storage: Retrying(storage, Clock())
     return outside
 
 

@@ -14,21 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.clusters.faulty_server import StandIn
+from tests.support.ground import Clock
 
 BEGAN = 1_772_000_000.0
-
-
-class Clock:
-    """Time goes on while somebody sleeps."""
-
-    def __init__(self, seconds: float = BEGAN) -> None:
-        self.seconds = seconds
-
-    def now(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 @dataclass
@@ -72,7 +60,7 @@ class MeasuredFlink(StandIn):
     `partial_looks` how often it has those of some tasks only.
     """
 
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock = field(default_factory=lambda: Clock(BEGAN))
     jobs: list[Measured] = field(default_factory=list)
     slots: tuple[int, int] = (32, 16)
     configured: dict[str, str] = field(default_factory=dict)
@@ -123,7 +111,7 @@ class MeasuredFlink(StandIn):
         return 404, {"errors": ["Not found."]}
 
     def _seconds(self, job: Measured) -> float:
-        return job.runs_for + self.clock.seconds - BEGAN
+        return job.runs_for + self.clock.time - BEGAN
 
     def _page(self, job: Measured) -> dict[str, Any]:
         started = int(1000 * (BEGAN - job.runs_for))
@@ -131,7 +119,7 @@ class MeasuredFlink(StandIn):
             "jid": job.id,
             "name": job.name,
             "state": job.state,
-            "now": int(1000 * self.clock.seconds),
+            "now": int(1000 * self.clock.time),
             "timestamps": {"RUNNING": started},
             "vertices": [
                 {
@@ -157,13 +145,13 @@ class MeasuredFlink(StandIn):
         if self.partial_looks > 0:
             self.partial_looks -= 1
             subtasks[0]["metrics"]["read-records-complete"] = False
-        return {"id": part.id, "now": int(1000 * self.clock.seconds), "subtasks": subtasks}
+        return {"id": part.id, "now": int(1000 * self.clock.time), "subtasks": subtasks}
 
     def _sums(self, job: Measured, part: Part) -> dict[str, float]:
         seconds = self._seconds(job)
         values = {f"Source__{part.id}.numRecordsIn": part.rate * seconds}
         if part.lag is not None:
-            waits = part.lag + part.lag_rate * (self.clock.seconds - BEGAN)
+            waits = part.lag + part.lag_rate * (self.clock.time - BEGAN)
             values[f"Source__{part.id}.pendingRecords"] = waits
         return values
 

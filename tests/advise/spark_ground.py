@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from stateshift.advise.evaluate.spark_batches import PlannedBatch
+from stateshift.migration import Adapters
 from stateshift.specification.model import KafkaSpec
 from stateshift.storage.protocol import Storage
-from tests.advise.measured_flink import BEGAN, Clock
-from tests.cli.support import SOURCE, Outside, Said, said
+from tests.advise.measured_flink import BEGAN
+from tests.cli.support import SOURCE, Outside, Said
+from tests.support.ground import Clock
 
 NOW = BEGAN
 
@@ -29,19 +30,21 @@ def batches(
 
 
 @dataclass
-class Ground:
+class QueryGround(Outside):
     """A checkpoint in memory, brokers, and the command before them."""
 
-    folder: Path
-    outside: Outside = field(default_factory=Outside)
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock = field(default_factory=lambda: Clock(BEGAN))
     ends: dict[int, int] = field(default_factory=dict)
     arrives: float = 0.0  # a second
 
-    def storage(self) -> Storage:
-        return self.outside.disk.open(SOURCE)
+    @property
+    def adapters(self) -> Adapters:
+        return replace(super().adapters, ask_topics=self.ask)
 
-    def write(
+    def storage(self) -> Storage:
+        return self.disk.open(SOURCE)
+
+    def write_batches(
         self, made: Sequence[PlannedBatch], prefix: str = "", conf: str = "", read: int = 0
     ) -> None:
         """Write batches; the one before them has read so many records."""
@@ -72,12 +75,11 @@ class Ground:
         self, kafka: KafkaSpec, topics: Sequence[str]
     ) -> Mapping[str, Mapping[int, tuple[int, int]]]:
         assert kafka.bootstrap_servers == "here:9092"
-        more = int(self.arrives * (self.clock.seconds - BEGAN) / 2)
+        more = int(self.arrives * (self.clock.time - BEGAN) / 2)
         return {topic: {n: (0, end + more) for n, end in self.ends.items()} for topic in topics}
 
     def advise(self, *argv: str) -> Said:
-        adapters = replace(self.outside.adapters, clock=self.clock, ask_topics=self.ask)
-        return said("advise", *argv, "--workdirs", str(self.folder), adapters=adapters)
+        return self.run("advise", *argv, "--workdirs", str(self.folder))
 
     def spec(self, **job: Any) -> str:
         path = self.folder / "spec.json"

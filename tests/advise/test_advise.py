@@ -9,7 +9,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.advise.history import Look
 from stateshift.api.restarts import restart_times
 from tests.advise.making import sample, vertex
-from tests.advise.measured_flink import BEGAN, Clock, Measured, MeasuredFlink, Part
-from tests.cli.support import Outside, Said, said
+from tests.advise.measured_flink import BEGAN, Measured, MeasuredFlink, Part
+from tests.cli.support import Outside, Said
 from tests.clusters.faulty_server import serving
 
 pytestmark = pytest.mark.row("IF-19", "W-11", on="Flink")
@@ -42,17 +42,16 @@ CALM = Measured(
 
 
 @dataclass
-class Ground:
+class FlinkGround(Outside):
     """A Flink, and the command before it."""
 
-    flink: MeasuredFlink
-    folder: Path
+    flink: MeasuredFlink = field(default_factory=MeasuredFlink)
 
     def advise(self, *argv: str, given: str | None = "") -> Said:
-        adapters = replace(Outside().adapters, clock=self.flink.clock)
+        self.clock = self.flink.clock
         place = self.flink.url if given == "" else given
         arguments = [] if place is None else [place]
-        return said("advise", *arguments, *argv, "--workdirs", str(self.folder), adapters=adapters)
+        return self.run("advise", *arguments, *argv, "--workdirs", str(self.folder))
 
     def document(self, *argv: str) -> Any:
         ran = self.advise(*argv, "--json")
@@ -84,13 +83,13 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    flink = MeasuredFlink(clock=Clock(), jobs=[replace(ORDERS), replace(CALM)])
+def ground(tmp_path: Path) -> Iterator[FlinkGround]:
+    flink = MeasuredFlink(jobs=[replace(ORDERS), replace(CALM)])
     with serving(flink):
-        yield Ground(flink, tmp_path)
+        yield FlinkGround(tmp_path, flink=flink)
 
 
-def test_each_job_that_runs_gets_a_verdict_with_its_reasons(ground: Ground) -> None:
+def test_each_job_that_runs_gets_a_verdict_with_its_reasons(ground: FlinkGround) -> None:
     ran = ground.advise()
     assert ran.code == 0, ran.err
     lines = [" ".join(line.split()) for line in ran.out.splitlines()]
@@ -105,7 +104,7 @@ def test_each_job_that_runs_gets_a_verdict_with_its_reasons(ground: Ground) -> N
     assert "a restart takes 5 min 00 s (assumed: nothing has measured it)" in lines
 
 
-def test_the_document_holds_the_verdict_and_what_it_was_made_from(ground: Ground) -> None:
+def test_the_document_holds_the_verdict_and_what_it_was_made_from(ground: FlinkGround) -> None:
     orders, calm = ground.document()
     assert (orders["verdict"], orders["parallelism"], orders["wanted"]) == ("scale", 4, 8)
     assert calm["headroom"] == pytest.approx(0.4, abs=0.01)
@@ -114,7 +113,7 @@ def test_the_document_holds_the_verdict_and_what_it_was_made_from(ground: Ground
     assert len(inputs.samples) == 2
 
 
-def test_a_verdict_is_made_again_from_a_file(ground: Ground) -> None:
+def test_a_verdict_is_made_again_from_a_file(ground: FlinkGround) -> None:
     before = ground.document()
     file = ground.folder / "advice.json"
     file.write_text(json.dumps(before))
@@ -124,7 +123,7 @@ def test_a_verdict_is_made_again_from_a_file(ground: Ground) -> None:
     assert ground.flink.asked == []
 
 
-def test_a_file_that_was_changed_gets_another_verdict(ground: Ground) -> None:
+def test_a_file_that_was_changed_gets_another_verdict(ground: FlinkGround) -> None:
     told = ground.only("--job", "orders")
     told["inputs"]["around"]["settings"]["vertex_max_parallelism"] = 5
     file = ground.folder / "advice.json"
@@ -135,7 +134,7 @@ def test_a_file_that_was_changed_gets_another_verdict(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]x", '{"inputs": {"engine": "storm"}}', '[{"job": "a"}]'])
-def test_a_file_without_inputs_is_refused(ground: Ground, text: str) -> None:
+def test_a_file_without_inputs_is_refused(ground: FlinkGround, text: str) -> None:
     file = ground.folder / "advice.json"
     file.write_text(text)
     ran = ground.advise("--replay", str(file), given=None)
@@ -143,14 +142,14 @@ def test_a_file_without_inputs_is_refused(ground: Ground, text: str) -> None:
     assert "no verdict with its inputs" in ran.err
 
 
-def test_one_job_is_named_by_its_name_or_its_id(ground: Ground) -> None:
+def test_one_job_is_named_by_its_name_or_its_id(ground: FlinkGround) -> None:
     assert ground.only("--job", "calm")["job"] == "calm"
     assert ground.only("--job", ground.flink.jobs[1].id)["job"] == "calm"
     missing = ground.only("--job", "payments")
     assert (missing["job"], missing["verdict"]) == ("payments", "unknown")
 
 
-def test_a_spec_says_where_a_job_runs_and_under_which_name(ground: Ground) -> None:
+def test_a_spec_says_where_a_job_runs_and_under_which_name(ground: FlinkGround) -> None:
     assert ground.advise("--json", given=ground.spec()).document[0]["verdict"] == "scale"
     other = ground.spec(stop={"job_name": "calm"})
     (told,) = ground.advise("--json", given=other).document
@@ -160,7 +159,7 @@ def test_a_spec_says_where_a_job_runs_and_under_which_name(ground: Ground) -> No
     assert "did you mean" in ran.err
 
 
-def test_every_formula_is_shown_with_its_numbers(ground: Ground) -> None:
+def test_every_formula_is_shown_with_its_numbers(ground: FlinkGround) -> None:
     out = ground.advise("--job", "orders", "--explain").out
     for line in (
         "lambda   = max(0, input rate 1,000 + lag rate 200) = 1,200",
@@ -174,7 +173,7 @@ def test_every_formula_is_shown_with_its_numbers(ground: Ground) -> None:
         assert line in out
 
 
-def test_settings_are_those_of_the_operator(ground: Ground) -> None:
+def test_settings_are_those_of_the_operator(ground: FlinkGround) -> None:
     lenient = ("--set", "utilization.max=2", "--set", "job.autoscaler.utilization.target=1.5")
     assert ground.only("--job", "orders", *lenient)["verdict"] == "fits"
     ran = ground.advise("--set", "utilization.targte=1")
@@ -183,7 +182,7 @@ def test_settings_are_those_of_the_operator(ground: Ground) -> None:
     assert ground.advise("--set", "utilization.target").code == 2
 
 
-def test_a_price_is_told_where_one_is_given(ground: Ground) -> None:
+def test_a_price_is_told_where_one_is_given(ground: FlinkGround) -> None:
     told = ground.only("--job", "orders", "--set", "cost-per-hour=0.5")
     assert (told["cost_per_hour"], told["cost_per_hour_wanted"]) == (2.0, 4.0)
 
@@ -191,43 +190,43 @@ def test_a_price_is_told_where_one_is_given(ground: Ground) -> None:
 # ---------------------------------------------------------------------------------- by cron
 
 
-def test_the_first_run_waits_and_the_next_measures_from_it_on(ground: Ground) -> None:
+def test_the_first_run_waits_and_the_next_measures_from_it_on(ground: FlinkGround) -> None:
     history = str(ground.folder / "history")
     assert ground.only("--job", "orders", "--history", history)["verdict"] == "scale"
-    assert ground.flink.clock.seconds == pytest.approx(BEGAN + 60, abs=5)
-    ground.flink.clock.seconds += 600
-    before = ground.flink.clock.seconds
+    assert ground.flink.clock.time == pytest.approx(BEGAN + 60, abs=5)
+    ground.flink.clock.time += 600
+    before = ground.flink.clock.time
     again = ground.only("--job", "orders", "--history", history)
     assert again["verdict"] == "scale"
-    assert ground.flink.clock.seconds == before
+    assert ground.flink.clock.time == before
     (file,) = (ground.folder / "history").iterdir()
     assert len(file.read_text().splitlines()) == 3
 
 
-def test_fewer_are_advised_an_hour_later(ground: Ground) -> None:
+def test_fewer_are_advised_an_hour_later(ground: FlinkGround) -> None:
     ground.flink.jobs = [
         Measured("big", [Part("read", 1000, 0.1, parallelism=10, lag=0)], runs_for=7200)
     ]
     words = []
     for _ in range(8):
         words.append(ground.only("--history", str(ground.folder / "history")))
-        ground.flink.clock.seconds += 600
+        ground.flink.clock.time += 600
     assert [told["verdict"] for told in words] == ["fits"] * 6 + ["scale"] * 2
     assert words[-1]["wanted"] == 4
 
 
-def test_samples_of_before_a_restart_are_void(ground: Ground) -> None:
+def test_samples_of_before_a_restart_are_void(ground: FlinkGround) -> None:
     history = str(ground.folder / "history")
     ground.only("--job", "orders", "--history", history)
-    ground.flink.clock.seconds += 600
+    ground.flink.clock.time += 600
     job = ground.flink.jobs[0]
-    ground.flink.jobs[0] = replace(job, runs_for=BEGAN + 100 - ground.flink.clock.seconds)
+    ground.flink.jobs[0] = replace(job, runs_for=BEGAN + 100 - ground.flink.clock.time)
     told = ground.only("--job", "orders", "--history", history)
     assert told["verdict"] == "unknown"
     assert "the job runs for 100 s" in told["reasons"][0]
 
 
-def test_a_history_that_is_damaged_is_made_anew(ground: Ground) -> None:
+def test_a_history_that_is_damaged_is_made_anew(ground: FlinkGround) -> None:
     history = ground.folder / "history"
     ground.only("--job", "orders", "--history", str(history))
     (file,) = history.iterdir()
@@ -250,17 +249,17 @@ def test_a_history_that_is_damaged_is_made_anew(ground: Ground) -> None:
 @pytest.mark.parametrize(
     "name", ["\u8a02\u55ae" * 40, "insert-into_" + ",".join(["a.b"] * 90), "half \ud800"]
 )
-def test_a_job_whose_name_no_file_could_have_has_a_history(ground: Ground, name: str) -> None:
+def test_a_job_whose_name_no_file_could_have_has_a_history(ground: FlinkGround, name: str) -> None:
     history = ground.folder / "history"
     ground.flink.jobs = [replace(ORDERS, name=name), replace(CALM, name=f"{name}x")]
     for _ in range(2):
         told = ground.document("--history", str(history))
         assert [each["verdict"] for each in told] == ["scale", "fits"]
-        ground.flink.clock.seconds += 600
+        ground.flink.clock.time += 600
     assert sorted(len(file.read_text().splitlines()) for file in history.iterdir()) == [3, 3]
 
 
-def test_a_history_that_cannot_be_written_is_an_error(ground: Ground) -> None:
+def test_a_history_that_cannot_be_written_is_an_error(ground: FlinkGround) -> None:
     (ground.folder / "file").write_text("")
     ran = ground.advise("--history", str(ground.folder / "file"))
     assert ran.code == 6
@@ -270,19 +269,19 @@ def test_a_history_that_cannot_be_written_is_an_error(ground: Ground) -> None:
 # ------------------------------------------------------------------------- what cannot be told
 
 
-def test_old_counters_are_not_taken_for_new_ones(ground: Ground) -> None:
+def test_old_counters_are_not_taken_for_new_ones(ground: FlinkGround) -> None:
     ground.flink.stale_looks = 20  # Flink gathers every ten seconds
     assert ground.only("--job", "orders")["verdict"] == "scale"
     ground.flink.partial_looks = 3
     assert ground.only("--job", "orders")["verdict"] == "scale"
 
 
-def test_counters_that_never_come_are_not_waited_for_forever(ground: Ground) -> None:
+def test_counters_that_never_come_are_not_waited_for_forever(ground: FlinkGround) -> None:
     ground.flink.partial_looks = 10_000
     told = ground.only("--job", "orders")
     assert told["verdict"] == "unknown"
     assert "tells no records in" in told["reasons"][0]
-    assert ground.flink.clock.seconds < BEGAN + 60 + 2 * 13
+    assert ground.flink.clock.time < BEGAN + 60 + 2 * 13
 
 
 @pytest.mark.parametrize(
@@ -293,7 +292,7 @@ def test_counters_that_never_come_are_not_waited_for_forever(ground: Ground) -> 
     ],
 )
 def test_a_vertex_that_does_not_tell_makes_no_verdict(
-    ground: Ground, change: dict[str, Any], why: str
+    ground: FlinkGround, change: dict[str, Any], why: str
 ) -> None:
     read, count = ORDERS.parts
     ground.flink.jobs = [replace(ORDERS, parts=[read, replace(count, **change)])]
@@ -302,7 +301,7 @@ def test_a_vertex_that_does_not_tell_makes_no_verdict(
     assert why in told["reasons"][0]
 
 
-def test_a_cluster_that_does_not_answer_makes_no_verdict(ground: Ground) -> None:
+def test_a_cluster_that_does_not_answer_makes_no_verdict(ground: FlinkGround) -> None:
     ground.flink.odd["/jobs/overview"] = (503, {"errors": ["Service temporarily unavailable"]})
     told = ground.only()
     assert (told["job"], told["verdict"]) == (ground.flink.url, "unknown")
@@ -315,31 +314,26 @@ def test_a_cluster_that_does_not_answer_makes_no_verdict(ground: Ground) -> None
 @pytest.mark.parametrize(
     "answer", [[], {"subtasks": 7}, {"subtasks": [{}]}, {"now": 1e999, "subtasks": []}, "<html>"]
 )
-def test_an_odd_answer_makes_no_verdict(ground: Ground, answer: Any) -> None:
+def test_an_odd_answer_makes_no_verdict(ground: FlinkGround, answer: Any) -> None:
     job = ground.flink.jobs[0]
     ground.flink.odd[f"/jobs/{job.id}/vertices/count"] = (200, answer)
     assert ground.only("--job", "orders")["verdict"] == "unknown"
 
 
-def test_a_job_that_restarts_makes_no_verdict(ground: Ground) -> None:
+def test_a_job_that_restarts_makes_no_verdict(ground: FlinkGround) -> None:
     ground.flink.jobs = [replace(ORDERS, state="RESTARTING")]
     (told,) = ground.advise("--json", given=ground.spec()).document
     assert told["verdict"] == "unknown"
 
 
-def test_a_job_that_vanishes_between_two_looks_makes_no_verdict(ground: Ground) -> None:
-    class Vanishing(Clock):
-        def sleep(self, seconds: float) -> None:
-            super().sleep(seconds)
-            ground.flink.jobs = []
-
-    ground.flink.clock = Vanishing()
+def test_a_job_that_vanishes_between_two_looks_makes_no_verdict(ground: FlinkGround) -> None:
+    ground.flink.clock.on_sleep = lambda: ground.flink.jobs.clear()
     told = ground.only("--job", "orders")
     assert told["verdict"] == "unknown"
     assert "knows no such job" in told["reasons"][0]
 
 
-def test_a_spec_without_a_cluster_makes_no_verdict(ground: Ground) -> None:
+def test_a_spec_without_a_cluster_makes_no_verdict(ground: FlinkGround) -> None:
     (told,) = ground.advise("--json", given=ground.spec(source_cluster=None)).document
     assert told["verdict"] == "unknown"
     assert "source_cluster" in told["reasons"][0]
@@ -348,18 +342,18 @@ def test_a_spec_without_a_cluster_makes_no_verdict(ground: Ground) -> None:
 @pytest.mark.parametrize(
     "argv", [("--sample", "soon"), ("--sample", "0"), ("--replay", "x", "--watch")]
 )
-def test_options_that_do_not_fit_are_refused(ground: Ground, argv: tuple[str, ...]) -> None:
+def test_options_that_do_not_fit_are_refused(ground: FlinkGround, argv: tuple[str, ...]) -> None:
     assert ground.advise(*argv).code == 2
 
 
-def test_something_to_look_at_is_needed(ground: Ground) -> None:
+def test_something_to_look_at_is_needed(ground: FlinkGround) -> None:
     assert ground.advise(given=None).code == 2
 
 
 # ------------------------------------------------------------------------------ what else is told
 
 
-def test_flinks_own_rescales_say_what_a_restart_takes(ground: Ground) -> None:
+def test_flinks_own_rescales_say_what_a_restart_takes(ground: FlinkGround) -> None:
     ground.flink.rescales = [
         {
             "startTimestampInMillis": 1000,
@@ -378,20 +372,22 @@ def test_flinks_own_rescales_say_what_a_restart_takes(ground: Ground) -> None:
     assert (told["restart_seconds"], told["restart_from"]) == (8.0, "flink")
 
 
-def test_looks_from_before_a_clock_was_set_back_are_void(ground: Ground) -> None:
+def test_looks_from_before_a_clock_was_set_back_are_void(ground: FlinkGround) -> None:
     history = str(ground.folder / "history")
     assert ground.only("--job", "orders", "--history", history)["verdict"] == "scale"
-    ground.flink.clock.seconds -= 86400
+    ground.flink.clock.time -= 86400
     read, count = ORDERS.parts
     calm = [replace(read, busy=0.6, lag=0, lag_rate=0), replace(count, busy=0.6)]
     ground.flink.jobs = [Measured("orders", calm, runs_for=2 * 86400.0, id="f" * 32)]
     for _ in range(3):
         assert ground.only("--job", "orders", "--history", history)["verdict"] == "fits"
-        ground.flink.clock.seconds += 600
+        ground.flink.clock.time += 600
 
 
 @pytest.mark.parametrize("began", ["soon", {}, -1e999, 9000])
-def test_rescales_that_tell_no_time_say_nothing_of_a_restart(ground: Ground, began: Any) -> None:
+def test_rescales_that_tell_no_time_say_nothing_of_a_restart(
+    ground: FlinkGround, began: Any
+) -> None:
     rescale = {"endTimestampInMillis": 1000, "terminalState": "COMPLETED"}
     ground.flink.rescales = [{"startTimestampInMillis": began, **rescale}]
     told = ground.only("--job", "orders")
@@ -399,7 +395,7 @@ def test_rescales_that_tell_no_time_say_nothing_of_a_restart(ground: Ground, beg
     assert told["inputs"]["around"]["slots"] is not None
 
 
-def test_less_than_no_records_that_wait_are_none(ground: Ground) -> None:
+def test_less_than_no_records_that_wait_are_none(ground: FlinkGround) -> None:
     """Else a negative backlog would be taken off what arrives."""
     read, count = CALM.parts
     ground.flink.jobs = [replace(CALM, parts=[replace(read, lag=-1_800_000), count])]
@@ -408,7 +404,7 @@ def test_less_than_no_records_that_wait_are_none(ground: Ground) -> None:
     assert {vertex["catchup_rate"] for vertex in told["vertices"]} == {0}
 
 
-def test_a_full_cluster_makes_a_job_move(ground: Ground) -> None:
+def test_a_full_cluster_makes_a_job_move(ground: FlinkGround) -> None:
     ground.flink.slots = (10, 2)
     told = ground.only("--job", "orders")
     assert told["verdict"] == "move"
@@ -416,20 +412,19 @@ def test_a_full_cluster_makes_a_job_move(ground: Ground) -> None:
     assert ground.only("--job", "orders")["verdict"] == "scale"
 
 
-def test_skew_is_told(ground: Ground) -> None:
+def test_skew_is_told(ground: FlinkGround) -> None:
     read, count = ORDERS.parts
     ground.flink.jobs = [replace(ORDERS, parts=[read, replace(count, skew=2.0)])]
     assert "2.0 times the mean" in "\n".join(ground.only()["reasons"])
 
 
-def test_watching_prints_a_document_a_line_until_it_is_stopped(ground: Ground) -> None:
-    class Patience(Clock):
-        def sleep(self, seconds: float) -> None:
-            super().sleep(seconds)
-            if self.seconds > BEGAN + 200:
-                raise KeyboardInterrupt
+def lose_patience(ground: FlinkGround) -> None:
+    if ground.flink.clock.time > BEGAN + 200:
+        raise KeyboardInterrupt
 
-    ground.flink.clock = Patience()
+
+def test_watching_prints_a_document_a_line_until_it_is_stopped(ground: FlinkGround) -> None:
+    ground.flink.clock.on_sleep = lambda: lose_patience(ground)
     ran = ground.advise("--job", "orders", "--watch", "--json")
     assert ran.code == 130
     documents = [json.loads(line) for line in ran.out.splitlines() if line.startswith("[")]
@@ -437,20 +432,14 @@ def test_watching_prints_a_document_a_line_until_it_is_stopped(ground: Ground) -
     assert len(documents) > 1
 
 
-def test_watching_shows_the_figures_and_the_formulas_if_asked(ground: Ground) -> None:
-    class Patience(Clock):
-        def sleep(self, seconds: float) -> None:
-            super().sleep(seconds)
-            if self.seconds > BEGAN + 200:
-                raise KeyboardInterrupt
-
-    ground.flink.clock = Patience()
+def test_watching_shows_the_figures_and_the_formulas_if_asked(ground: FlinkGround) -> None:
+    ground.flink.clock.on_sleep = lambda: lose_patience(ground)
     ran = ground.advise("--job", "orders", "--watch", "--explain")
     assert "orders: scale to 8, headroom -20%, 72,000 wait: " in ran.out
     assert "      TPR is below: too little" in ran.out
 
 
-def test_a_place_that_is_not_there_is_no_spec_alone(ground: Ground) -> None:
+def test_a_place_that_is_not_there_is_no_spec_alone(ground: FlinkGround) -> None:
     ran = ground.advise(given=str(ground.folder / "checkpoint"))
     assert ran.code == 2
     assert "or a checkpoint of Spark" in ran.err

@@ -20,7 +20,7 @@ from stateshift.advise.evaluate.spark_batches import DriverReport
 from stateshift.advise.metrics.driver import Driver
 from stateshift.errors import ClusterError
 from stateshift.formats.spark.progress import QueryProgress, ReportedBatch, encode_progress
-from tests.advise.spark_ground import Ground, batches
+from tests.advise.spark_ground import QueryGround, batches
 from tests.cli.support import SOURCE
 from tests.clusters.faulty_server import StandIn, serving
 
@@ -67,9 +67,9 @@ def page() -> Iterator[Page]:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    ground = Ground(tmp_path)
-    ground.write(batches(20, 10, 6, 10_000, first=5))
+def ground(tmp_path: Path) -> QueryGround:
+    ground = QueryGround(tmp_path)
+    ground.write_batches(batches(20, 10, 6, 10_000, first=5))
     ground.storage().write("metadata", lambda: iter([json.dumps({"id": UNNAMED}).encode()]))
     return ground
 
@@ -132,14 +132,14 @@ def test_a_driver_that_the_query_has_left_is_not_believed(page: Page) -> None:
 # ---------------------------------------------------------------------------- by the command
 
 
-def advised(ground: Ground, *argv: str) -> Any:
+def advised(ground: QueryGround, *argv: str) -> Any:
     ran = ground.advise(*argv, "--json")
     assert ran.code == 0, ran.err
     (told,) = ran.document
     return told
 
 
-def test_what_a_driver_says_is_told_with_the_verdict(page: Page, ground: Ground) -> None:
+def test_what_a_driver_says_is_told_with_the_verdict(page: Page, ground: QueryGround) -> None:
     page.has(4, 4)
     told = advised(ground, SOURCE, "--driver-ui", page.url)
     assert (told["verdict"], told["parallelism"]) == ("fits", 8)
@@ -171,7 +171,9 @@ def test_what_a_driver_says_is_told_with_the_verdict(page: Page, ground: Ground)
         lambda page: setattr(page, "url", "http://127.0.0.1:9"),
     ],
 )
-def test_a_driver_that_does_not_answer_is_a_note(page: Page, ground: Ground, break_it: Any) -> None:
+def test_a_driver_that_does_not_answer_is_a_note(
+    page: Page, ground: QueryGround, break_it: Any
+) -> None:
     break_it(page)
     told = advised(ground, SOURCE, "--cores", "8", "--driver-ui", page.url)
     assert (told["verdict"], told["parallelism"]) == ("fits", 8)
@@ -179,7 +181,7 @@ def test_a_driver_that_does_not_answer_is_a_note(page: Page, ground: Ground, bre
     assert note.startswith("its driver does not tell: ")
 
 
-def test_a_spec_says_where_the_driver_is(page: Page, ground: Ground) -> None:
+def test_a_spec_says_where_the_driver_is(page: Page, ground: QueryGround) -> None:
     page.has(3)
     spec = ground.spec(driver_ui=page.url)
     assert advised(ground, spec)["parallelism"] == 3
@@ -187,7 +189,7 @@ def test_a_spec_says_where_the_driver_is(page: Page, ground: Ground) -> None:
 
 @pytest.mark.parametrize("named_by", ["option", "spec", "nobody", "another"])
 def test_only_a_driver_whose_authority_is_named_is_trusted(
-    tmp_path: Path, ground: Ground, named_by: str
+    tmp_path: Path, ground: QueryGround, named_by: str
 ) -> None:
     authority, file = trustme.CA(), tmp_path / "ca.pem"
     named = trustme.CA() if named_by == "another" else authority
@@ -212,7 +214,7 @@ def test_only_a_driver_whose_authority_is_named_is_trusted(
 
 @pytest.mark.parametrize("url", ["me:hidden@driver:4040", "hidden", "file:///hidden", ""])
 def test_a_driver_without_http_before_it_is_refused_and_not_repeated(
-    ground: Ground, url: str
+    ground: QueryGround, url: str
 ) -> None:
     for argv in ([SOURCE, "--driver-ui", url], [ground.spec(driver_ui=url)]):
         for more in ([], ["--json"]):
@@ -222,7 +224,7 @@ def test_a_driver_without_http_before_it_is_refused_and_not_repeated(
             assert "hidden" not in refused.err + refused.out
 
 
-def test_the_driver_belongs_to_one_job(page: Page, ground: Ground) -> None:
+def test_the_driver_belongs_to_one_job(page: Page, ground: QueryGround) -> None:
     spec = Path(ground.spec())
     plain = json.loads(spec.read_text())
     plain["jobs"].append(
@@ -241,19 +243,19 @@ def test_the_driver_belongs_to_one_job(page: Page, ground: Ground) -> None:
     )
 
 
-def test_a_flink_has_no_such_driver(page: Page, ground: Ground) -> None:
+def test_a_flink_has_no_such_driver(page: Page, ground: QueryGround) -> None:
     assert ground.advise("http://jobmanager:8081", "--driver-ui", page.url).code == 2
 
 
 # ---------------------------------------------------------------------------- who is believed
 
 
-def with_every_word(ground: Ground, page: Page) -> list[str]:
+def with_every_word(ground: QueryGround, page: Page) -> list[str]:
     """The driver says 3 cores, the query 4, and the spec asked for 6."""
     page.has(3)
     progress = QueryProgress(
         "run-1",
-        ground.clock.seconds - 100,
+        ground.clock.time - 100,
         tuple(
             ReportedBatch(batch.id, batch.started, 6.0, 5.0, 10_000)
             for batch in batches(20, 10, 6, 10_000, first=5)
@@ -283,7 +285,7 @@ def with_every_word(ground: Ground, page: Page) -> list[str]:
 )
 def test_whoever_is_nearer_to_the_query_is_believed_about_its_cores(
     page: Page,
-    ground: Ground,
+    ground: QueryGround,
     silent: tuple[str, ...],
     argv: list[str],
     cores: int,
@@ -302,7 +304,7 @@ def test_whoever_is_nearer_to_the_query_is_believed_about_its_cores(
 
 
 def test_an_executor_that_has_not_come_yet_leaves_the_cores_to_others(
-    page: Page, ground: Ground
+    page: Page, ground: QueryGround
 ) -> None:
     given = with_every_word(ground, page)
     page.has()

@@ -22,9 +22,9 @@ from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
 from stateshift.advise.metrics.flink import FlinkJob
 from stateshift.clusters.flink.calls import FlinkCalls
-from tests.advise.measured_flink import Clock
 from tests.advise.reference import reference, told
 from tests.clusters.faulty_server import StandIn, serving
+from tests.support.ground import Clock
 
 pytestmark = [pytest.mark.row("IF-19", on="Flink"), pytest.mark.row("W-11", on="Flink")]
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "advise"

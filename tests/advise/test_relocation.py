@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from stateshift.formats.marks import fence_text
-from tests.advise.measured_flink import BEGAN, Clock, Measured, MeasuredFlink, Part
-from tests.advise.spark_ground import Ground, batches
-from tests.cli.support import SOURCE, Outside, said
+from tests.advise.measured_flink import BEGAN, Measured, MeasuredFlink, Part
+from tests.advise.spark_ground import QueryGround, batches
+from tests.cli.support import SOURCE, Outside
 from tests.clusters.faulty_server import serving
 from tests.support.checkpoints import put
+from tests.support.ground import Clock
 
 ORDERS = Measured(
     "orders",
@@ -56,9 +57,8 @@ class TwoFlinks:
             "jobs": [plain],
         }
         path.write_text(json.dumps(spec))
-        adapters = replace(Outside().adapters, clock=self.west.clock)
         words = ("advise", str(path), "--json", *argv, "--workdirs", str(self.folder))
-        done = said(*words, adapters=adapters)
+        done = Outside(clock=self.west.clock).run(*words)
         assert done.code in (0, 130), done.err
         lines = [json.loads(line) for line in done.out.splitlines() if line.startswith("[")]
         return [told for (told,) in lines] if "--watch" in argv else done.document[0]
@@ -66,7 +66,7 @@ class TwoFlinks:
 
 @pytest.fixture
 def flinks(tmp_path: Path) -> Iterator[TwoFlinks]:
-    clock = Clock()
+    clock = Clock(BEGAN)
     both = [MeasuredFlink(clock=clock), MeasuredFlink(clock=clock)]
     with ExitStack() as stack:
         for flink in both:
@@ -130,17 +130,14 @@ def test_a_fork_leaves_its_job_where_it_is(flinks: TwoFlinks) -> None:
 
 
 def test_a_job_that_moves_while_it_is_watched_is_followed(flinks: TwoFlinks) -> None:
-    class Moving(Clock):
-        def sleep(self, seconds: float) -> None:
-            super().sleep(seconds)
-            if self.seconds > BEGAN + 2400:
-                raise KeyboardInterrupt
-            if self.seconds > BEGAN + 600 and flinks.west.jobs:
-                flinks.west.jobs = []
-                flinks.east.jobs = [replace(ORDERS, id="e" * 32, runs_for=-600.0)]
+    def move() -> None:
+        if flinks.west.clock.time > BEGAN + 2400:
+            raise KeyboardInterrupt
+        if flinks.west.clock.time > BEGAN + 600 and flinks.west.jobs:
+            flinks.west.jobs = []
+            flinks.east.jobs = [replace(ORDERS, id="e" * 32, runs_for=-600.0)]
 
-    clock = Moving()
-    flinks.west.clock = flinks.east.clock = clock
+    flinks.west.clock.on_sleep = move
     flinks.west.jobs = [replace(ORDERS)]
     told = flinks.advised("--watch", "--sample", "300")
     ids = [each["inputs"]["samples"][-1]["job_id"] for each in told if each["verdict"] == "fits"]
@@ -152,40 +149,40 @@ def test_a_job_that_moves_while_it_is_watched_is_followed(flinks: TwoFlinks) -> 
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    made = Ground(tmp_path)
-    made.write(batches(20, 30.0, 12.0, 3000))
+def ground(tmp_path: Path) -> QueryGround:
+    made = QueryGround(tmp_path)
+    made.write_batches(batches(20, 30.0, 12.0, 3000))
     return made
 
 
-def copied(ground: Ground) -> None:
+def copied(ground: QueryGround) -> None:
     """All that is at the source is at the target, too."""
-    source, target = ground.storage(), ground.outside.disk.open(TARGET)
+    source, target = ground.storage(), ground.disk.open(TARGET)
     for file in list(source.list()):
         put(target, file.path, source.read(file.path))
 
 
-def fenced(ground: Ground) -> None:
+def fenced(ground: QueryGround) -> None:
     for folder in ("offsets", "commits"):
         put(ground.storage(), f"{folder}/20", fence_text("orders-1a2b").encode())
 
 
-def goes_on(ground: Ground) -> None:
+def goes_on(ground: QueryGround) -> None:
     """The query commits at its target."""
     at_source = ground.storage
-    ground.storage = lambda: ground.outside.disk.open(TARGET)  # type: ignore[method-assign]
-    ground.write(batches(20, 30.0, 12.0, 3000, first=20), read=60_000)
+    ground.storage = lambda: ground.disk.open(TARGET)  # type: ignore[method-assign]
+    ground.write_batches(batches(20, 30.0, 12.0, 3000, first=20), read=60_000)
     ground.storage = at_source  # type: ignore[method-assign]
 
 
-def advised(ground: Ground, **job: Any) -> Any:
+def advised(ground: QueryGround, **job: Any) -> Any:
     done = ground.advise(ground.spec(kafka=None, **job), "--json")
     assert done.code == 0, done.err
     (told,) = done.document
     return told
 
 
-def test_a_query_whose_source_is_fenced_is_looked_at_in_its_target(ground: Ground) -> None:
+def test_a_query_whose_source_is_fenced_is_looked_at_in_its_target(ground: QueryGround) -> None:
     copied(ground)
     fenced(ground)
     goes_on(ground)
@@ -196,7 +193,7 @@ def test_a_query_whose_source_is_fenced_is_looked_at_in_its_target(ground: Groun
     assert told["inputs"]["around"]["location"] == TARGET
 
 
-def test_a_query_without_a_source_is_looked_at_in_its_target(ground: Ground) -> None:
+def test_a_query_without_a_source_is_looked_at_in_its_target(ground: QueryGround) -> None:
     goes_on(ground)
     for file in list(ground.storage().list()):
         ground.storage().remove(file.path)
@@ -206,10 +203,10 @@ def test_a_query_without_a_source_is_looked_at_in_its_target(ground: Ground) -> 
 
 
 def test_a_query_that_stands_still_at_its_source_is_looked_at_in_its_target(
-    ground: Ground,
+    ground: QueryGround,
 ) -> None:
-    ground.write(batches(20, 30.0, 12.0, 3000))
-    ground.clock.seconds += 3 * 3600
+    ground.write_batches(batches(20, 30.0, 12.0, 3000))
+    ground.clock.time += 3 * 3600
     copied(ground)
     told = advised(ground)
     assert told["verdict"] == "unknown"
@@ -219,22 +216,22 @@ def test_a_query_that_stands_still_at_its_source_is_looked_at_in_its_target(
         for batch in batches(20, 30.0, 12.0, 3000, first=20)
     )
     at_source = ground.storage
-    ground.storage = lambda: ground.outside.disk.open(TARGET)  # type: ignore[method-assign]
-    ground.write(later, read=60_000)
+    ground.storage = lambda: ground.disk.open(TARGET)  # type: ignore[method-assign]
+    ground.write_batches(later, read=60_000)
     ground.storage = at_source  # type: ignore[method-assign]
     told = advised(ground)
     assert told["verdict"] != "unknown", told["reasons"]
     assert any("stands still, and its target has later" in reason for reason in told["reasons"])
 
 
-def test_a_query_that_goes_on_at_its_source_is_looked_at_there(ground: Ground) -> None:
+def test_a_query_that_goes_on_at_its_source_is_looked_at_there(ground: QueryGround) -> None:
     goes_on(ground)
     told = advised(ground)
     assert told["inputs"]["around"]["location"] == SOURCE
 
 
 def test_a_query_that_is_at_neither_end_makes_no_verdict_and_both_are_named(
-    ground: Ground,
+    ground: QueryGround,
 ) -> None:
     fenced(ground)
     told = advised(ground)

@@ -20,7 +20,7 @@ from stateshift.formats.spark.progress import QueryProgress, ReportedBatch, enco
 from stateshift.plain import from_plain, to_plain
 from stateshift.specification.model import KafkaSpec
 from tests.advise.measured_flink import BEGAN
-from tests.advise.spark_ground import NOW, Ground, batches
+from tests.advise.spark_ground import NOW, QueryGround, batches
 from tests.cli.support import (
     SOURCE,
     spec_of,
@@ -137,13 +137,13 @@ def test_a_query_that_falls_back_at_its_bound_does_not_fit() -> None:
     assert "would need 8 cores, and is bounded by 4 state partitions" in said_of(verdict)
 
 
-def test_a_query_without_state_is_bounded_by_what_it_reads(ground: Ground) -> None:
-    ground.write(batches(20, 10, 9.9, 10_000, first=5), conf="2")
+def test_a_query_without_state_is_bounded_by_what_it_reads(ground: QueryGround) -> None:
+    ground.write_batches(batches(20, 10, 9.9, 10_000, first=5), conf="2")
     ground.arrives = 200.0
     out = ground.advise(ground.spec(), "--cores", "4").out
     assert "is bounded by 2 topic partitions: the topic needs more, or the query's source" in out
     assert "stateshift repartition" not in out
-    ground.clock.seconds = BEGAN
+    ground.clock.time = BEGAN
     put(ground.storage(), "state/0/0/1.delta", b"state")
     out = ground.advise(ground.spec(), "--cores", "4").out
     assert "is bounded by 2 state partitions: stateshift repartition" in out
@@ -210,23 +210,23 @@ def test_only_batches_of_the_window_count() -> None:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
+def ground(tmp_path: Path) -> QueryGround:
+    return QueryGround(tmp_path)
 
 
-def test_a_checkpoint_is_its_own_history(ground: Ground) -> None:
-    ground.write(batches(20, 10, 6, 10_000, first=5))
+def test_a_checkpoint_is_its_own_history(ground: QueryGround) -> None:
+    ground.write_batches(batches(20, 10, 6, 10_000, first=5))
     ran = ground.advise(SOURCE, "--cores", "8", "--json")
     assert ran.code == 0, ran.err
     (told,) = ran.document
     assert (told["engine"], told["verdict"], told["parallelism"]) == ("spark", "fits", 8)
     assert told["headroom"] == pytest.approx(0.4)
     assert told["vertices"][0]["target_rate"] == pytest.approx(1000)
-    assert ground.clock.seconds == BEGAN, "one look suffices"
+    assert ground.clock.time == BEGAN, "one look suffices"
 
 
-def test_the_brokers_tell_what_waits(ground: Ground) -> None:
-    ground.write(batches(20, 10, 9.9, 10_000, first=5))
+def test_the_brokers_tell_what_waits(ground: QueryGround) -> None:
+    ground.write_batches(batches(20, 10, 9.9, 10_000, first=5))
     ground.arrives = 200.0
     (told,) = ground.advise(ground.spec(), "--cores", "4", "--json").document
     assert told["verdict"] == "scale"
@@ -234,28 +234,28 @@ def test_the_brokers_tell_what_waits(ground: Ground) -> None:
     assert told["lag"] == pytest.approx(12_000, abs=2)
 
 
-def test_a_workflow_gets_a_verdict_for_each_query(ground: Ground) -> None:
-    ground.write(batches(20, 10, 6, 10_000, first=5), prefix="one")
-    ground.write(batches(20, 10, 1, 10_000, first=5), prefix="two")
+def test_a_workflow_gets_a_verdict_for_each_query(ground: QueryGround) -> None:
+    ground.write_batches(batches(20, 10, 6, 10_000, first=5), prefix="one")
+    ground.write_batches(batches(20, 10, 1, 10_000, first=5), prefix="two")
     told = ground.advise(SOURCE, "--json").document
     assert [each["job"] for each in told] == [f"{SOURCE}/one", f"{SOURCE}/two"]
 
 
-def test_a_cron_job_needs_no_second_look(ground: Ground) -> None:
+def test_a_cron_job_needs_no_second_look(ground: QueryGround) -> None:
     history = str(ground.folder / "history")
-    ground.write(batches(20, 10, 9.9, 10_000, first=5))
+    ground.write_batches(batches(20, 10, 9.9, 10_000, first=5))
     ground.arrives = 200.0
     ground.advise(ground.spec(), "--cores", "4", "--history", history)
-    before = ground.clock.seconds
+    before = ground.clock.time
     (told,) = ground.advise(ground.spec(), "--cores", "4", "--history", history, "--json").document
-    assert ground.clock.seconds == before
+    assert ground.clock.time == before
     assert told["verdict"] == "scale"
     (file,) = (ground.folder / "history").iterdir()
     assert len(file.read_text()) < 2000, "batches are in the checkpoint"
 
 
-def test_cores_come_from_the_submission(ground: Ground) -> None:
-    ground.write(batches(20, 10, 6, 10_000, first=5))
+def test_cores_come_from_the_submission(ground: QueryGround) -> None:
+    ground.write_batches(batches(20, 10, 6, 10_000, first=5))
     conf = {"spark.executor.instances": "3", "spark.executor.cores": "2"}
     spec = ground.spec(
         kafka=None,
@@ -279,53 +279,53 @@ def test_cores_come_from_the_submission(ground: Ground) -> None:
         lambda storage: [storage.remove(f"offsets/{n}") for n in range(4, 25)],
     ],
 )
-def test_a_checkpoint_that_does_not_tell_makes_no_verdict(ground: Ground, damage: Any) -> None:
-    ground.write(batches(20, 10, 6, 10_000, first=5))
+def test_a_checkpoint_that_does_not_tell_makes_no_verdict(ground: QueryGround, damage: Any) -> None:
+    ground.write_batches(batches(20, 10, 6, 10_000, first=5))
     damage(ground.storage())
     ran = ground.advise(SOURCE, "--json")
     assert ran.code == 0, ran.err
     assert [told["verdict"] for told in ran.document] == ["unknown"]
 
 
-def test_brokers_that_do_not_answer_make_no_verdict(ground: Ground) -> None:
+def test_brokers_that_do_not_answer_make_no_verdict(ground: QueryGround) -> None:
     from stateshift.errors import TransientStorageError
 
     def silent(kafka: KafkaSpec, topics: Sequence[str]) -> Any:
         raise TransientStorageError("here:9092 does not answer", location="here:9092")
 
-    ground.write(batches(20, 10, 6, 10_000, first=5))
+    ground.write_batches(batches(20, 10, 6, 10_000, first=5))
     ground.ask = silent  # type: ignore[method-assign]
     (told,) = ground.advise(ground.spec(), "--json").document
     assert told["verdict"] == "unknown"
     assert "does not answer" in told["reasons"][0]
 
 
-def test_a_place_without_a_checkpoint_makes_no_verdict(ground: Ground) -> None:
+def test_a_place_without_a_checkpoint_makes_no_verdict(ground: QueryGround) -> None:
     (told,) = ground.advise(SOURCE, "--json").document
     assert told["verdict"] == "unknown"
     assert "no checkpoint" in told["reasons"][0]
 
 
-def test_the_text_names_cores_or_a_factor(ground: Ground) -> None:
-    ground.write(batches(20, 10, 9.9, 10_000, first=5))
+def test_the_text_names_cores_or_a_factor(ground: QueryGround) -> None:
+    ground.write_batches(batches(20, 10, 9.9, 10_000, first=5))
     ground.arrives = 200.0
     out = ground.advise(ground.spec(), "--cores", "4", "--explain").out
     assert "scale to 8 cores" in out
     assert re.search(r"orders +scale +4 cores +8 cores", out)
     assert "query, 4 cores at present" in out
-    ground.clock.seconds = BEGAN
+    ground.clock.time = BEGAN
     assert "times the cores" in ground.advise(ground.spec()).out
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_our_own_runs_say_what_a_restart_takes(ground: Ground, found: bool) -> None:
+def test_our_own_runs_say_what_a_restart_takes(ground: QueryGround, found: bool) -> None:
     moved = with_checkpoint()
     command = {"kind": "command", "submit": "x", "find": "x", "stop": "x"}
     spec = spec_of(job_name="orders", **submitting()) | {"clusters": {"b": command}}
     (ground.folder / "move.json").write_text(json.dumps(spec))
     run = ("apply", str(ground.folder / "move.json"), "--yes", "--workdirs", str(ground.folder))
     downtime = moved.run(*run, "--json").document["report"]["downtime_seconds"]
-    ground.write(batches(20, 10, 6, 10_000, first=5))
+    ground.write_batches(batches(20, 10, 6, 10_000, first=5))
     other = {} if found else {"name": "payments"}
     (told,) = ground.advise(ground.spec(**other), "--json").document
     expected = (downtime, "runs") if found else (300.0, "default")
@@ -334,9 +334,9 @@ def test_our_own_runs_say_what_a_restart_takes(ground: Ground, found: bool) -> N
 
 @pytest.mark.parametrize(("mebibytes", "told"), [(9, True), (2, False)])
 def test_a_state_partition_that_is_much_larger_than_the_others_is_told(
-    ground: Ground, mebibytes: int, told: bool
+    ground: QueryGround, mebibytes: int, told: bool
 ) -> None:
-    ground.write(batches(20, 10, 6, 10_000, first=5), prefix="one")
+    ground.write_batches(batches(20, 10, 6, 10_000, first=5), prefix="one")
     for partition in range(4):
         size = (mebibytes if partition == 2 else 2) << 20
         path = f"one/state/0/{partition}/25.delta"
@@ -444,7 +444,7 @@ def test_what_a_query_cannot_have_done_makes_no_verdict(fault: Any, why: str) ->
     assert why in said_of(verdict)
 
 
-def written_progress(ground: Ground, made: Sequence[PlannedBatch], **more: Any) -> None:
+def written_progress(ground: QueryGround, made: Sequence[PlannedBatch], **more: Any) -> None:
     """Write what the query says of these batches of its present run."""
     reported = [
         ReportedBatch(
@@ -463,9 +463,9 @@ def written_progress(ground: Ground, made: Sequence[PlannedBatch], **more: Any) 
     ground.storage().write("_stateshift/progress", lambda: iter([content]))
 
 
-def test_what_a_query_says_of_itself_counts_and_tells_its_cores(ground: Ground) -> None:
+def test_what_a_query_says_of_itself_counts_and_tells_its_cores(ground: QueryGround) -> None:
     made = told_batches(60, 1.0, 0.6)
-    ground.write(made[1:])
+    ground.write_batches(made[1:])
     written_progress(ground, made)
     (told,) = ground.advise(SOURCE, "--json").document
     assert (told["verdict"], told["parallelism"]) == ("fits", 6)
@@ -478,18 +478,18 @@ def test_what_a_query_says_of_itself_counts_and_tells_its_cores(ground: Ground) 
     assert "its state has 17 rows" in told["reasons"]
 
 
-def test_a_look_at_a_query_that_tells_of_itself_waits_for_nothing(ground: Ground) -> None:
+def test_a_look_at_a_query_that_tells_of_itself_waits_for_nothing(ground: QueryGround) -> None:
     made = told_batches(60, 1.0, 0.99, grows=25)
-    ground.write(made[1:])
+    ground.write_batches(made[1:])
     written_progress(ground, made)
     (told,) = ground.advise(ground.spec(), "--cores", "4", "--json").document
     assert told["verdict"] == "scale"
-    assert ground.clock.seconds == BEGAN
+    assert ground.clock.time == BEGAN
 
 
-def test_what_an_earlier_run_has_said_does_not_count(ground: Ground) -> None:
+def test_what_an_earlier_run_has_said_does_not_count(ground: QueryGround) -> None:
     earlier = [replace(b, started=b.started - 900) for b in told_batches(20, 1.0, 0.6)]
-    ground.write(batches(40, 10, 6, 10_000, first=20))
+    ground.write_batches(batches(40, 10, 6, 10_000, first=20))
     written_progress(ground, [replace(b, committed=b.started + 1.0) for b in earlier])
     (told,) = ground.advise(SOURCE, "--json").document
     assert (told["verdict"], told["parallelism"]) == ("fits", None)
@@ -498,29 +498,29 @@ def test_what_an_earlier_run_has_said_does_not_count(ground: Ground) -> None:
 
 @pytest.mark.parametrize("content", [b"", b'{"version":9}', b"x" * 70_000])
 def test_a_file_that_cannot_be_read_is_as_one_that_is_not_there(
-    ground: Ground, content: bytes
+    ground: QueryGround, content: bytes
 ) -> None:
-    ground.write(batches(20, 10, 6, 10_000, first=5))
+    ground.write_batches(batches(20, 10, 6, 10_000, first=5))
     ground.storage().write("_stateshift/progress", lambda: iter([content]))
     (told,) = ground.advise(SOURCE, "--cores", "8", "--json").document
     assert told["headroom"] == pytest.approx(0.4)
 
 
 def test_batches_too_long_to_tell_of_growth_within_the_window_take_a_second_look(
-    ground: Ground,
+    ground: QueryGround,
 ) -> None:
     made = told_batches(60, 300.0, 299.0)
-    ground.write(made[1:])
+    ground.write_batches(made[1:])
     written_progress(ground, made)
     ground.arrives = 200.0
     (told,) = ground.advise(ground.spec(), "--cores", "4", "--json").document
-    assert ground.clock.seconds == BEGAN + 60
+    assert ground.clock.time == BEGAN + 60
     assert told["verdict"] == "scale"
 
 
-def test_what_was_said_of_batches_that_are_gone_since_does_not_count(ground: Ground) -> None:
+def test_what_was_said_of_batches_that_are_gone_since_does_not_count(ground: QueryGround) -> None:
     gone = [replace(b, id=b.id + 500, started=b.started - 900) for b in told_batches(20, 1.0, 0.6)]
-    ground.write(batches(40, 10, 6, 10_000, first=20))
+    ground.write_batches(batches(40, 10, 6, 10_000, first=20))
     written_progress(ground, [replace(b, committed=b.started + 1.0) for b in gone])
     (told,) = ground.advise(SOURCE, "--json").document
     assert (told["verdict"], told["parallelism"]) == ("fits", None)
@@ -528,8 +528,8 @@ def test_what_was_said_of_batches_that_are_gone_since_does_not_count(ground: Gro
 
 
 def test_a_checkpoint_that_was_moved_away_is_said_to_be_fenced(tmp_path: Path) -> None:
-    ground = Ground(tmp_path)
-    ground.write(batches(5, 10, 6, 10_000, first=1))
+    ground = QueryGround(tmp_path)
+    ground.write_batches(batches(5, 10, 6, 10_000, first=1))
     fence = fence_text("20260101-000000-orders").encode()
     ground.storage().write("offsets/6", lambda: iter([fence]))
     answer = ground.advise(SOURCE, "--json")

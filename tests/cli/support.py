@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ from typing import Any
 from stateshift.cli import main
 from stateshift.cli.commands import NAMES, members_of
 from stateshift.migration import Adapters
-from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_cluster import MemoryCluster
-from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import Checkpoint, put
+from tests.support.ground import Clock, Ground
 
 SOURCE, TARGET = "hdfs://here:8020/ck/orders", "hdfs://there:8020/ck/orders"
 
@@ -36,41 +35,18 @@ class Said:
         return json.loads(self.out)
 
 
-class StillClock:
-    """Nobody waits."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_772_000_000.0
-
-    def now(self) -> float:
-        self.seconds += 0.25
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
 @dataclass
-class Outside:
-    """A disk and a cluster, and the adapters to them; `opening` may wrap what is opened."""
+class Outside(Ground):
+    """A ground of old files, on which a job that is started commits its next batch at once."""
 
-    disk: MemoryDisk = field(default_factory=MemoryDisk)
-    cluster: MemoryCluster = field(default_factory=MemoryCluster)
-    opening: Callable[[Storage], Storage] = field(default=lambda storage: storage)
+    clock: Clock = field(default_factory=lambda: Clock(1_772_000_000.0, tick=0.25))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        self.disk.now = lambda: 0.0
         self.cluster = MemoryCluster(on_start=self._commit)
 
-    @property
-    def adapters(self) -> Adapters:
-        return Adapters(
-            lambda location: self.opening(self.disk.open(location)),
-            lambda spec, workdir: self.cluster,
-            StillClock(),
-        )
-
     def _commit(self, submission: Any) -> None:
-        """A job that is started commits its next batch at once."""
         storage = self.disk.open(submission.location)
         last = max(int(file.path.split("/")[1]) for file in storage.list("commits"))
         put(storage, f"commits/{last + 1}", b'v1\n{"nextBatchWatermarkMs":0}')

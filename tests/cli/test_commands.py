@@ -496,7 +496,7 @@ class Failing:
 
 def test_a_run_that_fails_is_reported_in_one_document_and_can_be_resumed(tmp_path: Path) -> None:
     outside = with_checkpoint()
-    outside.opening = lambda storage: Failing(storage, "commits/2")  # type: ignore[assignment, return-value]
+    outside.wrap = lambda storage: Failing(storage, "commits/2")  # type: ignore[assignment, return-value]
     failed = outside.run("apply", write_spec(tmp_path), "--yes", "--json")
     document = failed.document
     assert failed.code == document["exit_code"] == 6
@@ -516,7 +516,7 @@ def test_a_run_that_fails_is_reported_in_one_document_and_can_be_resumed(tmp_pat
         outside.run("status", document["workdir"], "--json").document["failure"]["step"]
         == document["step"]
     )
-    outside.opening = lambda storage: storage
+    outside.wrap = lambda storage: storage
     assert outside.run("resume", document["workdir"], "--json").document["state"] == "finished"
     assert outside.run("resume", document["workdir"]).code == 0
 
@@ -539,7 +539,7 @@ def test_after_a_failure_that_a_second_attempt_would_meet_again_it_is_said_how_t
     tmp_path: Path,
 ) -> None:
     outside = with_checkpoint()
-    outside.opening = lambda storage: Torn(storage)  # type: ignore[assignment, return-value]
+    outside.wrap = lambda storage: Torn(storage)  # type: ignore[assignment, return-value]
     failed = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
     assert failed.code in (3, 4)
     assert "stateshift rollback w" in failed.err and "go on with" not in failed.err

@@ -588,7 +588,7 @@ def test_a_run_leaves_its_page_and_names_it(tmp_path: Path) -> None:
 
 def test_a_failed_run_leaves_its_page_too(tmp_path: Path) -> None:
     outside, arguments = moved(tmp_path, "--json")
-    outside.opening = lambda storage: Failing(storage, "commits/2")  # type: ignore[assignment, return-value]
+    outside.wrap = lambda storage: Failing(storage, "commits/2")  # type: ignore[assignment, return-value]
     found = outside.run(*arguments)
     assert found.code == 6 and found.document["report_html"] == str(
         tmp_path / "run" / "report.html"

@@ -12,17 +12,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stateshift.migration import Adapters
-from stateshift.testing.memory_cluster import MemoryCluster
 from stateshift.testing.memory_storage import MemoryDisk
-from tests.cli.support import Said, StillClock, said
+from tests.cli.support import Outside, Said
 
 
 def run(disk: MemoryDisk, *argv: str) -> Said:
     """The command as a shell would run it. What leaves it as an exception has exit code None."""
-    adapters = Adapters(disk.open, lambda spec, workdir: MemoryCluster(), StillClock())
     try:
-        return said(*argv, adapters=adapters)
+        return Outside(disk=disk).run(*argv)
     except Exception as error:  # the command line promises that nothing does
         return Said(None, "", f"{type(error).__name__}: {error}")
 
