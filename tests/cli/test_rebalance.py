@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from stateshift.errors import JOB_DOWN
 from stateshift.specification import JobSpec
 from stateshift.testing.memory_flink import MemoryFlink
 from stateshift.workdir import Workdir
-from tests.advise.measured_flink import BEGAN, Clock
-from tests.advise.rebalance.living import LOADS, Living, moved
+from tests.advise.measured_flink import BEGAN
+from tests.advise.rebalance.clusters import LOADS, FlinkClusters, moved
 from tests.cli.support import Said, said
 from tests.support.checkpoints import put
 from tests.support.examples import FOLDER
@@ -32,22 +32,22 @@ pytestmark = pytest.mark.row("IF-19", "W-12", on="Flink")
 
 
 @pytest.fixture
-def living(tmp_path: Path) -> Iterator[Living]:
-    with Living(tmp_path).serving() as served:
+def ground(tmp_path: Path) -> Iterator[FlinkClusters]:
+    with FlinkClusters(tmp_path).serving() as served:
         yield served
 
 
-def whole(living: Living) -> None:
+def whole(ground: FlinkClusters) -> None:
     """Every job runs once, and none was started twice for one move."""
-    assert all(len(places) == 1 for places in living.where().values()), living.where()
+    assert all(len(places) == 1 for places in ground.where().values()), ground.where()
 
 
 # ---------------------------------------------------------------------------------- dry run
 
 
-def test_a_dry_run_decides_and_moves_nothing(living: Living) -> None:
-    living.section = {"runs": 1}
-    second, third = (living.document() for _ in range(2))
+def test_a_dry_run_decides_and_moves_nothing(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
+    second, third = (ground.document() for _ in range(2))
     assert moved(second) == moved(third) == [("orders", "east", "planned")]
     (west, east) = second["clusters"]
     assert (west["before_share"], east["before_share"]) == (pytest.approx(1.6), 0.0)
@@ -58,96 +58,90 @@ def test_a_dry_run_decides_and_moves_nothing(living: Living) -> None:
     (move,) = second["moves"]
     assert move["bytes"] == 1 << 20
     assert {stay["job"] for stay in second["stay"]} == {"payments", "fraud", "audit"}
-    assert living.on("west") == sorted(LOADS)
-    assert not living.submissions()
-    assert not (living.state / "moves").exists()
+    assert ground.on("west") == sorted(LOADS)
+    assert not ground.submissions()
+    assert not (ground.state / "moves").exists()
 
 
-def test_a_decision_is_made_again_from_its_file_or_from_the_document(living: Living) -> None:
-    living.document("--yes")
-    before = living.document()
-    asked = [len(served.asked) for served in living.served.values()]
-    document = living.folder / "said.json"
+def test_a_decision_is_made_again_from_its_file_or_from_the_document(ground: FlinkClusters) -> None:
+    ground.document("--yes")
+    before = ground.document()
+    asked = [len(served.asked) for served in ground.served.values()]
+    document = ground.folder / "said.json"
     document.write_text(json.dumps(before))
     for file in (before["file"], str(document)):
-        done = said("rebalance", "--replay", file, "--json", adapters=living.adapters)
+        done = said("rebalance", "--replay", file, "--json", adapters=ground.adapters)
         assert done.code == 0, done.err
         for key in ("reason", "clusters", "stay", "bound", "is_best", "inputs"):
             assert done.document[key] == before[key]
         assert [move["job"] for move in done.document["moves"]] == ["orders"]
-    assert [len(served.asked) for served in living.served.values()] == asked
+    assert [len(served.asked) for served in ground.served.values()] == asked
 
 
-def refused_page(living: Living, page: Path) -> Said:
+def refused_page(ground: FlinkClusters, page: Path) -> Said:
     """Ask for a page that cannot be written, and see that nothing is moved for it."""
-    living.section = {"runs": 1}
-    asked = [len(served.asked) for served in living.served.values()]
-    done = living.run("--yes", "--html", str(page))
-    assert living.on("west") == sorted(LOADS)
-    assert [len(served.asked) for served in living.served.values()] == asked
-    assert not list(living.folder.rglob("*.tmp"))
+    ground.section = {"runs": 1}
+    asked = [len(served.asked) for served in ground.served.values()]
+    done = ground.run("--yes", "--html", str(page))
+    assert ground.on("west") == sorted(LOADS)
+    assert [len(served.asked) for served in ground.served.values()] == asked
+    assert not list(ground.folder.rglob("*.tmp"))
     return done
 
 
 def test_a_page_in_no_folder_or_that_is_one_is_refused_before_anything_is_moved(
-    living: Living,
+    ground: FlinkClusters,
 ) -> None:
-    done = refused_page(living, living.folder / "none" / "page.html")
+    done = refused_page(ground, ground.folder / "none" / "page.html")
     assert (done.code, "mkdir -p" in done.err) == (6, True)
-    done = refused_page(living, living.folder)
+    done = refused_page(ground, ground.folder)
     assert (done.code, "rebalance.html" in done.err) == (2, True)
 
 
 def test_a_page_that_no_file_can_be_called_is_refused_before_anything_is_moved(
-    living: Living,
+    ground: FlinkClusters,
 ) -> None:
-    done = refused_page(living, living.folder / ("long" * 80))
+    done = refused_page(ground, ground.folder / ("long" * 80))
     assert (done.code, "cannot be written: File name too long" in done.err) == (6, True)
 
 
 def test_a_page_that_there_is_no_room_for_is_refused_before_anything_is_moved(
-    living: Living,
+    ground: FlinkClusters,
 ) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, before[1]))
     try:
-        done = refused_page(living, living.folder / "page.html")
+        done = refused_page(ground, ground.folder / "page.html")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (done.code, "cannot be written: File too large" in done.err) == (6, True)
 
 
-def page_that_fails_late(living: Living) -> Path:
+def page_that_fails_late(ground: FlinkClusters) -> Path:
     """Return a page whose folder goes away while the jobs are measured."""
-    folder = living.folder / "pages"
+    folder = ground.folder / "pages"
     folder.mkdir()
-    asleep = living.clock.sleep
-
-    def sleep(seconds: float) -> None:
-        asleep(seconds)
-        shutil.rmtree(folder, ignore_errors=True)
-
-    living.clock.sleep = sleep  # type: ignore[method-assign]
+    ground.clock.on_sleep = lambda: shutil.rmtree(folder, ignore_errors=True)
     return folder / "page.html"
 
 
 def test_a_page_that_fails_leaves_no_half_of_an_answer_and_can_be_made_from_the_decision(
-    living: Living,
+    ground: FlinkClusters,
 ) -> None:
-    done = living.run("--json", "--html", str(page_that_fails_late(living)))
+    done = ground.run("--json", "--html", str(page_that_fails_late(ground)))
     assert done.code == 6
     assert "cannot be written" in done.document["message"]
-    page, hint = living.folder / "page.html", done.document["hint"]
+    page, hint = ground.folder / "page.html", done.document["hint"]
     again = hint.replace("OTHER", str(page)).removeprefix("stateshift ").split()
-    assert said(*again, adapters=living.adapters).code == 0
+    assert said(*again, adapters=ground.adapters).code == 0
     assert "west" in page.read_text()
 
 
-def test_a_page_that_fails_does_not_hide_that_a_move_has_failed(living: Living) -> None:
-    living.on_failure = "stop"
-    living.section = {"runs": 1}
-    living.twins["east"].fail(1)
-    done = living.run("--yes", "--html", str(page_that_fails_late(living)))
+def test_a_page_that_fails_does_not_hide_that_a_move_has_failed(ground: FlinkClusters) -> None:
+    ground.on_failure = "stop"
+    ground.section = {"runs": 1}
+    ground.clusters["east"].fail(1)
+    done = ground.run("--yes", "--html", str(page_that_fails_late(ground)))
     assert done.code == 6
     assert "stateshift resume" in done.err, "the way out of the move's failure"
     assert "cannot be written" in done.err
@@ -161,13 +155,13 @@ def told_of(gibibytes: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("gibibytes", "moves"), [(1, 0), (2, 1)])
 def test_a_flink_without_the_memory_of_a_jobs_slots_does_not_get_it(
-    living: Living, gibibytes: int, moves: int
+    ground: FlinkClusters, gibibytes: int, moves: int
 ) -> None:
-    living.section = {"runs": 1}
+    ground.section = {"runs": 1}
     # On west each of the four slots has a GiB, and every job has two of them.
-    living.served["west"].odd["/taskmanagers"] = (200, told_of(4))
-    living.served["east"].odd["/taskmanagers"] = (200, told_of(gibibytes))
-    document = living.document()
+    ground.served["west"].odd["/taskmanagers"] = (200, told_of(4))
+    ground.served["east"].odd["/taskmanagers"] = (200, told_of(gibibytes))
+    document = ground.document()
     assert len(document["moves"]) == moves
     if not moves:
         assert {stay["reason"] for stay in document["stay"]} == {
@@ -175,14 +169,14 @@ def test_a_flink_without_the_memory_of_a_jobs_slots_does_not_get_it(
         }
 
 
-def test_metrics_have_the_moves_of_all_runs_and_the_last_decision(living: Living) -> None:
-    (living.folder / "none").mkdir()
-    words = ("metrics", str(living.folder / "none"), "--rebalance", str(living.state))
+def test_metrics_have_the_moves_of_all_runs_and_the_last_decision(ground: FlinkClusters) -> None:
+    (ground.folder / "none").mkdir()
+    words = ("metrics", str(ground.folder / "none"), "--rebalance", str(ground.state))
     first = said(*words)
     assert (first.code, "no decision yet" in first.err) == (0, True), "the first run is to come"
-    living.run("--yes")
-    living.run("--yes")
-    decided = living.document("--yes")["at"]
+    ground.run("--yes")
+    ground.run("--yes")
+    decided = ground.document("--yes")["at"]
     done = said(*words)
     assert done.code == 0, done.err
     found = read(done.out.encode())
@@ -204,13 +198,13 @@ def test_metrics_have_the_moves_of_all_runs_and_the_last_decision(living: Living
 
 
 def test_metrics_of_folders_of_one_name_are_told_apart_and_a_folder_counts_once(
-    living: Living, tmp_path: Path
+    ground: FlinkClusters, tmp_path: Path
 ) -> None:
-    living.run()
-    other = tmp_path / "other" / living.state.name
-    shutil.copytree(living.state, other)
+    ground.run()
+    other = tmp_path / "other" / ground.state.name
+    shutil.copytree(ground.state, other)
     (tmp_path / "none").mkdir()
-    folders = [living.state, other, f"{living.state}/"]
+    folders = [ground.state, other, f"{ground.state}/"]
     words = [word for folder in folders for word in ("--rebalance", str(folder))]
     done = said("metrics", str(tmp_path / "none"), *words)
     assert done.code == 0, done.err
@@ -218,13 +212,15 @@ def test_metrics_of_folders_of_one_name_are_told_apart_and_a_folder_counts_once(
     assert sorted(line.split('"')[1] for line in lines) == sorted(map(str, folders[:2]))
 
 
-def test_metrics_have_the_decision_that_was_made_and_decide_nothing_anew(living: Living) -> None:
-    living.run()
-    file = living.state / "decisions" / "0001.json"
+def test_metrics_have_the_decision_that_was_made_and_decide_nothing_anew(
+    ground: FlinkClusters,
+) -> None:
+    ground.run()
+    file = ground.state / "decisions" / "0001.json"
     kept = json.loads(file.read_text())
     kept["decision"]["at"] = 17.0
     file.write_text(json.dumps(kept))
-    done = said("metrics", str(living.folder), "--rebalance", str(living.state))
+    done = said("metrics", str(ground.folder), "--rebalance", str(ground.state))
     assert done.code == 0, done.err
     samples = read(done.out.encode())["stateshift_rebalance_timestamp_seconds"].samples
     assert list(samples.values()) == [17.0]
@@ -233,12 +229,12 @@ def test_metrics_have_the_decision_that_was_made_and_decide_nothing_anew(living:
 DAMAGES = ["", "{}", "[7]", "[" * 100_000, '{"number": "\\ud800"}', "\0"]
 
 
-def test_a_memory_that_ends_each_run_is_damaged_in_the_metrics(living: Living) -> None:
-    living.run()
-    (living.state / "memory.json").write_text("{")
-    out = living.folder / "stateshift.prom"
-    words = ("--rebalance", str(living.state), "--to", str(out))
-    done = said("metrics", str(living.folder), *words)
+def test_a_memory_that_ends_each_run_is_damaged_in_the_metrics(ground: FlinkClusters) -> None:
+    ground.run()
+    (ground.state / "memory.json").write_text("{")
+    out = ground.folder / "stateshift.prom"
+    words = ("--rebalance", str(ground.state), "--to", str(out))
+    done = said("metrics", str(ground.folder), *words)
     assert done.code == 0
     assert "memory.json is damaged" in done.err
     (damaged,) = read(out.read_bytes())["stateshift_rebalance_damaged"].samples.values()
@@ -247,18 +243,18 @@ def test_a_memory_that_ends_each_run_is_damaged_in_the_metrics(living: Living) -
 
 @pytest.mark.parametrize("kept", ["decisions/0001.json", "moves/0001.json"])
 def test_what_is_damaged_is_named_and_the_other_metrics_are_written(
-    living: Living, kept: str
+    ground: FlinkClusters, kept: str
 ) -> None:
-    living.run()
-    (living.state / "moves").mkdir()
-    other = living.folder / "whole"
-    shutil.copytree(living.state, other)
-    out = living.folder / "stateshift.prom"
-    words = ("--rebalance", str(living.state), "--rebalance", str(other), "--to", str(out))
+    ground.run()
+    (ground.state / "moves").mkdir()
+    other = ground.folder / "whole"
+    shutil.copytree(ground.state, other)
+    out = ground.folder / "stateshift.prom"
+    words = ("--rebalance", str(ground.state), "--rebalance", str(other), "--to", str(out))
     parts = {"decisions/0001.json": "timestamp_seconds", "moves/0001.json": "moves"}
     for text in DAMAGES:
-        (living.state / kept).write_text(text)
-        done = said("metrics", str(living.folder), *words)
+        (ground.state / kept).write_text(text)
+        done = said("metrics", str(ground.folder), *words)
         assert done.code == 0, done.err
         assert f"{kept} is damaged" in done.err
         families = read(out.read_bytes())
@@ -274,22 +270,22 @@ def test_what_is_damaged_is_named_and_the_other_metrics_are_written(
 
 
 def test_plan_and_apply_of_such_a_spec_name_the_command_that_moves_its_jobs(
-    living: Living,
+    ground: FlinkClusters,
 ) -> None:
-    path = living.write()
+    path = ground.write_spec()
     for words in (("plan", path), ("apply", path, "--yes")):
-        done = said(*words, adapters=living.adapters)
+        done = said(*words, adapters=ground.adapters)
         assert done.code == 2
         assert f"stateshift rebalance {path} --once" in done.err
 
 
-def test_advise_judges_the_jobs_that_a_pattern_means(living: Living) -> None:
-    spec = living.spec()
+def test_advise_judges_the_jobs_that_a_pattern_means(ground: FlinkClusters) -> None:
+    spec = ground.spec()
     running = {"submit": {"jar_id": "jobs"}, "target_directory": "file:///taken/{job}"}
     spec["jobs"] = [{"name": "*d*", **running}, {"name": "gone-*", **running}]
-    path = living.folder / "clusters.json"
+    path = ground.folder / "clusters.json"
     path.write_text(json.dumps(spec))
-    done = said("advise", str(path), "--json", adapters=living.adapters)
+    done = said("advise", str(path), "--json", adapters=ground.adapters)
     assert done.code == 0, done.err
     told = {each["job"]: each for each in done.document}
     assert sorted(told) == ["audit", "fraud", "gone-*", "orders"]
@@ -297,34 +293,34 @@ def test_advise_judges_the_jobs_that_a_pattern_means(living: Living) -> None:
     assert told["gone-*"]["verdict"] == "unknown"
     assert "no job called 'gone-*' runs there" in told["gone-*"]["reasons"][0]
     (only,) = said(
-        "advise", str(path), "--job", "orders", "--json", adapters=living.adapters
+        "advise", str(path), "--job", "orders", "--json", adapters=ground.adapters
     ).document
     assert only["job"] == "orders"
 
 
-def advised(living: Living, *argv: str) -> Said:
-    words = ("--rebalance", str(living.state), "--json", *argv)
-    return said("advise", living.write(), *words, adapters=living.adapters)
+def advised(ground: FlinkClusters, *argv: str) -> Said:
+    words = ("--rebalance", str(ground.state), "--json", *argv)
+    return said("advise", ground.write_spec(), *words, adapters=ground.adapters)
 
 
-def reasons(living: Living, job: str) -> list[str]:
+def reasons(ground: FlinkClusters, job: str) -> list[str]:
     """What advise says of a job, which is also what it says of its own inputs."""
-    done = advised(living, "--job", job)
+    done = advised(ground, "--job", job)
     assert done.code == 0, done.err
-    file = living.folder / "said.json"
+    file = ground.folder / "said.json"
     file.write_text(json.dumps(done.document))
-    again = said("advise", "--replay", str(file), "--json", adapters=living.adapters)
+    again = said("advise", "--replay", str(file), "--json", adapters=ground.adapters)
     (told,) = done.document
     assert again.document[0]["reasons"] == told["reasons"]
     listed: list[str] = told["reasons"]
     return listed
 
 
-def test_advise_follows_jobs_that_were_moved(living: Living) -> None:
-    living.section = {"runs": 1}
-    (move,) = living.document("--yes")["moves"]
-    living.clock.seconds += 3600
-    done = advised(living)
+def test_advise_follows_jobs_that_were_moved(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
+    (move,) = ground.document("--yes")["moves"]
+    ground.clock.time += 3600
+    done = advised(ground)
     assert done.code == 0, done.err
     told = {each["job"]: each for each in done.document}
     assert sorted(told) == sorted(LOADS)
@@ -338,43 +334,37 @@ def test_advise_follows_jobs_that_were_moved(living: Living) -> None:
     assert told["orders"]["restart_seconds"] == move["was_down_seconds"]
 
 
-class Watching(Clock):
-    """Each sleep is also the turn of the next of `turns`; behind the last, the watch is stopped."""
-
-    turns: tuple[Callable[[], object], ...] = ()
-
-    def sleep(self, seconds: float) -> None:
-        super().sleep(seconds)
-        turns, self.turns = self.turns, ()
-        if not turns:
-            return
-        turns[0]()
-        self.turns = turns[1:]
-        if not self.turns:
-            raise KeyboardInterrupt
-
-
 def test_advise_follows_jobs_that_are_moved_while_it_watches(tmp_path: Path) -> None:
-    clock = Watching()
-    living = Living(tmp_path, clock, section={"runs": 1})
+    """Each sleep is also the next turn; behind the last, the watch is stopped."""
+    ground = FlinkClusters(tmp_path, section={"runs": 1})
+    clock = ground.clock
 
     def later() -> None:
-        clock.seconds += 3600
+        clock.time += 3600
 
-    with living.serving():
-        clock.turns = (later, later, lambda: living.run("--yes"), later, later, later)
-        done = advised(living, "--job", "orders", "--watch")
+    turns = [later, later, lambda: ground.run("--yes"), later, later, later]
+
+    def turn() -> None:
+        clock.on_sleep = lambda: None
+        turns.pop(0)()
+        if not turns:
+            raise KeyboardInterrupt
+        clock.on_sleep = turn
+
+    clock.on_sleep = turn
+    with ground.serving():
+        done = advised(ground, "--job", "orders", "--watch")
     told = [json.loads(line)[0] for line in done.out.splitlines() if line.startswith("[")]
     places = [each["inputs"]["around"]["location"] for each in told]
     assert (places[0], places[-1]) == ("file:///taken/orders", "file:///east/orders/1")
     assert told[-1]["verdict"] != "unknown"
 
 
-def test_a_move_does_not_make_the_next_run_blind(living: Living) -> None:
+def test_a_move_does_not_make_the_next_run_blind(ground: FlinkClusters) -> None:
     """Its samples count from five minutes on."""
-    living.section = {"runs": 1}
-    (move,) = json.loads(living.run("--yes", "--json", minutes=1).out)["moves"]
-    done = living.run("--json", minutes=1)
+    ground.section = {"runs": 1}
+    (move,) = json.loads(ground.run("--yes", "--json", minutes=1).out)["moves"]
+    done = ground.run("--json", minutes=1)
     document = done.document
     assert "cannot tell" not in document["reason"]
     jobs = {each["name"]: each for each in document["inputs"]["situation"]["jobs"]}
@@ -382,40 +372,40 @@ def test_a_move_does_not_make_the_next_run_blind(living: Living) -> None:
     assert "orders: its load is taken to be what it was before its move: 1.80" in document["notes"]
     clusters = {each["name"]: each for each in document["inputs"]["situation"]["clusters"]}
     assert clusters["east"]["other_load"] == 0
-    living.clock.seconds += 3600
-    assert not living.document()["notes"]
+    ground.clock.time += 3600
+    assert not ground.document()["notes"]
 
 
-def test_advise_looks_where_rebalance_keeps_what_it_knows(living: Living) -> None:
-    living.section = {"runs": 1}
-    words = ("--workdirs", str(living.folder))
-    spec = living.write()
-    assert said("rebalance", spec, "--once", "--yes", *words, adapters=living.adapters).code == 0
-    living.clock.seconds += 3600
-    done = said("advise", spec, *words, "--job", "orders", "--json", adapters=living.adapters)
+def test_advise_looks_where_rebalance_keeps_what_it_knows(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
+    words = ("--workdirs", str(ground.folder))
+    spec = ground.write_spec()
+    assert said("rebalance", spec, "--once", "--yes", *words, adapters=ground.adapters).code == 0
+    ground.clock.time += 3600
+    done = said("advise", spec, *words, "--job", "orders", "--json", adapters=ground.adapters)
     (told,) = done.document
     assert (told["job"], told["verdict"]) == ("orders", "fits")
 
 
-def test_advise_refuses_what_rebalance_has_kept_and_cannot_be_read(living: Living) -> None:
-    living.section = {"runs": 1}
-    living.run("--yes")
-    (living.state / "moves" / "0001.json").write_text("{")
-    done = advised(living)
+def test_advise_refuses_what_rebalance_has_kept_and_cannot_be_read(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
+    ground.run("--yes")
+    (ground.state / "moves" / "0001.json").write_text("{")
+    done = advised(ground)
     assert (done.code, "0001.json is damaged" in done.err) == (8, True)
 
 
-def test_a_folder_that_cannot_be_read_is_told(living: Living) -> None:
-    living.state.mkdir()
-    (living.state / "moves").touch()
-    for done in (advised(living), living.run()):
+def test_a_folder_that_cannot_be_read_is_told(ground: FlinkClusters) -> None:
+    ground.state.mkdir()
+    (ground.state / "moves").touch()
+    for done in (advised(ground), ground.run()):
         assert (done.code, "moves cannot be read: Not a directory" in done.err) == (8, True)
         assert "as the user who runs `rebalance`" in done.err
 
 
-def test_a_page_has_the_bars(living: Living) -> None:
-    page = living.folder / "page.html"
-    done = living.run("--html", str(page), "--explain")
+def test_a_page_has_the_bars(ground: FlinkClusters) -> None:
+    page = ground.folder / "page.html"
+    done = ground.run("--html", str(page), "--explain")
     assert done.code == 0, done.err
     assert "west" in page.read_text()
 
@@ -424,119 +414,121 @@ def test_a_page_has_the_bars(living: Living) -> None:
 
 
 @pytest.mark.long
-def test_jobs_are_spread_one_at_a_time_and_then_nothing_moves(living: Living) -> None:
-    done = [moved(living.document("--yes")) for _ in range(14)]
-    whole(living)
+def test_jobs_are_spread_one_at_a_time_and_then_nothing_moves(ground: FlinkClusters) -> None:
+    done = [moved(ground.document("--yes")) for _ in range(14)]
+    whole(ground)
     assert [moves for moves in done if moves] == [
         [("orders", "east", "finished")],
         [("fraud", "east", "finished")],
     ]
     assert not any(done[-10:])
-    assert living.on("west") == ["audit", "payments"]
-    assert living.submissions() == {"orders": 1, "fraud": 1}
+    assert ground.on("west") == ["audit", "payments"]
+    assert ground.submissions() == {"orders": 1, "fraud": 1}
 
 
-def test_a_move_is_an_ordinary_run_with_its_own_workdir(living: Living) -> None:
-    living.run("--yes")
-    document = living.document("--yes")
+def test_a_move_is_an_ordinary_run_with_its_own_workdir(ground: FlinkClusters) -> None:
+    ground.run("--yes")
+    document = ground.document("--yes")
     (move,) = document["moves"]
-    assert Path(move["workdir"]) == living.state / "runs" / "0001-orders"
+    assert Path(move["workdir"]) == ground.state / "runs" / "0001-orders"
     assert move["was_down_seconds"] is not None
-    assert living.disk.snapshot("file:///east/orders/1")
-    status = said("status", move["workdir"], "--json", adapters=living.adapters)
+    assert ground.disk.snapshot("file:///east/orders/1")
+    status = said("status", move["workdir"], "--json", adapters=ground.adapters)
     assert status.document["state"] == "finished"
 
 
-def test_a_job_that_comes_back_meets_no_image_of_its_first_stay(living: Living) -> None:
-    living.section = {"cool_down": 0, "runs": 1}
-    living.run("--yes")
-    assert living.where()["orders"] == ["east"]
-    living.loads = dict.fromkeys(LOADS, 0.2)
-    living.run("--drain", "east", "--yes")
-    assert living.where()["orders"] == ["west"]
-    whole(living)
-    assert living.disk.snapshot("file:///east/orders/1")
-    assert living.disk.snapshot("file:///west/orders/2")
+def test_a_job_that_comes_back_meets_no_image_of_its_first_stay(ground: FlinkClusters) -> None:
+    ground.section = {"cool_down": 0, "runs": 1}
+    ground.run("--yes")
+    assert ground.where()["orders"] == ["east"]
+    ground.loads = dict.fromkeys(LOADS, 0.2)
+    ground.run("--drain", "east", "--yes")
+    assert ground.where()["orders"] == ["west"]
+    whole(ground)
+    assert ground.disk.snapshot("file:///east/orders/1")
+    assert ground.disk.snapshot("file:///west/orders/2")
 
 
-def test_only_the_job_moves_where_both_clusters_reach_its_savepoints(living: Living) -> None:
-    living.shares = True
-    living.section = {"runs": 1, "cool_down": 0}
-    assert moved(living.document("--yes")) == [("orders", "east", "finished")]
-    living.loads = dict.fromkeys(LOADS, 0.2)
-    assert moved(living.document("--drain", "east", "--yes")) == [("orders", "west", "finished")]
-    whole(living)
-    (submission,) = living.twins["west"].submissions
+def test_only_the_job_moves_where_both_clusters_reach_its_savepoints(ground: FlinkClusters) -> None:
+    ground.shares = True
+    ground.section = {"runs": 1, "cool_down": 0}
+    assert moved(ground.document("--yes")) == [("orders", "east", "finished")]
+    ground.loads = dict.fromkeys(LOADS, 0.2)
+    assert moved(ground.document("--drain", "east", "--yes")) == [("orders", "west", "finished")]
+    whole(ground)
+    (submission,) = ground.clusters["west"].submissions
     assert submission.location.startswith("file:///taken/orders/")
 
 
-def test_the_downtime_that_was_measured_is_told_for_the_next_move(living: Living) -> None:
-    living.section = {"cool_down": 0, "runs": 1}
-    (first,) = living.document("--yes")["moves"]
+def test_the_downtime_that_was_measured_is_told_for_the_next_move(ground: FlinkClusters) -> None:
+    ground.section = {"cool_down": 0, "runs": 1}
+    (first,) = ground.document("--yes")["moves"]
     assert first["downtime_seconds"] == 30.0  # by the plan: nobody has measured it
-    living.loads = dict.fromkeys(LOADS, 0.2)
-    (back,) = living.document("--drain", "east", code=4)["moves"]
+    ground.loads = dict.fromkeys(LOADS, 0.2)
+    (back,) = ground.document("--drain", "east", code=4)["moves"]
     assert back["job"] == "orders"
     assert back["downtime_seconds"] == pytest.approx(first["was_down_seconds"])
 
 
-def test_of_a_job_that_was_never_moved_it_is_told_what_others_took(living: Living) -> None:
-    living.section = {"runs": 1}
-    (first,) = living.document("--yes")["moves"]
-    (second,) = living.document("--yes")["moves"]
+def test_of_a_job_that_was_never_moved_it_is_told_what_others_took(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
+    (first,) = ground.document("--yes")["moves"]
+    (second,) = ground.document("--yes")["moves"]
     assert second["job"] != first["job"]
     assert second["downtime_seconds"] == pytest.approx(first["was_down_seconds"])
 
 
-def test_a_dry_run_between_two_others_judges_nothing_and_forgets_nothing(living: Living) -> None:
-    living.run("--yes")
-    living.run("--yes")
-    before = json.loads((living.state / "memory.json").read_text())
-    living.run()
-    after = json.loads((living.state / "memory.json").read_text())
+def test_a_dry_run_between_two_others_judges_nothing_and_forgets_nothing(
+    ground: FlinkClusters,
+) -> None:
+    ground.run("--yes")
+    ground.run("--yes")
+    before = json.loads((ground.state / "memory.json").read_text())
+    ground.run()
+    after = json.loads((ground.state / "memory.json").read_text())
     assert (after["judged"], after["failed"]) == (before["judged"], before["failed"])
 
 
-def test_a_move_that_did_not_help_is_not_repeated(living: Living) -> None:
-    living.section = {"runs": 1, "cool_down": 0}
-    living.run("--yes")
+def test_a_move_that_did_not_help_is_not_repeated(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1, "cool_down": 0}
+    ground.run("--yes")
     for job in ("payments", "fraud", "audit"):  # what was left behind has taken its place
-        living.heavier(job, 1.0)
-    living.run("--yes")
-    kept = json.loads((living.state / "memory.json").read_text())
+        ground.heavier(job, 1.0)
+    ground.run("--yes")
+    kept = json.loads((ground.state / "memory.json").read_text())
     assert [move["jobs"] for move in kept["failed"]] == [["orders"]]
 
 
 # ---------------------------------------------------------------------------------- draining
 
 
-def test_drain_empties_a_cluster_at_once(living: Living) -> None:
-    living.loads = {"orders": 0.4, "payments": 0.4}
-    for twin in living.twins.values():
-        twin.jobs = [job for job in twin.jobs if job.job in living.loads]
-    document = living.document("--drain", "west", "--yes")
+def test_drain_empties_a_cluster_at_once(ground: FlinkClusters) -> None:
+    ground.loads = {"orders": 0.4, "payments": 0.4}
+    for twin in ground.clusters.values():
+        twin.jobs = [job for job in twin.jobs if job.job in ground.loads]
+    document = ground.document("--drain", "west", "--yes")
     assert {move["job"] for move in document["moves"]} == {"orders", "payments"}
-    assert (living.on("west"), living.on("east")) == ([], ["orders", "payments"])
-    whole(living)
+    assert (ground.on("west"), ground.on("east")) == ([], ["orders", "payments"])
+    whole(ground)
 
 
-def test_jobs_that_are_not_on_a_drained_cluster_stay_for_that(living: Living) -> None:
-    document = living.document("--drain", "east")
+def test_jobs_that_are_not_on_a_drained_cluster_stay_for_that(ground: FlinkClusters) -> None:
+    document = ground.document("--drain", "east")
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
     assert stays["fraud"] == "east: it is to be emptied, and nothing moves there"
 
 
-def test_jobs_that_cannot_leave_a_drained_cluster_are_named(living: Living) -> None:
-    living.section = {"pinned": ["fraud"]}
-    document = living.document("--drain", "west", "--yes", code=4)
+def test_jobs_that_cannot_leave_a_drained_cluster_are_named(ground: FlinkClusters) -> None:
+    ground.section = {"pinned": ["fraud"]}
+    document = ground.document("--drain", "west", "--yes", code=4)
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
     assert stays["fraud"] == "it is pinned"
-    assert set(living.on("west")) == set(stays)
-    whole(living)
+    assert set(ground.on("west")) == set(stays)
+    whole(ground)
 
 
-def test_a_cluster_that_is_none_of_the_specs_cannot_be_drained(living: Living) -> None:
-    done = living.run("--drain", "wets")
+def test_a_cluster_that_is_none_of_the_specs_cannot_be_drained(ground: FlinkClusters) -> None:
+    done = ground.run("--drain", "wets")
     assert done.code == 2
     assert "--drain takes one of: west, east" in done.err
 
@@ -545,49 +537,51 @@ def test_a_cluster_that_is_none_of_the_specs_cannot_be_drained(living: Living) -
 
 
 @pytest.mark.long
-def test_nothing_moves_at_an_excluded_time(living: Living) -> None:
-    living.section = {"excluded": ["* * * * *"], "timezone": "Europe/Athens"}
-    living.run("--yes")
-    document = living.document("--yes")
+def test_nothing_moves_at_an_excluded_time(ground: FlinkClusters) -> None:
+    ground.section = {"excluded": ["* * * * *"], "timezone": "Europe/Athens"}
+    ground.run("--yes")
+    document = ground.document("--yes")
     assert "Europe/Athens) is excluded" in document["reason"]
     assert not document["moves"]
-    assert not living.document("--drain", "west", "--yes", code=4)["moves"]
+    assert not ground.document("--drain", "west", "--yes", code=4)["moves"]
 
 
-def test_a_target_that_somebody_holds_is_none_to_move_to(living: Living) -> None:
-    living.section = {"runs": 1}
+def test_a_target_that_somebody_holds_is_none_to_move_to(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
     lock = b'{"run": "other", "workdir": "/runs/other", "host": "there"}'
-    put(living.disk.open("file:///east/orders"), "1.stateshift-lock", lock)
-    document = living.document("--yes")
+    put(ground.disk.open("file:///east/orders"), "1.stateshift-lock", lock)
+    document = ground.document("--yes")
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
     assert "is held by run other" in stays["orders"]
-    assert living.where()["orders"] == ["west"]
-    whole(living)
+    assert ground.where()["orders"] == ["west"]
+    whole(ground)
 
 
-def test_a_plan_that_refuses_forbids_the_cluster_and_it_is_decided_again(living: Living) -> None:
-    living.section = {"runs": 1}
-    put(living.disk.open("file:///east/orders/1"), "something", b"of somebody else's")
-    document = living.document("--yes")
+def test_a_plan_that_refuses_forbids_the_cluster_and_it_is_decided_again(
+    ground: FlinkClusters,
+) -> None:
+    ground.section = {"runs": 1}
+    put(ground.disk.open("file:///east/orders/1"), "something", b"of somebody else's")
+    document = ground.document("--yes")
     assert "orders" not in {move["job"] for move in document["moves"]}
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
     assert "east: the plan refuses it" in stays["orders"]
-    assert living.where()["orders"] == ["west"]
-    whole(living)
+    assert ground.where()["orders"] == ["west"]
+    whole(ground)
 
 
-def test_jobs_together_move_in_one_run(living: Living) -> None:
-    living.section = {"runs": 1, "together": [["orders", "fraud"]]}
-    document = living.document("--yes")
+def test_jobs_together_move_in_one_run(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1, "together": [["orders", "fraud"]]}
+    document = ground.document("--yes")
     (move,) = document["moves"]
     assert sorted(move["jobs"]) == ["fraud", "orders"]
-    assert living.on("east") == ["fraud", "orders"]
-    assert len(list((living.state / "runs").iterdir())) == 1
-    whole(living)
+    assert ground.on("east") == ["fraud", "orders"]
+    assert len(list((ground.state / "runs").iterdir())) == 1
+    whole(ground)
 
 
-def test_a_pattern_stands_for_the_jobs_that_run_there(living: Living) -> None:
-    spec = living.spec()
+def test_a_pattern_stands_for_the_jobs_that_run_there(ground: FlinkClusters) -> None:
+    spec = ground.spec()
     spec["jobs"] = [
         {
             "name": "*",
@@ -596,122 +590,124 @@ def test_a_pattern_stands_for_the_jobs_that_run_there(living: Living) -> None:
         }
     ]
     spec["rebalance"]["runs"] = 1
-    path = living.folder / "clusters.json"
+    path = ground.folder / "clusters.json"
     path.write_text(json.dumps(spec))
-    words = ("rebalance", str(path), "--once", "--yes", "--json", "--workdir", str(living.state))
-    first = said(*words, adapters=living.adapters)
+    words = ("rebalance", str(path), "--once", "--yes", "--json", "--workdir", str(ground.state))
+    first = said(*words, adapters=ground.adapters)
     assert moved(first.document) == [("audit", "east", "finished")], first.err
-    (submission,) = living.twins["east"].submissions
+    (submission,) = ground.clusters["east"].submissions
     assert submission.options["entry_class"] == "jobs.audit"
-    living.clock.seconds += 3600
-    again = said(*words, adapters=living.adapters)
+    ground.clock.time += 3600
+    again = said(*words, adapters=ground.adapters)
     assert {stay["job"] for stay in again.document["stay"]} | {
         move["job"] for move in again.document["moves"]
     } == set(LOADS)
-    whole(living)
+    whole(ground)
 
 
-def test_jobs_of_one_cut_move_in_one_run(living: Living) -> None:
-    living.section = {"runs": 1}
-    spec = living.spec()
+def test_jobs_of_one_cut_move_in_one_run(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
+    spec = ground.spec()
     spec["dataflow"] = {
         "operators": [{"name": f"{name}-count", "job": name} for name in LOADS],
         "edges": [{"from": "orders-count", "to": "fraud-count"}],
     }
-    path = living.folder / "clusters.json"
+    path = ground.folder / "clusters.json"
     path.write_text(json.dumps(spec))
-    words = ("rebalance", str(path), "--once", "--yes", "--json", "--workdir", str(living.state))
-    done = said(*words, adapters=living.adapters)
+    words = ("rebalance", str(path), "--once", "--yes", "--json", "--workdir", str(ground.state))
+    done = said(*words, adapters=ground.adapters)
     assert done.code == 0, done.err
     (move,) = done.document["moves"]
     assert (sorted(move["jobs"]), move["state"]) == (["fraud", "orders"], "finished")
-    whole(living)
+    whole(ground)
 
 
 def test_the_example_is_carried_out(tmp_path: Path) -> None:
     loads = {"orders": 0.6, "payments": 0.6, "fraud": 0.7, "audit-1": 0.9}
-    with Living(tmp_path, loads=loads).serving() as living:
+    with FlinkClusters(tmp_path, loads=loads).serving() as ground:
         path = tmp_path / "rebalance.json"
         text = (FOLDER / "rebalance.json").read_text()
-        for name, served in living.served.items():
+        for name, served in ground.served.items():
             text = text.replace(f"http://flink-{name}:8081", served.url)
             text = text.replace(f"hdfs://{name}:8020", f"file:///{name}")
         path.write_text(text.replace('"jar": "jobs.jar"', '"jar_id": "jobs"'))
-        words = ("rebalance", str(path), "--yes", "--json", "--workdir", str(living.state))
-        living.clock.seconds += 3 * 3600  # the morning is excluded
+        words = ("rebalance", str(path), "--yes", "--json", "--workdir", str(ground.state))
+        ground.clock.time += 3 * 3600  # the morning is excluded
         for _ in range(2):
-            done = said(*words, adapters=living.adapters)
+            done = said(*words, adapters=ground.adapters)
             assert done.code == 0, done.err
-            living.clock.seconds += 900
+            ground.clock.time += 900
         assert done.document["moves"], done.document["reason"]
-        assert living.where()["fraud"] == ["west"]
-        assert living.where()["orders"] == living.where()["payments"]
-        whole(living)
+        assert ground.where()["fraud"] == ["west"]
+        assert ground.where()["orders"] == ground.where()["payments"]
+        whole(ground)
 
 
 # ---------------------------------------------------------------------------------- bad input
 
 
-def test_a_cluster_that_does_not_answer_is_no_reason_to_move(living: Living) -> None:
-    living.section = {"runs": 1}
-    living.served["east"].odd["/overview"] = (503, {})
-    assert living.run().out.startswith("nothing is moved\ncannot tell: east: ")
-    document = living.document("--yes")
+def test_a_cluster_that_does_not_answer_is_no_reason_to_move(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
+    ground.served["east"].odd["/overview"] = (503, {})
+    assert ground.run().out.startswith("nothing is moved\ncannot tell: east: ")
+    document = ground.document("--yes")
     assert document["reason"].startswith("cannot tell: east: ")
     assert not document["moves"]
-    assert living.on("west") == sorted(LOADS)
+    assert ground.on("west") == sorted(LOADS)
 
 
-def test_a_job_whose_load_cannot_be_told_keeps_everything_where_it_is(living: Living) -> None:
-    living.section = {"runs": 1}
-    living.served["west"].odd["/jobs/payments-0/vertices/count"] = (200, {"id": "count"})
-    document = living.document("--yes")
+def test_a_job_whose_load_cannot_be_told_keeps_everything_where_it_is(
+    ground: FlinkClusters,
+) -> None:
+    ground.section = {"runs": 1}
+    ground.served["west"].odd["/jobs/payments-0/vertices/count"] = (200, {"id": "count"})
+    document = ground.document("--yes")
     assert document["reason"].startswith("cannot tell: of 1 of 4 jobs")
     assert not document["moves"]
 
 
-def test_a_job_that_does_not_run_is_not_moved(living: Living) -> None:
-    twin = living.twins["west"]
+def test_a_job_that_does_not_run_is_not_moved(ground: FlinkClusters) -> None:
+    twin = ground.clusters["west"]
     twin.jobs = [job for job in twin.jobs if job.job != "fraud"]
-    document = living.document("--drain", "west", "--yes", code=4)
+    document = ground.document("--drain", "west", "--yes", code=4)
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
     assert "it does not run on west, nor elsewhere" in stays["fraud"]
 
 
-def test_a_job_that_somebody_has_moved_by_hand_is_where_it_runs(living: Living) -> None:
-    twin = living.twins["west"]
+def test_a_job_that_somebody_has_moved_by_hand_is_where_it_runs(ground: FlinkClusters) -> None:
+    twin = ground.clusters["west"]
     twin.jobs = [job for job in twin.jobs if job.job != "fraud"]
-    living.twins["east"].run("fraud", "fraud-9")
-    living.started["fraud-9"] = BEGAN - 3600
-    living.loads = dict.fromkeys(LOADS, 0.2)
-    assert reasons(living, "fraud")[-1] == "it runs on east, and not on west, where it was left"
-    document = living.document("--drain", "east", "--yes")
+    ground.clusters["east"].run("fraud", "fraud-9")
+    ground.started["fraud-9"] = BEGAN - 3600
+    ground.loads = dict.fromkeys(LOADS, 0.2)
+    assert reasons(ground, "fraud")[-1] == "it runs on east, and not on west, where it was left"
+    document = ground.document("--drain", "east", "--yes")
     assert moved(document) == [("fraud", "west", "finished")]
     assert document["notes"] == ["fraud: it runs on east, and not on west, where it was left"]
-    whole(living)
+    whole(ground)
 
 
-def test_a_job_that_runs_twice_is_not_moved(living: Living) -> None:
-    living.twins["east"].run("fraud", "fraud-9")
-    living.started["fraud-9"] = BEGAN - 3600
-    assert reasons(living, "fraud")[-1] == "it runs more than once: on west and east"
-    document = living.document("--drain", "west", code=4)
+def test_a_job_that_runs_twice_is_not_moved(ground: FlinkClusters) -> None:
+    ground.clusters["east"].run("fraud", "fraud-9")
+    ground.started["fraud-9"] = BEGAN - 3600
+    assert reasons(ground, "fraud")[-1] == "it runs more than once: on west and east"
+    document = ground.document("--drain", "west", code=4)
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
     assert "it runs more than once: on west and east" in stays["fraud"]
 
 
-def test_a_spec_without_the_section_is_refused(living: Living, tmp_path: Path) -> None:
+def test_a_spec_without_the_section_is_refused(ground: FlinkClusters, tmp_path: Path) -> None:
     path = tmp_path / "plain.json"
     job = {"name": "orders", "checkpoint_location": "/a", "remote_location": "/b"}
     path.write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [job]}))
-    done = said("rebalance", str(path), "--once", adapters=living.adapters)
+    done = said("rebalance", str(path), "--once", adapters=ground.adapters)
     assert done.code == 2
     assert "'rebalance' is missing" in done.err
 
 
-def test_a_time_zone_that_nobody_knows_is_refused(living: Living) -> None:
-    living.section = {"timezone": "Mars/Olympus"}
-    done = living.run()
+def test_a_time_zone_that_nobody_knows_is_refused(ground: FlinkClusters) -> None:
+    ground.section = {"timezone": "Mars/Olympus"}
+    done = ground.run()
     assert done.code == 2
     assert "/rebalance/timezone" in done.err
 
@@ -729,131 +725,137 @@ def test_a_time_zone_that_nobody_knows_is_refused(living: Living) -> None:
         '{"name": "j", "cluster": "b", "load": 1}]}, "policy": {}, "memory": {}}',
     ],
 )
-def test_a_file_without_a_decision_is_refused(living: Living, text: str) -> None:
-    file = living.folder / "decision.json"
+def test_a_file_without_a_decision_is_refused(ground: FlinkClusters, text: str) -> None:
+    file = ground.folder / "decision.json"
     file.write_text(text)
-    done = said("rebalance", "--replay", str(file), adapters=living.adapters)
+    done = said("rebalance", "--replay", str(file), adapters=ground.adapters)
     assert done.code == 2
     assert "no decision with its inputs" in done.err
 
 
-def test_a_replay_looks_at_nothing_else(living: Living) -> None:
-    assert said("rebalance", living.write(), "--replay", "x", adapters=living.adapters).code == 2
-    assert said("rebalance", adapters=living.adapters).code == 2
+def test_a_replay_looks_at_nothing_else(ground: FlinkClusters) -> None:
+    assert (
+        said("rebalance", ground.write_spec(), "--replay", "x", adapters=ground.adapters).code == 2
+    )
+    assert said("rebalance", adapters=ground.adapters).code == 2
 
 
 @pytest.mark.parametrize("name", ["memory.json", "moves/0001.json"])
-def test_what_runs_have_kept_is_not_guessed_when_it_is_damaged(living: Living, name: str) -> None:
-    living.section = {"runs": 1}
-    living.run("--yes")
-    (living.state / name).write_text("{")
-    done = living.run("--yes")
+def test_what_runs_have_kept_is_not_guessed_when_it_is_damaged(
+    ground: FlinkClusters, name: str
+) -> None:
+    ground.section = {"runs": 1}
+    ground.run("--yes")
+    (ground.state / name).write_text("{")
+    done = ground.run("--yes")
     assert done.code == 8
     assert name in done.err
 
 
-def test_a_damaged_memory_can_be_removed(living: Living) -> None:
-    living.section = {"runs": 1}
-    living.run("--yes")
-    file = living.state / "memory.json"
+def test_a_damaged_memory_can_be_removed(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
+    ground.run("--yes")
+    file = ground.state / "memory.json"
     for text in DAMAGES:
         if text == "{}":
             continue  # as one without a word
         file.write_text(text)
-        done = living.run("--yes")
+        done = ground.run("--yes")
         assert done.code == 8
         assert f"restore {file} from a copy, or remove it" in done.err
     file.unlink()
-    stays = {each["job"]: each["cluster"] for each in living.document("--yes")["stay"]}
+    stays = {each["job"]: each["cluster"] for each in ground.document("--yes")["stay"]}
     assert stays["orders"] == "east"
-    whole(living)
+    whole(ground)
 
 
 # ---------------------------------------------------------------------------------- one at a time
 
 
-def test_a_second_run_says_that_one_is_at_work(living: Living) -> None:
-    (living.state / "lock").mkdir(parents=True)
-    with Workdir(living.state / "lock").hold():
-        document = living.document("--yes")
+def test_a_second_run_says_that_one_is_at_work(ground: FlinkClusters) -> None:
+    (ground.state / "lock").mkdir(parents=True)
+    with Workdir(ground.state / "lock").hold():
+        document = ground.document("--yes")
     assert document["busy"].startswith("process ")
     assert document["clusters"] == []
-    assert living.document("--yes")["busy"] is None
+    assert ground.document("--yes")["busy"] is None
 
 
-def test_somebody_who_resumes_a_move_by_hand_is_not_disturbed(living: Living) -> None:
-    living.on_failure = "stop"
-    living.section = {"runs": 1}
-    living.twins["east"].fail(1)
-    living.run("--yes")
-    with Workdir(living.state / "runs" / "0001-orders").hold():
-        document = living.document("--yes")
+def test_somebody_who_resumes_a_move_by_hand_is_not_disturbed(ground: FlinkClusters) -> None:
+    ground.on_failure = "stop"
+    ground.section = {"runs": 1}
+    ground.clusters["east"].fail(1)
+    ground.run("--yes")
+    with Workdir(ground.state / "runs" / "0001-orders").hold():
+        document = ground.document("--yes")
     assert "somebody goes on with move 1 (orders)" in document["busy"]
 
 
 # ---------------------------------------------------------------------------------- going on
 
 
-def test_a_move_that_fails_ends_the_run_and_comes_first_in_the_next(living: Living) -> None:
-    living.on_failure = "stop"
-    living.section = {"runs": 1}
-    living.twins["east"].fail(1)
-    failed = living.document("--yes", code=JOB_DOWN)
+def test_a_move_that_fails_ends_the_run_and_comes_first_in_the_next(ground: FlinkClusters) -> None:
+    ground.on_failure = "stop"
+    ground.section = {"runs": 1}
+    ground.clusters["east"].fail(1)
+    failed = ground.document("--yes", code=JOB_DOWN)
     assert moved(failed) == [("orders", "east", "failed")]
-    waiting = living.document()
+    waiting = ground.document()
     (earlier,) = waiting["unfinished"]
     assert (earlier["state"], earlier["jobs"]) == ("unfinished", ["orders"])
     assert waiting["moves"] == []
-    document = living.document("--yes")
+    document = ground.document("--yes")
     (earlier,) = document["unfinished"]
     assert earlier["state"] == "finished"
-    whole(living)
-    assert living.submissions()["orders"] == 1
-    assert living.where()["orders"] == ["east"]
+    whole(ground)
+    assert ground.submissions()["orders"] == 1
+    assert ground.where()["orders"] == ["east"]
 
 
 @pytest.mark.long
-def test_how_long_nobody_went_on_with_a_move_is_no_downtime_to_expect(living: Living) -> None:
-    living.on_failure = "stop"
-    living.section = {"runs": 1, "cool_down": 0}
-    living.twins["east"].fail(1)
-    living.document("--yes", code=JOB_DOWN)
-    (earlier,) = living.document("--yes")["unfinished"]
+def test_how_long_nobody_went_on_with_a_move_is_no_downtime_to_expect(
+    ground: FlinkClusters,
+) -> None:
+    ground.on_failure = "stop"
+    ground.section = {"runs": 1, "cool_down": 0}
+    ground.clusters["east"].fail(1)
+    ground.document("--yes", code=JOB_DOWN)
+    (earlier,) = ground.document("--yes")["unfinished"]
     assert earlier["was_down_seconds"] >= 900
-    (move,) = living.document()["moves"]
+    (move,) = ground.document()["moves"]
     assert move["downtime_seconds"] == 30.0
 
 
-def test_a_move_that_fails_again_ends_the_next_run_too(living: Living) -> None:
-    living.on_failure = "stop"
-    living.section = {"runs": 1}
-    living.twins["east"].fail(2)
-    living.document("--yes", code=JOB_DOWN)
-    done = living.run("--yes")
+def test_a_move_that_fails_again_ends_the_next_run_too(ground: FlinkClusters) -> None:
+    ground.on_failure = "stop"
+    ground.section = {"runs": 1}
+    ground.clusters["east"].fail(2)
+    ground.document("--yes", code=JOB_DOWN)
+    done = ground.run("--yes")
     assert done.code == JOB_DOWN
     assert "stateshift resume" in done.err
-    assert living.document("--yes")["unfinished"][0]["state"] == "finished"
+    assert ground.document("--yes")["unfinished"][0]["state"] == "finished"
 
 
-def test_a_move_that_was_taken_back_is_not_repeated(living: Living) -> None:
-    living.on_failure = "stop"
-    living.section = {"runs": 1}
-    living.twins["east"].fail(1)
-    living.run("--yes")
-    workdir = str(living.state / "runs" / "0001-orders")
-    assert said("rollback", workdir, "--yes", adapters=living.adapters).code == 0
-    living.clock.seconds += 3600
-    document: Any = living.document("--yes")
+def test_a_move_that_was_taken_back_is_not_repeated(ground: FlinkClusters) -> None:
+    ground.on_failure = "stop"
+    ground.section = {"runs": 1}
+    ground.clusters["east"].fail(1)
+    ground.run("--yes")
+    workdir = str(ground.state / "runs" / "0001-orders")
+    assert said("rollback", workdir, "--yes", adapters=ground.adapters).code == 0
+    ground.clock.time += 3600
+    document: Any = ground.document("--yes")
     stays = {stay["job"]: stay["reason"] for stay in document["stay"]}
     assert "its last move failed, and its spec is the same" in stays["orders"]
-    whole(living)
+    whole(ground)
 
 
 def test_a_move_that_was_written_down_and_not_begun_is_as_if_it_had_not_been(
-    living: Living,
+    ground: FlinkClusters,
 ) -> None:
-    living.section = {"runs": 1}
-    living.document()
+    ground.section = {"runs": 1}
+    ground.document()
     record = {
         "number": 1,
         "decision": 1,
@@ -865,50 +867,52 @@ def test_a_move_that_was_written_down_and_not_begun_is_as_if_it_had_not_been(
         "load_promised": 4.6,
         "images": {"orders": "file:///east/orders/1"},
     }
-    (living.state / "moves").mkdir()
-    (living.state / "moves" / "0001.json").write_text(json.dumps(record))
-    document = living.document("--yes")
+    (ground.state / "moves").mkdir()
+    (ground.state / "moves" / "0001.json").write_text(json.dumps(record))
+    document = ground.document("--yes")
     assert moved(document) == [("orders", "east", "finished")]
     assert document["moves"][0]["number"] == 2
-    whole(living)
+    whole(ground)
 
 
-def test_a_job_that_cannot_move_warm_moves_as_it_can(living: Living) -> None:
-    living.section = {"runs": 1, "warm": True}
-    document = living.document("--yes")
+def test_a_job_that_cannot_move_warm_moves_as_it_can(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1, "warm": True}
+    document = ground.document("--yes")
     assert moved(document) == [("orders", "east", "finished")]
-    whole(living)
+    whole(ground)
 
 
-def test_a_cluster_that_jobs_were_moved_to_is_not_taken_out_of_the_spec(living: Living) -> None:
-    living.section = {"runs": 1}
-    living.run("--yes")
-    spec = living.spec()
+def test_a_cluster_that_jobs_were_moved_to_is_not_taken_out_of_the_spec(
+    ground: FlinkClusters,
+) -> None:
+    ground.section = {"runs": 1}
+    ground.run("--yes")
+    spec = ground.spec()
     spec["clusters"]["south"] = spec["clusters"]["west"]
     clusters = spec["rebalance"]["clusters"]
     clusters["south"] = clusters.pop("east")
-    path = living.folder / "other.json"
+    path = ground.folder / "other.json"
     path.write_text(json.dumps(spec))
-    words = ("rebalance", str(path), "--workdir", str(living.state))
-    done = said(*words, adapters=living.adapters)
+    words = ("rebalance", str(path), "--workdir", str(ground.state))
+    done = said(*words, adapters=ground.adapters)
     assert done.code == 2
     assert "move 1 has brought orders there" in done.err
 
 
-def test_where_other_jobs_were_moved_does_not_matter(living: Living) -> None:
-    living.section = {"runs": 1}
-    living.run("--yes")
-    living.twins["south"] = MemoryFlink(lambda _: None)
-    spec = living.spec()
+def test_where_other_jobs_were_moved_does_not_matter(ground: FlinkClusters) -> None:
+    ground.section = {"runs": 1}
+    ground.run("--yes")
+    ground.clusters["south"] = MemoryFlink(lambda _: None)
+    spec = ground.spec()
     spec["clusters"]["south"] = spec["clusters"]["west"]
     clusters = spec["rebalance"]["clusters"]
     clusters["south"] = clusters.pop("east")
-    path = living.folder / "other.json"
+    path = ground.folder / "other.json"
 
     def code(command: str, option: str, *argv: str) -> int:
         path.write_text(json.dumps(spec))
-        words = (command, str(path), option, str(living.state), *argv)
-        return said(*words, adapters=living.adapters).code
+        words = (command, str(path), option, str(ground.state), *argv)
+        return said(*words, adapters=ground.adapters).code
 
     assert code("rebalance", "--workdir") == code("advise", "--rebalance") == 2
     assert code("advise", "--rebalance", "--job", "orders") == 2
@@ -917,11 +921,11 @@ def test_where_other_jobs_were_moved_does_not_matter(living: Living) -> None:
     assert code("rebalance", "--workdir") == code("advise", "--rebalance") == 0
 
 
-def test_a_drained_cluster_is_not_counted_as_too_full(living: Living) -> None:
-    living.section = {"pinned": ["*"]}
-    living.document("--drain", "west", "--yes", code=4)
-    living.section = {}
-    document = living.document("--uncordon", "west")
+def test_a_drained_cluster_is_not_counted_as_too_full(ground: FlinkClusters) -> None:
+    ground.section = {"pinned": ["*"]}
+    ground.document("--drain", "west", "--yes", code=4)
+    ground.section = {}
+    document = ground.document("--uncordon", "west")
     assert document["reason"].endswith("in 1 of the 2 runs that it takes")
 
 

@@ -12,39 +12,39 @@ import pytest
 from stateshift.advise.rebalance.decision import decide
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.policy import Policy
+from tests.advise.rebalance.clusters import FlinkClusters
 from tests.advise.rebalance.grounds import job, situation
-from tests.advise.rebalance.living import Living
 
 pytestmark = pytest.mark.row("IF-19", on="Flink")
 
 
 @pytest.fixture
-def living(tmp_path: Path) -> Iterator[Living]:
-    with Living(tmp_path, loads={"orders": 1.0}, lag=300_000).serving() as served:
+def ground(tmp_path: Path) -> Iterator[FlinkClusters]:
+    with FlinkClusters(tmp_path, loads={"orders": 1.0}, lag=300_000).serving() as served:
         yield served
 
 
-def parallelisms(living: Living, cluster: str) -> list[Any]:
-    return [each.options["parallelism"] for each in living.twins[cluster].submissions]
+def parallelisms(ground: FlinkClusters, cluster: str) -> list[Any]:
+    return [each.options["parallelism"] for each in ground.clusters[cluster].submissions]
 
 
-def test_a_job_that_cannot_keep_up_gets_more_workers_where_it_is(living: Living) -> None:
-    living.section = {"scale": True}
-    assert living.document("--yes")["moves"] == [], "as a move, it takes two runs"
-    (move,) = living.document("--yes")["moves"]
+def test_a_job_that_cannot_keep_up_gets_more_workers_where_it_is(ground: FlinkClusters) -> None:
+    ground.section = {"scale": True}
+    assert ground.document("--yes")["moves"] == [], "as a move, it takes two runs"
+    (move,) = ground.document("--yes")["moves"]
     assert (move["from"], move["to"], move["state"]) == ("west", "west", "finished")
     assert move["parallelism"] == {"orders": 4}
     assert move["gain"] > 2 * move["cost"] > 0
-    assert living.where() == {"orders": ["west"]}
-    assert parallelisms(living, "west") == [4]
-    assert living.document("--yes")["moves"] == [], "it cools down"
-    living.loads, living.lag = {"orders": 0.3}, 0
-    living.clock.seconds += 86400
-    living.document("--yes")
-    living.section = {}
-    drained = living.document("--drain", "west", "--yes")
+    assert ground.where() == {"orders": ["west"]}
+    assert parallelisms(ground, "west") == [4]
+    assert ground.document("--yes")["moves"] == [], "it cools down"
+    ground.loads, ground.lag = {"orders": 0.3}, 0
+    ground.clock.time += 86400
+    ground.document("--yes")
+    ground.section = {}
+    drained = ground.document("--drain", "west", "--yes")
     assert drained["drained"][0]["empty"]
-    assert parallelisms(living, "east") == [4], "what it was scaled to goes along"
+    assert parallelisms(ground, "east") == [4], "what it was scaled to goes along"
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_a_job_that_cannot_keep_up_gets_more_workers_where_it_is(living: Living)
         {"scale": True, "horizon": 1},
     ],
 )
-def test_nothing_is_scaled_unasked_or_beyond_a_bound(living: Living, section: Any) -> None:
-    living.section = {"runs": 1, **section}
-    assert living.document("--yes")["moves"] == []
-    assert parallelisms(living, "west") == []
+def test_nothing_is_scaled_unasked_or_beyond_a_bound(ground: FlinkClusters, section: Any) -> None:
+    ground.section = {"runs": 1, **section}
+    assert ground.document("--yes")["moves"] == []
+    assert parallelisms(ground, "west") == []
 
 
-def test_bounds_that_contradict_each_other_are_refused(living: Living) -> None:
-    living.section = {"scale": True, "parallelism_min": 4, "parallelism_max": 2}
-    done = living.run()
+def test_bounds_that_contradict_each_other_are_refused(ground: FlinkClusters) -> None:
+    ground.section = {"scale": True, "parallelism_min": 4, "parallelism_max": 2}
+    done = ground.run()
     assert (done.code, "/rebalance/parallelism_max" in done.err) == (2, True)
 
 

@@ -20,7 +20,7 @@ import pytest
 from stateshift.api.rebalancing.once import Run, rebalance_once
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.requests import spec_of
-from tests.advise.rebalance.living import Living
+from tests.advise.rebalance.clusters import FlinkClusters
 from tests.contracts.faulty import Effects, Faulty, Killed
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -90,11 +90,11 @@ class Telling:
 
 
 @contextmanager
-def doomed(living: Living, at: int | None) -> Iterator[Doom]:
-    doom = Doom(str(living.state), at)
+def doomed(ground: FlinkClusters, at: int | None) -> Iterator[Doom]:
+    doom = Doom(str(ground.state), at)
     effects = Effects(lambda moment: doom.reach(f"{moment.when} {moment.kind} {moment.path}"))
-    living.opening = lambda storage: Faulty(storage, effects)
-    living.asking = lambda cluster: Telling(cluster, doom)
+    ground.wrap = lambda storage: Faulty(storage, effects)
+    ground.wrap_cluster = lambda cluster: Telling(cluster, doom)
     if not getattr(sys, "_doom_is_watched", False):
         sys.addaudithook(_hook)
         sys._doom_is_watched = True  # type: ignore[attr-defined]
@@ -103,34 +103,34 @@ def doomed(living: Living, at: int | None) -> Iterator[Doom]:
         yield doom
     finally:
         _dooms.pop()
-        living.opening = lambda storage: storage
-        living.asking = lambda cluster: cluster
+        ground.wrap = lambda storage: storage
+        ground.wrap_cluster = lambda cluster: cluster
 
 
-def run(living: Living, stop: Event | None = None) -> Run:
+def run(ground: FlinkClusters, stop: Event | None = None) -> Run:
     """One run that acts, without a command line that catches what kills it."""
-    adapters = replace(living.adapters, stop=stop or Event())
+    adapters = replace(ground.adapters, stop=stop or Event())
     request = RebalanceRequest(
-        spec_of(living.write()), str(living.state), lambda: nullcontext(adapters)
+        spec_of(ground.write_spec()), str(ground.state), lambda: nullcontext(adapters)
     )
-    done = rebalance_once(request, living.adapters)
-    living.clock.seconds += 900
+    done = rebalance_once(request, ground.adapters)
+    ground.clock.time += 900
     return done
 
 
 @contextmanager
-def ground(folder: Path) -> Iterator[Living]:
-    living = Living(folder, section={"runs": 1})
-    with living.serving():
-        yield living
+def begin(folder: Path) -> Iterator[FlinkClusters]:
+    ground = FlinkClusters(folder, section={"runs": 1})
+    with ground.serving():
+        yield ground
 
 
 @pytest.fixture(scope="module")
 def effects(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The effects of a run that makes a move."""
-    with ground(tmp_path_factory.mktemp("whole")) as living, doomed(living, None) as doom:
-        assert run(living).error is None
-        assert living.on("east") == ["orders"]
+    with begin(tmp_path_factory.mktemp("whole")) as ground, doomed(ground, None) as doom:
+        assert run(ground).error is None
+        assert ground.on("east") == ["orders"]
     return doom.seen
 
 
@@ -173,19 +173,19 @@ def test_a_run_that_goes_on_may_be_killed_too(
 
 
 def test_a_run_that_is_interrupted_is_gone_on_with(tmp_path: Path) -> None:
-    with ground(tmp_path) as living:
+    with begin(tmp_path) as ground:
         stop = Event()
-        living.asking = lambda cluster: Stopping(cluster, stop)
-        interrupted = run(living, stop)
+        ground.wrap_cluster = lambda cluster: Stopping(cluster, stop)
+        interrupted = run(ground, stop)
         assert interrupted.error is not None
         assert interrupted.error.exit_code == 130
         assert "stateshift resume" in str(interrupted.error.hint)
-        living.asking = lambda cluster: cluster
-        done = run(living)
+        ground.wrap_cluster = lambda cluster: cluster
+        done = run(ground)
         assert [move.state for move in done.outcome.unfinished] == ["finished"]
         # It counts as one of this run's moves: the next one is a later run's.
-        assert living.on("east") == ["orders"]
-        assert living.submissions() == {"orders": 1}
+        assert ground.on("east") == ["orders"]
+        assert ground.submissions() == {"orders": 1}
 
 
 class Stopping:
@@ -204,19 +204,19 @@ def check(folder: Path, number: int, again: int | None = None) -> None:
     """Kill a run at an effect, and the next one at the effect `again`; three more, and all is as if
     nobody had killed them.
     """
-    with ground(folder) as living:
-        with doomed(living, number) as doom, pytest.raises(Killed):
-            run(living)
+    with begin(folder) as ground:
+        with doomed(ground, number) as doom, pytest.raises(Killed):
+            run(ground)
         where = f"killed at {number}: {doom.where}"
         if again is not None:
-            with doomed(living, again) as doom, suppress(Killed):
-                run(living)
+            with doomed(ground, again) as doom, suppress(Killed):
+                run(ground)
             where += f", and at {again}: {doom.where}"
-        outcomes = [run(living) for _ in range(3)]
+        outcomes = [run(ground) for _ in range(3)]
         assert not any(outcome.error for outcome in outcomes), where
-        assert all(len(places) == 1 for places in living.where().values()), where
-        assert living.on("east") == ["fraud", "orders"], where
-        assert living.submissions() == {"orders": 1, "fraud": 1}, where
+        assert all(len(places) == 1 for places in ground.where().values()), where
+        assert ground.on("east") == ["fraud", "orders"], where
+        assert ground.submissions() == {"orders": 1, "fraud": 1}, where
         stays = [
             stay
             for outcome in outcomes
