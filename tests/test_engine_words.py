@@ -32,9 +32,9 @@ from tests.engines.flink import golden
 from tests.engines.flink.test_moving import spec_of as copied
 from tests.engines.flink.test_running import place
 from tests.engines.flink.test_running import spec_of as running
-from tests.engines.flink.test_warm import Stage
 from tests.support.ground import SOURCE, Ground, running_spec, spec_of
 from tests.support.ground import TARGET as THERE
+from tests.support.living_flink import LivingFlinkGround
 from tests.support.words import Heard, foreign_words, strings_of
 
 pytestmark = pytest.mark.every_case
@@ -104,8 +104,8 @@ def test_a_fork_and_a_warm_move_of_flink_say_at_which_checkpoint(
     source = golden.write(ground.disk, "flink-2.3.0/count-two")
     ground.apply(copied(source, mode="fork"))
     assert any("copy its image to a fork at checkpoint 1" in line for line in _planned(heard))
-    stage = Stage(tmp_path / "warm")
-    stage.apply()
+    warm = LivingFlinkGround(tmp_path / "warm")
+    warm.warm()
     assert any(line.startswith("orders: round 1 has copied checkpoint ") for line in heard.lines)
     assert heard.foreign_to("flink") == []
 

@@ -122,14 +122,14 @@ def test_a_run_that_failed_while_its_job_is_down_says_so_and_the_last_success_st
 
 def test_a_warm_run_at_work_says_how_far_behind_its_copy_is(tmp_path: Path) -> None:
     seen: list[Metrics] = []
-    stage: Timed
+    ground: Timed
 
     def look(_: object) -> None:
-        run = observe_run(str(stage.ground.workdir().path))
-        seen.append(measured([run], stage.ground.clock.now()))
+        run = observe_run(str(ground.workdir().path))
+        seen.append(measured([run], ground.clock.now()))
 
-    stage = Timed(tmp_path, (80.0, look), (90.0, lambda steering: steering.ask_cutover(False)))
-    stage.apply(cutover="manual")
+    ground = Timed(tmp_path, (80.0, look), (90.0, lambda steering: steering.ask_cutover(False)))
+    ground.warm(cutover="manual")
     (metrics,) = seen
     assert value(metrics, "job_at_work", job="orders") == 1
     assert value(metrics, "job_paused", job="orders") == 0
@@ -139,14 +139,14 @@ def test_a_warm_run_at_work_says_how_far_behind_its_copy_is(tmp_path: Path) -> N
     rounds = value(metrics, "job_warm_rounds", job="orders")
     assert rounds is not None and rounds >= 1
     copied = value(metrics, "job_warm_copied_timestamp_seconds", job="orders")
-    now = stage.ground.clock.now()
+    now = ground.clock.now()
     assert copied is not None and now - 200 < copied <= now
     left = value(metrics, "job_warm_left_bytes", job="orders")
     assert left is not None and left > 0
     assert value(metrics, "job_warm_left_seconds", job="orders") is not None
     assert value(metrics, "job_warm_written_bytes_per_second", job="orders") is not None
     assert value(metrics, "job_run_seconds", job="orders") == pytest.approx(80, abs=2)
-    after = measured([observe_run(str(stage.ground.workdir().path))], now)
+    after = measured([observe_run(str(ground.workdir().path))], now)
     assert value(after, "job_warm_left_bytes", job="orders") is None, "nobody is at work"
 
 

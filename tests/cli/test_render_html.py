@@ -31,7 +31,7 @@ from stateshift.report import (
 from stateshift.workdir import Workdir
 from tests.cli.support import Outside, with_checkpoint, write_spec
 from tests.cli.test_commands import Failing
-from tests.migration.test_warm import Stage
+from tests.support.living import LivingGround
 
 COLD = (
     PhaseReport("halt", 2.0, 2.0, 2, 2, 0, 0),
@@ -540,26 +540,26 @@ def test_whatever_the_report_its_page_is_well_formed_and_draws_nothing_outside(
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
+def ground(tmp_path: Path) -> LivingGround:
+    return LivingGround(tmp_path)
 
 
-def test_the_page_of_a_real_run_in_rounds_has_its_numbers(stage: Stage) -> None:
-    told = stage.apply(rounds=1)
+def test_the_page_of_a_real_run_in_rounds_has_its_numbers(ground: LivingGround) -> None:
+    told = ground.warm(rounds=1)
     job, found = told.jobs[0], of(told)
     assert [row[0] for row in found.tables["Phases"][1:]] == [phase.name for phase in job.phases]
     assert len(found.tables["Rounds, while the job ran"]) == 1 + len(job.rounds) > 1
     assert job.downtime_start is not None and classed(found.pictures[0], "band")
-    assert of(stage.ground.rollback(discard_progress=True)).tables["Phases"][1][3] == "undone"
+    assert of(ground.rollback(discard_progress=True)).tables["Phases"][1][3] == "undone"
 
 
 def test_the_page_of_a_real_run_that_stopped_before_the_halt_says_that_no_job_was_stopped(
-    stage: Stage,
+    ground: LivingGround,
 ) -> None:
-    stage.job.moods = {"batch": 0.05, "tidy": 0.0, "back": 0.0}
+    ground.job.moods = {"batch": 0.05, "tidy": 0.0, "back": 0.0}
     with pytest.raises(PlanError):
-        stage.apply(until="remaining < 1ms", rounds=2)
-    found = of(migration.status(stage.ground.workdir()))
+        ground.warm(until="remaining < 1ms", rounds=2)
+    found = of(migration.status(ground.workdir()))
     assert "this run stopped no job" in found.told and "stateshift cutover" in found.told
 
 

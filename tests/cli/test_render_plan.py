@@ -8,7 +8,7 @@ import pytest
 from stateshift.cli.views import plan_text as render_plan
 from stateshift.cli.views.text import plain_text
 from stateshift.documents.plan import plan_facts
-from tests.migration.test_warm import Stage, warm_spec
+from tests.support.living import LivingGround, warm_spec
 
 LITTLE = "once what is left would take less than"
 
@@ -31,6 +31,6 @@ LITTLE = "once what is left would take less than"
 def test_a_plan_of_a_warm_move_says_when_the_job_is_stopped(
     tmp_path: Path, keys: dict[str, Any], told: str
 ) -> None:
-    facts = plan_facts(Stage(tmp_path).ground.propose(warm_spec(**keys)))
+    facts = plan_facts(LivingGround(tmp_path).propose(warm_spec(**keys)))
     shown = plain_text(render_plan.proposal(facts))
     assert told in shown

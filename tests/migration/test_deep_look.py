@@ -106,13 +106,7 @@ def test_files_that_a_running_job_tidies_up_meanwhile_are_no_damage(ground: Grou
     damage(ground, NEEDED[0], DAMAGES["cut short"])
     ground.cluster.run("orders", SOURCE)
     proposal = ground.propose(running_spec())
-    slept = ground.clock.sleep
-
-    def mend(seconds: float) -> None:
-        damage(ground, NEEDED[0], lambda content: content)
-        slept(seconds)
-
-    ground.clock.sleep = mend  # type: ignore[method-assign]
+    ground.clock.on_sleep = lambda: damage(ground, NEEDED[0], lambda content: content)
     inquiry = Inquiry(proposal.spec, ground.adapters, ground.workdir())
     found = damages(inquiry, proposal.spec.jobs[0])
     assert found == ()

@@ -17,11 +17,10 @@ from stateshift.specification import parse_spec
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 from tests.engines.flink.test_moving import TARGET, spec_of
-from tests.engines.flink.test_warm import Stage
-from tests.engines.flink.test_warm import spec_of as warm
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import SOURCE, Ground
 from tests.support.ground import spec_of as of_spark
+from tests.support.living_flink import LivingFlinkGround
 
 Damage = Callable[[bytes], bytes]
 DAMAGES: dict[str, Damage] = {
@@ -196,20 +195,18 @@ def test_an_operator_of_spark_that_is_dropped_may_be_damaged(ground: Ground) -> 
 
 
 def test_a_running_job_goes_on_where_its_checkpoint_is_damaged(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    held = {
-        path: content for path, content in files_of(stage.ground.disk).items() if len(content) > 500
-    }
+    ground = LivingFlinkGround(tmp_path)
+    held = {path: content for path, content in files_of(ground.disk).items() if len(content) > 500}
     tables = [path for path in held if path.endswith(".sst") or "/shared/" in path]
     for place in tables:
-        stage.ground.put(located(place), bytes(len(held[place])))
+        ground.put(located(place), bytes(len(held[place])))
     assert tables
-    before = stage.ground.disk.snapshot(temporaries=True)
+    before = ground.disk.snapshot(temporaries=True)
     with pytest.raises(PlanError, match="cannot restart from its source"):
-        stage.apply()
-    assert [job.status.state.alive for job in stage.flink.jobs] == [True]
-    assert stage.ground.disk.snapshot(temporaries=True) == before
-    assert not stage.flink.submissions
+        ground.warm()
+    assert [job.status.state.alive for job in ground.flink.jobs] == [True]
+    assert ground.disk.snapshot(temporaries=True) == before
+    assert not ground.flink.submissions
 
 
 def test_a_plan_of_flink_looks_deep_where_it_is_asked_to(ground: Ground) -> None:
@@ -226,6 +223,6 @@ def test_a_plan_of_flink_looks_deep_where_it_is_asked_to(ground: Ground) -> None
 
 
 def test_the_spec_of_a_flink_job_may_ask_for_names_alone(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    assert stage.ground.apply(warm(verify={"source": "names"})).state == "finished"
-    assert "orders: looking at the source" not in stage.ground.said
+    ground = LivingFlinkGround(tmp_path)
+    assert ground.warm(verify={"source": "names"}).state == "finished"
+    assert "orders: looking at the source" not in ground.said

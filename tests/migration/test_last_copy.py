@@ -21,52 +21,52 @@ from tests.support.living import state_at
 Lose = Callable[[Standby], None]
 
 
-def gone(stage: Standby) -> None:
-    source = stage.ground.disk.open(SOURCE)
+def gone(ground: Standby) -> None:
+    source = ground.disk.open(SOURCE)
     for file in list(source.list()):
         source.remove(file.path)
     source.prune()
 
 
-def another_query(stage: Standby) -> None:
-    gone(stage)
+def another_query(ground: Standby) -> None:
+    gone(ground)
     other = Checkpoint(batches=40, query="99999999-2222-3333-4444-555555555555")
-    other.write(stage.ground.disk.open(SOURCE))
+    other.write(ground.disk.open(SOURCE))
 
 
-def older(stage: Standby) -> None:
-    stage.job.back_to(stage.job.epoch - 4)
+def older(ground: Standby) -> None:
+    ground.job.back_to(ground.job.epoch - 4)
 
 
-def damaged(stage: Standby) -> None:
-    source = stage.ground.disk.open(SOURCE)
+def damaged(ground: Standby) -> None:
+    source = ground.disk.open(SOURCE)
     newest = max(source.list("state/0/0"), key=lambda file: len(file.path) * 1000 + file.size)
-    path = f"state/0/0/{stage.job.epoch + 1}.delta"
+    path = f"state/0/0/{ground.job.epoch + 1}.delta"
     assert newest is not None
     put(source, path, b"\\0" * 10)
 
 
-def missing(stage: Standby) -> None:
-    stage.ground.disk.open(SOURCE).remove(f"state/0/0/{stage.job.epoch + 1}.delta")
+def missing(ground: Standby) -> None:
+    ground.disk.open(SOURCE).remove(f"state/0/0/{ground.job.epoch + 1}.delta")
 
 
-def without_state(stage: Standby) -> None:
+def without_state(ground: Standby) -> None:
     """It looks like a job that never had any."""
-    source = stage.ground.disk.open(SOURCE)
+    source = ground.disk.open(SOURCE)
     for file in list(source.list("state")):
         source.remove(file.path)
 
 
-def unreachable(stage: Standby) -> None:
-    opened = stage.ground.wrap
+def unreachable(ground: Standby) -> None:
+    opened = ground.wrap
 
     def refuse(storage: Storage) -> Storage:
         if storage.location.startswith(SOURCE):
             return Away(storage)  # type: ignore[return-value]
         return opened(storage)
 
-    stage.ground.wrap = refuse
-    stage.away = True  # type: ignore[attr-defined]
+    ground.wrap = refuse
+    ground.away = True  # type: ignore[attr-defined]
 
 
 class Away:
@@ -87,126 +87,126 @@ LOSSES = [gone, another_query, older, damaged, missing, without_state]
 
 def standby(folder: Path, lose: Lose, looks: int = 60) -> Standby:
     """A standby that had an image before its source was lost."""
-    stage = Standby(folder, 1, looks, at_30=lambda: acted(stage))
+    ground = Standby(folder, 1, looks, at_30=lambda: acted(ground))
 
-    def acted(stage: Standby) -> None:
-        assert stage.kept, "there is an image by then"
-        stage.job.running = False
-        stage.before = stage.ground.held(TARGET)  # type: ignore[attr-defined]
-        lose(stage)
+    def acted(ground: Standby) -> None:
+        assert ground.kept, "there is an image by then"
+        ground.job.running = False
+        ground.before = ground.held(TARGET)  # type: ignore[attr-defined]
+        lose(ground)
 
-    stage.job.moods = {}
-    stage.job.retained = 100
+    ground.job.moods = {}
+    ground.job.retained = 100
     with pytest.raises(Ended):
-        stage.ground.apply(running_spec(mode="warm", cutover="never"))
-    return stage
+        ground.apply(running_spec(mode="warm", cutover="never"))
+    return ground
 
 
 @pytest.mark.parametrize("lose", LOSSES)
 def test_a_standby_whose_source_is_lost_stays_as_it_is_and_says_so(
     tmp_path: Path, lose: Lose
 ) -> None:
-    stage = standby(tmp_path, lose)
-    assert stage.ground.held(TARGET) == stage.before  # type: ignore[attr-defined]
-    epoch, state = state_at(stage.ground.disk.open(TARGET))
-    assert epoch == 11 and state in stage.job.ever[11]
-    said = [line for line in stage.ground.said if "cannot be followed" in line]
+    ground = standby(tmp_path, lose)
+    assert ground.held(TARGET) == ground.before  # type: ignore[attr-defined]
+    epoch, state = state_at(ground.disk.open(TARGET))
+    assert epoch == 11 and state in ground.job.ever[11]
+    said = [line for line in ground.said if "cannot be followed" in line]
     assert said and "can be started from epoch 11" in said[0]
     with pytest.raises(LastCopyError) as caught:
-        stage.ground.rollback()
+        ground.rollback()
     assert caught.value.exit_code == 4
-    assert stage.ground.held(TARGET) == stage.before  # type: ignore[attr-defined]
+    assert ground.held(TARGET) == ground.before  # type: ignore[attr-defined]
 
 
 def test_a_rollback_that_would_be_refused_is_refused_while_the_standby_is_at_work(
     tmp_path: Path,
 ) -> None:
-    stage = standby(tmp_path, gone)
-    place = stage.ground.workdir()
+    ground = standby(tmp_path, gone)
+    place = ground.workdir()
     before = (place.path / "journal").read_bytes()
     with place.hold(), pytest.raises(LastCopyError):
-        migration.check_rollback(place, stage.ground.adapters)
+        migration.check_rollback(place, ground.adapters)
     assert (place.path / "journal").read_bytes() == before
-    migration.check_rollback(place, stage.ground.adapters, discard_last_copy=True)
+    migration.check_rollback(place, ground.adapters, discard_last_copy=True)
 
 
 def test_a_source_that_goes_while_the_standby_is_cut_over_leaves_the_image_that_it_showed(
     tmp_path: Path,
 ) -> None:
-    stage = standby(tmp_path, lambda stage: None)
-    stage.job.running = True
-    stage.job.batch()
-    before, disk, opened = stage.ground.held(TARGET), stage.ground.disk, stage.ground.wrap
+    ground = standby(tmp_path, lambda ground: None)
+    ground.job.running = True
+    ground.job.batch()
+    before, disk, opened = ground.held(TARGET), ground.disk, ground.wrap
 
     def without_state(storage: Storage) -> Storage:
         """Whoever copies behind the fence finds nothing to copy."""
-        if any(path.startswith(f"offsets/{stage.job.epoch + 1}") for path in disk.snapshot(SOURCE)):
+        if any(
+            path.startswith(f"offsets/{ground.job.epoch + 1}") for path in disk.snapshot(SOURCE)
+        ):
             for file in list(disk.open(SOURCE).list("state")):
                 disk.open(SOURCE).remove(file.path)
         return opened(storage)
 
-    stage.ground.wrap = without_state
-    stage.looks = 60
-    stage.ground.workdir().steering.ask_cutover(True)
+    ground.wrap = without_state
+    ground.looks = 60
+    ground.workdir().steering.ask_cutover(True)
     with pytest.raises(StateshiftError):
-        stage.ground.resume()
-    after = stage.ground.held(TARGET)
+        ground.resume()
+    after = ground.held(TARGET)
     assert {path: after.get(path) for path in before} == before
 
 
 def test_a_standby_goes_on_once_its_source_is_back(tmp_path: Path) -> None:
-    def away(stage: Standby) -> None:
-        stage.saved = stage.ground.disk.snapshot(SOURCE)  # type: ignore[attr-defined]
-        gone(stage)
+    def away(ground: Standby) -> None:
+        ground.saved = ground.disk.snapshot(SOURCE)  # type: ignore[attr-defined]
+        gone(ground)
 
-    stage = standby(tmp_path, away)
-    assert migration.status(stage.ground.workdir()).jobs[0].source_lost is not None
-    source = stage.ground.disk.open(SOURCE)
-    for path, content in stage.saved.items():  # type: ignore[attr-defined]
+    ground = standby(tmp_path, away)
+    assert migration.status(ground.workdir()).jobs[0].source_lost is not None
+    source = ground.disk.open(SOURCE)
+    for path, content in ground.saved.items():  # type: ignore[attr-defined]
         put(source, path, content)
-    stage.job.running = True
-    stage.job.batch()
-    stage.looks = 60
+    ground.job.running = True
+    ground.job.batch()
+    ground.looks = 60
     with pytest.raises(Ended):
-        stage.ground.resume()
-    assert stage.kept[-1] == 12
-    report = migration.status(stage.ground.workdir())
+        ground.resume()
+    assert ground.kept[-1] == 12
+    report = migration.status(ground.workdir())
     assert report.jobs[0].source_lost is None
-    stage.look = lambda: None  # type: ignore[method-assign]
-    assert stage.ground.rollback().state == "rolled-back"
-    assert stage.ground.held(TARGET) == {}
+    ground.look = lambda: None  # type: ignore[method-assign]
+    assert ground.rollback().state == "rolled-back"
+    assert ground.held(TARGET) == {}
 
 
 def test_a_standby_that_is_resumed_while_its_storage_is_away_waits(tmp_path: Path) -> None:
-    stage = standby(tmp_path, unreachable)
-    assert stage.ground.held(TARGET) == stage.before  # type: ignore[attr-defined]
-    stage.looks = 5
-    stage.ground.workdir().steering.ask_cutover(True)
+    ground = standby(tmp_path, unreachable)
+    assert ground.held(TARGET) == ground.before  # type: ignore[attr-defined]
+    ground.looks = 5
+    ground.workdir().steering.ask_cutover(True)
     with pytest.raises(Ended):
-        stage.ground.resume()
-    assert any("cutover is declined" in line for line in stage.ground.said)
-    assert stage.ground.workdir().steering.wishes().cutover is None
+        ground.resume()
+    assert any("cutover is declined" in line for line in ground.said)
+    assert ground.workdir().steering.wishes().cutover is None
     with pytest.raises(LastCopyError, match="cannot be read now"):
-        stage.ground.rollback()
-    report = migration.rollback(
-        stage.ground.workdir(), stage.ground.adapters, discard_last_copy=True
-    )
-    assert report.state == "rolled-back" and stage.ground.held(TARGET) == {}
+        ground.rollback()
+    report = migration.rollback(ground.workdir(), ground.adapters, discard_last_copy=True)
+    assert report.state == "rolled-back" and ground.held(TARGET) == {}
 
 
 def test_a_standby_where_a_job_has_gone_on_is_neither_written_over_nor_taken_back(
     tmp_path: Path,
 ) -> None:
-    stage = standby(tmp_path, lambda stage: None)
-    stage.look = lambda: None  # type: ignore[method-assign]
-    stage.job.moved_to(TARGET).batch()
-    gone_on = stage.ground.held(TARGET)
+    ground = standby(tmp_path, lambda ground: None)
+    ground.look = lambda: None  # type: ignore[method-assign]
+    ground.job.moved_to(TARGET).batch()
+    gone_on = ground.held(TARGET)
     with pytest.raises(CommittedSince, match="on the target since"):
-        stage.ground.rollback()
-    stage.looks = 5
+        ground.rollback()
+    ground.looks = 5
     with pytest.raises(StalePlan, match="others write to") as caught:
-        stage.ground.resume()
+        ground.resume()
     assert "rollback" not in (caught.value.hint or "")
-    assert stage.ground.held(TARGET) == gone_on
-    stage.ground.rollback(discard_progress=True)
-    assert stage.ground.held(TARGET) == {}
+    assert ground.held(TARGET) == gone_on
+    ground.rollback(discard_progress=True)
+    assert ground.held(TARGET) == {}

@@ -266,13 +266,12 @@ def reading(
         happened.append(f"asked while {alive} run")
         return {"topic": {0: (0, end)}}
 
-    def sleep(seconds: float) -> None:
-        ground.clock.time += seconds
+    def sleep() -> None:
         happened.append("slept")
         if happened.count("slept") == after and "third" in alive_at_source(ground):
             die(ground, "file:///here/third") if dies else commit_next(ground, "file:///here/third")
 
-    ground.clock.sleep = sleep  # type: ignore[method-assign]
+    ground.clock.on_sleep = sleep
     ground.cluster._on_stop = lambda request: happened.append(f"stopped {request.job}")
     ground.cluster._on_start = lambda submission: commit_next(ground, submission.location)
     meter = Said()
@@ -492,7 +491,7 @@ def test_a_look_that_finds_nothing_is_no_proof_that_all_was_read(tmp_path: Path,
         def _hide(self, path: str) -> None:
             if (
                 "here/third" in self._inner.location
-                and slept
+                and ground.clock.waits
                 and len(looks) < 3
                 and path.startswith(what)
             ):
@@ -511,20 +510,16 @@ def test_a_look_that_finds_nothing_is_no_proof_that_all_was_read(tmp_path: Path,
             self._hide(path)
             return self._inner.chunks(path, *words)
 
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        ground.clock.time += seconds
-        slept.append(seconds)
-        if len(slept) == 6:
+    def sleep() -> None:
+        if len(ground.clock.waits) == 6:
             commit_next(ground, "file:///here/third")
 
     ground.wrap = Hiding
-    ground.clock.sleep = sleep  # type: ignore[method-assign]
+    ground.clock.on_sleep = sleep
     spec = read(THROUGH, kafka=BROKERS)
     report, happened, lines = applied(ground, spec, lambda kafka, topics: {"topic": {0: (0, 30)}})
     assert report.state == "finished" and len(looks) == 3
-    assert len(slept) >= 6, "until it had read all"
+    assert len(ground.clock.waits) >= 6, "until it had read all"
     assert happened[:2] == ["stopped first", "stopped third"]
     assert "third is stopped when it has read what there is (10 records)" in lines
 

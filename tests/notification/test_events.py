@@ -13,8 +13,8 @@ from stateshift import migration
 from stateshift.errors import JOB_DOWN, ClusterError, Interrupted, StateshiftError
 from stateshift.migration import notifications
 from stateshift.specification import Spec, parse_spec, to_plain_spec
-from tests.migration.test_warm import Stage, warm_spec
 from tests.support.ground import Ground, running_spec, spec_of
+from tests.support.living import LivingGround, warm_spec
 
 
 @pytest.fixture
@@ -144,19 +144,15 @@ def test_a_rollback_that_succeeds_tells_nothing(ground: Ground, tmp_path: Path) 
 def test_a_warm_move_that_waits_for_its_cutover_tells_once_that_it_is_ready(
     tmp_path: Path,
 ) -> None:
-    stage = Stage(tmp_path)
-    stage.job.moods = dict.fromkeys(stage.job.moods, 0.0)
-    looks = 0
+    ground = LivingGround(tmp_path)
+    ground.job.moods = dict.fromkeys(ground.job.moods, 0.0)
 
-    def look(seconds: float) -> None:
-        nonlocal looks
-        looks += 1
-        stage.ground.clock.time += seconds
-        if looks == 60:
-            stage.ground.workdir().steering.ask_cutover(now=False)
+    def look() -> None:
+        if len(ground.clock.waits) == 60:
+            ground.workdir().steering.ask_cutover(now=False)
 
-    stage.ground.clock.sleep = look  # type: ignore[method-assign]
-    report = stage.apply(cutover="manual", spec_on=on(tmp_path, *ALL))
+    ground.clock.on_sleep = look
+    report = ground.warm(cutover="manual", spec_on=on(tmp_path, *ALL))
     assert report.state == "finished"
     (event,) = told(tmp_path, "ready")
     assert event["state"] == "running"
@@ -165,29 +161,26 @@ def test_a_warm_move_that_waits_for_its_cutover_tells_once_that_it_is_ready(
 
 
 def test_a_warm_move_that_needs_nobody_does_not_tell_that_it_is_ready(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.job.moods = dict.fromkeys(stage.job.moods, 0.0)
-    assert stage.apply(spec_on=on(tmp_path, *ALL)).state == "finished"
+    ground = LivingGround(tmp_path)
+    ground.job.moods = dict.fromkeys(ground.job.moods, 0.0)
+    assert ground.warm(spec_on=on(tmp_path, *ALL)).state == "finished"
     assert told(tmp_path, "ready") == []
 
 
 def test_a_standby_tells_once_that_there_is_an_image_to_start_from(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
-    stage.job.moods = dict.fromkeys(stage.job.moods, 0.0)
-    looks = 0
+    ground = LivingGround(tmp_path)
+    ground.job.moods = dict.fromkeys(ground.job.moods, 0.0)
 
-    def look(seconds: float) -> None:
-        nonlocal looks
-        looks += 1
-        stage.ground.clock.time += seconds
+    def look() -> None:
+        looks = len(ground.clock.waits)
         if looks % 100 == 0:
-            stage.job.batch()
+            ground.job.batch()
         if looks == 500:
-            stage.ground.workdir().steering.ask_stop()
+            ground.workdir().steering.ask_stop()
 
-    stage.ground.clock.sleep = look  # type: ignore[method-assign]
+    ground.clock.on_sleep = look
     with pytest.raises(Interrupted):
-        stage.apply(cutover="never", spec_on=on(tmp_path, *ALL))
+        ground.warm(cutover="never", spec_on=on(tmp_path, *ALL))
     (event,) = told(tmp_path, "ready")
     assert event["jobs"] == ["orders"]
     assert "can be started from epoch" in event["text"]

@@ -86,7 +86,7 @@ class Ground:
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     clusters: Mapping[str, Cluster] = field(default_factory=dict)  # instead, by name
     wrap_cluster: Callable[[Any], Any] = lambda cluster: cluster
-    stop: threading.Event = field(default_factory=threading.Event)
+    stop: threading.Event = field(default_factory=threading.Event)  # of steps
     parallel: int = 4
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Ground:
             lambda spec, workdir: self.open_cluster(spec.name),
             self.clock,
             self.meter,
-            self.stop,
+            threading.Event(),
             host="here",
         )
 

@@ -2,8 +2,8 @@
 itself, and may be taken back to an earlier batch by its owner. What its state is at each epoch is
 known, so that an image can be judged.
 
-    LivingJob    the job; `live` lets it do something at random
-    Watched      a storage that lets the job live before each call
+    LivingJob       the job; `live` lets it do something at random
+    LivingGround    a ground on which it is moved; it lives before each call of a storage
 
 Every batch puts some keys of one operator; values tell the batch and how often the job had been
 taken back by then.
@@ -15,15 +15,20 @@ import functools
 import random
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
+from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark import state_files
+from stateshift.report import Report
+from stateshift.specification import Spec
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.support.checkpoints import COMMIT, Checkpoint, put
 from tests.support.entries import entries
+from tests.support.ground import SOURCE, TARGET, Ground, running_spec
 
 State = dict[bytes, bytes]
 
@@ -253,11 +258,53 @@ def state_of_standby(storage: Storage) -> tuple[int | None, State]:
 
 
 class Watched:
-    """Before every call the job does what it likes."""
+    """Before every call, or each of these, the job does what it likes."""
 
-    def __init__(self, storage: Storage, job: LivingJob) -> None:
-        self._storage, self._job = storage, job
+    def __init__(self, storage: Storage, job: Any, calls: Collection[str] = ()) -> None:
+        self._storage, self._job, self._calls = storage, job, calls
 
     def __getattr__(self, name: str) -> Any:
-        self._job.live()
+        if not self._calls or name in self._calls:
+            self._job.live()
         return getattr(self._storage, name)
+
+
+class LivingGround(Ground):
+    """A job that lives while it is moved, and goes on where it is started."""
+
+    def __init__(self, folder: Path, seed: int = 1, batches: int = 12) -> None:
+        super().__init__(folder)
+        self.job = LivingJob(self.disk, SOURCE, random.Random(seed))
+        for _ in range(batches):
+            self.job.batch()
+        self.clock.time += 600
+        self.cluster.run("orders", SOURCE)
+        self.cluster._on_stop = self._stop
+        self.cluster._on_start = self._start
+        self.wrap = self._wrap
+        self.there: LivingJob | None = None
+
+    def _wrap(self, storage: Storage) -> Storage:
+        return Watched(storage, self.job)  # type: ignore[return-value]
+
+    def _stop(self, request: StopRequest) -> None:
+        if request.location == SOURCE:
+            self.job.batch()  # the one that it was in
+            self.job.running = False
+
+    def _start(self, submission: Submission) -> None:
+        if submission.location == TARGET:
+            epoch, state = state_at(self.target)
+            assert epoch == self.job.epoch
+            assert state == self.job.expected(epoch), "what was brought over is not the job's state"
+            self.there = self.job.moved_to(TARGET)
+            self.there.batch()
+        else:
+            self.job.running = True
+
+    def warm(self, **keys: object) -> Report:
+        return self.apply(warm_spec(**keys))
+
+
+def warm_spec(**keys: object) -> Spec:
+    return running_spec(mode="warm", **keys)

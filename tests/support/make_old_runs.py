@@ -22,11 +22,11 @@ from stateshift.testing.memory_storage import ProcessGone
 from stateshift.workdir import FileLines, Workdir
 from tests.engines.flink.test_running import place
 from tests.engines.flink.test_running import spec_of as flink_spec
-from tests.migration.test_warm import Stage, warm_spec
 from tests.migration.test_waves import asked, made
 from tests.migration.test_waves import going_on as going_on_but
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import SOURCE, Ground, running_spec, spec_of
+from tests.support.living import LivingGround, warm_spec
 from tests.support.old_runs import _write, freeze, going_on, led_to, thaw, told_of
 
 
@@ -119,17 +119,17 @@ def spark_rolled_back(folder: Path) -> Ground:
 
 
 def warm_finished(folder: Path) -> Ground:
-    stage = Stage(folder)
-    stage.job.moods = {"batch": 0.02, "tidy": 0.01, "back": 0.0}
-    stage.apply(rounds=3)
-    return stage.ground
+    ground = LivingGround(folder)
+    ground.job.moods = {"batch": 0.02, "tidy": 0.01, "back": 0.0}
+    ground.warm(rounds=3)
+    return ground
 
 
 def _warm_killed(folder: Path, pattern: bytes) -> Ground:
-    stage = Stage(folder)
-    stage.job.moods = {"batch": 0.02, "tidy": 0.0, "back": 0.0}
-    _killed(stage.ground, warm_spec(rounds=1), pattern)
-    return stage.ground
+    ground = LivingGround(folder)
+    ground.job.moods = {"batch": 0.02, "tidy": 0.0, "back": 0.0}
+    _killed(ground, warm_spec(rounds=1), pattern)
+    return ground
 
 
 def warm_killed_behind_a_round(folder: Path) -> Ground:
