@@ -19,7 +19,7 @@ EAGER = Settings(stabilization_interval=0.0)
 
 
 @dataclass
-class Stage:
+class Vertex:
     """A vertex: what it reads and writes a second, and for how much of the time it is not idle.
     `late` is how old its counters are.
     """
@@ -55,27 +55,28 @@ class Stage:
         return replace(made, **self.more)
 
 
-def looks(*stages: Stage, at: Sequence[float] = (100.0, 160.0)) -> tuple[JobSample, ...]:
+def looks(*vertices: Vertex, at: Sequence[float] = (100.0, 160.0)) -> tuple[JobSample, ...]:
     return tuple(
-        JobSample(time, "job", 0.0, tuple(stage.sample(time) for stage in stages)) for time in at
+        JobSample(time, "job", 0.0, tuple(vertex.sample(time) for vertex in vertices))
+        for time in at
     )
 
 
-def loads(*stages: Stage) -> dict[str, VertexLoad]:
-    return {load.id: load for load in loads_of(looks(*stages), EAGER)}
+def loads(*vertices: Vertex) -> dict[str, VertexLoad]:
+    return {load.id: load for load in loads_of(looks(*vertices), EAGER)}
 
 
-def judged(*stages: Stage) -> Verdict:
-    return verdict_on(FlinkInputs(Circumstances("job", 160.0, EAGER), looks(*stages)))
+def judged(*vertices: Vertex) -> Verdict:
+    return verdict_on(FlinkInputs(Circumstances("job", 160.0, EAGER), looks(*vertices)))
 
 
 HASH, REBALANCE, BROADCAST = "HASH", "REBALANCE", "BROADCAST"
-SOURCE = Stage("s", 150, 150)
+SOURCE = Vertex("s", 150, 150)
 
 
 def test_a_queue_that_grows_between_two_vertices_is_a_lag() -> None:
     """150 % of what it can take; nothing waits before the source, and nothing holds it back."""
-    verdict = judged(SOURCE, Stage("c", 100, busy=1.0, inputs=[("s", HASH)]))
+    verdict = judged(SOURCE, Vertex("c", 100, busy=1.0, inputs=[("s", HASH)]))
     assert verdict.word == "scale"
     assert verdict.wanted == 4  # 150 * (1 / 0.7 + 1 / 6) a second and the queue, over 100
     assert verdict.lag == pytest.approx(8001)
@@ -87,8 +88,8 @@ def test_what_is_wanted_follows_what_is_written_all_the_way_down() -> None:
     """The queue is before the second vertex; the third has what that will write to it."""
     verdict = judged(
         SOURCE,
-        Stage("m", 100, 200, busy=1.0, inputs=[("s", REBALANCE)]),
-        Stage("c", 200, busy=0.5, inputs=[("m", HASH)]),
+        Vertex("m", 100, 200, busy=1.0, inputs=[("s", REBALANCE)]),
+        Vertex("c", 200, busy=0.5, inputs=[("m", HASH)]),
     )
     rates = {each.id: each.target_rate for each in verdict.decisions}
     assert rates == {
@@ -101,14 +102,14 @@ def test_what_is_wanted_follows_what_is_written_all_the_way_down() -> None:
 def test_counters_of_different_ages_make_no_queue() -> None:
     for late in (0.0, 4.0, 9.5):
         found = loads(
-            replace(SOURCE, late=late), Stage("c", 150, busy=0.97, inputs=[("s", HASH)], late=1.0)
+            replace(SOURCE, late=late), Vertex("c", 150, busy=0.97, inputs=[("s", HASH)], late=1.0)
         )
         assert (found["c"].queued, found["c"].queue_rate) == (0.0, pytest.approx(0.0, abs=1e-6))
 
 
 def test_a_vertex_with_time_to_spare_has_no_queue_whatever_the_counters_say() -> None:
     """A window that has just fired was written, and is being read."""
-    found = loads(SOURCE, Stage("c", 100, busy=0.4, inputs=[("s", HASH)]))
+    found = loads(SOURCE, Vertex("c", 100, busy=0.4, inputs=[("s", HASH)]))
     assert found["c"].queue_rate == 0.0
 
 
@@ -116,8 +117,8 @@ def test_of_two_that_read_from_one_the_full_one_has_the_queue() -> None:
     """A vertex counts a record once, however many vertices it goes to."""
     found = loads(
         SOURCE,
-        Stage("fast", 150, busy=0.2, inputs=[("s", REBALANCE)]),
-        Stage("slow", 100, busy=1.0, inputs=[("s", HASH)]),
+        Vertex("fast", 150, busy=0.2, inputs=[("s", REBALANCE)]),
+        Vertex("slow", 100, busy=1.0, inputs=[("s", HASH)]),
     )
     assert found["fast"].queue_rate == 0.0
     assert found["slow"].queue_rate == pytest.approx(50)
@@ -127,8 +128,8 @@ def test_of_two_that_read_from_one_the_full_one_has_the_queue() -> None:
 def test_what_goes_to_a_side_output_is_counted_beside_the_others() -> None:
     found = loads(
         replace(SOURCE, writes=150 + 100),
-        Stage("fast", 150, busy=0.2, inputs=[("s", REBALANCE)]),
-        Stage("slow", 70, busy=1.0, inputs=[("s", HASH)]),
+        Vertex("fast", 150, busy=0.2, inputs=[("s", REBALANCE)]),
+        Vertex("slow", 70, busy=1.0, inputs=[("s", HASH)]),
     )
     assert found["slow"].queue_rate == pytest.approx(30)
 
@@ -136,21 +137,21 @@ def test_what_goes_to_a_side_output_is_counted_beside_the_others() -> None:
 def test_of_two_full_ones_each_has_all_where_together_they_read_more_than_was_written() -> None:
     found = loads(
         SOURCE,
-        Stage("slow", 100, busy=1.0, inputs=[("s", REBALANCE)]),
-        Stage("slower", 80, busy=1.0, inputs=[("s", HASH)]),
+        Vertex("slow", 100, busy=1.0, inputs=[("s", REBALANCE)]),
+        Vertex("slower", 80, busy=1.0, inputs=[("s", HASH)]),
     )
     assert found["slow"].queue_rate == pytest.approx(50)
     assert found["slower"].queue_rate == pytest.approx(70)
     apart = loads(
         SOURCE,
-        Stage("slow", 50, busy=1.0, inputs=[("s", REBALANCE)]),
-        Stage("slower", 40, busy=1.0, inputs=[("s", HASH)]),
+        Vertex("slow", 50, busy=1.0, inputs=[("s", REBALANCE)]),
+        Vertex("slower", 40, busy=1.0, inputs=[("s", HASH)]),
     )
     assert apart["slow"].queue_rate == 0.0, "whether these are side outputs, nobody can tell"
 
 
 def test_a_stream_that_is_joined_with_itself_is_read_twice() -> None:
-    found = loads(SOURCE, Stage("c", 250, busy=1.0, inputs=[("s", HASH), ("s", HASH)]))
+    found = loads(SOURCE, Vertex("c", 250, busy=1.0, inputs=[("s", HASH), ("s", HASH)]))
     assert found["c"].queue_rate == pytest.approx(50)
 
 
@@ -158,14 +159,14 @@ def test_two_that_write_to_one_add_up() -> None:
     found = loads(
         replace(SOURCE, id="a"),
         replace(SOURCE, id="b", writes=30, reads=30),
-        Stage("c", 120, busy=1.0, inputs=[("a", HASH), ("b", HASH)]),
+        Vertex("c", 120, busy=1.0, inputs=[("a", HASH), ("b", HASH)]),
     )
     assert found["c"].queue_rate == pytest.approx(60)
 
 
 def test_a_broadcast_is_read_once_by_each_subtask() -> None:
-    main = Stage("c", 150 + 4 * 10, busy=1.0, inputs=[("s", HASH), ("rules", BROADCAST)])
-    rules = Stage("rules", 10, 10)
+    main = Vertex("c", 150 + 4 * 10, busy=1.0, inputs=[("s", HASH), ("rules", BROADCAST)])
+    rules = Vertex("rules", 10, 10)
     found = loads(SOURCE, rules, replace(main, parallelism=4))
     assert found["c"].queue_rate == pytest.approx(0)
     slow = replace(main, parallelism=4, reads=100 + 4 * 10)
@@ -175,15 +176,15 @@ def test_a_broadcast_is_read_once_by_each_subtask() -> None:
 def test_what_is_broadcast_beside_other_edges_cannot_be_told_apart() -> None:
     found = loads(
         replace(SOURCE, writes=300),
-        Stage("c", 100, busy=1.0, inputs=[("s", HASH)]),
-        Stage("d", 200, busy=1.0, inputs=[("s", BROADCAST)], parallelism=4),
+        Vertex("c", 100, busy=1.0, inputs=[("s", HASH)]),
+        Vertex("d", 200, busy=1.0, inputs=[("s", BROADCAST)], parallelism=4),
     )
     assert (found["c"].queue_rate, found["d"].queue_rate) == (0.0, 0.0)
 
 
 def test_a_queue_that_was_there_is_drained_and_no_more_than_it() -> None:
-    first, _ = looks(SOURCE, Stage("c", 100, busy=1.0, inputs=[("s", HASH)]))
-    _, last = looks(SOURCE, Stage("c", 140, busy=1.0, inputs=[("s", HASH)]))
+    first, _ = looks(SOURCE, Vertex("c", 100, busy=1.0, inputs=[("s", HASH)]))
+    _, last = looks(SOURCE, Vertex("c", 140, busy=1.0, inputs=[("s", HASH)]))
     drained = {load.id: load for load in loads_of((first, last), EAGER)}["c"]
     assert drained.queue_rate == pytest.approx(-(22_400 - 10_000 - 150 * 60) / 60)
     assert drained.arriving == pytest.approx(150)
@@ -195,17 +196,17 @@ def test_an_engine_that_counts_too_little_of_what_it_writes_takes_nothing_from_w
     """Flink 1.15 counts one of several edges only."""
     found = loads(
         SOURCE,
-        Stage("c", 150, busy=1.0, inputs=[("s", HASH)]),
-        Stage("d", 150, busy=0.1, inputs=[("s", HASH)]),
+        Vertex("c", 150, busy=1.0, inputs=[("s", HASH)]),
+        Vertex("d", 150, busy=0.1, inputs=[("s", HASH)]),
     )
     assert found["c"].arriving == pytest.approx(150)
 
 
 def test_where_one_subtask_was_restarted_alone_growth_is_told_and_no_sum() -> None:
     subtask = SubtaskSample(100.0, 1000.0, 0.0, 0.0, attempt=3)
-    stage = Stage("c", 100, busy=1.0, inputs=[("s", HASH)], parallelism=2)
+    vertex = Vertex("c", 100, busy=1.0, inputs=[("s", HASH)], parallelism=2)
     samples = []
-    for each in looks(SOURCE, stage):
+    for each in looks(SOURCE, vertex):
         source, count = each.vertices
         again = replace(count.subtasks[1], attempt=subtask.attempt)
         count = replace(count, subtasks=(count.subtasks[0], again))

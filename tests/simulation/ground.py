@@ -40,6 +40,7 @@ from stateshift.testing.memory_storage import MemoryDisk, ProcessGone
 from tests.kill.moments import Doomed, DoomedCluster, DoomedLines, DoomedWorkdir, Moment, Moments
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.entries import entries
+from tests.support.ground import Clock
 
 __all__ = ["COUNTS", "JOB", "FickleCluster", "Ground", "Kind", "Moment", "Mood", "Run", "Trouble"]
 
@@ -87,19 +88,6 @@ class Run:
         return self.state not in ("planned", "new", "finished", "rolled-back")
 
 
-class Clock:
-    def __init__(self, tick: Callable[[], None]) -> None:
-        self._now, self._tick = 1_700_000_000.0, tick
-
-    def now(self) -> float:
-        self._now += 0.001
-        return self._now
-
-    def sleep(self, seconds: float) -> None:
-        self._now += seconds
-        self._tick()
-
-
 class FickleCluster(MemoryCluster):
     @property
     def faults(self) -> int:
@@ -134,7 +122,7 @@ class Ground:
     places: int = 0
 
     def __post_init__(self) -> None:
-        self.clock = Clock(self._time_passes)
+        self.clock = Clock(1_700_000_000.0, self._time_passes, tick=0.001)
         self.disk = MemoryDisk(now=lambda: 1_600_000_000.0)
         self.cluster = FickleCluster("ours", on_start=self._started, on_stop=self._stopped)
         self.right: dict[

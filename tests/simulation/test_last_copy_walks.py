@@ -40,7 +40,7 @@ class Killed(BaseException):
     """The process is gone, in the middle of a call or between two looks."""
 
 
-class World:
+class Walk:
     """One job, its copy, and everything that may happen to both."""
 
     def __init__(self, folder: Path, dice: random.Random) -> None:
@@ -75,7 +75,7 @@ class World:
             self.job.batch()
 
     def _wrap(self, storage: Storage) -> Storage:
-        world = self
+        walk = self
 
         class Watched:
             def __getattr__(self, name: str) -> Any:
@@ -84,11 +84,11 @@ class World:
                     return act
 
                 def called(*arguments: Any) -> Any:
-                    world.calls_left -= 1
-                    if world.calls_left == 0:
-                        world.ground.disk.kill()
+                    walk.calls_left -= 1
+                    if walk.calls_left == 0:
+                        walk.ground.disk.kill()
                         raise Killed
-                    if world.away and storage.location.startswith(SOURCE):
+                    if walk.away and storage.location.startswith(SOURCE):
                         raise StorageError("no answer", location=storage.location)
                     return act(*arguments)
 
@@ -279,20 +279,20 @@ SOURCES = (
 COMMANDS = ("resume", "resume", "resume", "rollback", "rollback", "cutover", "status")
 
 
-def history(folder: Path, seed: int) -> World:
-    world = World(folder, random.Random(seed))
+def history(folder: Path, seed: int) -> Walk:
+    walk = Walk(folder, random.Random(seed))
     try:
-        world.apply()
-        for _ in range(world.dice.randint(1, 3)):
-            event = world.dice.choice(SOURCES)
-            world.told.append(event)
-            getattr(world, event)()
-            world.counts[event] += 1
-            getattr(world, world.dice.choice(COMMANDS))()
+        walk.apply()
+        for _ in range(walk.dice.randint(1, 3)):
+            event = walk.dice.choice(SOURCES)
+            walk.told.append(event)
+            getattr(walk, event)()
+            walk.counts[event] += 1
+            getattr(walk, walk.dice.choice(COMMANDS))()
     except BaseException as error:
-        error.add_note("\n".join((f"seed {seed}", *world.told)))
+        error.add_note("\n".join((f"seed {seed}", *walk.told)))
         raise
-    return world
+    return walk
 
 
 @pytest.mark.every_case
