@@ -33,6 +33,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.documents import VARIABLE, Documents
+from tests.support.ground import Ground
 from tests.support.outcomes import Outcomes, mark_repeatable, passed_before
 
 REQUIRE_ALL = os.environ.get("STATESHIFT_REQUIRE_ALL") == "1"
@@ -299,6 +300,20 @@ def java_home() -> Path | None:
 def documents() -> Documents:
     """The copies of all documents that this process of tests, and its children, print."""
     return DOCUMENTS
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line runs in a folder, and without any settings of this machine."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("STATESHIFT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 @pytest.fixture(scope="session")

@@ -36,25 +36,10 @@ from stateshift.storage.protocol import Content, Storage
 from stateshift.workdir import Workdir
 from tests.support import encoders
 from tests.support.checkpoints import Checkpoint, held
-from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
+from tests.support.ground import SOURCE, TARGET, Around, Ground, running_spec, spec_of
 
 ROOT = Path(__file__).resolve().parent.parent
 VERBS = set(NAMES)
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
-class Around:
-    """A storage with something between it and whoever uses it."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.storage, name)
 
 
 def check_hint(error: StateshiftError | str | None, *needed: str) -> None:
@@ -231,7 +216,7 @@ def test_a_commit_between_the_look_and_the_fence_stops_the_run(
         def create(self, path: str, content: bytes) -> None:
             if path.startswith(("offsets/", "commits/")):
                 ground.write(later)
-            self.storage.create(path, content)
+            self.inner.create(path, content)
 
     ground.wrap = lambda storage: Late(storage)  # type: ignore[assignment, return-value]
     with pytest.raises(StalePlan, match="the job is still running") as caught:
@@ -259,7 +244,7 @@ def test_a_job_that_starts_again_after_it_was_stopped_is_told(ground: Ground) ->
         def list(self, under: str = "") -> Iterator[Any]:
             if ground.cluster.stops:
                 ground.cluster.run("orders", SOURCE)
-            return self.storage.list(under)  # type: ignore[no-any-return]
+            return self.inner.list(under)  # type: ignore[no-any-return]
 
     ground.wrap = lambda storage: Restarting(storage)  # type: ignore[assignment, return-value]
     with pytest.raises(StalePlan, match="runs again after it was stopped") as caught:
@@ -314,14 +299,14 @@ class Failing(Around):
         if path == self.path and not self.once:
             self.once.append(1)
             next(content())
-            raise self.error(self.storage.location)
-        return self.storage.write(path, content, modified)
+            raise self.error(self.inner.location)
+        return self.inner.write(path, content, modified)
 
     def create(self, path: str, content: bytes) -> None:
         if path == self.path and not self.once:
             self.once.append(1)
-            raise self.error(self.storage.location)
-        self.storage.create(path, content)
+            raise self.error(self.inner.location)
+        self.inner.create(path, content)
 
 
 def test_a_file_that_vanishes_while_it_is_copied_leaves_a_run_to_take_back(ground: Ground) -> None:
@@ -331,9 +316,9 @@ def test_a_file_that_vanishes_while_it_is_copied_leaves_a_run_to_take_back(groun
 
     class Vanishing(Around):
         def chunks(self, at: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-            if at == path and self.storage.location == SOURCE:
-                self.storage.remove(path)
-            return self.storage.chunks(at, offset, size)
+            if at == path and self.inner.location == SOURCE:
+                self.inner.remove(path)
+            return self.inner.chunks(at, offset, size)
 
     ground.wrap = lambda storage: Vanishing(storage)  # type: ignore[assignment, return-value]
     with pytest.raises(MissingFile, match="was there when the plan was made and is gone") as caught:
@@ -352,10 +337,10 @@ def test_a_file_that_vanishes_comes_back_and_the_run_is_resumed(ground: Ground) 
 
     class Vanishing(Around):
         def chunks(self, at: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-            if at == path and self.storage.location == SOURCE and not seen:
+            if at == path and self.inner.location == SOURCE and not seen:
                 seen.append(1)
                 raise MissingFile("gone")
-            return self.storage.chunks(at, offset, size)
+            return self.inner.chunks(at, offset, size)
 
     ground.wrap = lambda storage: Vanishing(storage)  # type: ignore[assignment, return-value]
     with pytest.raises(MissingFile):
@@ -371,7 +356,7 @@ def test_a_source_log_that_vanishes_while_it_is_looked_at_is_a_finding(ground: G
         def chunks(self, at: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
             if at == "sources/0/1":
                 raise MissingFile("gone")
-            return self.storage.chunks(at, offset, size)
+            return self.inner.chunks(at, offset, size)
 
     ground.wrap = lambda storage: Vanishing(storage)  # type: ignore[assignment, return-value]
     refused(ground, "sources/0/1 vanished while it was looked at", waive=["paths-stay"])
@@ -643,7 +628,7 @@ def test_two_runs_that_move_one_source_to_two_targets_do_not_both_succeed(ground
             if path == "offsets/3" and not started:
                 started.append(1)
                 ground.apply(spec_of(), "first")
-            self.storage.create(path, content)
+            self.inner.create(path, content)
 
     ground.wrap = lambda storage: First(storage)  # type: ignore[assignment, return-value]
     with pytest.raises(StalePlan, match="was fenced by run run-first") as caught:
@@ -669,11 +654,11 @@ from dataclasses import replace
 from stateshift import migration
 from stateshift.errors import StateshiftError
 from stateshift.workdir import Workdir
-from tests.test_bad_input import Around
+from tests.support.ground import Around
 adapters = migration.real_adapters()
 class Slow(Around):
-    def write(self, *a, **k): wait(); return self.storage.write(*a, **k)
-    def create(self, *a, **k): wait(); return self.storage.create(*a, **k)
+    def write(self, *a, **k): wait(); return self.inner.write(*a, **k)
+    def create(self, *a, **k): wait(); return self.inner.create(*a, **k)
 def wait():
     if "slow" in sys.argv: print("writing", flush=True); sys.stdin.readline()
 slow = replace(adapters, open_storage=lambda l: Slow(adapters.open_storage(l)))

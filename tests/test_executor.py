@@ -28,7 +28,7 @@ from stateshift.testing.memory_storage import MemoryStorage, ProcessGone
 from stateshift.world import World
 from tests.support.checkpoints import put
 from tests.support.executing import execute
-from tests.support.ground import SOURCE, TARGET, Ground
+from tests.support.ground import SOURCE, TARGET, Around, Ground
 from tests.support.steps import KeptLines, Told, journal_of, phase, plan_of
 
 
@@ -147,15 +147,12 @@ def test_small_steps_that_wait_for_a_network_run_beside_each_other(
     assert most_at_once(replace(ground.world, storage=far, cores=3), expected, size) == expected
 
 
-class Far:
+class Far(Around):
     """A storage on which many files at once are worth it."""
 
     def __init__(self, storage: MemoryStorage) -> None:
-        self._storage = storage
+        super().__init__(storage)
         self.traits = replace(storage.traits, at_once=16)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
 
 
 def test_after_the_first_failure_no_step_begins_and_those_that_run_end() -> None:

@@ -37,11 +37,6 @@ CANONICAL = [name for name in NAMES if "canonical" in name and "changelog" not i
 RESCALE = [{"kind": "rescale", "parallelism": 5}]
 
 
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 def text_of(report: Report) -> str:
     return plain_text(render_run.report(RunFacts(report, "run")))
 

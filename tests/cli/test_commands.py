@@ -1,7 +1,6 @@
 """Commands from argv to exit code, on a disk and a cluster in memory."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,14 +21,9 @@ from tests.cli.support import (
     write_spec,
 )
 from tests.support.checkpoints import Checkpoint, held, put
+from tests.support.ground import Around
 
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("STATESHIFT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 # ---- inspect, verify
@@ -474,24 +468,22 @@ def test_a_run_is_verified_listed_and_rolled_back(tmp_path: Path) -> None:
     assert "nothing is left to do" in outside.run("status", workdir).out
 
 
-class Failing:
+class Failing(Around):
     """A storage that fails to write one path; everything else goes through."""
 
     def __init__(self, inner: Storage, path: str) -> None:
-        self._inner, self._path = inner, path
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
+        super().__init__(inner)
+        self._path = path
 
     def write(self, path: str, *rest: object, **named: object) -> int:
         if path == self._path:
-            raise StorageError("no space left", location=self._inner.location)
-        return self._inner.write(path, *rest, **named)  # type: ignore[arg-type]
+            raise StorageError("no space left", location=self.inner.location)
+        return self.inner.write(path, *rest, **named)  # type: ignore[arg-type]
 
     def create(self, path: str, content: bytes) -> None:
         if path == self._path:
-            raise StorageError("no space left", location=self._inner.location)
-        self._inner.create(path, content)
+            raise StorageError("no space left", location=self.inner.location)
+        self.inner.create(path, content)
 
 
 def test_a_run_that_fails_is_reported_in_one_document_and_can_be_resumed(tmp_path: Path) -> None:
@@ -521,17 +513,11 @@ def test_a_run_that_fails_is_reported_in_one_document_and_can_be_resumed(tmp_pat
     assert outside.run("resume", document["workdir"]).code == 0
 
 
-class Torn:
+class Torn(Around):
     """A storage whose every state file ends too soon; everything else goes through."""
 
-    def __init__(self, inner: Storage) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
-
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        for chunk in self._inner.chunks(path, offset, size):
+        for chunk in self.inner.chunks(path, offset, size):
             yield chunk[:-1] if path.endswith(".delta") else chunk
 
 

@@ -1,7 +1,6 @@
 """`export` and `diff` from argv to exit code."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,7 @@ from tests.cli.support import SOURCE, TARGET, Outside, said, with_checkpoint
 from tests.look.golden_images import NEWEST
 from tests.support.checkpoints import Checkpoint
 
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("STATESHIFT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def golden(name: str) -> str:

@@ -20,11 +20,7 @@ from stateshift.storage.local.storage import LocalStorage
 from tests.cli.support import Outside, said, with_checkpoint, write_spec
 from tests.support.checkpoints import Checkpoint
 
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def test_an_error_is_a_fact_and_then_the_way_out() -> None:

@@ -5,7 +5,6 @@ changes no result. The executors are in memory.
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,16 +28,9 @@ from tests.support.checkpoints import Checkpoint, held
 from tests.support.fleet import MemoryCarrier
 from tests.support.ground import Ground
 
+pytestmark = pytest.mark.usefixtures("own_folder")
 MASTER = "spark://master:7077"
 HELD = "state/0/1/3.delta"
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("STATESHIFT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 @dataclass

@@ -19,6 +19,7 @@ from stateshift.errors import ClusterError
 from tests.advise.measured_flink import BEGAN
 from tests.advise.rebalance.clusters import LOADS, FlinkClusters, moved
 from tests.cli.support import said
+from tests.support.ground import Around
 
 pytestmark = pytest.mark.row("IF-19", "W-12", on="Flink")
 
@@ -167,13 +168,7 @@ def test_a_job_is_not_taken_for_ended_while_a_cluster_gives_no_answer(
     """It may run there."""
     end(ground, "fraud")
 
-    class Silent:
-        def __init__(self, cluster: Any) -> None:
-            self.cluster = cluster
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.cluster, name)
-
+    class Silent(Around):
         def alive(self) -> Any:
             raise ClusterError("it does not answer")
 

@@ -8,7 +8,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from stateshift.errors import ClusterError, Interrupted
 from stateshift.specification.model import ClusterSpec
 from tests.clusters.test_spark_causes import STATE, began, ended
 from tests.support import documents
+from tests.support.processes import in_time, runs
 
 SECONDS_MAX = 60
 
@@ -38,21 +38,7 @@ def _submission(**more: object) -> Submission:
     )  # type: ignore[arg-type]
 
 
-def _until(look: Callable[[], bool]) -> None:
-    last = time.monotonic() + 60
-    while not look():
-        assert time.monotonic() < last
-        time.sleep(0.02)
-
-
 PRINT_ALL = 'env | grep ^STATESHIFT_ | sort >"$STATESHIFT_WORKDIR/$VERB"; echo x; echo last line'
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def _told(path: Path) -> dict[str, str]:
@@ -153,10 +139,8 @@ def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> No
         if started.exists() and started.read_text():
             break
     assert time.monotonic() - began < 300
-    pid, until = int(started.read_text()), time.monotonic() + 60
-    while _runs(pid) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not _runs(pid)
+    pid = int(started.read_text())
+    assert in_time(lambda: not runs(pid))
 
 
 def test_a_submit_that_hangs_is_left_alone_and_named_by_its_pid(tmp_path: Path) -> None:
@@ -173,7 +157,7 @@ def test_a_submit_that_hangs_is_left_alone_and_named_by_its_pid(tmp_path: Path) 
                 act()
             pids = (raised.value.hint or "").partition("kill ")[2]
         begun = tmp_path / "begun"
-        _until(lambda: begun.exists() and begun.read_text() != "")
+        assert in_time(lambda: begun.exists() and begun.read_text() != "")
         assert begun.read_text() == "x\n"
     finally:
         for pid in pids.split():
@@ -221,7 +205,7 @@ def test_waiting_for_the_submission_of_another_can_be_interrupted(tmp_path: Path
     others = _cluster(tmp_path, submit=submit)
     other = threading.Thread(target=lambda: others.submit(_submission()))
     other.start()
-    _until(begun.exists)
+    assert in_time(begun.exists)
     threading.Timer(0.2, impatient.set).start()
     with pytest.raises(Interrupted):
         _cluster(tmp_path, impatient, submit=submit).find("run.orders")

@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from stateshift.errors import ClusterError, Interrupted
 from stateshift.specification.model import ClusterSpec
 from tests.clusters.fake_flink import FakeFlink, FakeJob, serving, stack
 from tests.clusters.faulty_server import Fault, hasty
+from tests.support.processes import in_time
 
 ID = "a" * 32
 STOP = SavepointRequest("run-1.orders", ID, "file:///savepoints", seconds_max=60.0)
@@ -364,7 +365,7 @@ def test_a_jobmanager_that_was_started_anew_is_asked_again(
     """It has the job from its high availability, and knows of no savepoint."""
     server.slow = 10**6
     waiting = threading.Thread(
-        target=lambda: _until(lambda: bool(server.triggers)) and _forget(server)
+        target=lambda: in_time(lambda: bool(server.triggers)) and _forget(server)
     )
     waiting.start()
     assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
@@ -402,7 +403,7 @@ def test_the_wait_is_cut_short_by_an_interruption_and_goes_on(
     interrupt = threading.Event()
     server.slow = 5
     threading.Thread(
-        target=lambda: _until(lambda: bool(server.triggers)) and interrupt.set()
+        target=lambda: in_time(lambda: bool(server.triggers)) and interrupt.set()
     ).start()
     with pytest.raises(Interrupted):
         cluster(server, tmp_path, interrupt=interrupt).savepoint(STOP)
@@ -462,15 +463,6 @@ def test_what_delays_or_hinders_is_told_of_the_settings() -> None:
 def _forget(server: FakeFlink) -> None:
     server.slow = 0
     server.triggers.clear()
-
-
-def _until(look: Callable[[], bool], seconds: float = 60.0) -> bool:
-    until = time.monotonic() + seconds
-    while not look():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 @pytest.mark.parametrize("gathers", [0, 5])

@@ -8,8 +8,6 @@ import json
 import resource
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submiss
 from stateshift.formats import marks, uid
 from stateshift.specification.model import ClusterSpec
 from stateshift.storage.local.storage import LocalStorage
+from tests.support.processes import in_time
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "tests" / "jobs"
@@ -39,15 +38,6 @@ def _cluster(tmp_path: Path, **conf: object) -> Cluster:
         "local", "spark_submit", {"master": "local[2]", "conf": conf, "environment": environment}
     )
     return open_cluster(spec, str(tmp_path / "work"), Contacts(lambda _: LocalStorage(str(image))))
-
-
-def _until(look: Callable[[], bool], seconds: float = 180.0) -> bool:
-    until = time.monotonic() + seconds
-    while not look():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def _newest(directory: Path) -> int:
@@ -81,11 +71,11 @@ def test_a_watching_job_reports_idle_and_stops_between_two_batches(tmp_path: Pat
     try:
         words, ticks = (image / uid.directory_name(name) for name in ("Count (words)", "ticks"))
         idle = words / marks.IDLE
-        assert _until(lambda: idle.exists() or not cluster.find("run.words").state.alive), (
+        assert in_time(lambda: idle.exists() or not cluster.find("run.words").state.alive, 180.0), (
             cluster.log("run.words")
         )
         assert json.loads(idle.read_text()) == {"tag": "run.words", "epoch": 0}
-        assert _until(lambda: _newest(ticks / "commits") >= 2)
+        assert in_time(lambda: _newest(ticks / "commits") >= 2, 180.0)
         assert cluster.submit(submission) == id
         assert (
             cluster.find_source(StopRequest("words", submission.location)).state is JobState.RUNNING
@@ -124,7 +114,7 @@ def test_a_job_that_does_not_watch_is_killed_and_found_before_that_by_another_pr
     request = StopRequest("words", str(image), submission.tag, 60.0, {"graceful_seconds": 1})
     cluster.submit(submission)
     try:
-        assert _until(lambda: _newest(image / "commits") >= 0), cluster.log("run.words")
+        assert in_time(lambda: _newest(image / "commits") >= 0, 180.0), cluster.log("run.words")
         script = (
             "import sys; from stateshift.clusters.opening import Contacts, open_cluster;"
             "from stateshift.specification.model import ClusterSpec;"

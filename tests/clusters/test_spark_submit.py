@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from stateshift.errors import ClusterError, SpecError
 from stateshift.formats.marks import STOP, STOPPING
 from stateshift.specification.model import ClusterSpec
 from tests.clusters.test_spark_causes import QUERY, STATE, began, ended
+from tests.support.processes import in_time, runs
 
 FAKE = str(Path(__file__).with_name("fake_spark_submit.sh"))
 
@@ -75,22 +76,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
         found.cluster().stop(found.request(tag))
 
 
-def _until(look: Callable[[], bool], seconds: float = 60.0) -> bool:
-    until = time.monotonic() + seconds
-    while not look():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def _ended(place: Place, tag: str = "run.orders") -> bool:
     return not place.cluster().find(tag).state.alive
 
@@ -98,7 +83,7 @@ def _ended(place: Place, tag: str = "run.orders") -> bool:
 def test_a_job_that_ends_well_is_finished_and_one_that_does_not_has_failed(place: Place) -> None:
     place.cluster().submit(place.submission("exit 0"))
     place.cluster().submit(place.submission("echo oh no; exit 3", "run.other"))
-    assert _until(lambda: _ended(place) and _ended(place, "run.other"))
+    assert in_time(lambda: _ended(place) and _ended(place, "run.other"))
     assert place.cluster().find("run.orders").state is JobState.FINISHED
     failed = place.cluster().find("run.other")
     assert (failed.state, failed.detail) == (JobState.FAILED, "exit code 3")
@@ -114,7 +99,7 @@ def test_the_job_is_handed_its_location_name_and_tag(place: Place) -> None:
         script, arguments=["a b", 7], environment={"COLOUR": "red"}, cwd=str(directory)
     )
     place.cluster().submit(submission)
-    assert _until(lambda: _ended(place))
+    assert in_time(lambda: _ended(place))
     assert (
         place.cluster().log("run.orders")
         == f"run.orders|orders|{place.location}|a b|red|{directory}"
@@ -138,7 +123,7 @@ def test_the_connection_overrides_the_master(
     cluster = place.cluster(master="local[3]", conf={"spark.ui.enabled": False})
     submission = place.submission("exit 0", conf={"spark.x": 1}, py_files=["a.py", "b.zip"])
     cluster.submit(replace(submission, connection=connection))
-    assert _until(lambda: _ended(place))
+    assert in_time(lambda: _ended(place))
     said = place.starts().strip()
     assert said.startswith(
         f"run.orders --master {master} --deploy-mode client --name orders"
@@ -162,18 +147,18 @@ def test_a_job_that_does_not_watch_is_killed_with_all_that_it_started(place: Pla
     place.cluster().submit(
         place.submission(f"trap '' TERM; sleep 600 & echo $! >{child}; while :; do wait; done")
     )
-    assert _until(lambda: child.exists() and child.read_text().strip() != "")
+    assert in_time(lambda: child.exists() and child.read_text().strip() != "")
     began = time.monotonic()
     after = place.cluster(kill_seconds=0.5).stop(place.request())
     assert after.state is JobState.FAILED
     assert after.detail == "was killed, asked to stop"
     assert time.monotonic() - began < 300
-    assert _until(lambda: not _runs(int(child.read_text())))
+    assert in_time(lambda: not runs(int(child.read_text())))
 
 
 def test_a_job_that_ends_on_sigterm_needs_no_sigkill(place: Place) -> None:
     place.cluster().submit(place.submission("sleep 600"))
-    assert _until((place.path / "starts").exists)
+    assert in_time((place.path / "starts").exists)
     began = time.monotonic()
     after = place.cluster(kill_seconds=60).stop(place.request())
     assert (after.state, after.detail) == (JobState.FAILED, "exit code 143, asked to stop")
@@ -192,7 +177,7 @@ echo late >"$STATESHIFT_CHECKPOINT/_stateshift/stopping"
 
 def test_an_answer_that_comes_too_late_is_taken_away(place: Place) -> None:
     place.cluster().submit(place.submission(LATE))
-    assert _until((place.path / "starts").exists)
+    assert in_time((place.path / "starts").exists)
     (Path(place.location) / "offsets").mkdir(parents=True)
     place.cluster(kill_seconds=300).stop(place.request(graceful_seconds=1))
     assert [path.name for path in Path(place.location).iterdir()] == ["offsets"]
@@ -211,9 +196,9 @@ def test_a_driver_that_was_killed_with_its_wrapper_has_failed_and_is_not_started
     place: Place,
 ) -> None:
     id = place.cluster().submit(place.submission("sleep 600"))
-    assert _until(lambda: (place.path / "starts").exists())
+    assert in_time(lambda: (place.path / "starts").exists())
     os.killpg(int(id), 9)
-    assert _until(lambda: _ended(place))
+    assert in_time(lambda: _ended(place))
     status = place.cluster().find("run.orders")
     assert (status.state, status.detail) == (JobState.FAILED, "was killed")
     assert place.cluster().submit(place.submission("sleep 600")) == id
@@ -230,7 +215,7 @@ def test_a_job_started_by_hand_is_found_by_its_environment_and_stopped(
     }
     by_hand = subprocess.Popen(["sleep", "600"], env={**os.environ, **environment})
     try:
-        assert _until(
+        assert in_time(
             lambda: place.cluster().find_source(place.request(None)).state is JobState.RUNNING
         )
         assert place.cluster().find_source(place.request(None)).id == str(by_hand.pid)
@@ -331,8 +316,8 @@ def test_why_a_query_or_a_job_has_ended_is_told_by_the_log_of_its_tag(place: Pla
     place.cluster().submit(place.submission(f"{script} sleep 600"))
     place.cluster().submit(place.submission(f"{script} exit 1", "run.other"))
     place.cluster().submit(place.submission("sleep 600", "run.third"))
-    assert _until(lambda: _ended(place, "run.other"))
-    assert _until(lambda: place.cluster().failure("run.orders", alive=True) is not None)
+    assert in_time(lambda: _ended(place, "run.other"))
+    assert in_time(lambda: place.cluster().failure("run.orders", alive=True) is not None)
     for tag, alive in (("run.orders", True), ("run.other", False)):
         failure = place.cluster().failure(tag, alive)
         assert failure is not None and failure.remedy is Remedy.ROLLBACK

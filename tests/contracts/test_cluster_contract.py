@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import subprocess
 import threading
 import time
@@ -26,6 +24,7 @@ from stateshift.specification.model import ClusterSpec
 from stateshift.testing.memory_cluster import MemoryCluster
 from tests.clusters import fake_flink, fake_livy, fake_standalone
 from tests.clusters.faulty_server import Fault, StandIn, hasty
+from tests.support.processes import in_time, killed_while
 
 CLUSTERS = Path(__file__).parents[1] / "clusters"
 
@@ -253,15 +252,6 @@ def member(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Member]:
     yield from MEMBERS[request.param](tmp_path)
 
 
-def _until(look: Callable[[], bool], seconds: float = 60.0) -> bool:
-    until = time.monotonic() + seconds
-    while not look():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def test_a_tag_nobody_submitted_is_absent(member: Member) -> None:
     assert member.open().find("run-0.nothing").state is JobState.ABSENT
     assert member.started() == Counter()
@@ -279,7 +269,7 @@ def test_another_process_sees_the_job_under_its_tag(member: Member) -> None:
 def test_submitting_twice_starts_one_job(member: Member) -> None:
     first = member.open().submit(member.submission)
     assert member.open().submit(member.submission) == first
-    assert _until(lambda: member.started() == {member.submission.tag: 1})
+    assert in_time(lambda: member.started() == {member.submission.tag: 1})
 
 
 def test_four_that_submit_one_tag_at_once_start_one_job(member: Member) -> None:
@@ -293,7 +283,7 @@ def test_four_that_submit_one_tag_at_once_start_one_job(member: Member) -> None:
     for thread in threads:
         thread.join()
     assert len(ids) == 4 and len(set(ids)) == 1
-    assert _until(lambda: member.started() == {member.submission.tag: 1})
+    assert in_time(lambda: member.started() == {member.submission.tag: 1})
 
 
 def test_a_tag_is_any_text(member: Member) -> None:
@@ -332,7 +322,7 @@ def test_a_stopped_tag_is_not_started_again(member: Member) -> None:
     member.open().stop(member.request())
     member.open().submit(member.submission)
     assert not member.open().find(member.submission.tag).state.alive
-    assert _until(lambda: member.started() == {member.submission.tag: 1})
+    assert in_time(lambda: member.started() == {member.submission.tag: 1})
 
 
 def test_the_job_that_was_stopped_can_be_started_again_under_another_tag(member: Member) -> None:
@@ -346,7 +336,7 @@ def test_the_job_that_was_stopped_can_be_started_again_under_another_tag(member:
 
 def test_no_secret_is_in_the_log(member: Member) -> None:
     member.open().submit(member.submission)
-    _until(lambda: "password" in member.open().log(member.submission.tag), seconds=0.5)
+    in_time(lambda: "password" in member.open().log(member.submission.tag), seconds=0.5)
     assert "hunter22" not in member.open().log(member.submission.tag)
     assert member.open().log(member.submission.tag, 0) == ""
 
@@ -407,7 +397,7 @@ def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(
     member = next(members)
     for attempt in range(12):
         submission = replace(member.submission, tag=f"run-{attempt}.orders")
-        _killed_while(
+        killed_while(
             lambda submission=submission: member.open().submit(submission),
             chance.uniform(0.0, 0.16),
         )
@@ -416,19 +406,8 @@ def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(
             time.sleep(0.15)  # it never says absent while something may still happen
             assert member.started()[submission.tag] == 0
         member.open().submit(submission)
-        assert _until(lambda submission=submission: member.started()[submission.tag] > 0)
+        assert in_time(lambda submission=submission: member.started()[submission.tag] > 0)
         assert member.open().find(submission.tag).state.alive
     time.sleep(0.15)
     assert set(member.started().values()) == {1}
     assert next(members, None) is None
-
-
-def _killed_while(act: Callable[[], object], seconds: float) -> None:
-    """Do it in a process of its own, which gets SIGKILL after that time."""
-    child = os.fork()
-    if child == 0:
-        act()
-        os._exit(0)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -41,6 +40,7 @@ from stateshift.world import Meter
 from tests.engines.spark.golden import FOLDER
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import SOURCE, TARGET
+from tests.support.processes import in_time, runs
 from tests.support.steps import phase, plan_of
 
 pytestmark = pytest.mark.skipif(processes_here(None) == 1, reason="one core shares with nobody")
@@ -87,29 +87,13 @@ class Killing(ProcessCarrier):
         return super().carry(order, label)
 
 
-def gone(pid: int) -> bool:
-    """Whether there is no such process, or nobody has taken note of its end yet."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state == "Z"
-
-
-def wait_until_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + 60
-    while not all(map(gone, pids)):
-        assert time.monotonic() < deadline, f"left: {pids}"
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def carrier() -> Iterator[ProcessCarrier]:
     made = ProcessCarrier(2, threading.Event())
     yield made
     pids = made.pids
     made.close()
-    wait_until_gone(pids)
+    assert in_time(lambda: not any(map(runs, pids))), f"left: {pids}"
 
 
 @pytest.fixture
@@ -270,7 +254,7 @@ def test_processes_end_when_who_started_them_is_killed_and_leave_no_files(tmp_pa
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    wait_until_gone(pids)
+    assert in_time(lambda: not any(map(runs, pids))), f"left: {pids}"
     assert not list(tmp_path.iterdir())
 
 
@@ -297,7 +281,7 @@ def test_what_is_at_work_ends_with_its_carrier() -> None:
     carrier.carry(ANYTHING, "check/0")
     (pid,) = carrier.pids
     carrier.close()
-    assert gone(pid)
+    assert not runs(pid)
 
 
 def test_a_process_is_not_counted_at_what_the_one_had_that_started_it() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from stateshift import look
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES, expected
@@ -30,6 +31,18 @@ def on_a_disk(case: Path, location: str = HERE, disk: MemoryDisk | None = None) 
     disk = disk or MemoryDisk()
     write(disk.open(location), contents(case))
     return disk
+
+
+def disk_with(files: dict[str, bytes]) -> MemoryDisk:
+    """Files as a checkpoint that was made HERE."""
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    return disk
+
+
+def judged(files: dict[str, bytes]) -> look.Judgement:
+    """What `verify --deep` says of such a checkpoint."""
+    return look.restartable(HERE, disk_with(files).open, thorough=True)
 
 
 def contents(case: Path) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES
-from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk, write
+from tests.look.golden_images import HERE, NEWEST, contents, disk_with, judged, on_a_disk, write
 from tests.support import encoders
 from tests.support.checkpoints import Checkpoint, put
 
@@ -23,16 +23,9 @@ KINDS = [f"window-rocksdb-{kind}" for kind in ("changelog", "format2")]
 KINDS += ["join-hdfs-checksum", "join-rocksdb-v4", "dedup-checksum"]
 
 
-def judged(files):
-    disk = MemoryDisk()
-    write(disk.open(HERE), files)
-    return look.restartable(HERE, disk.open, thorough=True)
-
-
 def needed(files):
     """The state files of a restart, and what they are."""
-    disk = MemoryDisk()
-    write(disk.open(HERE), files)
+    disk = disk_with(files)
     (image,) = survey.survey(disk.open(HERE)).images
     return {path: what.kind for path in image.needed if (what := classify(path)).area == "state"}
 
@@ -338,13 +331,13 @@ def test_shards_that_the_offset_log_knows_nothing_of_are_told():
         path: c.replace(b'partitions":"3"', b'partitions":"2"')
         for path, c in checkpoint.files().items()
     }
-    found = look.restartable(HERE, _on_disk(files).open)
+    found = look.restartable(HERE, disk_with(files).open)
     assert [f.level for f in found.findings if "state/0/2 holds state of epoch 2" in f.message] == [
         "refuse"
     ]
     older = {path: c for path, c in files.items() if path != "state/0/2/3.delta"}
     assert (
-        look.restartable(HERE, _on_disk(older).open).findings == ()
+        look.restartable(HERE, disk_with(older).open).findings == ()
     )  # as Spark's own repartition leaves them
 
 
@@ -352,14 +345,8 @@ def test_state_of_a_custom_provider_has_no_epoch_that_we_know_to_work():
     theirs = (b"HDFSBackedStateStoreProvider", b"FancyProvider")
     files = {path: content.replace(*theirs) for path, content in Checkpoint().files().items()}
     for thorough in (False, True):
-        found = look.restartable(HERE, _on_disk(files).open, thorough)
+        found = look.restartable(HERE, disk_with(files).open, thorough)
         assert (found.restartable, found.epochs) == (False, ())
-
-
-def _on_disk(files):
-    disk = MemoryDisk()
-    write(disk.open(HERE), files)
-    return disk
 
 
 def unchecked(files):
@@ -369,8 +356,7 @@ def unchecked(files):
 
 def test_how_much_no_checksum_covers_is_said():
     files = contents(NEWEST["dedup-zstd"])
-    disk = MemoryDisk()
-    write(disk.open(HERE), files)
+    disk = disk_with(files)
     (image,) = survey.survey(disk.open(HERE)).images
     state = [path for path in image.needed if classify(path).area == "state"]
     text = sum(len(files[path]) for path in image.needed if path not in state)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
@@ -15,23 +14,15 @@ from stateshift.formats.spark.state_files import (
     encode_delta,
     with_row_checksum,
 )
-from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES, IDS
-from tests.look.golden_images import HERE, contents, write
+from tests.look.golden_images import HERE, contents, disk_with, judged
 from tests.support.encoders import encode_changelog
 
 
 def image_of(files):
-    disk = MemoryDisk()
-    write(disk.open(HERE), files)
+    disk = disk_with(files)
     (image,) = survey.survey(disk.open(HERE)).images
     return image
-
-
-def judged(files):
-    disk = MemoryDisk()
-    write(disk.open(HERE), files)
-    return look.restartable(HERE, disk.open, thorough=True)
 
 
 def deletes_of(content, path, checked):

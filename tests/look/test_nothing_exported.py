@@ -14,7 +14,7 @@ from stateshift.errors import PlanError
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden as flink
 from tests.formats.golden import CASES, IDS
-from tests.look.golden_images import HERE, contents, write
+from tests.look.golden_images import HERE, contents, disk_with
 from tests.support.checkpoints import Checkpoint
 
 STATES = [case for case in CASES if (case / "checkpoint/state").is_dir()]
@@ -27,12 +27,6 @@ ALL = [
     for case in STATES
 ]
 EVERYTHING = 1 << 40
-
-
-def disk_with(files: dict[str, bytes]) -> MemoryDisk:
-    disk = MemoryDisk()
-    write(disk.open(HERE), files)
-    return disk
 
 
 def exported(disk: MemoryDisk, location: str = HERE, wanted: look.Wanted | None = None) -> int:

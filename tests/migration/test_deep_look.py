@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -27,11 +26,6 @@ DAMAGES: dict[str, Damage] = {
     "a flipped bit": lambda content: content[:30] + bytes((content[30] ^ 0x10,)) + content[31:],
     "more behind its end": lambda content: content + b"\0\0\0\0",
 }
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
 
 
 def damage(ground: Ground, path: str, how: Damage) -> None:

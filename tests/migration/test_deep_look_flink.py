@@ -45,11 +45,6 @@ IMAGES = [
 IMAGES += ["flink-2.3.0/count-changelog-rocksdb", "flink-2.3.0/count-forst-native"]
 
 
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 def files_of(disk: MemoryDisk) -> dict[str, bytes]:
     return {path: content for path, content in disk.snapshot().items() if content}
 

@@ -22,11 +22,6 @@ from tests.support.checkpoints import QUERY, Checkpoint
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 
 
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 def commit(ground: Ground, location: str, batch: int) -> None:
     """What a job does that goes on."""
     extra = Checkpoint(batches=batch + 1).files()

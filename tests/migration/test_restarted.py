@@ -25,7 +25,7 @@ from stateshift.journal.lines import decode_records
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_cluster import MemoryCluster
 from tests.support.checkpoints import Checkpoint
-from tests.support.ground import SOURCE, TARGET, Ground, running_spec
+from tests.support.ground import SOURCE, TARGET, Around, Ground, running_spec
 
 
 class Telling(MemoryCluster):
@@ -41,17 +41,11 @@ class Telling(MemoryCluster):
         return self.trial
 
 
-class Full:
+class Full(Around):
     """A storage that takes no file."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
-
     def write(self, path: str, *words: Any, **more: Any) -> Any:
-        raise StorageError(f"no space is left for {path}", location=self._storage.location)
+        raise StorageError(f"no space is left for {path}", location=self.inner.location)
 
 
 class Dead(Full):
@@ -61,12 +55,12 @@ class Dead(Full):
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("location", "traits") and Dead.broken:
-            raise StorageError("it does not answer", location=self._storage.location)
+            raise StorageError("it does not answer", location=self.inner.location)
         return super().__getattr__(name)
 
     def write(self, path: str, *words: Any, **more: Any) -> Any:
         Dead.broken = True
-        raise StorageError("it does not answer", location=self._storage.location)
+        raise StorageError("it does not answer", location=self.inner.location)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from tests.dataflow.random_dataflows import dataflows
 from tests.migration.test_waves import FLOW as SHARED
 from tests.migration.test_waves import asked, divided, going_on, made, running, told
 from tests.support.checkpoints import Checkpoint
-from tests.support.ground import Ground
+from tests.support.ground import Around, Ground
 
 pytestmark = pytest.mark.row("IS-8", "F-8", "F-9")
 
@@ -479,36 +479,30 @@ def test_brokers_that_go_away_meanwhile_are_asked_again(tmp_path: Path) -> None:
 def test_a_look_that_finds_nothing_is_no_proof_that_all_was_read(tmp_path: Path, what: str) -> None:
     ground, looks = made(tmp_path), []
 
-    class Hiding:
+    class Hiding(Around):
         """After the first look behind the stop, what it is asked for is gone, three times."""
-
-        def __init__(self, inner: Any) -> None:
-            self._inner = inner
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._inner, name)
 
         def _hide(self, path: str) -> None:
             if (
-                "here/third" in self._inner.location
+                "here/third" in self.inner.location
                 and ground.clock.waits
                 and len(looks) < 3
                 and path.startswith(what)
             ):
                 looks.append(path)
-                raise MissingFile("gone", location=self._inner.location)
+                raise MissingFile("gone", location=self.inner.location)
 
         def list(self, *words: Any) -> Any:
             self._hide("listing")
-            return self._inner.list(*words)
+            return self.inner.list(*words)
 
         def read(self, path: str, *words: Any) -> Any:
             self._hide(path)
-            return self._inner.read(path, *words)
+            return self.inner.read(path, *words)
 
         def chunks(self, path: str, *words: Any) -> Any:
             self._hide(path)
-            return self._inner.chunks(path, *words)
+            return self.inner.chunks(path, *words)
 
     def sleep() -> None:
         if len(ground.clock.waits) == 6:

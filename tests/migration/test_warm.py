@@ -161,12 +161,12 @@ class Coming(Early):
 
         class Going(Watched):
             def write(self, path: str, *rest: Any) -> int:
-                written: int = self._storage.write(path, *rest)
+                written: int = self.inner.write(path, *rest)
                 self._seen(path)
                 return written
 
             def move(self, path: str, target_path: str) -> None:
-                self._storage.move(path, target_path)
+                self.inner.move(path, target_path)
                 self._seen(target_path)
 
             def _seen(self, path: str) -> None:
@@ -344,7 +344,7 @@ class Standby(LivingGround):
                 act = super().__getattr__(name)
                 if (
                     name not in ("write", "create", "move", "remove")
-                    or self._storage.location != TARGET
+                    or self.inner.location != TARGET
                 ):
                     return act
 
@@ -543,7 +543,7 @@ class Mortal(LivingGround):
             def __getattr__(self, name: str) -> Any:
                 if outer.gone:
                     raise Killed
-                if outer.calls_left is not None and outer.counts(name, self._storage.location):
+                if outer.calls_left is not None and outer.counts(name, self.inner.location):
                     outer.calls_left -= 1
                     if outer.calls_left < 0:
                         outer.calls_left, outer.gone = None, True
@@ -820,7 +820,7 @@ class Full(Slow):
 
         class Failing(Watched):
             def __getattr__(self, name: str) -> Any:
-                if name == "write" and outer.stopping and self._storage.location == TARGET:
+                if name == "write" and outer.stopping and self.inner.location == TARGET:
                     outer.refused = True
                     raise outer.error
                 return super().__getattr__(name)

@@ -24,7 +24,7 @@ from stateshift.specification.dataflow.document import Opened
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import ProcessGone
 from tests.support.checkpoints import Checkpoint
-from tests.support.ground import Ground
+from tests.support.ground import Around, Ground
 
 NAMES = ("first", "second", "third")
 FLOW = "file:///here/flow"
@@ -604,14 +604,15 @@ def test_one_query_cannot_be_divided_by_operators(tmp_path: Path) -> None:
 # ---- killed anywhere
 
 
-class Dying:
+class Dying(Around):
     """A storage whose process is killed before its n-th change of anything."""
 
     def __init__(self, inner: Storage, left: list[int]) -> None:
-        self._inner, self._left = inner, left
+        super().__init__(inner)
+        self._left = left
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
+        found = super().__getattr__(name)
         if name not in ("write", "create", "move", "remove"):
             return found
 

@@ -17,11 +17,6 @@ from tests.support.ground import Ground, running_spec, spec_of
 from tests.support.living import LivingGround, warm_spec
 
 
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 def on(folder: Path, *events: str, then: str = "true", **more: Any) -> dict[str, Any]:
     """Receivers that append the document to a file named after the event."""
     return {

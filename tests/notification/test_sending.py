@@ -23,6 +23,7 @@ from stateshift.notification.notifier import Notifier
 from stateshift.notification.sending import NotSent, name_of, send
 from stateshift.specification import Receiver, Receivers
 from tests.support.listening import listening
+from tests.support.processes import in_time, runs
 
 TOKEN = "T0123/B4567/hunter2hunter2"
 
@@ -171,20 +172,7 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
             send(FINISHED, receiver)
         if child.exists() and child.read_text():
             break
-    assert is_gone(int(child.read_text()))
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process ends soon; one that nobody reaps counts as ended."""
-    for _ in range(1200):
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except FileNotFoundError:
-            return True
-        if stat.rpartition(")")[2].split()[0] == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+    assert in_time(lambda: not runs(int(child.read_text())))
 
 
 def test_a_command_that_reads_nothing_and_leaves_a_child_is_not_waited_for() -> None:

@@ -5,12 +5,9 @@ jobs are told apart.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from stateshift.errors import ClusterError
 from stateshift.specification.dataflow.parse import parse_dataflow, parse_request
 from stateshift.specification.model import ClusterSpec
 from tests.support.flink import Cluster, cluster_of, faults, jar, lines, until
+from tests.support.processes import killed_while
 from tests.support.servers import Servers, group
 
 pytestmark = pytest.mark.servers
@@ -424,17 +422,6 @@ def test_killed_at_any_moment_one_job_runs_and_one_savepoint_is_taken(
         location = flink.savepoint(request)
         assert [f"file:{path}" for path in (folder / "savepoints").iterdir()] == [location]
         assert real.state(id) == "FINISHED"
-
-
-def killed_while(act: Callable[[], object], seconds: float) -> None:
-    """Do it in a process of its own, which gets SIGKILL after that time."""
-    child = os.fork()
-    if child == 0:
-        act()
-        os._exit(0)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
 
 
 @pytest.mark.slow

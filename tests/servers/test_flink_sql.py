@@ -25,10 +25,10 @@ from stateshift.clusters.protocol import JobState, SavepointRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
 from tests.acceptance.support import stateshift
-from tests.servers.test_flink_rest import killed_while
 from tests.support.examples import FOLDER, example
 from tests.support.flink import Cluster, Line, cluster_of, until
 from tests.support.moving import killed_at
+from tests.support.processes import killed_while
 from tests.support.servers import Servers, group
 
 pytestmark = pytest.mark.servers

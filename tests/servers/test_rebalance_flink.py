@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.support import ROOT, stateshift
+from tests.advise.rebalance.clusters import uneven
 from tests.servers.flink_ground import Ground
 from tests.support.flink import until
 from tests.support.servers import Servers, group
@@ -132,12 +133,6 @@ def fleet(small: Servers, tmp_path: Path) -> Iterator[Fleet]:
 
 def moved(runs: list[Any]) -> list[Any]:
     return [move for run in runs for move in run["moves"]]
-
-
-def uneven(run: Any) -> float:
-    """How many times the mean the fullest cluster is."""
-    loads = {cluster["name"]: cluster["after"] for cluster in run["clusters"]}
-    return max(loads.values()) * len(loads) / sum(loads.values())
 
 
 def are_as_told(moves: list[Any]) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.support import ROOT, stateshift, wait_until
+from tests.advise.rebalance.clusters import uneven
 from tests.support.servers import Servers, group, spark
 
 pytestmark = [
@@ -209,12 +210,6 @@ def fleet(servers: Servers, tmp_path: Path) -> Iterator[Fleet]:
 
 def moved(runs: list[Any]) -> list[Any]:
     return [move for run in runs for move in run["moves"]]
-
-
-def uneven(run: Any) -> float:
-    """How many times the mean the fullest cluster is."""
-    loads = {cluster["name"]: cluster["after"] for cluster in run["clusters"]}
-    return max(loads.values()) * len(loads) / sum(loads.values())
 
 
 def is_as_told(move: Any) -> bool:

@@ -18,7 +18,7 @@ from stateshift.step import ahead as module
 from stateshift.step.ahead import FROM_BYTES, PIECES, PIECES_MAX, ahead
 from stateshift.step.contents import NewFile, reading, settle
 from stateshift.survey import FileInfo
-from tests.support.ground import SOURCE, TARGET, Ground
+from tests.support.ground import SOURCE, TARGET, Around, Ground
 
 
 @pytest.fixture(autouse=True)
@@ -120,12 +120,10 @@ def test_nobody_holds_on_to_what_is_read_when_it_cannot_be_written() -> None:
     assert kept.value.__traceback__ is not None
 
 
-class Refusing:
+class Refusing(Around):
     def __init__(self, storage: Any, write: Any) -> None:
-        self._storage, self.write = storage, write
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
+        super().__init__(storage)
+        self.write = write
 
 
 def info(path: str, content: bytes) -> FileInfo:

@@ -25,3 +25,12 @@ def entries(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> I
         for key, value in block.records():
             assert value is not None, "what is folded has no deletes"
             yield Entry(shard.operator, store, key, value)
+
+
+def reading(files: dict[str, bytes]) -> ReadFrom:
+    """These files, as entries are read from a storage."""
+
+    def read(path: str, offset: int = 0) -> Iterator[bytes]:
+        yield files[path][offset:]
+
+    return read

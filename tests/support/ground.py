@@ -73,6 +73,16 @@ class _Hearing(Unwatched):
         super().say(line)
 
 
+class Around:
+    """A storage, or a cluster, with something between it and whoever uses it."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
 @dataclass
 class Ground:
     """One machine: a disk, a clock, clusters, and a workdir for each run in `folder`. `wrap` and
@@ -126,8 +136,7 @@ class Ground:
         return self.wrap(self.disk.open(location))
 
     def open_cluster(self, name: str) -> Cluster:
-        cluster: Cluster = self.wrap_cluster(self.clusters.get(name, self.cluster))
-        return cluster
+        return cast("Cluster", self.wrap_cluster(self.clusters.get(name, self.cluster)))
 
     @property
     def source(self) -> MemoryStorage:

@@ -28,7 +28,7 @@ from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.support.checkpoints import COMMIT, Checkpoint, put
 from tests.support.entries import entries
-from tests.support.ground import SOURCE, TARGET, Ground, running_spec
+from tests.support.ground import SOURCE, TARGET, Around, Ground, running_spec
 
 State = dict[bytes, bytes]
 
@@ -257,16 +257,17 @@ def state_of_standby(storage: Storage) -> tuple[int | None, State]:
     return epoch, state
 
 
-class Watched:
+class Watched(Around):
     """Before every call, or each of these, the job does what it likes."""
 
     def __init__(self, storage: Storage, job: Any, calls: Collection[str] = ()) -> None:
-        self._storage, self._job, self._calls = storage, job, calls
+        super().__init__(storage)
+        self._job, self._calls = job, calls
 
     def __getattr__(self, name: str) -> Any:
         if not self._calls or name in self._calls:
             self._job.live()
-        return getattr(self._storage, name)
+        return super().__getattr__(name)
 
 
 class LivingGround(Ground):

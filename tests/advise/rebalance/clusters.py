@@ -277,3 +277,9 @@ class SparkClusters(TwoClusters):
 def moved(document: Any) -> list[tuple[str, str, str]]:
     """The moves of a document, each with its state."""
     return [(move["job"], move["to"], move["state"]) for move in document["moves"]]
+
+
+def uneven(run: Any) -> float:
+    """How many times the mean the fullest cluster is."""
+    loads = {cluster["name"]: cluster["after"] for cluster in run["clusters"]}
+    return max(loads.values()) * len(loads) / sum(loads.values())

@@ -22,6 +22,7 @@ from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.requests import spec_of
 from tests.advise.rebalance.clusters import FlinkClusters
 from tests.contracts.faulty import Effects, Faulty, Killed
+from tests.support.ground import Around
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 TOLD = ("savepoint", "submit", "stop", "checkpoint")
@@ -69,14 +70,15 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         doom.reach(f"{event} {os.fspath(path).removeprefix(doom.root)}")
 
 
-class Telling:
+class Telling(Around):
     """A cluster that is told something: before it, and behind it."""
 
     def __init__(self, cluster: Any, doom: Doom) -> None:
-        self._cluster, self._doom = cluster, doom
+        super().__init__(cluster)
+        self._doom = doom
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._cluster, name)
+        value = super().__getattr__(name)
         if name not in TOLD:
             return value
 
@@ -188,16 +190,17 @@ def test_a_run_that_is_interrupted_is_gone_on_with(tmp_path: Path) -> None:
         assert ground.submissions() == {"orders": 1}
 
 
-class Stopping:
+class Stopping(Around):
     """A cluster during whose savepoint somebody presses Ctrl-C."""
 
     def __init__(self, cluster: Any, stop: Event) -> None:
-        self._cluster, self._stop = cluster, stop
+        super().__init__(cluster)
+        self._stop = stop
 
     def __getattr__(self, name: str) -> Any:
         if name == "savepoint":
             self._stop.set()
-        return getattr(self._cluster, name)
+        return super().__getattr__(name)
 
 
 def check(folder: Path, number: int, again: int | None = None) -> None:

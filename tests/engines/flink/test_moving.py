@@ -47,11 +47,6 @@ CANONICAL = [
 ]
 
 
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
-
-
 def spec_of(*sources: str, **job: Any) -> Spec:
     plain = {
         "name": "orders",

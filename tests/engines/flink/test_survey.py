@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
+from tests.support.ground import Around
 
 pytestmark = pytest.mark.row("IF-17")
 
@@ -282,16 +283,10 @@ def test_a_subtask_without_keyed_state_beside_others_with_it_is_noted(is_listed:
 def test_the_metadata_is_read_once_wherever_the_image_s_files_lie(kind: str) -> None:
     disk, read = MemoryDisk(), list[str]()
 
-    class Noted:
-        def __init__(self, storage: Storage) -> None:
-            self._storage = storage
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._storage, name)
-
+    class Noted(Around):
         def read(self, path: str, bytes_max: int) -> bytes:
             read.append(path)
-            return self._storage.read(path, bytes_max)
+            return self.inner.read(path, bytes_max)
 
     location = golden.write(disk, f"flink-2.3.0/count-{kind}")
     _, survey = engine("flink").survey(location, lambda at: cast(Storage, Noted(disk.open(at))))

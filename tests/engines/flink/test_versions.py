@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,11 +22,6 @@ TARGET = "file:///there/orders"
 CLUSTERS = {"old": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}}
 COUNTED = "count-canonical-rocksdb"
 RUNNING = {"job_ids": ["id"], "source_cluster": "old", "target_directory": "file:///taken"}
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
 
 
 def spec_of(**job: Any) -> Spec:

@@ -9,29 +9,20 @@ import re
 
 import pytest
 
-from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.positions import step_back
 from stateshift.survey import Image
-from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES
-from tests.look.golden_images import HERE, contents, write
+from tests.look.golden_images import HERE, contents, disk_with, judged
 from tests.support.checkpoints import Checkpoint
 
 WATERMARKS = (0, 1000, 2000, 3000, 4000, 5000)
 
 
 def image_of(files: dict[str, bytes]) -> Image:
-    disk = MemoryDisk()
-    write(disk.open(HERE), files)
+    disk = disk_with(files)
     (image,) = survey.survey(disk.open(HERE), thorough=True).images
     return image
-
-
-def judged(files: dict[str, bytes]) -> look.Judgement:
-    disk = MemoryDisk()
-    write(disk.open(HERE), files)
-    return look.restartable(HERE, disk.open, thorough=True)
 
 
 def refused(image: Image) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +17,7 @@ from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 from tests.engines.spark.golden import NAMES, golden
 from tests.support.encoders import encode_changelog
+from tests.support.entries import reading
 
 
 def tally_of_folded(read: ReadFrom, shard: ShardFiles, conf: dict[str, str]) -> Tally:
@@ -38,13 +37,6 @@ def test_golden_shards_add_up_to_what_their_entries_do(name: str, bytes_max: int
         for shard in image.shards:
             expected = tally_of_folded(storage.chunks, shard, conf)
             assert tally_of(storage.chunks, shard, conf, bytes_max) == expected
-
-
-def reading(files: dict[str, bytes]) -> ReadFrom:
-    def read(path: str, offset: int = 0) -> Iterator[bytes]:
-        yield files[path][offset:]
-
-    return read
 
 
 KEYS = st.sampled_from([b"", b"a", b"b", b"key", b"k" * 9, b"\0" * 8, b"\0" * 9])

@@ -17,23 +17,21 @@ from stateshift.live.protocol.configuration import Update
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.live.bins.workers import TIES, Ground, Reader, alone, count_and_ask, table_of
+from tests.support.ground import Around
 
 END = 240
 
 
-class Losing:
+class Losing(Around):
     """A storage that loses the answer to the next creation of a path with some text in it: before
     it is done, after it, or so long before that it happens later.
     """
 
     def __init__(self, storage: MemoryStorage | LocalStorage) -> None:
-        self._storage = storage
+        super().__init__(storage)
         self.text: str | None = None
         self.way = "after"
         self.late: list[tuple[str, bytes]] = []
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._storage, name)
 
     def lose(self, text: str, way: str = "after") -> None:
         self.text, self.way = text, way
@@ -41,19 +39,19 @@ class Losing:
     def happen(self) -> None:
         """Let happen what was asked for long ago."""
         for path, content in self.late:
-            self._storage.create(path, content)
+            self.inner.create(path, content)
         self.late = []
 
     def create(self, path: str, content: bytes) -> None:
         if self.text is None or self.text not in path:
-            self._storage.create(path, content)
+            self.inner.create(path, content)
             return
         self.text = None
         if self.way == "after":
-            self._storage.create(path, content)
+            self.inner.create(path, content)
         elif self.way == "late":
             self.late.append((path, content))
-        raise TransientStorageError("timed out", location=self._storage.location)
+        raise TransientStorageError("timed out", location=self.inner.location)
 
 
 def two_workers() -> tuple[Losing, Ground]:
@@ -198,17 +196,14 @@ def test_a_batch_that_spark_does_again_is_known_and_delivered(tmp_path) -> None:
     assert sorted(rows) == alone(count_and_ask, END)
 
 
-class Twice:
+class Twice(Around):
     """A storage whose own client asks twice, and meets what it has created."""
 
     def __init__(self) -> None:
-        self._storage = MemoryStorage(MemoryDisk(), "memory://group")
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._storage, name)
+        super().__init__(MemoryStorage(MemoryDisk(), "memory://group"))
 
     def create(self, path: str, content: bytes) -> None:
-        self._storage.create(path, content)
+        self.inner.create(path, content)
         raise AlreadyThere("it is there", location=path)
 
 

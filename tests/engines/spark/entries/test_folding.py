@@ -27,9 +27,9 @@ from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
 from stateshift.formats.spark.state_files import Record, encode_delta
 from stateshift.survey import ShardFiles
-from stateshift.world import ReadFrom
 from tests.engines.spark.golden import NAMES, golden
 from tests.engines.spark.reference import one_by_one
+from tests.support.entries import reading
 
 
 @pytest.mark.sample(140)
@@ -100,13 +100,6 @@ def test_keys_of_one_hash_are_still_two_keys() -> None:
     order, first = settling._grouped(keys, hashes, np.arange(6).astype(np.uint64))
     assert keys.take(order).to_pylist() == [b"a", b"a", b"a", b"b", b"b", b"c"]
     assert first.tolist() == [True, False, False, True, False, True]
-
-
-def reading(files: dict[str, bytes]) -> ReadFrom:
-    def read(path: str, offset: int = 0) -> Iterator[bytes]:
-        yield files[path][offset:]
-
-    return read
 
 
 def shard_of(records: list[Record]) -> tuple[Any, ShardFiles]:

@@ -26,7 +26,7 @@ from stateshift.step import TransformShard
 from stateshift.storage.protocol import Storage
 from tests.engines.spark.golden import NAMES, golden
 from tests.look.golden_images import NEWEST, contents, write
-from tests.support.ground import SOURCE, TARGET, Ground, spec_of
+from tests.support.ground import SOURCE, TARGET, Around, Ground, spec_of
 
 STORED = ("rate", "session-hdfs", "session-rocksdb", "window-rocksdb", "window-rocksdb-format2")
 DELTAS = "rate"  # each file of which holds the rows of one batch
@@ -37,25 +37,18 @@ CHANGES: dict[str, list[dict[str, object]]] = {
 NEEDED = re.compile(r"state/0/\d/\d+\.(delta|snapshot|changelog|zip)|state/0/\d/SSTs/.*")
 
 
-class Counted:
+class Counted(Around):
     """A storage that counts the bytes that are read of each file of the source."""
 
     def __init__(self, storage: Storage, reads: Counter[str]) -> None:
-        self._storage, self._reads = storage, reads
+        super().__init__(storage)
+        self._reads = reads
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        for piece in self._storage.chunks(path, offset, size):
-            if self._storage.location == SOURCE:
+        for piece in self.inner.chunks(path, offset, size):
+            if self.inner.location == SOURCE:
                 self._reads[path] += len(piece)
             yield piece
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
 
 
 @pytest.fixture
