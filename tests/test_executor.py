@@ -27,9 +27,8 @@ from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryStorage, ProcessGone
 from stateshift.world import World
 from tests.support.checkpoints import put
-from tests.support.executing import execute
 from tests.support.ground import SOURCE, TARGET, Around, Ground
-from tests.support.steps import KeptLines, Told, journal_of, phase, plan_of
+from tests.support.steps import KeptLines, Told, execute, journal_of, phase, plan_of
 
 
 def failing(error: Exception) -> Callable[[World], Evidence]:

@@ -84,12 +84,17 @@ def once(number: int, error: Callable[[], BaseException]) -> Plan:
     return plan
 
 
-class Faulty:
-    """A storage whose every effect can fail."""
+class Stepwise:
+    """A storage whose every effect has moments: before it, after it, and inside a write."""
 
-    def __init__(self, storage: Storage, effects: Effects) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._effects = effects
+
+    def _reach(self, kind: str, when: When, path: str) -> None:
+        raise NotImplementedError
+
+    def _pieces(self, path: str, content: Content) -> Iterator[bytes]:
+        raise NotImplementedError
 
     @property
     def location(self) -> str:
@@ -113,7 +118,7 @@ class Faulty:
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         self._reach("write", "before", path)
-        size = self._storage.write(path, lambda: self._watched(path, content), modified)
+        size = self._storage.write(path, lambda: self._pieces(path, content), modified)
         self._reach("write", "after", path)
         return size
 
@@ -147,17 +152,25 @@ class Faulty:
     def checksum(self, path: str) -> str | None:
         return self._storage.checksum(path)
 
-    def _watched(self, path: str, content: Content) -> Iterator[bytes]:
+    def _around(self, kind: Kind, path: str, effect: Callable[[], None]) -> None:
+        self._reach(kind, "before", path)
+        effect()
+        self._reach(kind, "after", path)
+
+
+class Faulty(Stepwise):
+    """A storage whose every effect can fail."""
+
+    def __init__(self, storage: Storage, effects: Effects) -> None:
+        super().__init__(storage)
+        self._effects = effects
+
+    def _pieces(self, path: str, content: Content) -> Iterator[bytes]:
         for chunk in content():
             half = len(chunk) // 2
             yield chunk[:half]
             self._reach("write", "inside", path)
             yield chunk[half:]
-
-    def _around(self, kind: Kind, path: str, effect: Callable[[], None]) -> None:
-        self._reach(kind, "before", path)
-        effect()
-        self._reach(kind, "after", path)
 
     def _reach(self, kind: Kind, when: When, path: str) -> None:
         self._effects.reach(kind, when, self.location, path)

@@ -38,10 +38,9 @@ from stateshift.storage.wrappers import Pace
 from stateshift.survey import FileInfo, ShardFiles
 from stateshift.testing.memory_storage import ProcessGone
 from stateshift.world import ReadFrom, Unwatched, World
-from tests.support.executing import execute
 from tests.support.fleet import MemoryCarrier
 from tests.support.ground import SOURCE, TARGET, Ground
-from tests.support.steps import KeptLines, Told, journal_of, phase, plan_of
+from tests.support.steps import KeptLines, Told, execute, journal_of, phase, plan_of
 
 COUNT = 12
 

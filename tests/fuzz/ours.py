@@ -18,6 +18,7 @@ from stateshift.plan import decode_plan, encode_plan
 from stateshift.specification import parse_spec, to_plain_spec
 from tests.fuzz.oracles import Broken, attempt, same
 from tests.fuzz.targets import Target
+from tests.support.steps import KeptLines
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {"HOME": "/root", "A": "b"}
@@ -58,25 +59,6 @@ def run_plan(data: bytes) -> None:
             raise Broken("a plan refused without a hint") from error
 
 
-class _Held:
-    """A journal's lines in memory."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-
-    def read(self) -> bytes:
-        return self.content
-
-    def append(self, line: bytes) -> None:
-        self.content += line
-
-    def cut(self, size: int) -> None:
-        self.content = self.content[:size]
-
-    def replace(self, content: bytes) -> None:
-        self.content = content
-
-
 def run_journal(data: bytes) -> None:
     """The bytes as a journal; behind a zero byte its records' JSON, one a line, with their
     checksums made right.
@@ -93,7 +75,7 @@ def run_journal(data: bytes) -> None:
         decode_records(b"".join(map(encode_record, records)))[0], records, "records there and back"
     )
     try:
-        Journal(_Held(content))
+        Journal(KeptLines(content))
     except StateshiftError as error:
         if error.exit_code == 1:
             raise Broken(str(error)) from error

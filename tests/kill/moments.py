@@ -35,9 +35,9 @@ from stateshift.clusters.protocol import (
     StopRequest,
     Submission,
 )
-from stateshift.storage.protocol import Content, Storage, Traits
-from stateshift.survey import FileInfo, Owned, Room
+from stateshift.storage.protocol import Content, Storage
 from stateshift.workdir import FileLines, Workdir
+from tests.contracts.faulty import Stepwise, When
 
 PIECE = 8192
 _TEMPORARY = re.compile(r"\.stateshift-[^/]*\.tmp")
@@ -109,84 +109,24 @@ def watch(moments: Moments, root: str) -> None:
     sys.addaudithook(hook)
 
 
-class Doomed:
+class Doomed(Stepwise):
     """A storage whose owner can be killed at any moment."""
 
     def __init__(self, storage: Storage, moments: Moments) -> None:
-        self._storage, self._moments = storage, moments
+        super().__init__(storage)
+        self._moments = moments
 
-    @property
-    def location(self) -> str:
-        return self._storage.location
-
-    @property
-    def traits(self) -> Traits:
-        return self._storage.traits
-
-    def list(self, under: str = "") -> Iterator[FileInfo]:
-        return self._storage.list(under)
-
-    def stat(self, path: str) -> FileInfo | None:
-        return self._storage.stat(path)
-
-    def read(self, path: str, size_max: int | None = None) -> bytes:
-        return self._storage.read(path, size_max)
-
-    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        return self._storage.chunks(path, offset, size)
-
-    def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        self._reach("before write", path)
-        size = self._storage.write(path, lambda: self._in_pieces(path, content), modified)
-        self._reach("after write", path)
-        return size
-
-    def create(self, path: str, content: bytes) -> None:
-        self._around("create", path, lambda: self._storage.create(path, content))
-
-    def move(self, path: str, target_path: str) -> None:
-        self._around("move", path, lambda: self._storage.move(path, target_path))
-
-    def remove(self, path: str) -> None:
-        self._around("remove", path, lambda: self._storage.remove(path))
-
-    def prune(self, under: str = "") -> None:
-        self._around("prune", under, lambda: self._storage.prune(under))
-
-    def sync(self) -> None:
-        self._around("sync", "", self._storage.sync)
-
-    def room(self) -> Room:
-        return self._storage.room()
-
-    def writable(self, under: str = "") -> bool | None:
-        return self._storage.writable(under)
-
-    def owners(self) -> Iterator[Owned]:
-        return self._storage.owners()
-
-    def own(self, owned: Owned) -> None:
-        self._around("own", owned.path, lambda: self._storage.own(owned))
-
-    def checksum(self, path: str) -> str | None:
-        return self._storage.checksum(path)
-
-    def _in_pieces(self, path: str, content: Content) -> Iterator[bytes]:
+    def _pieces(self, path: str, content: Content) -> Iterator[bytes]:
         number = 0
-        self._reach("inside write, at piece 0 of", path)
+        self._reach("write, at piece 0 of", "inside", path)
         for chunk in content():
             for start in range(0, len(chunk), PIECE):
                 yield chunk[start : start + PIECE]
                 number += 1
-                self._reach(f"inside write, at piece {number} of", path)
+                self._reach(f"write, at piece {number} of", "inside", path)
 
-    def _around(self, what: str, path: str, effect: Callable[[], None]) -> None:
-        self._reach(f"before {what}", path)
-        effect()
-        self._reach(f"after {what}", path)
-
-    def _reach(self, what: str, path: str) -> None:
-        self._moments.reach(f"{what} {self.location.rsplit('/', 1)[-1]}:{path}")
+    def _reach(self, kind: str, when: When, path: str) -> None:
+        self._moments.reach(f"{when} {kind} {self.location.rsplit('/', 1)[-1]}:{path}")
 
 
 class DoomedCluster:

@@ -26,16 +26,13 @@ from stateshift.live.protocol.chains import KnownChange, Links, When, links_at
 from stateshift.live.scheduling import Scheduler, Target
 from stateshift.live.task import Chain
 from stateshift.storage.protocol import Storage
+from tests.contracts.faulty import Killed
 from tests.live.ground import Ground, asked, giving, running
 
 COLUMNS = {"a": "k", "m": "l", "b": "j"}
 NAMES = ("v", "at", *COLUMNS.values())
 PARTITIONS = 2
 Row = dict[str, int]
-
-
-class Killed(BaseException):
-    """What a process that is killed raises: nothing catches it by accident."""
 
 
 def schema(count: int) -> pyarrow.Schema:

@@ -12,9 +12,10 @@ from stateshift.live import code, proposals
 from stateshift.live.folder import Folder
 from stateshift.live.group_state import ChangeRequest, read_group
 from stateshift.live.protocol.chains import Link, NewChain, When
+from tests.contracts.faulty import Killed
 from tests.kill.moments import Doomed, Moment, Moments
 from tests.live.ground import GROUP, Ground, change, raising
-from tests.live.jobs import Jobs, Killed
+from tests.live.jobs import Jobs
 
 EFFECTS_OF_A_WORKER, EFFECTS_OF_A_CONTROLLER = 50, 8
 SECONDS = 0.3  # until what a dead controller has proposed is aborted

@@ -11,8 +11,9 @@ from stateshift.live import proposals
 from stateshift.live.group_state import read_group
 from stateshift.live.scheduling import Scheduler
 from tests.conftest import SEED
+from tests.contracts.faulty import Killed
 from tests.live.ground import Ground, change
-from tests.live.jobs import Jobs, Killed
+from tests.live.jobs import Jobs
 
 CHAINS = ("a", "m", "b")
 WALKS = 60

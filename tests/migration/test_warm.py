@@ -32,6 +32,7 @@ from stateshift.specification import JobSpec, Spec
 from stateshift.steering import Steering, Throttle
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import ProcessGone
+from tests.contracts.faulty import Killed
 from tests.support.checkpoints import put
 from tests.support.ground import SOURCE, TARGET, Ground, spec_of
 from tests.support.living import (
@@ -516,10 +517,6 @@ def test_a_standby_of_a_job_that_does_not_run_does_not_move_it(tmp_path: Path) -
 
 
 # -- killed, steered, taken back, while the job lives
-
-
-class Killed(BaseException):
-    """The process is gone, in the middle of a call."""
 
 
 class Mortal(LivingGround):

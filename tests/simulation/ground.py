@@ -37,6 +37,7 @@ from stateshift.specification import Spec, parse_spec
 from stateshift.storage.temporaries import is_temporary
 from stateshift.testing.memory_cluster import MemoryCluster
 from stateshift.testing.memory_storage import MemoryDisk, ProcessGone
+from tests.contracts.faulty import Killed
 from tests.kill.moments import Doomed, DoomedCluster, DoomedLines, DoomedWorkdir, Moment, Moments
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.entries import entries
@@ -52,10 +53,6 @@ Kind = Literal["kill", "crash", "interrupt", "zombie", "batch", "rival"]
 Mood = Literal["commits", "idle", "dies", "ends", "sleeps"]
 
 COUNTS: Counter[str] = Counter()
-
-
-class Killed(BaseException):
-    """What a process that is killed raises: nothing catches it by accident."""
 
 
 @dataclass(frozen=True)

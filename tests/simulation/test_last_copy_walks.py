@@ -25,6 +25,7 @@ from stateshift.errors import StateshiftError, StorageError
 from stateshift.report import Report
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import ProcessGone
+from tests.contracts.faulty import Killed
 from tests.support.checkpoints import COMMIT, Checkpoint, put
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec
 from tests.support.living import LivingJob, state_at
@@ -34,10 +35,6 @@ PARTS = 5  # for as many processes as there are
 OTHER = "99999999-2222-3333-4444-555555555555"
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 LOOKS = 6  # of a standby, before its process ends
-
-
-class Killed(BaseException):
-    """The process is gone, in the middle of a call or between two looks."""
 
 
 class Walk:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from stateshift.executor import execute_together
 from stateshift.journal import Journal, PlanAdopted, RunStarted
 from stateshift.plan import Phase, PhaseName, Plan, phases_of
-from stateshift.step import Discrepancy, Evidence
+from stateshift.step import Discrepancy, Evidence, Fleet
 from stateshift.step.evidence import OtherEvidence
 from stateshift.world import World
 from tests.support.ground import SOURCE, TARGET
@@ -94,3 +95,12 @@ def journal_of(plan: Plan, lines: KeptLines | None = None) -> Journal:
             )
         )
     return journal
+
+
+def execute(
+    number: int, plan: Plan, world: World, journal: Journal, fleet: Fleet | None = None
+) -> None:
+    """Carry out plan `number` alone, from wherever the journal says it stands; the product carries
+    out the plans of a wave together.
+    """
+    execute_together([(number, plan)], world, journal, fleet)

@@ -19,10 +19,10 @@ from stateshift.live.protocol.applying import Folded
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
+from tests.contracts.faulty import Killed
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_killing import die
 from tests.live.bins.workers import BINS, Ground, Reader, count_and_ask
-from tests.live.jobs import Killed
 
 
 def exported(keys: int) -> pa.Table:

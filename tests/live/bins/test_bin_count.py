@@ -27,6 +27,7 @@ from stateshift.live.bins.state_acts import evict
 from stateshift.live.protocol.chains import encode_densely
 from stateshift.live.protocol.configuration import Update
 from stateshift.live.survey import past_moves
+from tests.contracts.faulty import Killed as WorkerKilled
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_bins_controller import NAMES, QUICK, Killed, Scene, UntilDeath
 from tests.live.bins.test_killing import die
@@ -41,7 +42,6 @@ from tests.live.bins.workers import (
     hash_of,
     key_of,
 )
-from tests.live.jobs import Killed as WorkerKilled
 
 END = 150
 

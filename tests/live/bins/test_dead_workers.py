@@ -23,10 +23,10 @@ from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.watch import Bins, Watch
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
+from tests.contracts.faulty import Killed
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_killing import die
 from tests.live.bins.workers import BINS, Ground, Reader, alone, count_and_ask
-from tests.live.jobs import Killed
 
 NAMES = ("west", "east", "south")
 END = 300  # rows that all have read at the end, at least

@@ -9,9 +9,9 @@ import pytest
 
 from stateshift.errors import PlanError
 from stateshift.live.protocol.configuration import Update
+from tests.contracts.faulty import Killed
 from tests.kill.moments import Doomed, Moment, Moments
 from tests.live.bins.workers import Ground, Reader, alone, count_and_ask
-from tests.live.jobs import Killed
 
 END, MOVE_AT = 150, 20
 EFFECTS = {"west": 70, "east": 70}

@@ -24,10 +24,10 @@ from stateshift.live.protocol.configuration import BEGIN, Update
 from stateshift.live.survey import PastMove, past_moves
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
+from tests.contracts.faulty import Killed
 from tests.kill.moments import Doomed, Moments
 from tests.live.bins.test_killing import die
 from tests.live.bins.workers import BINS, KEYS, TIES, Ground, alone, count_and_ask
-from tests.live.jobs import Killed
 
 OTHER = replace(count_and_ask, name="other")
 BEGUN = GroupStart(BINS, ("west",))
