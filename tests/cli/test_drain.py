@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.errors import ClusterError, Interrupted, StateshiftError, StorageError
+from stateshift.errors import JOB_DOWN, ClusterError, Interrupted, StateshiftError, StorageError
 from stateshift.workdir import Workdir
 from tests.advise.measured_flink import BEGAN
 from tests.advise.rebalance.clusters import LOADS, FlinkClusters, SparkClusters, moved
@@ -86,6 +86,32 @@ def test_a_drain_that_moves_nothing_is_no_success_and_names_each_job(
     assert set(staying(document)) == set(LIGHT)
     assert all(reason in why for why in staying(document).values()), staying(document)
     assert ground.on("west") == sorted(LIGHT)
+
+
+@pytest.mark.parametrize("on_failure", ["stop", "restart"])
+def test_a_drain_whose_move_fails_is_no_success_and_says_first_what_is_down(
+    ground: FlinkClusters, on_failure: str
+) -> None:
+    """10: the job is down; 7 and a job that runs again where it was, where that could be had."""
+    ground.on_failure = on_failure
+    ground.section = {"runs": 1}
+    ground.clusters["east"].fail(1)
+    done = ground.run("--drain", "west", "--yes")
+    if on_failure == "stop":
+        assert done.code == JOB_DOWN
+        assert done.err.split("error: ")[1].startswith("down since "), done.err
+        assert len(ground.on("west")) == len(LIGHT) - 1
+    else:
+        assert done.code not in (0, JOB_DOWN)
+        assert ground.on("west") == sorted(LIGHT)
+    assert "west is empty" not in done.out + done.err
+    for _ in range(4):
+        document = json.loads(ground.run("--drain", "west", "--yes", "--json").out)
+    if on_failure == "stop":  # the same line goes on with it
+        assert drained(document)["empty"] and ground.on("east") == sorted(LIGHT)
+    else:  # what failed is not tried again at once
+        assert not drained(document)["empty"] and len(ground.on("west")) == 1
+        assert staying(document).keys() == set(ground.on("west"))
 
 
 def test_a_dry_run_of_a_drain_is_no_success_either_and_cordons_nothing(
