@@ -1,0 +1,131 @@
+"""A job is started from its standby on S3 and HDFS, from the standby's location alone: the claim is
+one file that is created exclusively there, and whoever fed it finds it.
+
+The job is a command that commits the next batch as Spark does, so that nothing but the storage is
+asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stateshift.formats.marks import fence_owner
+from stateshift.storage.hdfs.opening import open_hdfs
+from stateshift.storage.protocol import Storage
+from tests.look.golden_images import NEWEST, contents
+from tests.servers.standby import LOST, following
+from tests.servers.test_standbys_of_lost_sources import CASE, LAST, batches
+from tests.support import s3
+from tests.support.servers import Servers, group
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.row("W-22", on="S3, HDFS")]
+
+# What the command that stands for Spark does: it commits the batch behind the standby's.
+JOB = """
+import os
+from stateshift.storage.opening import open_patiently
+from tests.look.golden_images import write
+from tests.servers.test_standbys_of_lost_sources import LAST, batches
+if os.environ["STATESHIFT_LOCATION"].rstrip("/").endswith("standby"):
+    write(open_patiently(os.environ["STATESHIFT_LOCATION"]), batches(LAST, LAST))
+"""
+
+
+@pytest.fixture(scope="module", params=["s3-moto", "s3-real"])
+def s3_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Servers, str]]:
+    which = s3.MOTO if request.param == "s3-moto" else s3.REAL
+    with group(tmp_path_factory.mktemp("s3"), request.param) as servers:
+        yield servers, which
+
+
+def spec_of(folder: Path, target: str) -> Path:
+    job = {
+        "name": "orders",
+        "checkpoint_location": str(folder / "primary"),
+        "remote_location": target,
+        "mode": "warm",
+        "cutover": "never",
+        "target_cluster": "b",
+        "submit": {"command": "go"},
+        "waive": ["paths-stay"],
+    }
+    started = folder / "started"
+    command = (
+        f"{shlex.quote(sys.executable)} -c {shlex.quote(JOB)} && touch {shlex.quote(str(started))}"
+    )
+    find = f"if test -e {shlex.quote(str(started))}; then echo running; else echo absent; fi"
+    cluster = {"kind": "command", "submit": command, "find": find, "cwd": os.getcwd()}
+    spec = folder / "spec.json"
+    spec.write_text(
+        json.dumps({"version": 1, "engine": "spark", "clusters": {"b": cluster}, "jobs": [job]})
+    )
+    return spec
+
+
+def primary(folder: Path) -> Path:
+    place = folder / "primary"
+    for path, content in batches(0, LAST - 1).items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_bytes(content)
+    return place
+
+
+def fails_over(folder: Path, target: str, at_target: Storage, environment: dict[str, str]) -> None:
+    place = primary(folder)
+    with following(folder, spec_of(folder, target), folder / "none", environment) as fed:
+        fed.says(f"can be started from epoch {LAST - 1}")
+        place.rename(folder / "gone")
+        fed.says(LOST)
+        status = json.loads(fed.asked("status", target, "--json").stdout)
+        assert (status["role"], status["epoch"], status["generation"]) == ("standby", LAST - 1, 1)
+        run = str(folder / "failover")
+        done = fed.asked(
+            "failover", target, "--primary-is-down", "--yes", "--json", "--workdir", run
+        )
+        assert done.returncode == 0, done.stderr
+        assert fed.process.wait(120) == 4, fed.told.read_text()
+        assert "taken over by a failover" in fed.told.read_text()
+    (job,) = json.loads(done.stdout)["report"]["jobs"]
+    assert job["failover"]["epoch"] == LAST - 1 and job["failover"]["generation"] == 2
+    names = {file.path for file in at_target.list()}
+    assert {f"commits/{LAST}", "_stateshift/generation-1", "_stateshift/generation-2"} <= names
+    assert fed.asked("failover", target, "--json").returncode == 6, "its primary is not there"
+    (folder / "gone").rename(place)
+    fenced = json.loads(fed.asked("failover", target, "--json").stdout)
+    assert fenced["fenced"]
+    owners = {fence_owner(path.read_bytes()) for path in place.rglob("*") if path.is_file()}
+    assert owners - {None} == {json.loads(done.stdout)["run"]}
+    before = {file.path: file.stamp for file in at_target.list()}
+    assert fed.asked("resume", str(fed.workdir)).returncode == 4
+    assert {file.path: file.stamp for file in at_target.list()} == before
+    assert contents(NEWEST[CASE])[f"commits/{LAST}"] == at_target.read(f"commits/{LAST}")
+
+
+def test_a_standby_on_s3_is_started_from_there_alone(
+    s3_server: tuple[Servers, str], tmp_path: Path
+) -> None:
+    servers, which = s3_server
+    with s3.exported(servers, which) as environment:
+        place = f"{uuid.uuid4().hex}/standby"
+        at_target = s3.at(environment[which], place)
+        fails_over(tmp_path, f"s3a://{s3.BUCKET}/{place}", at_target, dict(environment))
+
+
+@pytest.mark.parametrize("way", ["web", "native"])
+def test_a_standby_on_hdfs_is_started_from_there_alone(
+    single: Servers, tmp_path: Path, way: str
+) -> None:
+    conf = single.exports()["HADOOP_CONF_DIR"]
+    environment = {"HADOOP_CONF_DIR": conf, "STATESHIFT_HDFS": way, "HDFSCLI_CONFIG": os.devnull}
+    location = f"hdfs://hdfs-a/failover-{way}/standby"
+    fails_over(tmp_path, location, open_hdfs(location, environment), environment)
