@@ -19,6 +19,7 @@ TESTS = Path(__file__).parent
 RUN_BY = {
     "first.json": "acceptance/test_move.py",
     "move.json": "acceptance/test_move.py",
+    "standby.json": "acceptance/test_failover.py",
     "warm.json": "acceptance/test_warm.py",
     "cluster-first.json": "servers/test_cluster_moves.py",
     "cluster-move.json": "servers/test_cluster_moves.py",

@@ -70,8 +70,8 @@ def logged(folder: Path) -> int:
     return sum(log.stat().st_size for log in folder.rglob("*.log"))
 
 
-def demo(folder: Path, places: Places) -> bool:
-    print("A running Spark job moves to another place, and its counts do not notice.")
+def waiting(folder: Path, places: Places) -> Callable[[Callable[[], bool], str | None], None]:
+    """Return the function that waits for something of the jobs in this folder."""
 
     def wait_until(done: Callable[[], bool], otherwise: str | None) -> None:
         """Wait for it, and say so meanwhile. Where it does not come, say `otherwise` and end, or go
@@ -99,6 +99,13 @@ def demo(folder: Path, places: Places) -> bool:
                 say(f"{otherwise or 'the job has not ended'} after {waited:.0f} s: waiting")
             time.sleep(0.1)
 
+    return wait_until
+
+
+def demo(folder: Path, places: Places) -> bool:
+    print("A running Spark job moves to another place, and its counts do not notice.")
+
+    wait_until = waiting(folder, places)
     with Orders(folder / "input") as orders:
         title(
             "1",

@@ -7,6 +7,7 @@
     apply     carry out a spec or a plan                -> RunResult
     resume    go on with a run                          -> RunResult
     rollback  take a run back                           -> RunResult
+    failover  start a job from its standby              -> RunResult
     status    where a run stands                        -> RunStatus
     export    state as Arrow tables, batches or files   -> StateExport, ExportedFile
     diff      two images compared by their entries      -> ImageDiff
@@ -28,6 +29,7 @@ from stateshift import leave_logging_to_the_program
 
 if TYPE_CHECKING:
     from stateshift.api.advice import advise
+    from stateshift.api.failovers import failover
     from stateshift.api.images import diff, export, inspect, verify
     from stateshift.api.runs import Progress, apply, plan, resume, rollback, status
     from stateshift.api.values import (
@@ -63,6 +65,7 @@ __all__ = [
     "apply",
     "diff",
     "export",
+    "failover",
     "inspect",
     "plan",
     "resume",
@@ -76,6 +79,7 @@ _HOMES = {
     "apply": "stateshift.api.runs",
     "diff": "stateshift.api.images",
     "export": "stateshift.api.images",
+    "failover": "stateshift.api.failovers",
     "inspect": "stateshift.api.images",
     "plan": "stateshift.api.runs",
     "Progress": "stateshift.api.runs",

@@ -11,10 +11,55 @@ from stateshift.extensions import names_added
 from stateshift.specification import Spec, parse_spec
 from stateshift.standby.location import Standby, failover_spec, find_standby, job_of
 from stateshift.step import FencePrimary
+from stateshift.step.claims import takeover_error
 from stateshift.step.evidence import PrimaryFenced
 
 if TYPE_CHECKING:
+    import threading
+
+    from stateshift.api.runs import PathLike, Watch
+    from stateshift.api.values import RunResult
     from stateshift.migration import Adapters
+
+
+def failover(
+    place: PathLike,
+    *,
+    epoch: int | None = None,
+    primary_is_down: bool = False,
+    workdir: PathLike | None = None,
+    progress: Watch | None = None,
+    stop: threading.Event | None = None,
+    adapters: Adapters | None = None,
+) -> RunResult:
+    """Start a job from its standby. Nobody is asked.
+
+    Args:
+        place: where the standby is, or the workdir of the run that keeps it.
+        epoch: refuse if the standby is at another one.
+        primary_is_down: the primary is not asked: its job does not run, and cannot come back.
+        workdir: as `apply` takes it.
+        progress: likewise.
+        stop: likewise.
+        adapters: how storages and clusters are reached, where a test has its own.
+
+    Returns:
+        How the run ended; `report.jobs[0].failover` says what was lost.
+
+    Raises:
+        PlanError: there is no standby, it cannot be started from, or its primary cannot be fenced.
+        OtherRunError: it was taken over already.
+        StateshiftError: what else went wrong, as `apply` has it.
+    """
+    from stateshift import migration
+    from stateshift.api.runs import apply
+
+    reached = adapters or migration.real_adapters()
+    standby = standby_at(os.fspath(place), reached)
+    if standby.is_taken_over:
+        raise takeover_error(standby.location, standby.claim)
+    spec = spec_of_failover(standby, epoch, primary_is_down)
+    return apply(spec, workdir=workdir, progress=progress, stop=stop, adapters=adapters)
 
 
 def standby_at(place: str, adapters: Adapters) -> Standby:

@@ -54,7 +54,7 @@ def claim(storage: Storage, wanted: Claim) -> Claim:
     if found is None or found.generation < wanted.generation:
         with suppress(AlreadyThere):
             storage.create(claim_path(wanted.generation), encode_claim(wanted))
-            return wanted
+        # Read again: not every storage creates exclusively.
         found = newest_claim(storage)
     if found is None or found.run != wanted.run:
         raise takeover_error(storage.location, found)

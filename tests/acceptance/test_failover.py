@@ -19,8 +19,9 @@ from stateshift.formats.marks import INDEX, decode_index
 from tests.acceptance.shop import APPLICATION, OPERATORS, Shop
 from tests.acceptance.support import ROOT, Ran, end_jobs, running, stateshift
 from tests.acceptance.test_move import committed
-from tests.acceptance.test_warm import Fed, applying, finished, said, seen, spec, until
+from tests.acceptance.test_warm import Fed, applying, finished, said, seen, until
 from tests.support.examples import example
+from tests.support.moving import killed_at
 
 COUNTS, JOINED = OPERATORS
 pytestmark = pytest.mark.spark
@@ -69,24 +70,34 @@ def asked(folder: Path, *words: str | Path) -> Ran:
     return stateshift(*words, cwd=ROOT, env={"DEMO_DIR": str(folder)}, code=None)
 
 
+def begun(shop: Shop, folder: Path) -> Fed:
+    """The job runs in region A, and has committed; files can be fed to it."""
+    shop.feed(0, 10)
+    first = example("first.json", folder)
+    said(folder, "apply", first, "--yes", "--workdir", folder / "runs" / "first")
+    until(lambda: committed(folder / "here"), folder)
+    return Fed(shop, 10)
+
+
+def lose(folder: Path, workdir: Path) -> None:
+    """Region A is gone, and the standby has noticed."""
+    seen(folder, workdir, lambda told: told["report"]["jobs"][0]["standby"])
+    time.sleep(5)  # some rounds more
+    kill_jobs(folder / "jobs")
+    (folder / "here").rename(folder / "gone")
+    seen(folder, workdir, lambda told: told["report"]["jobs"][0]["source_lost"])
+    assert lost_output(folder) <= 40, "few batches are behind"
+
+
 @pytest.mark.row("W-22")
 def test_the_region_is_gone_and_the_job_goes_on_from_the_standby_alone(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop.feed(0, 10)
-    first = example("first.json", tmp_path)
-    said(tmp_path, "apply", first, "--yes", "--workdir", tmp_path / "runs" / "first")
-    until(lambda: committed(tmp_path / "here"), tmp_path)
+    fed = begun(shop, tmp_path)
     workdir, here, gone = tmp_path / "runs" / "move", tmp_path / "here", tmp_path / "gone"
-    fed = Fed(shop, 10)
-    with fed.coming(), applying(spec(tmp_path, cutover="never"), workdir, tmp_path) as feeder:
-        seen(tmp_path, workdir, lambda told: told["report"]["jobs"][0]["standby"])
-        time.sleep(5)  # some rounds more
-        kill_jobs(tmp_path / "jobs")
-        here.rename(gone)
+    with fed.coming(), applying(example("standby.json", tmp_path), workdir, tmp_path) as feeder:
+        lose(tmp_path, workdir)
         # The process that feeds it runs on, beside the failover.
-        seen(tmp_path, workdir, lambda told: told["report"]["jobs"][0]["source_lost"])
-        assert lost_output(tmp_path) <= 40, "few batches are behind"
         standby = said(tmp_path, "status", tmp_path / "there")
         assert standby["role"] == "standby" and standby["rpo_seconds"] >= 0
         report = failover(tmp_path, "--primary-is-down", "--yes")["report"]
@@ -116,3 +127,21 @@ def test_the_region_is_gone_and_the_job_goes_on_from_the_standby_alone(
     assert refused.code == 4 and commits(tmp_path / "there") == there
     verdict = asked(tmp_path, "verify", here)
     assert "fence" in verdict.out + verdict.err
+
+
+@pytest.mark.slow
+@pytest.mark.row("W-22")
+def test_killed_at_every_step_one_job_goes_on(shop: Shop, tmp_path: Path) -> None:
+    fed = begun(shop, tmp_path)
+    workdir, place = tmp_path / "runs" / "move", tmp_path / "runs" / "failover"
+    more = {"DEMO_DIR": str(tmp_path)}
+    with fed.coming(), applying(example("standby.json", tmp_path), workdir, tmp_path) as feeder:
+        lose(tmp_path, workdir)
+        words = ("failover", str(tmp_path / "there"), "--yes", "--workdir", str(place))
+        killed_at("prepare/", words, place, more)
+        for step in ("halt/", "submit/", "confirm/"):
+            killed_at(step, ("resume", str(place)), place, more)
+        done = said(tmp_path, "resume", place)
+        assert done["state"] == "finished" and done["report"]["jobs"][0]["failover"]["fenced"]
+        assert feeder.wait(60) == 4, (tmp_path / "apply.log").read_text()
+    finished(shop, fed)

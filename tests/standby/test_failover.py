@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from stateshift import api
 from stateshift.api.failovers import fence_again, spec_of_failover, standby_at
+from stateshift.cli.views.run_html import page
+from stateshift.cli.views.run_text import report
 from stateshift.clusters.protocol import Submission
+from stateshift.documents.run import RunFacts
 from stateshift.errors import (
     ClusterError,
     FormatError,
@@ -363,3 +367,18 @@ def test_killed_at_any_change_it_is_resumed(tmp_path: Path, moment: int) -> None
     assert claim is not None and claim.run == "run-failover"
     owners = set(filter(None, map(fence_owner, ground.held(SOURCE).values())))
     assert owners == {"run-failover"}
+
+
+def test_a_program_fails_over_as_the_command_does(tmp_path: Path) -> None:
+    ground = standby(tmp_path, gone)
+    ground.looks = 10**6
+    done = api.failover(
+        TARGET, primary_is_down=True, workdir=tmp_path / "w", adapters=ground.adapters
+    )
+    assert done.state == "finished" and ground.there is not None
+    facts = RunFacts(done.report, str(tmp_path / "w"))
+    shown = " ".join(f"{block}" for block in report(facts))
+    assert "went on" in shown and "may go on: it was said to be down" in shown
+    assert "<h3>Failover</h3>" in page(facts)
+    with pytest.raises(OtherRunError):
+        api.failover(TARGET, primary_is_down=True, adapters=ground.adapters)

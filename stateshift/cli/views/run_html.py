@@ -33,6 +33,7 @@ from stateshift.cli.views.run_html_drawing import closer, picture, strip
 from stateshift.cli.views.run_text import (
     PHASE_HEADS,
     TONES,
+    failover_rows,
     phase_row,
     rounds,
     same_of,
@@ -238,6 +239,9 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
         yield _table(ROUND_HEADS, [_round_row(each) for each in job.rounds])
         if job.rounds[-1].left_seconds is not None:
             yield tag("p", escape(rounds(job)))
+    if job.failover is not None:
+        yield tag("h3", "Failover")
+        yield _table(("", ""), [*failover_rows(job.failover, terms_of(job.engine))])
     if job.notes:
         yield tag("h3", "Notes")
         yield bullets(job.notes)

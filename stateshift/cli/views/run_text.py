@@ -62,13 +62,13 @@ def _job(job: JobReport, seconds: float) -> Iterator[Block]:
     if job.failure is not None:
         yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
     if job.failover is not None:
-        yield pairs(*_failover(job.failover, terms_of(job.engine)))
+        yield pairs(*failover_rows(job.failover, terms_of(job.engine)))
     for note in job.notes:
         yield Line(f"note: {redact(note)}", indent=2)
     yield from _left(job.left)
 
 
-def _failover(done: FailoverReport, terms: Terms) -> Iterator[Pair]:
+def failover_rows(done: FailoverReport, terms: Terms) -> Iterator[Pair]:
     """Yield the losses of a failover, and whether the primary cannot go on."""
     lost = [] if done.rpo.seconds is None else [f"{span(done.rpo.seconds)} of the source's work"]
     if done.rpo.batches is not None:
