@@ -89,7 +89,7 @@ def lose(folder: Path, workdir: Path) -> None:
     assert lost_output(folder) <= 40, "few batches are behind"
 
 
-@pytest.mark.row("W-22")
+@pytest.mark.row("W-21", "W-22")
 def test_the_region_is_gone_and_the_job_goes_on_from_the_standby_alone(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from tests.support import s3
 from tests.support.between import DENIED, NO_BUCKET, SLOW_DOWN, Asked, between
 from tests.support.servers import Servers, group
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.row("W-21")]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.row("W-21", on="S3, HDFS")]
 CASE = "window-hdfs"
 LAST = 5  # batch of the golden image
 
