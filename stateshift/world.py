@@ -29,7 +29,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from stateshift.clusters.protocol import Cluster, Origin
 from stateshift.errors import Interrupted
@@ -184,6 +184,13 @@ class Correction:
         return {**added, **self.options}
 
 
+class Claimed(NamedTuple):
+    """The location of a standby, and the generation under which this run has claimed it."""
+
+    location: str
+    generation: int
+
+
 @dataclass(frozen=True, slots=True)
 class Fencing:
     """The files that a job needs for its next commit, and the epoch that it has committed. `paths`
@@ -212,7 +219,7 @@ class World:
     fencing: Callable[[str], Fencing] = lambda location: Fencing()
     pace: Limits | None = None
     unsynced: Collection[str] = ()
-    claims: dict[str, int] = field(default_factory=dict)  # generations of the standbys it feeds
+    claims: dict[str, Claimed] = field(default_factory=dict)  # by place: those of its standbys
     look: Callable[[], None] = lambda: None
     found: Listings | None = field(default_factory=Listings)
     corrections: Mapping[str, Correction] = field(default_factory=dict)

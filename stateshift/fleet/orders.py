@@ -1,7 +1,8 @@
 """Orders and answers, as the JSON that travels between driver and executor.
 
     order     {"stateshift": version, "ask": "run", "run": …, "token": …, "rates": [bytes/s,
-              operations/s], "unsynced": [location, …], "claims": {location: generation}, …}
+              operations/s], "unsynced": [location, …], "claims": {place: [location,
+              generation]}, …}
               ask     also holds
               run     step, there (of its files those that may be at the target; none where nobody
                       has looked)

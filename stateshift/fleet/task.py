@@ -88,7 +88,10 @@ def open_world(order: Order, known: dict[str, Storage] | None = None) -> World:
         if location in unsynced:
             return Unsynced(opened[location], pace or Pace(clock))
         if location in claims:
-            refuse = partial(refuse_another, opened[location], claims[location])
+            place, generation = claims[location]
+            if place not in opened:
+                opened[place] = open_patiently(place)
+            refuse = partial(refuse_another, opened[place], generation)
             return Guarded(opened[location], pace or Pace(clock), refuse, clock)
         return opened[location] if pace is None else Throttled(opened[location], pace)
 

@@ -19,6 +19,7 @@ from stateshift.migration.processes import Processes
 from stateshift.migration.submit_corrections import corrections
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
 from stateshift.specification.job_relations import unsynced_locations
+from stateshift.specification.standby import places_fed
 from stateshift.step import Fleet
 from stateshift.step.claims import refuse_another
 from stateshift.storage.opening import SystemClock, open_patiently
@@ -26,7 +27,7 @@ from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Guarded, Pace, Throttled, Unsynced
 from stateshift.survey import Record
 from stateshift.workdir import Workdir
-from stateshift.world import Clock, Fencing, Meter, Unwatched, World
+from stateshift.world import Claimed, Clock, Fencing, Meter, Unwatched, World
 
 if TYPE_CHECKING:
     from stateshift.fleet.carrier import Carrier
@@ -147,8 +148,8 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
     # It may be throttled at any time.
     pace = Pace(adapters.clock, spec.bytes_per_second, spec.operations_per_second)
     not_synced = unsynced_locations(spec)
-    standbys = {job.destination for job in spec.jobs if job.is_standby}
-    claims: dict[str, int] = {}
+    fed = {place for job in spec.jobs for place in places_fed(job)}
+    claims: dict[str, Claimed] = {}
 
     def storage(location: str) -> Storage:
         with opening:
@@ -159,12 +160,13 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
     def wrapped(opened: Storage, location: str) -> Storage:
         if location in not_synced:
             return Unsynced(opened, pace)
-        if location not in standbys:
+        if location not in fed:
             return Throttled(opened, pace)
 
         def refuse() -> None:
             if location in claims:
-                refuse_another(opened, claims[location])
+                claimed, generation = claims[location]
+                refuse_another(adapters.open_storage(claimed), generation)
 
         return Guarded(opened, pace, refuse, adapters.clock)
 

@@ -53,6 +53,6 @@ def commit_time(facts: Facts) -> float | None:
 
 def refuse_taken_over(context: RunContext, job: JobSpec) -> None:
     """Refuse to feed a standby that was taken over."""
-    generation = context.world.claims.get(job.destination)
-    if generation is not None:
-        refuse_another(context.adapters.open_storage(job.destination), generation)
+    claimed = context.world.claims.get(job.destination)
+    if claimed is not None:
+        refuse_another(context.adapters.open_storage(claimed.location), claimed.generation)

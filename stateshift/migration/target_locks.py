@@ -11,10 +11,12 @@ from stateshift.journal import LockReleased, LockTaken
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import plans_while_running
 from stateshift.specification import JobSpec
+from stateshift.specification.standby import places_fed
 from stateshift.step import ClaimTarget
 from stateshift.step.claims import claim, give_back, newest_claim, takeover_error
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
+from stateshift.world import Claimed
 
 
 def lock_target(context: RunContext, job: JobSpec) -> None:
@@ -58,7 +60,8 @@ def _claim_standby(context: RunContext, job: JobSpec) -> None:
         found = claim(storage, wanted)
     if found.run != context.world.run:
         raise takeover_error(location, found)
-    context.world.claims[location] = found.generation
+    claimed = Claimed(location, found.generation)
+    context.world.claims.update(dict.fromkeys(places_fed(job), claimed))
 
 
 def _forget_standby(context: RunContext, job: JobSpec) -> None:

@@ -63,3 +63,10 @@ def spec_at_target(spec: Spec, job: JobSpec, fed_by: str) -> Spec:
         uid_hash=spec.uid_hash,
         on_failure="stop",
     )
+
+
+def places_fed(job: JobSpec) -> tuple[str, ...]:
+    """Return the places that the rounds of a standby write to; none of any other job."""
+    if not job.is_standby:
+        return ()
+    return (job.destination, *(data.target for data in job.data if data.copy))

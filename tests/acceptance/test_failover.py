@@ -35,9 +35,10 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 def kill_jobs(folder: Path) -> None:
     """End the application at once, as the loss of its machines does."""
-    for path in folder.rglob("*.pid"):
+    pids = [path.read_text().split() for path in folder.rglob("*.pid")]
+    for group in [int(words[0]) for words in pids if words]:
         with suppress(ProcessLookupError):
-            os.killpg(int(path.read_text().split()[0]), signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)
 
 
 def lost_output(folder: Path) -> int:
