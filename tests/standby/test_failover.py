@@ -13,9 +13,11 @@ import pytest
 
 from stateshift import api
 from stateshift.api.failovers import fence_again, spec_of_failover, standby_at
+from stateshift.cli.views import plan_text
 from stateshift.cli.views.run_html import page
 from stateshift.cli.views.run_text import report
 from stateshift.clusters.protocol import Submission
+from stateshift.documents.plan import plan_facts
 from stateshift.documents.run import RunFacts
 from stateshift.errors import (
     ClusterError,
@@ -382,3 +384,12 @@ def test_a_program_fails_over_as_the_command_does(tmp_path: Path) -> None:
     assert "<h3>Failover</h3>" in page(facts)
     with pytest.raises(OtherRunError):
         api.failover(TARGET, primary_is_down=True, adapters=ground.adapters)
+
+
+def test_its_plan_says_what_it_does(tmp_path: Path) -> None:
+    ground = standby(tmp_path, gone)
+    found = standby_at(TARGET, ground.adapters)
+    proposal = ground.propose(spec_of_failover(found, None, primary_is_down=True))
+    shown = " ".join(f"{block}" for block in plan_text.proposal(plan_facts(proposal), False))
+    assert "start it from its standby at epoch 11" in shown
+    assert "planned again once the standby is claimed" in shown and "the job runs" not in shown

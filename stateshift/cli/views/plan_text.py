@@ -55,7 +55,7 @@ def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
 def brief(facts: PlanFacts) -> Iterator[Block]:
     """Show a line a plan, and what should have stopped it, to who has said yes already."""
     for plan in facts.plans:
-        title = _title(plan, _is_fork(plan, facts.proposal.spec.job(plan.job)))
+        title = _title(plan, facts.proposal.spec.job(plan.job))
         phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
         yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
     yield from _together(facts)
@@ -114,7 +114,7 @@ def one_plan(plan: Plan, spec: Spec, verbose: bool = False) -> Iterator[Block]:
     """Show one plan: from where to where, what it depends on, and its phases."""
     job = spec.job(plan.job)
     fork = _is_fork(plan, job)
-    yield Line(_title(plan, fork), "strong")
+    yield Line(_title(plan, job), "strong")
     if plan.source == plan.target:
         yield pairs(("stays at", redact(plan.source)))
     else:
@@ -131,6 +131,8 @@ def one_plan(plan: Plan, spec: Spec, verbose: bool = False) -> Iterator[Block]:
         )
         if job is not None:
             yield Line(_stopped(job), indent=2)
+    elif job is not None and job.takes_over is not None:
+        yield _warning("provisional: it is planned again once the standby is claimed")
     elif plan.provisional:
         yield _warning(
             "provisional: the job runs. This is what would move now; it is planned again once the "
@@ -148,9 +150,11 @@ def _is_fork(plan: Plan, job: JobSpec | None) -> bool:
     return plan.purpose == "move" and job is not None and job.mode == "fork"
 
 
-def _title(plan: Plan, fork: bool) -> str:
+def _title(plan: Plan, job: JobSpec | None) -> str:
     at = f" at {terms_of(plan.engine).at} {plan.epoch}" if plan.epoch is not None else ""
-    move = "copy its image to a fork" if fork else "move its image"
+    move = "copy its image to a fork" if _is_fork(plan, job) else "move its image"
+    if job is not None and job.takes_over is not None:
+        move = "start it from its standby"
     does = {
         "warm": f"copy what it needs{at} while it runs, in rounds",
         "halt": "stop the job",
