@@ -216,10 +216,7 @@ def _archive(storage: Storage, path: str) -> Iterator[Finding]:
 
 
 def _state(
-    storage: Storage,
-    image: Image,
-    first: Collection[Place],
-    tallies: Tallies | None,
+    storage: Storage, image: Image, first: Collection[Place], tallies: Tallies | None
 ) -> Iterator[Finding]:
     """Read shard by shard, `first` ones first, and compare a join's stores with each other."""
     reader = _StateReader(storage, image, views_of(storage, image))

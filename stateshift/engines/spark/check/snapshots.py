@@ -240,10 +240,7 @@ class Tally:
 
 
 def tally_of(
-    read: ReadFrom,
-    shard: ShardFiles,
-    settings: Mapping[str, str],
-    bytes_max: int = BYTES_MAX,
+    read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
 ) -> Tally:
     """Return the tally of the entries that a shard's files come to."""
     tally = Tally()

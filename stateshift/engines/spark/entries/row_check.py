@@ -140,11 +140,7 @@ class RowCheck:
                 self.broken.add(key, error)
 
     def _place(
-        self,
-        view: StoreView,
-        keys: Binary,
-        decoded: pa.Array | None,
-        faults: _Faults[_Elsewhere],
+        self, view: StoreView, keys: Binary, decoded: pa.Array | None, faults: _Faults[_Elsewhere]
     ) -> None:
         """Add the keys that belong in another shard. `decoded` are the keys as columns."""
         # 0 where the operator has no key.
@@ -251,10 +247,7 @@ def _start(changelog: Iterator[bytes]) -> int:
 
 
 # Bits of a slot that a narrow value may use.
-_BITS: Final = {
-    **{name: 8 * width for name, width in WIDTHS.items() if width < 8},
-    "boolean": 1,
-}
+_BITS: Final = {**{name: 8 * width for name, width in WIDTHS.items() if width < 8}, "boolean": 1}
 _LONG_DIGITS = 18  # of the longest decimal that is kept in its slot
 _LOW = np.uint64(0xFFFFFFFF)
 

@@ -178,10 +178,7 @@ def _store_views(
 
 
 def _view(
-    empty: StoreView,
-    described: Described,
-    operator: Operator,
-    metadata: OperatorMetadata | None,
+    empty: StoreView, described: Described, operator: Operator, metadata: OperatorMetadata | None
 ) -> StoreView:
     schema, is_family = described
     name = schema.name if is_family else empty.store

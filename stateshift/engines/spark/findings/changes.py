@@ -226,9 +226,7 @@ def _of_split(change: StateChange, image: Image, name: str) -> Iterator[Finding]
     if change.partitions or change.provider:
         other = "a repartition" if change.partitions else "another provider"
         yield Finding(
-            "refuse",
-            f"{name}: a split and {other} at once",
-            hint="one after the other: two jobs",
+            "refuse", f"{name}: a split and {other} at once", hint="one after the other: two jobs"
         )
     partitions, by = partitions_of(image), change.split.by if change.split else None
     if (by or 0) > (partitions or 0):

@@ -62,8 +62,7 @@ def of_ends(move: Move) -> Iterator[Finding]:
         )
     elif source is not None and running and running != target_version:
         yield Finding(
-            "warn",
-            f"Spark {source.version} on {source.name}, {target.version} on {target.name}",
+            "warn", f"Spark {source.version} on {source.name}, {target.version} on {target.name}"
         )
 
 

@@ -114,10 +114,7 @@ def of_offsets(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
     if topics.wrong is not None:
         ways = f"{topics.hint}; {_WAIVE}" if topics.hint else _WAIVE
         yield Finding(
-            "refuse",
-            f"{topics.brokers} could not be asked for {names}: {topics.wrong}",
-            LOST,
-            ways,
+            "refuse", f"{topics.brokers} could not be asked for {names}: {topics.wrong}", LOST, ways
         )
         return
     lost: list[Finding] = []

@@ -138,9 +138,7 @@ def of_data(move: Move) -> Iterator[Finding]:
 def _of_copied_data(data: DataSpec, here: Survey, there: Survey) -> Iterator[Finding]:
     if here.kind == "empty":
         yield Finding(
-            "refuse",
-            f"nothing is at {data.source}, which should move along",
-            hint="correct `data`",
+            "refuse", f"nothing is at {data.source}, which should move along", hint="correct `data`"
         )
     if there.files:
         yield Finding(

@@ -222,10 +222,7 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         planned_names.pop(file.path, None)
     planned = tuple(planned_copies(move, planned_names))
     beforehand = bool(facts.brought) or facts.target.traits.get("renames_sooner", False)
-    visible = (
-        *index_step(move),
-        *publish(move, images, reshaping, beforehand),
-    )
+    visible = (*index_step(move), *publish(move, images, reshaping, beforehand))
     first = tuple(staging_steps(visible))
     own = tuple(identities(move)) if beforehand else ()
     written = {path for _, path in wanted} | set(planned_names.values())

@@ -74,10 +74,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     wanted_paths = {path for _, path in wanted}
     rewritten = {path for _, path in rewriting.paths}
     bridge = bridge_of(facts, rewritten | set(reshaping.logs))
-    others = (
-        *index_step(move),
-        *bridge.without_published(tuple(publish(move, images, reshaping))),
-    )
+    others = (*index_step(move), *bridge.without_published(tuple(publish(move, images, reshaping))))
     retired: list[AnyStep] = []
     for number, step in enumerate(keep_copied(facts, wanted, wanted_paths)):
         retired.append(replace(step, name=f"retire/{number}", items=()))

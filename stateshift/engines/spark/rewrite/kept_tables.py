@@ -88,11 +88,7 @@ class _Kept:
     """The new table of one shard, and the zip that names it."""
 
     def __init__(
-        self,
-        shard: ShardFiles,
-        name: str,
-        inputs: Mapping[str, Input],
-        settings: Mapping[str, str],
+        self, shard: ShardFiles, name: str, inputs: Mapping[str, Input], settings: Mapping[str, str]
     ) -> None:
         self._shard, self._name, self._inputs, self._settings = shard, name, inputs, settings
         self._facts: TableFacts | None = None

@@ -62,11 +62,7 @@ def after_planned(image: Image) -> Image | None:
             written.setdefault(store, []).append(path)
     shards = tuple(_after(shard, written) for shard in image.shards)
     return replace(
-        image,
-        epoch=image.planned,
-        shards=shards,
-        needed=image.needed_files,
-        planned_state=None,
+        image, epoch=image.planned, shards=shards, needed=image.needed_files, planned_state=None
     )
 
 

@@ -31,11 +31,7 @@ Sizes = tuple[dict[str, int], dict[str, int]]  # of each side's files, by path
 
 
 def diff(
-    one: str,
-    other: str,
-    opening: Opening,
-    show: int = 0,
-    fleet: Readers | None = None,
+    one: str, other: str, opening: Opening, show: int = 0, fleet: Readers | None = None
 ) -> Differences:
     """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each
     store are decoded. A `fleet` reads them, where there is one.

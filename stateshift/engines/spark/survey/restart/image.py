@@ -65,10 +65,7 @@ from stateshift.survey import FileInfo, Image, ShardFiles
 
 
 def surveyed_image(
-    reading: Reading,
-    files: tuple[FileInfo, ...],
-    thorough: bool,
-    changes: Sequence[Change] = (),
+    reading: Reading, files: tuple[FileInfo, ...], thorough: bool, changes: Sequence[Change] = ()
 ) -> Image:
     """Survey one query's checkpoint, from its listing and its small files; with what `changes` need
     to know. If they rewind it, everything after that batch does not count.

@@ -44,10 +44,7 @@ from stateshift.formats.spark.uris import canonical
 from stateshift.survey import EmbeddedPath, Operator, Store
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-PROVIDERS = {
-    "HDFSBackedStateStoreProvider": "hdfs-backed",
-    "RocksDBStateStoreProvider": "rocksdb",
-}
+PROVIDERS = {"HDFSBackedStateStoreProvider": "hdfs-backed", "RocksDBStateStoreProvider": "rocksdb"}
 
 
 def operators_of(

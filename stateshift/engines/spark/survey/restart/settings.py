@@ -43,22 +43,11 @@ from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry
 from stateshift.formats.spark.types import StructType, decode_struct
 from stateshift.survey import Operator, ShardFiles
 
-_ENDINGS = {
-    "hdfs-backed": ("delta", "snapshot"),
-    "rocksdb": ("zip", "changelog", "sst"),
-}
+_ENDINGS = {"hdfs-backed": ("delta", "snapshot"), "rocksdb": ("zip", "changelog", "sst")}
 _GROUPS = ("flatMapGroupsWithState", "applyInPandasWithState")
 _GROUP_STATE = "groupState"
 # Settings by which state is read: of one query all of its batches have the same.
-_OF_STATE = (
-    PROVIDER,
-    CODEC,
-    ENCODING,
-    JOIN_FORMAT,
-    AGGREGATION_FORMAT,
-    GROUPS_FORMAT,
-    PARTITIONS,
-)
+_OF_STATE = (PROVIDER, CODEC, ENCODING, JOIN_FORMAT, AGGREGATION_FORMAT, GROUPS_FORMAT, PARTITIONS)
 
 
 @dataclass(frozen=True, slots=True)
