@@ -8,7 +8,7 @@ from stateshift.documents.problems import FindingDocument
 from stateshift.documents.shape import At
 
 if TYPE_CHECKING:
-    from stateshift.look.judging import Checked
+    from stateshift.look import Checked
 
 
 class JudgedImageDocument(TypedDict):

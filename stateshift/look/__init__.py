@@ -1,4 +1,4 @@
-"""An image looked at, without a run. Reads only, and needs no JVM.
+"""An image looked at, without a run. Reads only, but for an exported file; needs no JVM.
 
     inspect      what is in an image, a workflow directory or a single file
     entries      some of its state, decoded as far as its schemas allow
@@ -6,22 +6,41 @@
     export       its state, or what single batches did to it, as Parquet, Arrow or JSON lines
     diff         two images compared by their entries
 
-The registry of engines tells the engine of an image, which does the rest (`engines.views`). Each
-module is imported when something of it is first asked for: to inspect waits for nothing that
-compares.
+The registry of engines tells the engine of an image, which does the rest (`engines.views`): who
+inspects waits for nothing that decodes or compares.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from shlex import quote
 
-if TYPE_CHECKING:
-    from stateshift.engines.views import Difference, Differences, Export, ShownEntry, Wanted
-    from stateshift.look.exporting import export, rows_of, save
-    from stateshift.look.inspecting import Look, diff, entries, inspect
-    from stateshift.look.judging import JudgedImage, Judgement, restartable
-    from stateshift.storage.opening import open_patiently
+from stateshift.engines.protocol import Engine
+from stateshift.engines.registry import decoded_file, engine_of, find_image, is_whole
+from stateshift.engines.single_file import single
+from stateshift.engines.views import (
+    CheckStage,
+    Coverage,
+    DecodedFile,
+    DeepCheck,
+    Difference,
+    Differences,
+    Export,
+    ImageAt,
+    Judged,
+    Opening,
+    Part,
+    Readers,
+    ShownEntry,
+    Wanted,
+)
+from stateshift.errors import Complaint, MissingFile, PlanError, SpecError
+from stateshift.specification.location import relation
+from stateshift.storage import locations
+from stateshift.storage.opening import open_patiently
+from stateshift.survey import Finding, Survey
 
 __all__ = [
     "Difference",
@@ -29,7 +48,6 @@ __all__ = [
     "Export",
     "JudgedImage",
     "Judgement",
-    "Look",
     "ShownEntry",
     "Wanted",
     "diff",
@@ -42,17 +60,229 @@ __all__ = [
     "save",
 ]
 
-_HOMES = {
-    "stateshift.engines.views": ("Difference", "Differences", "Export", "ShownEntry", "Wanted"),
-    "stateshift.look.exporting": ("export", "rows_of", "save"),
-    "stateshift.look.inspecting": ("Look", "diff", "entries", "inspect"),
-    "stateshift.look.judging": ("JudgedImage", "Judgement", "restartable"),
-    "stateshift.storage.opening": ("open_patiently",),
-}
+STDOUT = "-"
+EVERYTHING = DeepCheck()
+_SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "jsonl", ".json": "jsonl"}
 
 
-def __getattr__(name: str) -> object:
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
+@dataclass(frozen=True, slots=True)
+class InspectedPlace:
+    """A survey of a directory, or a single file decoded."""
+
+    survey: Survey | None = None
+    file: DecodedFile | None = None
+
+
+def inspect(location: str, opening: Opening = open_patiently) -> InspectedPlace:
+    """Look at whatever is at the location."""
+    file = single(location, opening)
+    if file is not None and is_whole(file[1]):
+        return inspect(locations.parent(locations.normal(location, os.getcwd())), opening)
+    if file is not None:
+        storage, name = file
+        return InspectedPlace(file=decoded_file(storage, name, location, opening))
+    _, _, survey = find_image(location, opening)
+    if not survey.images and survey.kind == "empty":
+        parent = locations.parent(locations.normal(location, os.getcwd()))
+        hint = f"check the path: stateshift inspect {quote(parent)}"
+        raise MissingFile(f"nothing is at {location}", location=location, hint=hint)
+    return InspectedPlace(survey)
+
+
+def entries(
+    location: str, opening: Opening = open_patiently, limit: int = 20
+) -> Iterator[ShownEntry]:
+    """Return the first entries of every store, by the names of their columns if these are known."""
+    engine, storage, survey = find_image(location, opening)
+    return engine.first_entries(storage, survey, limit)
+
+
+def diff(
+    one: str,
+    other: str,
+    opening: Opening = open_patiently,
+    show: int = 0,
+    fleet: Readers | None = None,
+) -> Differences:
+    """Compare the image at `one` (A) with that at `other` (B): per operator and store the entries
+    that are added (only B has the key), removed (only A) or changed; `show` of them are decoded. A
+    `fleet` reads them, where there is one.
+    """
+    engine = engine_of(*(locations.normal(at, os.getcwd()) for at in (one, other)), opening=opening)
+    return engine.diff(one, other, opening, show, fleet)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedImage:
+    """One query's image: its path, its newest epoch, and those a job could restart from."""
+
+    path: str
+    name: str | None
+    epoch: int | None
+    epochs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a job could restart, from which epoch, and all findings. Each query of a workflow has
+    its own epochs, in `images`. `checked` is None if only names were read.
+    """
+
+    restartable: bool
+    epoch: int | None
+    epochs: tuple[int, ...]
+    findings: tuple[Finding, ...]
+    images: tuple[JudgedImage, ...] = ()
+    engine: str = "spark"
+    checked: Checked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How far a deep check went: its stages, over all images, and what was left out, in words.
+    `part` is the part that was read, `coverage` how much that is; None where it is all. `so_far` is
+    what is remembered of all parts. `no_checksum` and `undecoded` are those of `Judged`.
+    """
+
+    stages: tuple[CheckStage, ...] = ()
+    left_out: tuple[str, ...] = ()
+    part: Part | None = None
+    coverage: Coverage | None = None
+    so_far: PartsSoFar | None = None
+    no_checksum: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    undecoded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartsSoFar:
+    """The number of sound parts, the time of the oldest check (if all have one), the file."""
+
+    parts: int
+    oldest: float | None
+    file: str
+
+
+def restartable(
+    location: str,
+    opening: Opening = open_patiently,
+    thorough: bool = False,
+    fleet: Readers | None = None,
+    how: DeepCheck = EVERYTHING,
+) -> Judgement:
+    """Whether a job could restart from what is there. `thorough` also reads what it needs to its
+    end, as far as `how` says (a `fleet` does, where there is one), and of the earlier epochs names
+    those that would do, if the newest does not.
+    """
+    engine, storage, survey = find_image(location, opening, thorough=True)
+    if not survey.images:
+        nothing = Finding(
+            "refuse",
+            f"{location} holds no checkpoint that a job could restart from",
+            hint=f"stateshift inspect {quote(location)}",
+        )
+        return Judgement(False, None, (), (nothing,), engine=engine.name)
+    findings = list(survey.all_findings)
+    judged = []
+    checked = []
+    for image in survey.images:
+        at = ImageAt(storage, survey, image, image.path or location)
+        judgement = engine.judge(at, how if thorough else None, fleet)
+        findings += judgement.findings
+        checked.append(judgement)
+        judged.append(JudgedImage(image.path, image.name, image.epoch, judgement.epochs))
+    together = _checked_together(checked, how.part) if thorough else None
+    if together is not None and together.part is not None and together.coverage is not None:
+        shards = together.coverage.shards_all
+        if 0 < shards < together.part.of:  # however often they are read
+            fact = f"{together.part.of} parts of {shards} shards: some hold no state"
+            findings.append(Finding("note", fact, hint=f"--part next/{shards}"))
+    # Each image's epoch is one to restart from, or its first batch is planned.
+    others = [image for image in survey.images if not image.begins]
+    whole = all(image.epoch is not None and image.epoch in image.epochs for image in others)
+    refused = any(finding.level == "refuse" for finding in findings)
+    epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
+    return Judgement(
+        whole and not refused,
+        survey.epoch,
+        epochs,
+        tuple(_with_hint(finding, judged, engine) for finding in findings),
+        tuple(judged),
+        engine.name,
+        together,
+    )
+
+
+def _checked_together(images: Collection[Judged], part: Part | None) -> Checked:
+    """Return the same stages of all images as one, and what was left out of each."""
+    stages: dict[str, CheckStage] = {}
+    left_out: list[str] = []
+    no_checksum: dict[str, tuple[tuple[int, int], ...]] = {}
+    undecoded: set[str] = set()
+    coverage = None if part is None else Coverage(0, 0, 0, 0)
+    for image in images:
+        left_out += image.left_out
+        for stage in image.stages:
+            before = stages.get(stage.name)
+            stages[stage.name] = stage if before is None else before + stage
+        if coverage is not None and image.coverage is not None:
+            coverage += image.coverage
+        no_checksum.update(image.no_checksum)
+        undecoded.update(image.undecoded)
+    return Checked(
+        tuple(stages.values()),
+        tuple(left_out),
+        part,
+        coverage,
+        no_checksum=no_checksum,
+        undecoded=tuple(sorted(undecoded)),
+    )
+
+
+def _with_hint(finding: Finding, judged: list[JudgedImage], engine: Engine) -> Finding:
+    """Return the finding with a hint: an earlier epoch, or none to verify, which was just done."""
+    if finding.hint and finding.hint.startswith("stateshift verify"):
+        finding = replace(finding, hint=None)
+    if not finding.is_damage or finding.hint or any(image.epochs for image in judged):
+        return finding
+    assert finding.path is not None, "damage is of a file"
+    return replace(finding, hint=engine.way_out(finding.path, [image.path for image in judged]))
+
+
+def export(
+    location: str, to: str, wanted: Wanted | None = None, opening: Opening = open_patiently
+) -> Export:
+    """Return the export to `to`. Refuse here what can be refused without reading the state."""
+    place = locations.normal(location, os.getcwd())
+    made = rows_of(location, _format(to), wanted or Wanted(), opening)
+    if to != STDOUT and relation(locations.normal(to, os.getcwd()), place) in ("same", "inside"):
+        fact = f"{to} lies inside of what is exported"
+        raise PlanError(fact, hint="name a file outside of the checkpoint")
+    return made
+
+
+def rows_of(location: str, format: str, wanted: Wanted, opening: Opening) -> Export:
+    """Return the export in this format, wherever it goes."""
+    place = locations.normal(location, os.getcwd())
+    return engine_of(place, opening=opening).export(location, wanted, format, opening)
+
+
+def save(
+    made: Export, to: str, opening: Opening = open_patiently, readers: Readers | None = None
+) -> int:
+    """Write the export to a file, whole or not at all; `readers` help. Return its size."""
+    target = locations.normal(to, os.getcwd())
+    storage = opening(locations.parent(target))
+    size = storage.write(locations.name(target), lambda: made.chunks(readers))
+    storage.sync()
+    return size
+
+
+def _format(to: str) -> str:
+    if to == STDOUT:
+        return "jsonl"
+    suffix = os.path.splitext(to)[1].lower()
+    if suffix not in _SUFFIXES:
+        fact = f"the suffix decides the format, and {suffix or 'none'} is none that is known"
+        hint = "name it .parquet, .arrow or .jsonl; - writes JSON lines to stdout"
+        raise SpecError((Complaint("--to", f"{to}: {fact}"),), hint=hint)
+    return _SUFFIXES[suffix]

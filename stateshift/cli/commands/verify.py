@@ -136,8 +136,8 @@ def _remembered(terminal: Terminal, judgement: Judgement, file: PartsFile, part:
     """Remember the part, if nothing in it keeps a job from restarting."""
     from dataclasses import replace
 
+    from stateshift.look import PartsSoFar
     from stateshift.look.checked_parts import remember
-    from stateshift.look.judging import PartsSoFar
 
     if judgement.checked is None or not judgement.images:
         return judgement

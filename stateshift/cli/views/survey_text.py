@@ -36,8 +36,7 @@ if TYPE_CHECKING:
         SurveyFacts,
     )
     from stateshift.engines.views import Coverage, DecodedFile, Part
-    from stateshift.look import Export, Judgement
-    from stateshift.look.judging import Checked, PartsSoFar
+    from stateshift.look import Checked, Export, Judgement, PartsSoFar
     from stateshift.survey import EmbeddedPath, Image, Operator, Store
 
 ENGINES = {"spark": "Spark", "flink": "Flink"}
