@@ -30,8 +30,7 @@ from typing import IO, Any, TypeAlias
 
 import stateshift
 from stateshift.errors import ClusterError
-from stateshift.fleet import ending
-from stateshift.fleet.masters import kind_of
+from stateshift.fleet.masters import kind_of, reason_of
 from stateshift.private_files import open_private
 
 # Objects of pyspark and py4j, which are imported late, and have no types that mypy could read.
@@ -93,7 +92,7 @@ def _started(master: str, log: Path, folder: Path, output: IO[bytes]) -> Spark:
         java = getattr(error, "java_exception", None)
         message = str(java.toString()) if java is not None else _last_words(log) or str(error)
         raise ClusterError(
-            f"Spark does not start for {master}: {ending.reason_of(message)}",
+            f"Spark does not start for {master}: {reason_of(message)}",
             cluster=master,
             hint=f"its log says more: {log}; the driver's Spark must be of the cluster's version "
             "(SPARK_HOME, or pip install pyspark==VERSION), with a Java that it runs on "

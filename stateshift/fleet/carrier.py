@@ -1,14 +1,34 @@
-"""The interface of a carrier of orders to executors, and its names in messages.
+"""A carrier gets one order to one executor and its answer back, or says that it was Lost. Asking
+sends orders out by a carrier, as many at once as there are slots, and again when lost.
 
-A carrier gets one order to one executor and its answer back, or says that it was Lost. The crew
-decides about a loss.
+A lost executor costs its order and nothing else: that is repeated, which is always safe, up to
+ATTEMPTS_MAX times in all, since one that kills its executor would never end. Rates are shared out
+evenly over the slots: together executors never exceed them.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
+
+from stateshift.errors import ClusterError
+from stateshift.fleet.orders import AskAll, Json, Order, decode_answer, encode_order
+from stateshift.step import Step
+from stateshift.world import Meter, World
+
+ATTEMPTS_MAX = 4
+THREADS_MAX = 256
+
+# An order, and its label.
+LabelledOrder = tuple[str, Order]
+
+_log = logging.getLogger(__name__)
 
 
 class Lost(Exception):
@@ -76,3 +96,103 @@ OF_THIS_MACHINE = Ways(
 def add_attempt(text: str, attempt: int) -> str:
     """Return an answer with the number of times that the order had been begun before."""
     return json.dumps({**json.loads(text), "attempt": attempt})
+
+
+class Asking:
+    """The orders of one session, sent out by a carrier."""
+
+    def __init__(self, carrier: Carrier, meter: Meter, ways: Ways) -> None:
+        self._carrier, self._meter, self._ways = carrier, meter, ways
+        self._session = uuid.uuid4().hex
+
+    def one(self, ask: str, label: str, world: World | None, **more: object) -> tuple[Json, bool]:
+        """Return the answer, and whether an attempt before may have done some of it."""
+        reason, ways = "", self._ways
+        if world is not None:
+            world.check_interrupted()
+        for attempt in range(ATTEMPTS_MAX):
+            order = self._order(ask, f"{label}/{attempt}", world, **more)
+            try:
+                done, again = decode_answer(self._carrier.carry(order, label))
+                return done, again or attempt > 0
+            except Lost as lost:
+                reason = str(lost)
+            _log.warning(
+                "%s: attempt %d of %d was lost with its %s: %s",
+                label,
+                attempt + 1,
+                ATTEMPTS_MAX,
+                ways.worker,
+                reason,
+            )
+            if world is not None:
+                world.check_interrupted()
+            if attempt + 1 < ATTEMPTS_MAX:
+                self._meter.say(
+                    f"{ways.name}: {label} was lost with its {ways.worker}, and is repeated "
+                    f"({reason})"
+                )
+        raise ClusterError(
+            f"{label} was lost with its {ways.worker} {ATTEMPTS_MAX} times: {reason}",
+            cluster=self._carrier.master,
+            hint=ways.too_little,
+        )
+
+    def all(
+        self, ask: str, orders: Sequence[LabelledOrder], world: World
+    ) -> list[tuple[Json, bool]]:
+        """Return the answers to orders that a step is carried out by, as `one` does."""
+
+        def asked(labelled: LabelledOrder) -> tuple[Json, bool]:
+            label, order = labelled
+            return self.one(ask, label, world, **order)
+
+        at_once = min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))
+        with ThreadPoolExecutor(at_once) as threads:
+            try:
+                return list(threads.map(asked, orders))
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def all_of(self, step: Step, world: World) -> AskAll:
+        """Return the function that sends out the orders of a step."""
+
+        def ask_all(ask: str, orders: Sequence[Order]) -> list[tuple[Json, bool]]:
+            labelled = []
+            for number, order in enumerate(orders):
+                labelled.append((f"{step.name}/{ask}/{number}", order))
+            return self.all(ask, labelled, world)
+
+        return ask_all
+
+    def spread(self, ask: str, orders: Iterable[Order]) -> Iterator[Json]:
+        """Yield the answers in the order of the orders; only as many ahead of the one who takes
+        them as keep the fleet at work.
+        """
+        ahead = 2 * min(THREADS_MAX, max(1, self._carrier.slots(THREADS_MAX)))
+        waiting: deque[Future[tuple[Json, bool]]] = deque()
+        with ThreadPoolExecutor(ahead) as threads:
+            try:
+                for number, order in enumerate(orders):
+                    waiting.append(threads.submit(self.one, ask, f"{ask}/{number}", None, **order))
+                    if len(waiting) >= ahead:
+                        yield waiting.popleft().result()[0]
+                while waiting:
+                    yield waiting.popleft().result()[0]
+            except GeneratorExit:  # nobody wants more: what is at work is waited for
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                self._carrier.close()  # what is at work ends, and nobody waits for it
+                raise
+
+    def _order(self, ask: str, attempt: str, world: World | None, **more: object) -> str:
+        token, share = f"{self._session}/{attempt}", max(1, self._carrier.slots(0))
+        if world is None:
+            return encode_order(ask, "", token, None, share, **more)
+        # A power cut of another machine would go unseen here: there files are synced as ever.
+        unsynced = [] if self._carrier.far else sorted(world.unsynced)
+        places = {"unsynced": unsynced, "claims": dict(world.claims)}
+        return encode_order(ask, world.run, token, world.pace, share, **places, **more)

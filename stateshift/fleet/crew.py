@@ -1,19 +1,17 @@
-"""The fleet as the executor and `look` know it: orders go out, evidence comes back, and lost orders
-are repeated.
-
-    Carrier  gets one order to one executor and its answer back, or says that it was Lost
-             (`carrier`)
-    Asking   sends orders out, and those again that were lost (`asking`)
-    Crew     everything else: the steps that it takes, their parts, the looks at files afterwards
+"""The fleet as the executor and `look` know it: the steps that it takes, their parts, the looks at
+files afterwards. `open_crew` gives one for as long as something lasts.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.check.portions import each_alone, portions
@@ -21,9 +19,7 @@ from stateshift.engines.spark.check.snapshots import place_of
 from stateshift.engines.spark.rewrite.comparison import SUMS
 from stateshift.engines.views import Compared, ExportedPart, HistoryCheck, Tallies, Wanted
 from stateshift.errors import ClusterError, FormatError, MissingFile
-from stateshift.fleet import checking
-from stateshift.fleet.asking import Asking, LabelledOrder
-from stateshift.fleet.carrier import OF_SPARK, Carrier, Ways
+from stateshift.fleet.carrier import OF_SPARK, Asking, Carrier, LabelledOrder, Ways
 from stateshift.fleet.cutting import (
     PART_BYTES_MIN,
     WORTHWHILE_BYTES,
@@ -31,12 +27,18 @@ from stateshift.fleet.cutting import (
     Cutter,
     Labelled,
     ShardAt,
+    check_portions,
     parts_of,
     shards_of,
 )
-from stateshift.fleet.orders import Json, Order, decode_discrepancies, with_repeated
-from stateshift.fleet.redistributing import can_be_dealt_out, redistribute_shards
-from stateshift.fleet.rewriting import count_of_parts, rewrite_shards
+from stateshift.fleet.masters import check_places
+from stateshift.fleet.orders import Json, Order
+from stateshift.fleet.rewriting import (
+    can_be_dealt_out,
+    count_of_parts,
+    redistribute_shards,
+    rewrite_shards,
+)
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import (
     BringFiles,
@@ -173,15 +175,16 @@ class Crew:
         if evidence is None:
             needed = {"step": to_plain(step), "there": _there(step, world)}
             done, again = self.asking.one("run", step.name, world, **needed)
-            evidence = with_repeated(Evidence.from_plain(done), again)
+            evidence = Evidence.from_plain(done)
+            if again:
+                evidence = replace(evidence, repeated=True)
         self._see(step, evidence, world)
         world.meter.done(step.files, step.bytes)
         return evidence
 
     def _rewrite(self, step: TransformShard, world: World) -> Evidence | None:
-        """Rewrite a large shard in parts; None where it stays whole. Where several read its
-        sources, and others write its targets, the entries between are on the disk of one machine,
-        and cost some time there.
+        """Rewrite a large shard in parts; None where it stays whole. Entries that are dealt out
+        between readers and writers are on the disk of one machine, and cost some time there.
         """
         is_worth_it = self._is_uneven and step.bytes >= 2 * self._part_bytes_min
         if is_worth_it and not self._carrier.far and can_be_dealt_out(step):
@@ -248,12 +251,12 @@ class Crew:
                 return [step.unreadable(error)]
             return step.held(fold_together(folds), evidence)
         done, _ = self.asking.one("holds", step.name, world, step=to_plain(step), evidence=evidence)
-        return decode_discrepancies(done)
+        return [from_plain(Discrepancy, each) for each in done]
 
     # -- what `look` asks
 
     def deep(self, survey: Survey, image: Image, tallies: Tallies | None) -> tuple[Finding, ...]:
-        return checking.deep(self._cutter, list(portions(survey, image)), tallies)
+        return check_portions(self._cutter, list(portions(survey, image)), tallies)
 
     def histories(self, survey: Survey, image: Image, tallies: Tallies) -> HistoryCheck:
         """Return the check of the snapshots of an image against the changes before them."""
@@ -285,21 +288,7 @@ class Crew:
         format: str,
     ) -> Iterator[ExportedPart]:
         """Yield the wanted entries of shards, in their order: in files of this machine."""
-        orders = (
-            {"survey": to_plain(piece), "wanted": to_plain(wanted), "format": format}
-            for piece in self._export_pieces(survey, list(shards))
-        )
-        for answer in self.asking.spread("export", orders):
-            made = from_plain(ExportedPart, answer)
-            try:
-                yield made
-            finally:
-                os.unlink(made.file)
-
-    def _export_pieces(
-        self, survey: Survey, shards: Sequence[tuple[Image, ShardFiles]]
-    ) -> Iterator[Survey]:
-        """Yield the survey of each shard, of a large one for each of its parts."""
+        shards = list(shards)
         sizes = {file.path: file.size for file in survey.files}
         there = []
         for image, shard in shards:
@@ -308,10 +297,22 @@ class Crew:
         part_bytes = self._cutter.bytes_of_part([each.size for each in there])
         part_bytes = min(part_bytes, EXPORTED_BYTES_MAX)
         all_settings = self._cutter.settings_of_parts(there, part_bytes)
-        for alone, settings in zip(each_alone(survey, shards), all_settings, strict=True):
-            (image,) = alone.images
-            for own in settings:
-                yield replace(alone, images=(replace(image, settings=own),))
+
+        def orders() -> Iterator[Order]:
+            """Yield the order of each shard, of a large one that of each of its parts."""
+            for alone, settings in zip(each_alone(survey, shards), all_settings, strict=True):
+                (image,) = alone.images
+                for own in settings:
+                    piece = replace(alone, images=(replace(image, settings=own),))
+                    order = {"survey": to_plain(piece), "wanted": to_plain(wanted)}
+                    yield {**order, "format": format}
+
+        for answer in self.asking.spread("export", orders()):
+            made = from_plain(ExportedPart, answer)
+            try:
+                yield made
+            finally:
+                os.unlink(made.file)
 
     def _see(self, step: Step, evidence: Evidence, world: World) -> None:
         """Look for the files that an executor wrote. A local disk that is not everybody's shows
@@ -332,6 +333,43 @@ class Crew:
                     hint="every executor must see the same disk there; stateshift rollback "
                     "WORKDIR, then use a storage that all can reach, or no --fleet",
                 )
+
+
+# (master, its log, its meter, set once somebody asked to stop)
+OpenFleet = Callable[[str, Path, Meter, threading.Event], Carrier]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The start of a fleet: its master, its log, the meter, and the event that stops it."""
+
+    master: str
+    log: Path
+    meter: Meter
+    stop: threading.Event
+
+
+@contextmanager
+def open_crew(
+    open_fleet: OpenFleet, application: Application, places: Sequence[str]
+) -> Iterator[Crew]:
+    """Give the crew of a master, which sees these places, and directories that are here: checked
+    before it starts, gathered before it is used, let go however it ends.
+    """
+    master, meter = application.master, application.meter
+    for warning in check_places(master, places):
+        meter.say(f"fleet: {warning}")
+    carrier = open_fleet(master, application.log, meter, application.stop)
+    try:
+        crew, directories = Crew(carrier, meter), []
+        for place in places:
+            path = locations.local_path(locations.normal(place, os.getcwd()))
+            if path is not None and os.path.isdir(path):
+                directories.append(place)
+        crew.gather(places, directories)
+        yield crew
+    finally:
+        carrier.close()
 
 
 def _sizes_of_shards(step: Step) -> list[int]:

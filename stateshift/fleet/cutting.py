@@ -1,7 +1,9 @@
-"""Cuts of large shards into parts, to leave nobody idle while one is read; and a comparison of
-entries in parts, each an order of its own: a shard where that is worth it, else a side.
+"""Cuts of large shards into parts, to leave nobody idle while one is read; and images in parts.
 
-    Cutter.settings_of_parts(shards, ...)  the settings of each by which its parts are read
+    Cutter.settings_of_parts  the settings of each shard by which its parts are read
+    parts_of                  `compare`: an order for each shard where that is worth it, else a side
+    check_portions            `verify --deep`: every portion of an image, or the parts of its one
+                              shard and the rest
 
 There are about PARTS_A_SLOT orders for each that can be at work, and none of less than
 PART_BYTES_MIN: shards that are many enough stay whole, unless the last of them would leave others
@@ -13,16 +15,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from stateshift.engines.spark.layout import has_tables
+from stateshift.engines.views import Tallies
 from stateshift.errors import FormatError, MissingFile
-from stateshift.fleet.orders import Order, Spread
+from stateshift.fleet.orders import Json, Order, Spread
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import CompareImages
 from stateshift.step.images import Side
-from stateshift.survey import ShardFiles
+from stateshift.survey import Finding, Image, ShardFiles, Survey, sizes_of
 from stateshift.world import World
 
 PARTS_A_SLOT = 2
@@ -33,8 +36,12 @@ IDLE_MAX = 0.15  # of the time that all would need if none were idle
 Settings = Mapping[str, str]
 WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large steps
 
+JOIN = "symmetricHashJoin"
+_MODULUS = 1 << 64
+
 # A side of a comparison, and the label of its order.
 Labelled = tuple[str, Side]
+Portion = tuple[Survey, Image]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +156,14 @@ def parts_of(step: CompareImages, world: World, is_cut: bool) -> ComparedParts |
     is_large = step.bytes >= WORTHWHILE_BYTES or is_cut
     if not is_large and not any(step.known(world)):
         return None
+
+    def divide(side: Side, label: str) -> list[Labelled]:
+        return shards_of(side, label) if is_large else [(label, side)]
+
     source = []
     for number, side in enumerate(step.unread(world)):
-        label = f"{step.name}/source{number or ''}"
-        source += shards_of(side, label) if is_large else [(label, side)]
-    label, side = f"{step.name}/target", step.sides[1]
-    target = shards_of(side, label) if is_large else [(label, side)]
+        source += divide(side, f"{step.name}/source{number or ''}")
+    target = divide(step.sides[1], f"{step.name}/target")
     return ComparedParts(source, target) if source or target else None
 
 
@@ -164,3 +173,70 @@ def shards_of(side: Side, label: str) -> list[Labelled]:
         (f"{label}/{number}", replace(side, shards=(shard,)))
         for number, shard in enumerate(side.shards)
     ]
+
+
+def check_portions(
+    cutter: Cutter, there: Sequence[Portion], tallies: Tallies | None
+) -> tuple[Finding, ...]:
+    """Return the findings on an image beyond those of its survey, each once. If one of several
+    parts finds anything, its portion is read once more as one: the findings are those of a single
+    process then. The stores of a join stay together, since they are compared with each other.
+    """
+    settings, is_tallied = _settings_of_parts(cutter, there), tallies is not None
+    orders: list[Order] = []
+    for portion, own in zip(there, settings, strict=True):
+        if len(own) == 1:
+            orders.append(_order(portion, own[0], "all", is_tallied))
+        else:
+            orders.append(_order(portion, portion[1].settings, "rest", is_tallied))
+            orders += [_order(portion, part, "state", is_tallied) for part in own]
+    # All of them: answers that nobody takes would end the fleet.
+    answers = iter(list(cutter.spread("deep", orders)))
+    findings: dict[Finding, None] = {}
+    for portion, own in zip(there, settings, strict=True):
+        answer = next(answers)
+        if len(own) > 1:
+            answer = _together([answer, *islice(answers, len(own))])
+            if any(finding["level"] != "note" for finding in answer["findings"]):
+                again = _order(portion, portion[1].settings, "all", is_tallied)
+                (answer,) = cutter.spread("deep", [again])
+        findings |= dict.fromkeys(from_plain(Finding, each) for each in answer["findings"])
+        if tallies is not None:
+            tallies |= {tuple(place): tuple(tally) for place, tally in answer["tallies"]}
+    return tuple(findings)
+
+
+def _together(answers: Sequence[Json]) -> Json:
+    """Return the answers for the parts of one shard as one."""
+    findings: list[Json] = []
+    sums: dict[tuple[str, int, str], tuple[int, int]] = {}
+    for answer in answers:
+        findings += answer["findings"]
+        for place, (records, total) in answer["tallies"]:
+            before = sums.get(tuple(place), (0, 0))
+            sums[tuple(place)] = before[0] + records, (before[1] + total) % _MODULUS
+    return {"findings": findings, "tallies": list(sums.items())}
+
+
+def _settings_of_parts(cutter: Cutter, there: Sequence[Portion]) -> list[list[Settings]]:
+    """Return for each portion the settings of its parts, its own where it stays whole."""
+    sizes = [sum(sizes_of(survey, image.needed)) for survey, image in there]
+    settings: list[list[Settings]] = [[image.settings] for _, image in there]
+    divisible: dict[int, ShardAt] = {}
+    for number, (survey, image) in enumerate(there):
+        joins = {operator.id for operator in image.operators if operator.name == JOIN}
+        if len(image.shards) == 1 and image.shards[0].operator not in joins:
+            (shard,) = image.shards
+            at = ShardAt(survey.location, shard, image.settings, sizes[number])
+            divisible[number] = at
+    shards = list(divisible.values())
+    parts = cutter.settings_of_parts(shards, cutter.bytes_of_part(sizes))
+    for number, own in zip(divisible, parts, strict=True):
+        settings[number] = own
+    return settings
+
+
+def _order(portion: Portion, settings: Mapping[str, str], reads: str, tally: bool) -> Order:
+    survey, image = portion
+    own = replace(image, settings=settings)
+    return {"survey": to_plain(survey), "image": to_plain(own), "reads": reads, "tally": tally}

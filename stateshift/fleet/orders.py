@@ -32,12 +32,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from stateshift import __version__, errors, plain
 from stateshift.errors import ClusterError, StateshiftError
-from stateshift.step import AnyStep, Discrepancy, Evidence
+from stateshift.step import AnyStep
 from stateshift.world import Limits
 
 # The values that travel. Each end runs the same version, and knows the types of its requests.
@@ -48,6 +47,10 @@ Spread: TypeAlias = Callable[[str, Iterable[Order]], Iterator[Json]]
 # The same of orders that a step is carried out by, each answer with whether an attempt before may
 # have done some of it.
 AskAll: TypeAlias = Callable[[str, Sequence[Order]], Sequence[tuple[Json, bool]]]
+
+
+# The name of a package on PyPI where it is not that of its module.
+_PACKAGES = {"google_crc32c": "google-crc32c"}
 
 
 class Broke(RuntimeError):
@@ -90,11 +93,6 @@ def decode_step(value: Json) -> AnyStep:
     return step
 
 
-def decode_discrepancies(values: Json) -> list[Discrepancy]:
-    """Return the discrepancies that an executor found."""
-    return [plain.from_plain(Discrepancy, value) for value in values]
-
-
 def encode_error(error: StateshiftError) -> dict[str, object]:
     """Return everything an error holds, under its class's name."""
     return {"class": type(error).__name__, "arguments": list(error.args), "held": dict(vars(error))}
@@ -124,7 +122,13 @@ def decode_answer(text: str) -> tuple[Json, bool]:
     answer = json.loads(text)
     host = answer["host"]
     if "missing" in answer:
-        raise missing_package(answer["missing"], host)
+        package = _PACKAGES.get(answer["missing"], answer["missing"])
+        raise ClusterError(
+            f"executor {host} has no Python package {package!r}",
+            cluster="fleet",
+            hint=f"install it there (pip install {package}), or name a Python that has it: "
+            "PYSPARK_PYTHON=/path/to/python3",
+        )
     if "failed" in answer:
         error = decode_error(answer["failed"])
         error.where.setdefault("executor", host)
@@ -139,23 +143,3 @@ def decode_answer(text: str) -> tuple[Json, bool]:
         broke.add_note(bug["traceback"])
         raise broke
     return answer["done"], answer.get("attempt", 0) > 0
-
-
-def missing_package(name: str, host: str) -> ClusterError:
-    """Return the error for a module that an executor's Python has not, by its name on PyPI."""
-    package = _PACKAGES.get(name, name)
-    return ClusterError(
-        f"executor {host} has no Python package {package!r}",
-        cluster="fleet",
-        hint=f"install it there (pip install {package}), or name a Python that has it: "
-        "PYSPARK_PYTHON=/path/to/python3",
-    )
-
-
-def with_repeated(evidence: Evidence, repeated: bool) -> Evidence:
-    """Return the evidence, marked where an earlier attempt may have done part of the step."""
-    return replace(evidence, repeated=True) if repeated else evidence
-
-
-# The name of a package where it is not that of its module.
-_PACKAGES = {"google_crc32c": "google-crc32c"}

@@ -1,5 +1,6 @@
-"""Large shards of RocksDB's rewritten in parts: each makes some of the tables. The zips that name
-them come last: nothing of the shards is seen before all of it is there.
+"""Large shards rewritten in parts: the files that name the tables, or hold the entries, come last.
+
+RocksDB's tables, each made by somebody; the zips that name them are written once all are there.
 
     bounds   ──▶ the keys at which tables end; null where the shards are not cut
     tables   between some of those keys     ──▶ TablesWritten
@@ -7,31 +8,45 @@ them come last: nothing of the shards is seen before all of it is there.
 
 One shard becomes one, or several become others among which their entries are dealt out. A part
 reads the keys between its bounds, of every source, and writes the tables of these keys, of every
-target.
+target. Tables are those of the plan, and their bytes those that one process gives them: the keys at
+which they end follow from the shards' files alone. The sums of the parts of a shard are added up,
+and are those of one process.
 
-Tables are those of the plan, and their bytes those that one process gives them: the keys at which
-they end follow from the shards' files alone. The sums of the parts of a shard are added up, and are
-those of one process.
+An HDFS-backed shard has no order by which it could be cut: each process would have to read all of
+it. On one machine, some processes read the old shards, others write the new ones.
+
+    deal    some of the old shards ──▶ a file of the machine: their entries by new shard, in order
+    gather  all those files ──▶ some of the new shards, written
+
+Each is read once, and each written by one. The bytes are those that one process writes, and the
+sums of the old shards are made where they are read. The files are removed once all is written, or
+has failed; those of a lost process go with the directory of all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from stateshift.engines.spark.layout import ROCKSDB
+from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE
 from stateshift.fleet.cutting import spans
 from stateshift.fleet.orders import AskAll, Json, Order
-from stateshift.plain import JsonObject, from_plain, to_plain
+from stateshift.plain import from_plain, to_plain
 from stateshift.step import TransformShard
 from stateshift.step.evidence import FilesWritten, OperatorFold
 from stateshift.step.images import as_evidence, fold_together, sums_in
 from stateshift.step.protocol import Evidence, FileEvidence
 from stateshift.world import World
+
+if TYPE_CHECKING:
+    from stateshift.formats.sorting import Run, SortedPile
 
 
 class KnownTable(NamedTuple):
@@ -64,18 +79,13 @@ def count_of_parts(step: TransformShard, part_bytes: int) -> int:
     """Return the number of parts of a step: no part has less than one table of a target."""
     if step.transform != REWRITE_STATE or step.bytes < 2 * part_bytes:
         return 1
-    return max(1, min(_count_of_tables(step.options), round(step.bytes / part_bytes)))
-
-
-def _count_of_tables(options: JsonObject) -> int:
-    """Return the number of tables of each target, if the step may be done in parts; else 0."""
-    if len(options["pieces"]) != 1 or options["provider"] != ROCKSDB:
-        return 0
-    (piece,) = options["pieces"]
-    is_moved = bool(piece.get("partitions"))
-    if len(piece["sources"]) != 1 and not is_moved:
-        return 0
-    return min(len(names) for names in piece["tables"])
+    if len(step.options["pieces"]) != 1 or step.options["provider"] != ROCKSDB:
+        return 1
+    (piece,) = step.options["pieces"]
+    if len(piece["sources"]) != 1 and not piece.get("partitions"):
+        return 1
+    tables = min(len(names) for names in piece["tables"])
+    return max(1, min(tables, round(step.bytes / part_bytes)))
 
 
 def rewrite_shards(step: TransformShard, count: int, ask_all: AskAll) -> Evidence | None:
@@ -169,3 +179,104 @@ def _outputs(step: TransformShard) -> Iterator[tuple[str, ...]]:
         end = start + len(names) + 1
         yield step.outputs[start:end]
         start = end
+
+
+@dataclass(frozen=True, slots=True)
+class DealtFile:
+    """Entries that one process has dealt out, in a file whose last bytes are their index; and the
+    sums of their shards.
+    """
+
+    file: str
+    index_bytes: int
+    read: dict[str, OperatorFold]
+
+
+def can_be_dealt_out(step: TransformShard) -> bool:
+    """Whether a step deals out the entries of several HDFS-backed shards among others."""
+    if step.transform != REWRITE_STATE or step.options["provider"] != HDFS:
+        return False
+    if len(step.options["pieces"]) != 1:
+        return False
+    (piece,) = step.options["pieces"]
+    return bool(piece.get("partitions")) and len(piece["sources"]) > 1
+
+
+def redistribute_shards(step: TransformShard, count: int, ask_all: AskAll) -> Evidence:
+    """Distribute a step's entries anew by as many orders of each kind."""
+    (piece,) = step.options["pieces"]
+    plain = to_plain(step)
+    orders: list[Order] = []
+    for span in spans(len(piece["sources"]), count):
+        orders.append({"step": plain, "span": span})
+    answers = ask_all("deal", orders)
+    dealt = [from_plain(DealtFile, done) for done, _ in answers]
+    try:
+        orders = []
+        for span in spans(len(piece["targets"]), count):
+            orders.append({"step": plain, "span": span, "dealt": to_plain(dealt)})
+        written = ask_all("gather", orders)
+    finally:
+        for each in dealt:
+            with contextlib.suppress(OSError):
+                os.unlink(each.file)
+    files: list[FileEvidence] = []
+    for done, _ in written:
+        files += from_plain(tuple[FileEvidence, ...], done)
+    read = dict(chain.from_iterable(each.read.items() for each in dealt))
+    return FilesWritten(tuple(files), read, repeated=any(again for _, again in written))
+
+
+def deal_here(order: Order, world: World) -> Json:
+    """Deal out some shards, in a process."""
+    # Loads Arrow.
+    from stateshift.engines.spark.rewrite.state import deal_out
+    from stateshift.formats.sorting import SortedPiles, index_of, put_aside
+
+    step: TransformShard = from_plain(TransformShard, order["step"])
+    (piece,) = step.options["pieces"]
+    inputs, places = step.opened(world), slice(*order["span"])
+    handle, path = tempfile.mkstemp()
+    try:
+        with open(handle, "w+b") as file:
+            piles = SortedPiles(lambda: file)
+            read = deal_out(step.options, inputs, places, piles, world.check_interrupted)
+            piles.put_aside()
+            index = index_of({target: piles.pile(target) for target in piece["targets"]})
+            put_aside(file, file.seek(0, os.SEEK_END), index)
+    except BaseException:
+        os.unlink(path)
+        raise
+    return DealtFile(path, len(index), step.sums_of(read))
+
+
+def gather_here(order: Order, world: World) -> Json:
+    """Write some of the new shards, in a process."""
+    # Loads Arrow.
+    from stateshift.engines.spark.rewrite.state import rewrite_dealt
+
+    step: TransformShard = from_plain(TransformShard, order["step"])
+    (piece,) = step.options["pieces"]
+    places = slice(*order["span"])
+    with ExitStack() as opened:
+        dealt = from_plain(tuple[DealtFile, ...], order["dealt"])
+        piles = _piles(dealt, piece["targets"][places], opened)
+        contents = rewrite_dealt(step.options, step.opened(world), piles)
+        return step.written(world, list(zip(step.outputs[places], contents, strict=True)))
+
+
+def _piles(
+    dealt: Sequence[DealtFile], targets: Sequence[int], files: ExitStack
+) -> dict[int, SortedPile]:
+    """Return the piles that all have dealt out for some targets."""
+    # Loads Arrow.
+    from stateshift.formats.sorting import SortedPile, open_piles
+
+    runs: dict[int, list[Run]] = {target: [] for target in targets}
+    for each in dealt:
+        file = files.enter_context(open(each.file, "rb"))  # noqa: SIM115 - the stack closes it
+        file.seek(-each.index_bytes, os.SEEK_END)
+        piles = open_piles(file.read(), file)
+        for target in targets:
+            runs[target] += piles[target].runs
+    return {target: SortedPile(tuple(own)) for target, own in runs.items()}

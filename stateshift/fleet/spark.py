@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from stateshift.errors import ClusterError, Interrupted, StateshiftError
-from stateshift.fleet import application, ending
+from stateshift.fleet import application
 from stateshift.fleet.carrier import Lost, add_attempt
-from stateshift.fleet.masters import kind_of, refuse_unreachable
+from stateshift.fleet.masters import end_error, hopeless, kind_of, reason_of, refuse_unreachable
 from stateshift.world import Meter
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -130,12 +130,12 @@ class SparkCarrier:
         java = getattr(error, "java_exception", None)
         if java is None:  # no answer from the JVM at all
             reason = f"{type(error).__name__}: {error} (see {self._log})"
-            self._over = ending.end_error(self._master, reason)
+            self._over = end_error(self._master, reason)
             return self._over
         message = str(java.toString())
-        fatal = ending.hopeless(message, self._master)
+        fatal = hopeless(message, self._master)
         if fatal is None:
-            return Lost(ending.reason_of(message))
+            return Lost(reason_of(message))
         self._over = fatal
         return fatal
 

@@ -23,7 +23,7 @@ from stateshift.engines.spark.check import image as deep
 from stateshift.engines.spark.check.snapshots import check_histories
 from stateshift.engines.views import ExportedPart, Tallies, Wanted
 from stateshift.errors import ClusterError, StateshiftError
-from stateshift.fleet import comparing, redistributing, rewriting
+from stateshift.fleet import comparing, rewriting
 from stateshift.fleet.cutting import parts_here
 from stateshift.fleet.orders import (
     Json,
@@ -190,8 +190,8 @@ _REQUESTS: Mapping[str, Callable[[Order, World], Json]] = {
     "bounds": rewriting.bounds_here,
     "tables": rewriting.tables_here,
     "version": rewriting.version_here,
-    "deal": redistributing.deal_here,
-    "gather": redistributing.gather_here,
+    "deal": rewriting.deal_here,
+    "gather": rewriting.gather_here,
     "deep": _deep,
     "histories": _histories,
     "fold": comparing.fold_here,

@@ -31,8 +31,7 @@ from stateshift.world import Claimed, Clock, Fencing, Meter, Unwatched, World
 
 if TYPE_CHECKING:
     from stateshift.fleet.carrier import Carrier
-    from stateshift.fleet.crew import Crew
-    from stateshift.fleet.opening import OpenFleet
+    from stateshift.fleet.crew import Crew, OpenFleet
 
 # How many steps run at once where nobody says it.
 PARALLEL = 4

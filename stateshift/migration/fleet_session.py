@@ -32,7 +32,7 @@ def open_fleet(
         with open_processes(adapters, places_of(spec), spec.parallel) as processes:
             yield adapters if processes is None else replace(adapters, fleet=processes)
         return
-    from stateshift.fleet.opening import Application, open_crew
+    from stateshift.fleet.crew import Application, open_crew
 
     refuse_inside(workdir, spec)
     workdir.create()

@@ -14,9 +14,9 @@ import pytest
 
 import stateshift
 from stateshift.errors import ClusterError, PlanError, SpecError
-from stateshift.fleet import check_places, ending, kind_of
+from stateshift.fleet import check_places, kind_of
 from stateshift.fleet.application import write_package
-from stateshift.fleet.masters import refuse_unreachable
+from stateshift.fleet.masters import hopeless, reason_of, refuse_unreachable
 from stateshift.fleet.spark import open_carrier
 from stateshift.world import Unwatched
 
@@ -100,13 +100,13 @@ def test_where_there_is_no_java_that_is_said(
 
 
 def test_a_lost_executor_is_worth_another_attempt_and_says_why() -> None:
-    assert ending.hopeless(LOST, "spark://m:7077") is None
-    assert ending.reason_of(LOST) == "Command exited with code 137"
+    assert hopeless(LOST, "spark://m:7077") is None
+    assert reason_of(LOST) == "Command exited with code 137"
 
 
 @pytest.mark.parametrize("message", VERSIONS)
 def test_two_versions_of_python_are_told_apart(message: str) -> None:
-    found = ending.hopeless(message, "spark://m:7077")
+    found = hopeless(message, "spark://m:7077")
     assert found is not None
     assert found.fact == "the executors run Python 3.10, and the driver Python 3.12"
     assert "PYSPARK_PYTHON" in (found.hint or "")
@@ -127,13 +127,13 @@ def test_two_versions_of_python_are_told_apart(message: str) -> None:
     ],
 )
 def test_what_no_attempt_can_mend_is_told_by_name(message: str, fact: str) -> None:
-    found = ending.hopeless(message, "spark://m:7077")
+    found = hopeless(message, "spark://m:7077")
     assert found is not None and fact in found.fact
 
 
 def test_a_long_reason_is_one_line_that_ends() -> None:
-    assert len(ending.reason_of("x" * 1000 + "\nmore")) <= 160
-    assert ending.reason_of("") == "no reason given"
+    assert len(reason_of("x" * 1000 + "\nmore")) <= 160
+    assert reason_of("") == "no reason given"
 
 
 @pytest.mark.long

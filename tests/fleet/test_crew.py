@@ -16,7 +16,7 @@ import pytest
 from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, MissingFile, VerifyError
 from stateshift.fleet import Crew
-from stateshift.fleet.asking import ATTEMPTS_MAX
+from stateshift.fleet.carrier import ATTEMPTS_MAX
 from stateshift.fleet.cutting import WORTHWHILE_BYTES
 from stateshift.fleet.orders import Broke
 from stateshift.fleet.task import listings_of

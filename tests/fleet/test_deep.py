@@ -16,8 +16,8 @@ from stateshift import look, plain
 from stateshift.engines.spark.check import image as deep
 from stateshift.engines.spark.check.portions import portions
 from stateshift.engines.spark.survey.checkpoint import survey
-from stateshift.fleet import Crew, checking
-from stateshift.fleet.cutting import Cutter
+from stateshift.fleet import Crew
+from stateshift.fleet.cutting import Cutter, check_portions
 from stateshift.survey import Finding, Image, Survey
 from stateshift.testing.memory_storage import MemoryDisk
 from stateshift.world import World
@@ -59,7 +59,7 @@ def in_parts(disk: MemoryDisk) -> set[Finding]:
     cutter = Cutter(crew_on(disk).asking.spread, slots=2, least=1)
     findings: set[Finding] = set()
     for image in found.images:
-        findings |= set(checking.deep(cutter, list(portions(found, image, 1)), {}))
+        findings |= set(check_portions(cutter, list(portions(found, image, 1)), {}))
     return findings
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from stateshift import executor
 from stateshift.engines.bundles import bundled
 from stateshift.fleet import Crew
-from stateshift.fleet.opening import Application, open_crew
+from stateshift.fleet.crew import Application, open_crew
 from stateshift.journal import Journal, PlanAdopted, RunStarted
 from stateshift.migration.adapters import real_adapters, world_of
 from stateshift.plan import Phase, Plan, phases_of

@@ -40,7 +40,7 @@ def fleet_for(
     if master is None:
         yield None
         return
-    from stateshift.fleet.opening import Application, open_crew
+    from stateshift.fleet.crew import Application, open_crew
     from stateshift.storage import locations
 
     handle, log = tempfile.mkstemp(prefix="stateshift-fleet-", suffix=".log")

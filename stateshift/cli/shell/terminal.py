@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import typer
 
     from stateshift.cli.views.text import Block
-    from stateshift.fleet.opening import OpenFleet
+    from stateshift.fleet.crew import OpenFleet
     from stateshift.migration import Adapters
     from stateshift.storage.protocol import Storage
     from stateshift.world import Meter
