@@ -83,7 +83,7 @@ def verify(
         JournalError: the workdir's journal is damaged.
     """
     from stateshift import look
-    from stateshift.engines.views import DeepCheck, Part
+    from stateshift.engines.views import DeepCheck, NumberedPart
     from stateshift.errors import Complaint, SpecError
     from stateshift.workdir import Workdir
 
@@ -98,7 +98,7 @@ def verify(
     if not 1 <= number <= of:
         message = f"({number}, {of}): expected (1, {of}) to ({of}, {of})"
         raise SpecError((Complaint("part", message),))
-    how = DeepCheck(history, None if part is None else Part(number, of))
+    how = DeepCheck(history, None if part is None else NumberedPart(number, of))
     return ImageVerdict(look.restartable(place, opening_of(adapters), deep, how=how))
 
 

@@ -1,17 +1,21 @@
-"""Files grouped into steps: worthwhile units of journaled work. Forty thousand files are not forty
-thousand journal writes, and one file of ten gigabytes is a step of its own. Pure.
+"""Files grouped into steps that copy: worthwhile units of journaled work. Forty thousand files are
+not forty thousand journal writes, and one file of ten gigabytes is a step of its own. Pure.
+
+Rounds copy ahead; `facts.brought` tells which files are at the target already, by the location they
+came from and their path. The rest of what the image needs is still to be copied, but for the files
+that make it visible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol, TypeVar
 
 from stateshift.specification import JobSpec
-from stateshift.step import CopyFiles
-from stateshift.survey import Facts, FileInfo, Image, ShardFiles
+from stateshift.step import BringFiles, CopyFiles, FileEvidence, KeepBrought
+from stateshift.survey import Facts, FileInfo, Image, ShardFiles, Survey
 
 FILES_MAX = 256
 PIECES_MAX = 16  # of what is rewritten: one after the other in its step, while other steps run
@@ -28,7 +32,7 @@ class _Sized(Protocol):
 S = TypeVar("S", bound=_Sized)
 
 
-def bundled(
+def bundle_items(
     items: Iterable[S], files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX
 ) -> Iterator[list[S]]:
     """Yield runs of at most `files_max` items and, beyond the first, `bytes_max` bytes; in the
@@ -67,7 +71,7 @@ def shard_bundles(
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FileGroup:
     """Files that go from one location to another, each to the same path."""
 
     source: str
@@ -89,7 +93,7 @@ class Copies:
     each file by path.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[FileGroup, ...]
     steps: tuple[CopyFiles, ...]
     sizes: Mapping[str, int]
 
@@ -121,7 +125,7 @@ def copies(
                 is_left_out = (here.location, file.path) in left_out
                 if not is_left_out and not is_hadoop_checksum(file.path):
                     files.append(file)
-            data_group = Group(here.location, there.location, tuple(files))
+            data_group = FileGroup(here.location, there.location, tuple(files))
             groups.append(data_group)
     sizes = {path: file.size for path, file in infos.items()}
     return Copies(tuple(groups), copy_steps(groups), sizes)
@@ -132,7 +136,7 @@ def _state_group(
     images: tuple[Image, ...],
     infos: Mapping[str, FileInfo],
     left_out: frozenset[tuple[str, str]],
-) -> Group:
+) -> FileGroup:
     """Return the files of the images. The checksum of a file that is rewritten is left out with it:
     a stale one makes an intact file unreadable.
     """
@@ -143,16 +147,16 @@ def _state_group(
     for path in sorted(needed - first_read):
         if (source, path.removesuffix(".crc")) not in left_out:
             files.append(infos[path])
-    return Group(source, facts.target.location, tuple(files))
+    return FileGroup(source, facts.target.location, tuple(files))
 
 
-def copy_steps(groups: Iterable[Group]) -> tuple[CopyFiles, ...]:
+def copy_steps(groups: Iterable[FileGroup]) -> tuple[CopyFiles, ...]:
     """Return the steps that copy: the state's group is the first; what moves along keeps its
     times.
     """
     steps = []
     for g, group in enumerate(groups):
-        for number, bundle in enumerate(bundled(group.files)):
+        for number, bundle in enumerate(bundle_items(group.files)):
             steps.append(
                 CopyFiles(
                     f"copy/{g}-{number}",
@@ -163,3 +167,118 @@ def copy_steps(groups: Iterable[Group]) -> tuple[CopyFiles, ...]:
                 )
             )
     return tuple(steps)
+
+
+def bare(facts: Facts) -> Facts:
+    """Return facts without stamps: a plan says what is done with which file, and rounds alone care
+    which one it was.
+    """
+    return replace(
+        facts,
+        source=_bare(facts.source),
+        target=_bare(facts.target),
+        merges=tuple(map(_bare, facts.merges)),
+        data=tuple((_bare(here), _bare(there)) for here, there in facts.data),
+        others=tuple(map(_bare, facts.others)),
+    )
+
+
+def _bare(survey: Survey) -> Survey:
+    return replace(survey, files=tuple(FileInfo(*file[:3]) for file in survey.files))
+
+
+def still_to_copy(facts: Facts, copied: Copies) -> Copies:
+    """Return the same, without the files that are there already. The rest is bundled again: little
+    of it lay beside much that is not, and a bundle's files are copied at the same time, but few
+    bundles are.
+    """
+    if not facts.brought:
+        return copied
+    groups = []
+    for group in copied.groups:
+        files = (file for file in group.files if (group.source, file.path) not in facts.brought)
+        groups.append(replace(group, files=tuple(files)))
+    return replace(copied, groups=tuple(groups), steps=copy_steps(groups))
+
+
+def transfers_of(
+    facts: Facts,
+    copied: Copies,
+    chains: Iterable[ShardFiles],
+    anchors: tuple[FileInfo, ...],
+    read_back: bool,
+) -> Iterator[BringFiles]:
+    """Yield the round that does what these copies would, as far as it is not done. A bundle knows
+    the chains that its files complete, also where what is missing of one is in another bundle.
+    """
+    stamps: dict[tuple[str, str], FileInfo] = {}
+    for survey in (facts.source, *(here for here, _ in facts.data)):
+        stamps.update(((survey.location, file.path), file) for file in survey.files)
+    chain_of: dict[str, ShardFiles] = {}
+    for shard in chains:
+        chain_of.update(dict.fromkeys(shard.files, shard))
+    for step in still_to_copy(facts, copied).steps:
+        items = tuple(stamps[step.source, item.path] for item in step.items)
+        completed = filter(None, (chain_of.get(item.path) for item in items))
+        yield BringFiles(
+            step.name,
+            step.source,
+            step.target,
+            items,
+            tuple({id(chain): chain for chain in completed}.values()),
+            anchors,
+            step.keep_times,
+            read_back,
+        )
+
+
+def keep_copied(
+    facts: Facts, wanted: Collection[tuple[str, str]], again: Collection[str]
+) -> Iterator[KeepBrought]:
+    """Yield the steps that keep what was copied and is wanted, which becomes this plan's to answer
+    for. Unwanted files go; a file that is wanted, and is not the one that was copied, is written
+    `again`, there.
+    """
+    targets = [arrived.target for arrived in facts.brought.values()]
+    targets += [place for place, _ in facts.left]
+    for number, target in enumerate(dict.fromkeys(targets)):
+        stays, goes = _kept_and_gone(facts, wanted, target)
+        leftover = {path for place, path in facts.left if place == target}
+        goes |= leftover.difference(again)
+        yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(stays)), tuple(sorted(goes)))
+
+
+def without_shown(
+    facts: Facts, steps: Iterable[KeepBrought]
+) -> tuple[tuple[KeepBrought, ...], tuple[KeepBrought, ...]]:
+    """Return the steps without the files of the image that a standby shows, and the steps that
+    remove those. The latter come first in `publish`: until then that image may be the last copy.
+    """
+    shown: set[str] = set()
+    for image in facts.shown:
+        shown.update(image.needed_files)
+    at_once, later = [], []
+    for number, step in enumerate(steps):
+        needed = shown.intersection(step.dropped if step.target == facts.target.location else ())
+        rest = tuple(path for path in step.dropped if path not in needed)
+        at_once.append(replace(step, dropped=rest))
+        if needed:
+            name, dropped = f"publish/kept-{number}", tuple(sorted(needed))
+            later.append(KeepBrought(name, step.target, (), dropped))
+    return tuple(at_once), tuple(later)
+
+
+def _kept_and_gone(
+    facts: Facts, wanted: Collection[tuple[str, str]], target: str
+) -> tuple[list[FileEvidence], set[str]]:
+    """Return the files that were copied to a place and are wanted; and those that are not."""
+    stays: list[FileEvidence] = []
+    goes: set[str] = set()
+    for key, arrived in facts.brought.items():
+        if arrived.target != target:
+            continue
+        if key in wanted:
+            stays.append(FileEvidence(arrived.name, arrived.file.size, arrived.digest))
+        else:
+            goes.add(arrived.name)
+    return stays, goes

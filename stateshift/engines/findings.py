@@ -1,13 +1,27 @@
-"""Findings in their order, and the waivers of a job. Pure."""
+"""Findings on a move that are the same for any engine: the waivers of a job; whether what moves may
+be written where it goes, and has space there, reported before anything is. Pure.
+
+A storage that cannot be asked is reported as that, once. The surveys tell the bytes and files that
+are needed: the files that a restart reads, and the data that moves along; what is rewritten on the
+way is taken to be as large.
+
+A note names a storage that could be reached faster, where it is worth a person's time, by what the
+storage knows of itself (`Traits.faster_by`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from shlex import quote
+from typing import Final, Protocol, TypeVar
 
 from stateshift.specification import JobSpec
-from stateshift.survey import Finding
+from stateshift.specification.location import relation
+from stateshift.survey import Facts, Finding, Room, Survey
+
+BYTES_MIN: Final = 1024**3  # less is not worth a person's time
 
 
 class _Move(Protocol):
@@ -28,3 +42,162 @@ def findings_of(move: M, parts: Iterable[Callable[[M], Iterable[Finding]]]) -> t
                 finding = replace(finding, level="warn", message=message, hint=None)
             findings.append(finding)
     return tuple(findings)
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes and files that one place has to take."""
+
+    location: str
+    space: Room
+    bytes: int
+    files: int
+
+
+def of_free_space(job: JobSpec, facts: Facts, staying: Collection[str] = ()) -> Iterator[Finding]:
+    """Refuse a target without permission, or with too little space. Files of the source that stay
+    where they are need none.
+    """
+    needs = tuple(_needs(job, facts, staying))
+    written = tuple(_written(job, facts))
+    for survey in written:
+        if survey.denied:
+            yield _no_permission(survey, survey.denied, facts)
+    for shared in dict.fromkeys(need.space.shared for need in needs):
+        together = [need for need in needs if need.space.shared == shared]
+        yield from _of_bytes(together)
+        free = _least(need.space.files_free for need in together)
+        files = sum(need.files for need in together)
+        if free is not None and free < files:
+            limits = (need.space for need in together if need.space.files_free == free)
+            limit = next(limits).files_limit
+            yield _short(f"{_places(together)} needs {files} files, and {limit} leaves {free}")
+    # Storages that do not say how much is free, or whether they may be written to.
+    silent = [need.location for need in needs if need.space.bytes_free is None]
+    asked = [survey for survey in written if survey.room is not None]
+    silent += [survey.location for survey in asked if survey.denied is None]
+    for location in dict.fromkeys(silent):
+        yield Finding(
+            "note",
+            f"{location} does not say beforehand whether it has space and may be written to: the "
+            "first files will show",
+        )
+
+
+def _no_permission(survey: Survey, denied: Sequence[str], facts: Facts) -> Finding:
+    places = []
+    for place in denied:
+        why = " (the old job is fenced off there)" if survey is facts.source else ""
+        if relation(place, survey.location) == "around":
+            why = " (the lock lies beside its target)"
+        places.append(f"{place}{why}")
+    location = denied[0]
+    listing = f"hdfs dfs -ls -d {quote(location)}"
+    if location.startswith("file://"):
+        listing = f"ls -ld {quote(location.removeprefix('file://') or '/')}"
+    return Finding(
+        "refuse",
+        f"no permission to write to {', '.join(places)}",
+        waive="permission",
+        hint=f"let whoever runs this write there: {listing}; or, where it only seems to be "
+        'refused, "waive": ["permission"]',
+    )
+
+
+def _of_bytes(needs: list[Need]) -> Iterator[Finding]:
+    """Compare the bytes that places of one space need with what is free there."""
+    free = _least(need.space.bytes_free for need in needs)
+    if free is None:
+        return
+    size = sum(need.bytes * need.space.copies for need in needs)
+    copies = needs[0].space.copies
+    kept = f" (each byte {copies} times)" if copies > 1 else ""
+    limit = next(need.space.limit for need in needs if need.space.bytes_free == free)
+    if free < size:
+        yield _short(
+            f"{_places(needs)} needs {in_units(size)}{kept}, and {limit} leaves {in_units(free)}"
+        )
+    elif free < 2 * size:
+        yield Finding(
+            "warn",
+            f"{_places(needs)} needs {in_units(size)}{kept} of the {in_units(free)} that "
+            f"{limit} leaves: there is no space for as much again, which a job soon writes",
+        )
+
+
+def _least(numbers: Iterable[int | None]) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
+
+
+def _places(needs: list[Need]) -> str:
+    return " and ".join(need.location for need in needs)
+
+
+def _short(fact: str) -> Finding:
+    hint = (
+        "free some space, or choose another place; or, where more comes meanwhile, "
+        '"waive": ["space"]'
+    )
+    return Finding("refuse", fact, waive="space", hint=hint)
+
+
+def _needs(job: JobSpec, facts: Facts, staying: Collection[str]) -> Iterator[Need]:
+    """Yield the places that take something, as far as their storages were asked."""
+    image = facts.source if job.transform else None  # in place
+    if job.target:
+        image = facts.target
+    if image is not None and image.room is not None:
+        yield Need(image.location, image.room, *space_needed(facts, staying))
+    for data, (here, there) in zip(job.data, facts.data, strict=True):
+        if data.copy and there.room is not None:
+            yield Need(there.location, there.room, here.bytes, len(here.files))
+
+
+def space_needed(facts: Facts, staying: Collection[str] = ()) -> tuple[int, int]:
+    """Return the bytes and files that restarts read of all that becomes one image, but for those of
+    the source that stay where they are.
+    """
+    size = count = 0
+    for survey in (facts.source, *facts.merges, *facts.others):
+        sizes = {file.path: file.size for file in survey.files}
+        paths = set(chain.from_iterable(image.needed for image in survey.images))
+        if survey is facts.source:
+            paths.difference_update(staying)
+        size += sum(sizes.get(path, 0) for path in paths)
+        count += len(paths)
+    return size, count
+
+
+def _written(job: JobSpec, facts: Facts) -> Iterator[Survey]:
+    if job.moves or job.target is None:
+        yield facts.source
+    if job.target:
+        yield facts.target
+    yield from facts.merges
+    yield from (there for data, (_, there) in zip(job.data, facts.data, strict=True) if data.copy)
+
+
+def in_units(count: int) -> str:
+    """Return a number of bytes as people read it."""
+    size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while size >= 1024 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
+
+
+def of_faster_storage(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Yield one note where the job's storages could be faster."""
+    size, _ = space_needed(facts)
+    surveys = [facts.source, facts.target, *facts.merges, *facts.others]
+    for data, ends in zip(job.data, facts.data, strict=True):
+        if data.copy:
+            size += ends[0].bytes
+            surveys += ends
+    slow = [survey for survey in surveys if survey.faster_by]
+    if slow and size >= BYTES_MIN:
+        places = " and ".join(dict.fromkeys(survey.location for survey in slow))
+        yield Finding(
+            "note",
+            f"{in_units(size)} are to be moved, and {places} can be reached faster",
+            hint="; ".join(dict.fromkeys(survey.faster_by for survey in slow)),
+        )

@@ -55,7 +55,7 @@ class ImageAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NumberedPart:
     """One of several parts of a state, counted from 1. Which one a shard is in depends on its
     operator and its number alone: a part stays what it is while files come and go.
     """
@@ -77,7 +77,7 @@ class DeepCheck:
     """
 
     history: bool = True
-    part: Part | None = None
+    part: NumberedPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,23 @@
-"""Files that are read by places, and of which little is held.
+"""Files of which little is held.
 
 Window       one that is not read from front to back: the part that was read last
 FrontToBack  a table: its end, by which it is opened, and the place where its blocks are read
+GrowingFile  one that is taken away in pieces while it is being written
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
 from stateshift.storage.protocol import CHUNK
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 WINDOW = 1 << 20
 WHAT = "what is read at once of a state file"
@@ -104,3 +110,28 @@ def upto(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
             return
         yield chunk[:left]
         left -= len(chunk)
+
+
+class GrowingFile(io.RawIOBase):
+    """A file that forgets what was taken from it."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: ReadableBuffer) -> int:
+        piece = bytes(content)
+        self._held.append(piece)
+        self._size += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._size
+
+    def taken(self) -> bytes:
+        piece = b"".join(self._held)
+        self._held.clear()
+        return piece

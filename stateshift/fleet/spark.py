@@ -121,12 +121,10 @@ class SparkCarrier:
 
     def _meaning_of(self, error: Exception) -> Exception:
         """Return the error for the order, of a failure of Spark's, not of the work."""
-        with contextlib.suppress(Exception):
+        try:
             self._check()
-        if self._stop.is_set():
-            return Interrupted("interrupted; what was done is written down")
-        if self._over is not None:
-            return self._over
+        except StateshiftError as known:
+            return known
         java = getattr(error, "java_exception", None)
         if java is None:  # no answer from the JVM at all
             reason = f"{type(error).__name__}: {error} (see {self._log})"
@@ -150,24 +148,24 @@ class SparkCarrier:
                     alone_since, reported = None, False
                 else:
                     alone_since = alone_since or time.monotonic()
-                    reported = self._alone(time.monotonic() - alone_since, reported)
+                    seconds = time.monotonic() - alone_since
+                    if seconds > SECONDS_ALONE_MAX:
+                        self._over = self._alone_too_long()
+                    elif seconds > SECONDS_ALONE_REPORTED and not reported:
+                        reported = True
+                        missing = f"no executor of {self._master} is there"
+                        self._meter.say(f"fleet: {missing}; waiting for one")
                 is_over = self._stop.is_set() or self._over is not None
                 if is_over and self._at_work:
                     self._context.cancelAllJobs()
 
-    def _alone(self, seconds: float, reported: bool) -> bool:
-        """Report that no executor has been there for some time. Return whether that is known."""
-        if seconds > SECONDS_ALONE_MAX:
-            self._over = ClusterError(
-                f"no executor of {self._master} has been there for {SECONDS_ALONE_MAX:.0f} s",
-                cluster=self._master,
-                hint="look at the master: workers, and free cores and memory "
-                "(spark.executor.memory); go on with or without it: stateshift resume WORKDIR",
-            )
-        elif seconds > SECONDS_ALONE_REPORTED and not reported:
-            self._meter.say(f"fleet: no executor of {self._master} is there; waiting for one")
-            return True
-        return reported
+    def _alone_too_long(self) -> ClusterError:
+        return ClusterError(
+            f"no executor of {self._master} has been there for {SECONDS_ALONE_MAX:.0f} s",
+            cluster=self._master,
+            hint="look at the master: workers, and free cores and memory "
+            "(spark.executor.memory); go on with or without it: stateshift resume WORKDIR",
+        )
 
 
 def _task() -> Callable[[Iterable[str]], Iterator[tuple[str, int]]]:

@@ -30,8 +30,8 @@ from stateshift.engines.views import (
     Export,
     ImageAt,
     Judged,
+    NumberedPart,
     Opening,
-    Part,
     Readers,
     ShownEntry,
     Wanted,
@@ -146,7 +146,7 @@ class Checked:
 
     stages: tuple[CheckStage, ...] = ()
     left_out: tuple[str, ...] = ()
-    part: Part | None = None
+    part: NumberedPart | None = None
     coverage: Coverage | None = None
     so_far: PartsSoFar | None = None
     no_checksum: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -212,7 +212,7 @@ def restartable(
     )
 
 
-def _checked_together(images: Collection[Judged], part: Part | None) -> Checked:
+def _checked_together(images: Collection[Judged], part: NumberedPart | None) -> Checked:
     """Return the same stages of all images as one, and what was left out of each."""
     stages: dict[str, CheckStage] = {}
     left_out: list[str] = []

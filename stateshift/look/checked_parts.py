@@ -23,7 +23,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from stateshift.clusters.whole_files import write_whole
-from stateshift.engines.views import Part
+from stateshift.engines.views import NumberedPart
 from stateshift.errors import Complaint, SpecError, StorageError
 from stateshift.plain import to_plain
 from stateshift.private_files import make_folder, open_private
@@ -44,7 +44,7 @@ class NextPart:
     of: int | None = None
 
 
-def wanted_part(text: str) -> Part | NextPart:
+def wanted_part(text: str) -> NumberedPart | NextPart:
     """Return the part that is wanted: `1/30`, `next/30`, or `next`.
 
     Raises:
@@ -55,7 +55,7 @@ def wanted_part(text: str) -> Part | NextPart:
         parts = _number_of_parts(int(number[2]))
         if not 1 <= int(number[1]) <= parts:
             raise ValueError(f"parts of {parts} are 1/{parts} to {parts}/{parts}")
-        return Part(int(number[1]), parts)
+        return NumberedPart(int(number[1]), parts)
     due = _NEXT.fullmatch(text)
     if due is None:
         raise ValueError("expected 1/30, next/30 or next")
@@ -76,19 +76,19 @@ class CheckedParts:
     times: Mapping[int, float] = field(default_factory=dict)
 
     @property
-    def next(self) -> Part:
+    def next(self) -> NumberedPart:
         """The first part that was never checked; else the one whose check is the oldest."""
         numbers = range(1, self.parts + 1)
         never = [number for number in numbers if number not in self.times]
         number = never[0] if never else min(numbers, key=lambda each: self.times[each])
-        return Part(number, self.parts)
+        return NumberedPart(number, self.parts)
 
     @property
     def oldest(self) -> float | None:
         """When the part was checked whose check is the oldest; None where one never was."""
         return min(self.times.values()) if len(self.times) == self.parts else None
 
-    def with_checked(self, part: Part, at: float) -> CheckedParts:
+    def with_checked(self, part: NumberedPart, at: float) -> CheckedParts:
         """Return the same with a part that was found sound at this time."""
         times = self.times if self.parts == part.of else {}
         return CheckedParts(part.of, {**times, part.number: at})
@@ -160,7 +160,7 @@ def parts_file(folder: Path, location: str) -> PartsFile:
     return PartsFile(folder / f"{name}-{digest}.json", locations.redact(whole))
 
 
-def due_part(file: PartsFile, wanted: Part | NextPart) -> Part:
+def due_part(file: PartsFile, wanted: NumberedPart | NextPart) -> NumberedPart:
     """Return the part to be read, having made sure that it can be remembered afterwards.
 
     Raises:
@@ -168,12 +168,12 @@ def due_part(file: PartsFile, wanted: Part | NextPart) -> Part:
         StorageError: what is remembered cannot be read, or nothing can be kept there.
     """
     before = file.read()
-    if isinstance(wanted, Part):
+    if isinstance(wanted, NumberedPart):
         part = wanted
     elif before is not None and wanted.of in (None, before.parts):
         part = before.next
     elif wanted.of is not None:
-        part = Part(1, wanted.of)
+        part = NumberedPart(1, wanted.of)
     else:
         fact = f"no part of {file.location} was checked yet ({file.path} is not there)"
         raise SpecError((Complaint("--part", fact),), hint="say of how many: --part next/30")
@@ -181,7 +181,7 @@ def due_part(file: PartsFile, wanted: Part | NextPart) -> Part:
     return part
 
 
-def remember(file: PartsFile, part: Part, at: float, sound: bool) -> CheckedParts:
+def remember(file: PartsFile, part: NumberedPart, at: float, sound: bool) -> CheckedParts:
     """Remember that a part was `sound` at this time. Return the checked parts, of as many."""
     before = file.read() or CheckedParts(part.of)
     if sound:

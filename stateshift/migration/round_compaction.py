@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.engines.bundles import bundled
+from stateshift.engines.bundles import bundle_items
 from stateshift.journal import PlanFinished, PlanProgress, StepFinished, StepStarted
 from stateshift.migration.arrivals import Arrivals, Arrived, arrivals
 from stateshift.migration.context import RunContext
@@ -122,7 +122,7 @@ def _steps(
         if key in brought:
             files_between.setdefault((file.step.source, file.step.target), []).append(file)
     for files in files_between.values():
-        for bundle in bundled(files, FILES_MAX):
+        for bundle in bundle_items(files, FILES_MAX):
             step = _step(f"copy/there-{len(evidence)}", bundle, files[-1].step, chains)
             shown = [FileEvidence(file.name, file.file.size, file.digest) for file in bundle]
             stamps = {file.name: file.stamp for file in bundle}

@@ -11,7 +11,7 @@ from stateshift import look
 from stateshift.engines.flink.check.judgement import operators_in
 from stateshift.engines.spark.check.portions import part_of
 from stateshift.engines.spark.survey.checkpoint import survey
-from stateshift.engines.views import DeepCheck, Part
+from stateshift.engines.views import DeepCheck, NumberedPart
 from stateshift.errors import SpecError, StorageError
 from stateshift.look.checked_parts import (
     CheckedParts,
@@ -32,19 +32,19 @@ CASES = ["window-hdfs", "join-rocksdb-v4", "session-rocksdb"]
 SAVEPOINT = "hdfs://here/flink/savepoints/savepoint-1"
 
 
-def read(disk: MemoryDisk, part: Part | None) -> look.Judgement:
+def read(disk: MemoryDisk, part: NumberedPart | None) -> look.Judgement:
     return look.restartable(HERE, disk.open, True, None, DeepCheck(part=part))
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 7, 30])
 def test_every_shard_is_in_one_part(of: int) -> None:
     for shard in range(200):
-        held = [number for number in range(1, of + 1) if Part(number, of).holds("0", shard)]
+        held = [number for number in range(1, of + 1) if NumberedPart(number, of).holds("0", shard)]
         assert len(held) == 1
 
 
 def test_parts_are_alike() -> None:
-    parts = [Part(number, 30) for number in range(1, 31)]
+    parts = [NumberedPart(number, 30) for number in range(1, 31)]
     sizes = [sum(part.holds("0", shard) for shard in range(200)) for part in parts]
     assert max(sizes) - min(sizes) <= 1
 
@@ -53,7 +53,7 @@ def test_parts_are_alike() -> None:
 def test_the_parts_together_hold_every_file_that_a_restart_reads(name: str) -> None:
     found = survey(on_a_disk(NEWEST[name]).open(HERE), True)
     (image,) = found.images
-    parts = [part_of(found, image, Part(number, 3)) for number in (1, 2, 3)]
+    parts = [part_of(found, image, NumberedPart(number, 3)) for number in (1, 2, 3)]
     assert {path for _, part in parts for path in part.needed} == set(image.needed)
     shards = [shard for _, part in parts for shard in part.shards]
     assert sorted(shards, key=str) == sorted(image.shards, key=str)
@@ -63,9 +63,9 @@ def test_the_parts_together_hold_every_file_that_a_restart_reads(name: str) -> N
 def test_a_part_stays_what_it_is_while_files_come_and_go() -> None:
     found = survey(on_a_disk(NEWEST["window-hdfs"]).open(HERE), True)
     (image,) = found.images
-    _, before = part_of(found, image, Part(2, 3))
+    _, before = part_of(found, image, NumberedPart(2, 3))
     more = replace(found, files=(*found.files, FileInfo("state/0/1/99.delta", 5, 0.0)))
-    _, after = part_of(more, image, Part(2, 3))
+    _, after = part_of(more, image, NumberedPart(2, 3))
     assert before.shards == after.shards
 
 
@@ -78,22 +78,24 @@ def test_damage_is_seen_by_the_part_that_holds_it_and_by_no_other(name: str) -> 
     shard = survey(disk.open(HERE), True).images[0].shards[0]
     damaged = MemoryDisk()
     write(damaged.open(HERE), {**files, shard.files[-1]: files[shard.files[-1]][:-3]})
-    verdicts = [read(damaged, Part(number, 3)).restartable for number in (1, 2, 3)]
-    holds = [Part(number, 3).holds(f"/{shard.operator}", shard.shard) for number in (1, 2, 3)]
+    verdicts = [read(damaged, NumberedPart(number, 3)).restartable for number in (1, 2, 3)]
+    holds = [
+        NumberedPart(number, 3).holds(f"/{shard.operator}", shard.shard) for number in (1, 2, 3)
+    ]
     assert verdicts == [not held for held in holds]
     assert not read(damaged, None).restartable
 
 
 def test_a_part_says_how_much_of_the_whole_it_is() -> None:
     disk = on_a_disk(NEWEST["join-rocksdb-v4"])
-    covered = [read(disk, Part(number, 3)).checked.coverage for number in (1, 2, 3)]
+    covered = [read(disk, NumberedPart(number, 3)).checked.coverage for number in (1, 2, 3)]
     assert [coverage.shards for coverage in covered] == [1, 1, 1]
     assert {coverage.shards_all for coverage in covered} == {3}
     assert all(0 < coverage.bytes < coverage.bytes_all for coverage in covered)
 
 
 def test_more_parts_than_shards_are_told_of() -> None:
-    found = read(on_a_disk(NEWEST["window-hdfs"]), Part(1, 30))
+    found = read(on_a_disk(NEWEST["window-hdfs"]), NumberedPart(1, 30))
     assert "30 parts of 3 shards: some hold no state" in [each.message for each in found.findings]
 
 
@@ -103,7 +105,7 @@ def test_the_parts_of_a_savepoint_hold_every_subtask_once() -> None:
     (image,) = looked_at(disk, location)[1].images
     whole = operators_in(image, None)
     for place, operator in enumerate(whole):
-        parts = [operators_in(image, Part(number, 2))[place] for number in (1, 2)]
+        parts = [operators_in(image, NumberedPart(number, 2))[place] for number in (1, 2)]
         indexes = [each.index for part in parts for each in part.all_subtasks]
         assert sorted(indexes) == sorted(each.index for each in operator.all_subtasks)
 
@@ -114,8 +116,8 @@ def test_the_parts_of_a_savepoint_hold_every_subtask_once() -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("1/30", Part(1, 30)),
-        ("30/30", Part(30, 30)),
+        ("1/30", NumberedPart(1, 30)),
+        ("30/30", NumberedPart(30, 30)),
         ("next/30", NextPart(30)),
         ("next", NextPart(None)),
     ],
@@ -162,14 +164,14 @@ def test_a_damaged_part_stays_the_next_one(tmp_path: Path) -> None:
     remember(file, due_part(file, NextPart(3)), 1.0, sound=True)
     so_far = remember(file, due_part(file, NextPart()), 2.0, sound=False)
     assert (len(so_far.times), so_far.oldest) == (1, None)
-    assert due_part(file, NextPart()) == Part(2, 3)
+    assert due_part(file, NextPart()) == NumberedPart(2, 3)
 
 
 def test_another_number_of_parts_begins_anew(tmp_path: Path) -> None:
     file = parts_file(tmp_path, HERE)
     remember(file, due_part(file, NextPart(3)), 1.0, sound=True)
     part = due_part(file, NextPart(5))
-    assert part == Part(1, 5)
+    assert part == NumberedPart(1, 5)
     assert file.read() == CheckedParts(3, {1: 1.0}), "nothing is forgotten before it is read"
     assert remember(file, part, 2.0, sound=True) == CheckedParts(5, {1: 2.0})
 
@@ -183,7 +185,7 @@ def test_the_next_part_of_nothing_is_refused_with_what_to_say_instead(tmp_path: 
 def test_where_nothing_can_be_kept_nothing_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(StorageError, match="cannot be kept"):
-        due_part(parts_file(tmp_path / "file", HERE), Part(1, 30))
+        due_part(parts_file(tmp_path / "file", HERE), NumberedPart(1, 30))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stateshift import executor
-from stateshift.engines.bundles import bundled
+from stateshift.engines.bundles import bundle_items
 from stateshift.fleet import Crew
 from stateshift.fleet.crew import Application, open_crew
 from stateshift.journal import Journal, PlanAdopted, RunStarted
@@ -100,7 +100,7 @@ def copied(spec: Spec, verify: bool, crew: Crew | None = None) -> dict[str, floa
         assert not there, f"{target} holds {len(there)} files"
         steps = tuple(
             CopyFiles(f"copy/{number}", source, target, tuple(bundle))
-            for number, bundle in enumerate(bundled(files))
+            for number, bundle in enumerate(bundle_items(files))
         )
         plan = Plan(
             "bench",

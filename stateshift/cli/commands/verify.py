@@ -14,7 +14,7 @@ from stateshift.cli.shell.terminal import Terminal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stateshift.engines.views import DeepCheck, Part
+    from stateshift.engines.views import DeepCheck, NumberedPart
     from stateshift.look import Judgement
     from stateshift.look.checked_parts import NextPart, PartsFile
 
@@ -110,7 +110,7 @@ def _refuse(location: str, options: Mapping[str, object]) -> None:
         raise SpecError(complaints, hint=hint)
 
 
-def _wanted(part: str) -> Part | NextPart:
+def _wanted(part: str) -> NumberedPart | NextPart:
     """Return the part that the option names."""
     from stateshift.errors import Complaint, SpecError
     from stateshift.look.checked_parts import wanted_part
@@ -132,7 +132,9 @@ def _parts_file(location: str, folder: str | None) -> PartsFile:
     return parts_file(usual_folder(os.environ) if folder is None else Path(folder), location)
 
 
-def _remembered(terminal: Terminal, judgement: Judgement, file: PartsFile, part: Part) -> Judgement:
+def _remembered(
+    terminal: Terminal, judgement: Judgement, file: PartsFile, part: NumberedPart
+) -> Judgement:
     """Remember the part, if nothing in it keeps a job from restarting."""
     from dataclasses import replace
 

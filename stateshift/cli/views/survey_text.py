@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         SoughtName,
         SurveyFacts,
     )
-    from stateshift.engines.views import Coverage, DecodedFile, Part
+    from stateshift.engines.views import Coverage, DecodedFile, NumberedPart
     from stateshift.look import Checked, Export, Judgement, PartsSoFar
     from stateshift.survey import EmbeddedPath, Image, Operator, Store
 
@@ -380,7 +380,7 @@ def _checked(checked: Checked) -> Iterator[Block]:
         yield Line(f"not checked: {fact}", "warn", indent=2)
 
 
-def _part(part: Part, coverage: Coverage, so_far: PartsSoFar | None) -> Iterator[Pair]:
+def _part(part: NumberedPart, coverage: Coverage, so_far: PartsSoFar | None) -> Iterator[Pair]:
     """Yield the size of the part, and the record of all parts."""
     shards = f"{number(coverage.shards)} of {many(coverage.shards_all, 'shard')}"
     amount = f"{size(coverage.bytes)} of {size(coverage.bytes_all)}"

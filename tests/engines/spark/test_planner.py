@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.engines.bundles import BYTES_MAX, FILES_MAX, bundled
+from stateshift.engines.bundles import BYTES_MAX, FILES_MAX, bundle_items
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.rewrite.move import Move
@@ -237,7 +237,7 @@ def test_bundles_are_bounded_in_files_and_bytes_and_lose_nothing() -> None:
     large = [FileInfo(f"l{n}", BYTES_MAX // 2 + 1) for n in range(5)] + [
         FileInfo("huge", 10 * BYTES_MAX)
     ]
-    bundles = list(bundled(small + large))
+    bundles = list(bundle_items(small + large))
     assert [file for bundle in bundles for file in bundle] == small + large
     assert all(len(bundle) <= FILES_MAX for bundle in bundles)
     assert all(len(bundle) == 1 or sum(f.size for f in bundle) <= BYTES_MAX for bundle in bundles)

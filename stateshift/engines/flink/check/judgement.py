@@ -21,7 +21,7 @@ from stateshift.engines.flink.entries.databases import checked_databases
 from stateshift.engines.flink.entries.frames import checked_frames
 from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
-from stateshift.engines.views import CheckStage, Coverage, DeepCheck, ImageAt, Judged, Part
+from stateshift.engines.views import CheckStage, Coverage, DeepCheck, ImageAt, Judged, NumberedPart
 from stateshift.errors import FormatError, StorageError, TooLarge
 from stateshift.formats.flink.connector_state import READER_STATE, decode_source_coordinator
 from stateshift.formats.flink.metadata import OperatorState
@@ -66,7 +66,7 @@ class _Amount:
     bytes: int
 
 
-def _amount(at: ImageAt, part: Part | None) -> _Amount:
+def _amount(at: ImageAt, part: NumberedPart | None) -> _Amount:
     operators = operators_in(at.image, part)
     needed = set(at.image.needed_files)
     if part is not None:  # the metadata, and the files that these operators name
@@ -85,7 +85,7 @@ BEFORE_1_11 = 2  # the version of `_metadata` that these wrote
 LIKELY_VERSIONS = range(256)
 
 
-def _everything(at: ImageAt, part: Part | None, walk: Walk) -> Iterator[Finding]:
+def _everything(at: ImageAt, part: NumberedPart | None, walk: Walk) -> Iterator[Finding]:
     """Yield a refusal for each piece of state that is damaged, and a note on what has no checksum;
     of one part of the subtasks, where one is named. The `walk` has seen it all afterwards.
     """
@@ -125,7 +125,7 @@ def _everything(at: ImageAt, part: Part | None, walk: Walk) -> Iterator[Finding]
     yield _without_checksum(walk, metadata_size)
 
 
-def operators_in(image: Image, part: Part | None) -> tuple[OperatorState, ...]:
+def operators_in(image: Image, part: NumberedPart | None) -> tuple[OperatorState, ...]:
     """Return the operators, each with those of its subtasks that are in the part."""
     operators = metadata_of(image).operators
     if part is None:
@@ -133,7 +133,7 @@ def operators_in(image: Image, part: Part | None) -> tuple[OperatorState, ...]:
     return tuple(_in_part(operator, part) for operator in operators)
 
 
-def _in_part(operator: OperatorState, part: Part) -> OperatorState:
+def _in_part(operator: OperatorState, part: NumberedPart) -> OperatorState:
     if operator.subtasks is None:
         return operator
     name = operator.id.hex()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from shlex import quote
 
+from stateshift.engines.findings import of_faster_storage, of_free_space
 from stateshift.engines.flink.findings.settings import of_settings
 from stateshift.engines.flink.findings.taking import (
     ASKABLE,
@@ -24,7 +25,6 @@ from stateshift.engines.flink.findings.versions import of_versions
 from stateshift.engines.flink.image import flink_facts, flink_image
 from stateshift.engines.flink.rewrite.choice import Choice, id_of
 from stateshift.engines.flink.rewrite.move import Move
-from stateshift.engines.free_space import of_faster_storage, of_free_space
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.key_groups import PARALLELISM_MAX
 from stateshift.specification.job_relations import sharing

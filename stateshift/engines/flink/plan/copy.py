@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from stateshift.engines.bundles import bundled
+from stateshift.engines.bundles import bundle_items
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.rewrite.choice import Choice
@@ -217,7 +217,7 @@ def _copied(name: str, source: str, target: str, files: Iterable[Named]) -> Iter
 
 def bundles(files: Iterable[Named]) -> Iterator[tuple[tuple[FileInfo, ...], tuple[str, ...]]]:
     """Yield files and their names, in worthwhile units."""
-    for bundle in bundled(files):
+    for bundle in bundle_items(files):
         yield tuple(named.file for named in bundle), tuple(named.name for named in bundle)
 
 

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from stateshift import plain
+from stateshift.engines.bundles import keep_copied as kept_of
+from stateshift.engines.bundles import without_shown
 from stateshift.engines.findings import findings_of
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.changes import asked_version
@@ -45,8 +47,6 @@ from stateshift.engines.flink.plan.copy import (
 )
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
-from stateshift.engines.rounds import keep_copied as kept_of
-from stateshift.engines.rounds import without_shown
 from stateshift.engines.start import Awaited, Handed, start
 from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for

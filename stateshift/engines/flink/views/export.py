@@ -19,8 +19,8 @@ from stateshift.engines.flink.image import metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.flink.views.elements import shown_entries
-from stateshift.engines.growing_file import Pieces
 from stateshift.engines.views import Opening, Readers, Wanted
+from stateshift.engines.window import GrowingFile
 from stateshift.errors import PlanError
 from stateshift.survey import Image
 
@@ -94,7 +94,7 @@ class FlinkExport:
                 ("value", text),
             ]
         )
-        out = Pieces()
+        out = GrowingFile()
         open_writer = pq.ParquetWriter if self.format == "parquet" else pa.ipc.new_file
         writer = open_writer(out, schema)
         rows = self._rows()

@@ -42,7 +42,7 @@ from stateshift.engines.spark.survey.planned_image import (
     planned_fate,
     planned_files,
 )
-from stateshift.engines.views import Part, Tallies
+from stateshift.engines.views import NumberedPart, Tallies
 from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary
@@ -127,7 +127,7 @@ def _of_planned_state(storage: Storage, survey: Survey, image: Image) -> Iterato
 
 
 def works(
-    storage: Storage, image: Image, damages: Iterable[Finding], part: Part | None = None
+    storage: Storage, image: Image, damages: Iterable[Finding], part: NumberedPart | None = None
 ) -> tuple[int, ...]:
     """Return the epochs of the image that a restart works from, the newest EPOCHS_MAX of them; as
     far as one `part` tells. `damages` are of the newest epoch. Their places are read first: an

@@ -20,7 +20,7 @@ from typing import TypeVar
 from stateshift.engines.bundles import DECODED_BYTES_MAX, FILES_MAX
 from stateshift.engines.spark.layout import inside, under
 from stateshift.engines.spark.survey.planned_image import planned_files
-from stateshift.engines.views import Part
+from stateshift.engines.views import NumberedPart
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.survey import FileInfo, Image, PlannedState, ShardFiles, Survey
 
@@ -71,7 +71,7 @@ def each_alone(survey: Survey, shards: Iterable[tuple[Image, ShardFiles]]) -> It
         yield replace(survey, files=files, images=(own,), findings=())
 
 
-def part_of(survey: Survey, image: Image, part: Part) -> tuple[Survey, Image]:
+def part_of(survey: Survey, image: Image, part: NumberedPart) -> tuple[Survey, Image]:
     """Return the shards of one part alone, with all that belongs to no shard: logs and schemas."""
     start = under(image.path, "")
     left_out: set[Place | None] = set()

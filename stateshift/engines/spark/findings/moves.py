@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from shlex import quote
 
-from stateshift.engines.free_space import of_faster_storage, of_free_space
+from stateshift.engines.findings import of_faster_storage, of_free_space
 from stateshift.engines.spark.findings.batches import of_batches
 from stateshift.engines.spark.findings.changes import (
     of_changes,

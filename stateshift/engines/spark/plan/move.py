@@ -23,9 +23,18 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
+from stateshift.engines.bundles import (
+    PIECES_MAX,
+    Copies,
+    bare,
+    bundle_items,
+    copies,
+    keep_copied,
+    shard_bundles,
+    still_to_copy,
+    without_shown,
+)
 from stateshift.engines.findings import findings_of
-from stateshift.engines.rounds import bare, keep_copied, still_to_copy, without_shown
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings.moves import FINDINGS, FINDINGS_OF_START
 from stateshift.engines.spark.image import spark_image
@@ -156,7 +165,7 @@ def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
         Rename(layout.under(here, file.path), layout.under(there, file.path), file.size)
         for file in sorted(files)
     ]
-    for number, bundle in enumerate(bundled(items)):
+    for number, bundle in enumerate(bundle_items(items)):
         yield MoveFiles(f"{name}/{number}", root, tuple(bundle))
 
 
@@ -276,7 +285,7 @@ def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterat
         new_paths.pop(path, None)
     infos = {file.path: file for file in facts.source.files}
     files = [infos[path] for path in sorted(new_paths)]
-    for number, bundle in enumerate(bundled(files, PIECES_MAX)):
+    for number, bundle in enumerate(bundle_items(files, PIECES_MAX)):
         yield TransformShard(
             name=f"transform/renamed-{number}",
             transform=KEEP,
@@ -322,7 +331,7 @@ def _compares(
     yield from reshaping.compares
     for group in copied.groups:
         files = [file for file in group.files if file.path not in compared]
-        for bundle in bundled(files):
+        for bundle in bundle_items(files):
             yield CompareImages(
                 name=f"compare/{next(numbers)}",
                 engine=layout.ENGINE,

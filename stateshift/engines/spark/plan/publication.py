@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from stateshift.engines.bundles import bundled
+from stateshift.engines.bundles import bundle_items
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings.moves import directories
 from stateshift.engines.spark.places import infos_of
@@ -88,7 +88,7 @@ class _Publishing:
                     f"{path} is not listed yet: the job has just planned it",
                     hint="try again in a moment",
                 )
-        for bundle in bundled(copied):
+        for bundle in bundle_items(copied):
             yield CopyFiles(
                 next(self._names),
                 self._move.source,

@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from stateshift.engines.bundles import copies
-from stateshift.engines.rounds import bare, transfers_of
+from stateshift.engines.bundles import bare, copies, transfers_of
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.plan.fingerprint import plan_of, provisional
 from stateshift.engines.spark.plan.publication import publish, staging_steps

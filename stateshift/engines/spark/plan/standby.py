@@ -30,8 +30,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from stateshift.engines.bundles import bundled, copies
-from stateshift.engines.rounds import bare, keep_copied
+from stateshift.engines.bundles import bare, bundle_items, copies, keep_copied
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.check.sidecars import hidden_checksum
 from stateshift.engines.spark.plan.fingerprint import plan_of, provisional
@@ -220,7 +219,7 @@ def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
             name = f"publish/between-{number}-{commit.path.rpartition('/')[2]}"
             steps.append(CopyFiles(f"{name}-offsets", source, target, (offsets,), whole=True))
             steps.append(CopyFiles(f"{name}-commit", source, target, (commit,), whole=True))
-    bundles = enumerate(bundled([state[path] for path in sorted(state)]))
+    bundles = enumerate(bundle_items([state[path] for path in sorted(state)]))
     copied = [
         CopyFiles(f"copy/between-{number}", source, target, tuple(bundle))
         for number, bundle in bundles

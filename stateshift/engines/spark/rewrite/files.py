@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from stateshift import plain
-from stateshift.engines.bundles import DECODED_BYTES_MAX, PIECES_MAX, bundled
+from stateshift.engines.bundles import DECODED_BYTES_MAX, PIECES_MAX, bundle_items
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.image import spark_image
@@ -166,7 +166,7 @@ def _steps(request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
         compared["compared"] = source_settings
     checks = job.mode == "fork" and job.verify_source == "deep"
     rules = request.row_rules if checks else {}
-    for number, bundle in enumerate(bundled(pieces, PIECES_MAX, DECODED_BYTES_MAX)):
+    for number, bundle in enumerate(bundle_items(pieces, PIECES_MAX, DECODED_BYTES_MAX)):
         inputs = chain.from_iterable(piece.files for piece in bundle)
         step = TransformShard(
             name=f"transform/state-{request.number}-{number}",
@@ -211,7 +211,7 @@ def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:
 
 def _steps_of_kept(request: Request, kept: list[Piece]) -> Iterator[TransformShard]:
     """Yield the steps that write a table more beside the kept ones: see `kept_tables`."""
-    for number, bundle in enumerate(bundled(kept, PIECES_MAX, DECODED_BYTES_MAX)):
+    for number, bundle in enumerate(bundle_items(kept, PIECES_MAX, DECODED_BYTES_MAX)):
         inputs = chain.from_iterable(piece.files for piece in bundle)
         added = list(map(with_new_table, bundle))
         shards: list[dict[str, object]] = []
@@ -333,7 +333,7 @@ def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Itera
             replace(piece, sources=(replace(piece.sources[0], files=piece.files),))
             for piece in compared
         ]
-    for number, bundle in enumerate(bundled(compared, bytes_max=DECODED_BYTES_MAX)):
+    for number, bundle in enumerate(bundle_items(compared, bytes_max=DECODED_BYTES_MAX)):
         yield CompareImages(
             f"compare/state-{request.number}-{number}",
             layout.ENGINE,
@@ -351,7 +351,7 @@ def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Itera
 def _compares_of_kept(request: Request, kept: list[Piece]) -> Iterator[CompareImages]:
     """Yield the comparisons of changelogs with the tables made of them."""
     settings = request.reading() | {CHANGES: "true"}
-    for number, bundle in enumerate(bundled(kept, bytes_max=DECODED_BYTES_MAX)):
+    for number, bundle in enumerate(bundle_items(kept, bytes_max=DECODED_BYTES_MAX)):
         changes = [without_tables(piece.sources[0]) for piece in bundle]
         yield CompareImages(
             name=f"compare/kept-{request.number}-{number}",

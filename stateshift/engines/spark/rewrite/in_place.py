@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from stateshift.engines.bundles import bundled
+from stateshift.engines.bundles import bundle_items
 from stateshift.engines.spark.layout import inside
 from stateshift.engines.spark.rewrite.files import Reshaping
 from stateshift.engines.spark.rewrite.move import Move
@@ -51,7 +51,7 @@ def set_aside(facts: Facts, reshaping: Reshaping) -> Iterator[MoveFiles]:
         folder = f"{SUPERSEDED}/{_version(image)}"
         for file in superseded_files(image, facts.source.files, reshaping.shards):
             renames.append(Rename(file.path, f"{folder}/{file.path}", file.size))
-    for number, bundle in enumerate(bundled(renames)):
+    for number, bundle in enumerate(bundle_items(renames)):
         yield MoveFiles(f"retire/aside-{number}", facts.source.location, tuple(bundle))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from stateshift.engines.bundles import PIECES_MAX, bundled
+from stateshift.engines.bundles import PIECES_MAX, bundle_items
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.rewrite.merge import MERGE_COMMITS, MERGE_OFFSETS, Joining
 from stateshift.engines.spark.rewrite.request import Request
@@ -130,7 +130,7 @@ def joined_logs(request: Request) -> Iterator[TransformShard]:
     """Yield the steps that write the source logs of the other checkpoints beside the first's."""
     logs = dict(request.joining.logs()) if request.joining else {}
     files = map(request.info, sorted(logs))
-    for number, bundle in enumerate(bundled(files, PIECES_MAX)):
+    for number, bundle in enumerate(bundle_items(files, PIECES_MAX)):
         yield TransformShard(
             name=f"transform/joined-{number}",
             transform=KEEP,

@@ -40,7 +40,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from stateshift.engines.bundles import bundled
+from stateshift.engines.bundles import bundle_items
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -303,7 +303,7 @@ def planned_copies(move: Move, paths: Mapping[str, str]) -> Iterator[CopyFiles]:
         for file in survey.files:
             infos[file.path] = file
     files = [infos[path] for path in sorted(paths)]
-    for number, bundle in enumerate(bundled(files)):
+    for number, bundle in enumerate(bundle_items(files)):
         yield CopyFiles(
             f"copy/planned-{number}",
             move.source,

@@ -26,7 +26,6 @@ from shlex import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stateshift.engines.growing_file import Pieces
 from stateshift.engines.spark.entries.changes import Changes
 from stateshift.engines.spark.entries.columnar import keys_of, values_of
 from stateshift.engines.spark.entries.fold import fold_shard
@@ -45,6 +44,7 @@ from stateshift.engines.spark.views.selection import (
 )
 from stateshift.engines.spill import storage_errors
 from stateshift.engines.views import Opening, Readers, Wanted
+from stateshift.engines.window import GrowingFile
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block, Column, block_of
 from stateshift.formats.spark.types import StructType, Value
@@ -74,7 +74,7 @@ class Tables:
         key, value = self._type(view.key), self._type(view.value)
         kinds = [pa.field("key", key), pa.field("value", pa.list_(value) if view.many else value)]
         self.schema = pa.schema([*(_CHANGE if changes else ()), *_PLACE, *kinds])
-        self._out = Pieces()
+        self._out = GrowingFile()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         open_writer = pq.ParquetWriter if self._parquet else pa.ipc.new_file
