@@ -8,7 +8,7 @@ that make it visible.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol, TypeVar
@@ -30,44 +30,38 @@ class _Sized(Protocol):
 
 
 S = TypeVar("S", bound=_Sized)
+T = TypeVar("T")
+
+
+def bundle_by(
+    items: Iterable[T],
+    amount: Callable[[T], tuple[int, int]],
+    files_max: int = FILES_MAX,
+    bytes_max: int = DECODED_BYTES_MAX,
+) -> Iterator[list[T]]:
+    """Yield runs of items in the order given: at most `files_max` files and, beyond the first item,
+    `bytes_max` bytes. `amount` tells an item's files and bytes.
+    """
+    bundle: list[T] = []
+    files = size = 0
+    for item in items:
+        own_files, own_size = amount(item)
+        is_full = files + own_files > files_max or size + own_size > bytes_max
+        if bundle and is_full:
+            yield bundle
+            bundle, files, size = [], 0, 0
+        bundle.append(item)
+        files += own_files
+        size += own_size
+    if bundle:
+        yield bundle
 
 
 def bundle_items(
     items: Iterable[S], files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX
 ) -> Iterator[list[S]]:
-    """Yield runs of at most `files_max` items and, beyond the first, `bytes_max` bytes; in the
-    order given.
-    """
-    bundle: list[S] = []
-    size = 0
-    for item in items:
-        is_full = len(bundle) >= files_max or size + item.size > bytes_max
-        if bundle and is_full:
-            yield bundle
-            bundle, size = [], 0
-        bundle.append(item)
-        size += item.size
-    if bundle:
-        yield bundle
-
-
-def shard_bundles(
-    shards: Iterable[ShardFiles], sizes: Mapping[str, int]
-) -> Iterator[tuple[tuple[ShardFiles, ...], int]]:
-    """Yield shards grouped the same way, with the bytes of each group."""
-    bundle: list[ShardFiles] = []
-    files = size = 0
-    for shard in shards:
-        own = sum(sizes.get(path, 0) for path in shard.files)
-        is_full = files + len(shard.files) > FILES_MAX or size + own > DECODED_BYTES_MAX
-        if bundle and is_full:
-            yield tuple(bundle), size
-            bundle, files, size = [], 0, 0
-        bundle.append(shard)
-        files += len(shard.files)
-        size += own
-    if bundle:
-        yield tuple(bundle), size
+    """Yield runs of items that are one file each."""
+    return bundle_by(items, lambda item: (1, item.size), files_max, bytes_max)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@
     every table              is the one that its version's MANIFEST names (`entries.fold`)
     every snapshot           is older than those of later versions (`snapshots`)
     every checksum           of either kind fits the file beside it (`sidecars`)
-    a damaged snapshot       can be done without from Spark 4.2 on, or not: a note (`repairs`)
+    a damaged snapshot       can be done without from Spark 4.2 on, or not: a note (`snapshots`)
     every SST                is named by some snapshot; those that are not are counted: a note
                              (`sidecars`)
 
@@ -21,15 +21,15 @@ what the changes before it come to is asked apart (`snapshots`), with the tallie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Literal
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.check import repairs, sidecars, snapshots
+from stateshift.engines.spark.check import sidecars, snapshots
 from stateshift.engines.spark.check.joins import Join
-from stateshift.engines.spark.check.portions import part_of
+from stateshift.engines.spark.check.portions import Place, part_of, shard_place
 from stateshift.engines.spark.check.snapshots import Tally
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import fold_shard
@@ -57,9 +57,6 @@ from stateshift.survey import Finding, Image, ShardFiles, Survey
 
 # The number of epochs that work which are enough to choose from.
 EPOCHS_MAX = 10
-
-# An operator's id and the number of a shard.
-Place = tuple[str, int]
 
 # The part of an image that is read: entries, and everything but those.
 Reads = Literal["all", "state", "rest"]
@@ -90,7 +87,7 @@ def findings_of(
             yield finding
     if reads == "state":
         return
-    yield from repairs.repairs(storage, survey, image, damaged)
+    yield from snapshots.repairs(storage, survey, image, damaged)
     for finding in _of_planned_state(storage, survey, image):
         is_new = finding.path is not None and finding.path not in damaged
         if is_new or not damaged:  # else it is said of the epoch already
@@ -192,27 +189,24 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
 
 
 def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
-    """Read zips to their ends, as Spark does before it hands RocksDB what is in them."""
+    """Read zips to their ends, as Spark does before it hands RocksDB what is in them. Refuse a
+    damaged one; warn once of a wrong directory, as Spark reads the files before it.
+    """
     for path in image.needed:
-        if path.endswith(".zip"):
-            yield from _archive(storage, path)
-
-
-def _archive(storage: Storage, path: str) -> Iterator[Finding]:
-    """Refuse a damaged zip; warn once of a wrong directory, as Spark reads the files before it."""
-    try:
-        doubts = rocksdb.check_zip(bounds.gather(storage.chunks(path), "a zip"))
-    except FormatError as error:
-        yield _damaged(path, error)
-        return
-    except MissingFile:
-        return  # the survey has refused it
-    if doubts:
-        more = f", and {len(doubts) - 1} more" if len(doubts) > 1 else ""
-        fact = (
-            f"{path} is damaged where Spark does not look: {doubts[0]}{more}; its files are whole"
-        )
-        yield Finding("warn", fact, hint=f"other programs may not open {path}", path=path)
+        if not path.endswith(".zip"):
+            continue
+        doubts: Sequence[str] = ()
+        try:
+            doubts = rocksdb.check_zip(bounds.gather(storage.chunks(path), "a zip"))
+        except FormatError as error:
+            yield _damaged(path, error)
+        except MissingFile:
+            pass  # the survey has refused it
+        if doubts:
+            more = f", and {len(doubts) - 1} more" if len(doubts) > 1 else ""
+            fact = f"{path} is damaged where Spark does not look: {doubts[0]}{more}"
+            hint = f"other programs may not open {path}"
+            yield Finding("warn", f"{fact}; its files are whole", hint=hint, path=path)
 
 
 def _state(
@@ -220,24 +214,17 @@ def _state(
 ) -> Iterator[Finding]:
     """Read shard by shard, `first` ones first, and compare a join's stores with each other."""
     reader = _StateReader(storage, image, views_of(storage, image))
-    shards = sorted(image.shards, key=lambda shard: _place(shard) not in first)
-    for (operator, number), stores in groupby(shards, _place):
+    shards = sorted(image.shards, key=lambda shard: shard_place(shard) not in first)
+    for (operator, number), stores in groupby(shards, shard_place):
         join = Join(operator, number)
         for shard in stores:
-            if tallies is None:
-                yield from reader.check(shard, join, None)
-                continue
-            tally = Tally()
+            tally = None if tallies is None else Tally()
             yield from reader.check(shard, join, tally)
-            if not join.incomplete:
+            if tallies is not None and tally is not None and not join.incomplete:
                 tallies[snapshots.place_of(shard)] = (tally.records, tally.total)
         yield from join.findings()
     if shards:
         yield from _not_checked(reader.views)
-
-
-def _place(shard: ShardFiles) -> Place:
-    return shard.operator, shard.shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +241,19 @@ class _StateReader:
         strict = is_strict(self.image.settings)
         shards = next(each.shards for each in self.image.operators if each.id == shard.operator)
         rows = RowCheck(self.storage.chunks, shard, strict, shards)
+
+        def deleted(store: str, keys: Binary) -> None:
+            rows.check_deleted(self.views.of(shard.operator, store), keys)
+
+        settings = self.image.settings
         try:
-            self._read_rows(shard, rows, join, tally)
+            for store, block in fold_shard(self.storage.chunks, shard, settings, deleted=deleted):
+                if tally is not None:
+                    tally.add(store, block)
+                view = self.views.of(shard.operator, store)
+                sound = rows.sound(view, block)
+                if sound is not None:
+                    join.add(view, shard, sound)
         except FormatError as error:
             join.incomplete = True
             yield _damaged(error.path or shard.files[-1], error)
@@ -266,21 +264,6 @@ class _StateReader:
             )
         join.incomplete |= bool(rows.broken.count)
         yield from rows.findings()
-
-    def _read_rows(
-        self, shard: ShardFiles, rows: RowCheck, join: Join, tally: Tally | None
-    ) -> None:
-        def deleted(store: str, keys: Binary) -> None:
-            rows.check_deleted(self.views.of(shard.operator, store), keys)
-
-        settings = self.image.settings
-        for store, block in fold_shard(self.storage.chunks, shard, settings, deleted=deleted):
-            if tally is not None:
-                tally.add(store, block)
-            view = self.views.of(shard.operator, store)
-            sound = rows.sound(view, block)
-            if sound is not None:
-                join.add(view, shard, sound)
 
     def _codecs(self, shard: ShardFiles) -> Iterator[Finding]:
         """Refuse files in another codec than the offset log's. We tell codecs by their first

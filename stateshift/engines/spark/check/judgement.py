@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from stateshift.engines.spark.check.portions import part_of, places_in
-from stateshift.engines.spark.check.sidecars import hidden_checksum
+from stateshift.engines.spark.check.sidecars import hidden_checksum, orphans
 from stateshift.engines.spark.layout import inside, rollback_of
 from stateshift.engines.spark.survey.own_places import hand_copy_faults
 from stateshift.engines.spark.survey.planned_image import (
@@ -58,7 +58,7 @@ from stateshift.engines.views import (
     Readers,
     Tallies,
 )
-from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offset_conf import codec_in
 from stateshift.survey import FileInfo, Finding, Image, Survey, sizes_of
 
@@ -121,23 +121,16 @@ def _check_state(
     at: ImageAt, fleet: Readers | None, tallies: Tallies | None
 ) -> tuple[tuple[Finding, ...], CheckStage]:
     """Read what a restart reads."""
-    began = perf_counter()
-    findings = tuple(_state_findings(at, fleet, tallies))
-    sizes = sizes_of(at.survey, at.image.needed_files)
-    return findings, CheckStage("state", perf_counter() - began, len(sizes), sum(sizes))
-
-
-def _state_findings(
-    at: ImageAt, fleet: Readers | None, tallies: Tallies | None
-) -> Iterator[Finding]:
-    from stateshift.engines.spark.check import sidecars
     from stateshift.engines.spark.check.image import findings_of
 
+    began = perf_counter()
     if fleet is None:
-        yield from findings_of(at.storage, at.survey, at.image, tallies)
+        findings = tuple(findings_of(at.storage, at.survey, at.image, tallies))
     else:
-        yield from fleet.deep(at.survey, at.image, tallies)
-    yield from sidecars.orphans(at.storage, at.survey, at.image)
+        findings = fleet.deep(at.survey, at.image, tallies)
+    findings += tuple(orphans(at.storage, at.survey, at.image))
+    sizes = sizes_of(at.survey, at.image.needed_files)
+    return findings, CheckStage("state", perf_counter() - began, len(sizes), sum(sizes))
 
 
 def _check_history(
@@ -280,31 +273,34 @@ def unchecked_bytes(survey: Survey, image: Image) -> Iterator[Finding]:
     """Yield one note, where there is something to say."""
     codec = codec_in(image.settings)
     gaps = uncovered_files(survey, image, codec)
-    facts = "; ".join(_facts(gaps, codec))
-    if facts:
-        yield Finding("note", facts)
-
-
-def _facts(gaps: Uncovered, codec: str) -> Iterator[str]:
-    amounts = []
+    amounts, facts = [], []
     if gaps.text:
         amounts.append(f"{_amount(gaps.text)} of logs, metadata and schemas")
     if gaps.frames:
         amounts.append(f"{_amount(gaps.frames)} of state in {codec}")
     if amounts:
-        yield f"{' and '.join(amounts)} have no checksum: a letter that changed would go unseen"
+        unseen = "a letter that changed would go unseen"
+        facts.append(f"{' and '.join(amounts)} have no checksum: {unseen}")
     if gaps.versions:
         verb = "is" if len(gaps.versions) == 1 else "are"
-        yield f"no checksum says which version {_files(gaps.versions)} of state {verb}"
+        facts.append(f"no checksum says which version {_files(gaps.versions)} of state {verb}")
     if gaps.stores > 1:
-        yield "nor of which store, where several have columns of the same types"
+        facts.append("nor of which store, where several have columns of the same types")
+    if facts:
+        yield Finding("note", "; ".join(facts))
 
 
 def uncovered_files(survey: Survey, image: Image, codec: str) -> Uncovered:
     """Return the files that a restart needs, without those that checksums cover."""
     text, frames, versions = [], [], []
     stores = set()
-    for file, place in _without_checksum(survey, image):
+    listed = {file.path: file for file in survey.files}
+    needed = [path for path in image.needed if path in listed]
+    for path in needed:
+        file, place = listed[path], classify(inside(image, path))
+        is_covered = f"{path}.crc" in listed or hidden_checksum(path) in listed
+        if place.area == "sidecar" or is_covered:
+            continue
         if place.area != "state":
             text.append(file)
         elif place.kind in FRAMED and codec != "lz4":
@@ -313,17 +309,6 @@ def uncovered_files(survey: Survey, image: Image, codec: str) -> Uncovered:
             versions.append(file)
             stores.add((place.operator, place.store))
     return Uncovered(tuple(text), tuple(frames), tuple(versions), len(stores))
-
-
-def _without_checksum(survey: Survey, image: Image) -> Iterator[tuple[FileInfo, CheckpointPath]]:
-    """Yield the files that a restart needs, and that no checksum covers, with what they are."""
-    listed = {file.path: file for file in survey.files}
-    needed = [listed[path] for path in image.needed if path in listed]
-    for file in needed:
-        place = classify(inside(image, file.path))
-        is_covered = f"{file.path}.crc" in listed or hidden_checksum(file.path) in listed
-        if place.area != "sidecar" and not is_covered:
-            yield file, place
 
 
 def _amount(files: tuple[FileInfo, ...]) -> str:

@@ -17,11 +17,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from stateshift.engines.bundles import DECODED_BYTES_MAX, FILES_MAX
+from stateshift.engines.bundles import FILES_MAX, bundle_by
 from stateshift.engines.spark.layout import inside, under
 from stateshift.engines.spark.survey.planned_image import planned_files
 from stateshift.engines.views import NumberedPart
-from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.formats.spark.names import classify
 from stateshift.survey import FileInfo, Image, PlannedState, ShardFiles, Survey
 
 # An operator's id and the number of a shard.
@@ -36,26 +36,32 @@ def portions(
 ) -> Iterator[tuple[Survey, Image]]:
     """Yield the portions of an image: at most so many files each, and a shard at least."""
     start = under(image.path, "")
+
+    def place_of(path: str) -> Place | None:
+        return _place_of(path.removeprefix(start))
+
     own_files = [file for file in survey.files if file.path.startswith(start)]
-    listed = _by_place(own_files, lambda file: file.path.removeprefix(start))
+    listed = _by_place(own_files, lambda file: place_of(file.path))
     describing, others = _describing(image)
-    needed = _by_place(others, lambda path: path.removeprefix(start))
-    planned = _by_place(planned_files(image), lambda path: path.removeprefix(start))
+    needed = _by_place(others, place_of)
+    planned = _by_place(planned_files(image), place_of)
     of_no_shard = [*describing, *needed.pop(None, [])]
     yield _portion(survey, image, (), of_no_shard, listed.pop(None, []))
     sizes = {file.path: file.size for file in own_files}
-    shards = _of_places(image.shards)
+    shards = _by_place(image.shards, shard_place)
+
+    def amount(place: Place | None) -> tuple[int, int]:
+        paths = needed.get(place, [])
+        return len(paths), sum(sizes.get(path, 0) for path in paths)
+
     # The files of shards that are left out of the image lie there, too.
     there = dict.fromkeys(chain(shards, needed, listed))
-    for places in _bundled(there, needed, sizes, files_max):
+    for places in bundle_by(there, amount, files_max):
         own_needed = [*describing, *_at(places, needed)]
         own_shards = tuple(_at(places, shards))
         portion, part = _portion(survey, image, own_shards, own_needed, _at(places, listed))
         written = tuple(_at(places, planned))
-        planned_state = None
-        if written:
-            planned_state = PlannedState(written)
-        yield portion, replace(part, planned_state=planned_state)
+        yield portion, replace(part, planned_state=PlannedState(written) if written else None)
 
 
 def each_alone(survey: Survey, shards: Iterable[tuple[Image, ShardFiles]]) -> Iterator[Survey]:
@@ -78,19 +84,17 @@ def part_of(survey: Survey, image: Image, part: NumberedPart) -> tuple[Survey, I
     for shard in image.shards:
         # Operators of a workflow's queries have the same ids.
         if not part.holds(f"{image.path}/{shard.operator}", shard.shard):
-            left_out.add(_shard_place(shard))
+            left_out.add(shard_place(shard))
 
     def stays(path: str) -> bool:
-        if not path.startswith(start):
-            return True
-        return _place(classify(path.removeprefix(start))) not in left_out
+        return not path.startswith(start) or _place_of(path.removeprefix(start)) not in left_out
 
     planned = image.planned_state
     if planned is not None:
         planned = replace(planned, files=tuple(filter(stays, planned.files)))
     own = replace(
         image,
-        shards=tuple(shard for shard in image.shards if _shard_place(shard) not in left_out),
+        shards=tuple(shard for shard in image.shards if shard_place(shard) not in left_out),
         needed=tuple(filter(stays, image.needed)),
         planned_state=planned,
     )
@@ -100,13 +104,30 @@ def part_of(survey: Survey, image: Image, part: NumberedPart) -> tuple[Survey, I
 
 def places_in(image: Image) -> set[Place]:
     """Return the shards of an image, each once, however many stores it has."""
-    return set(map(_shard_place, image.shards))
+    return set(map(shard_place, image.shards))
+
+
+def shard_place(shard: ShardFiles) -> Place:
+    """Return the shard's place: all of its stores have it."""
+    return shard.operator, shard.shard
 
 
 def drop_shards(image: Image) -> Image:
     """Return the image without its shards: what it takes to know how their rows are read."""
-    describing, _ = _describing(image)
-    return _without(image, (), describing)
+    return _without(image, (), _describing(image)[0])
+
+
+def shard_groups(
+    shards: tuple[ShardFiles, ...], sizes: Mapping[str, int]
+) -> list[list[ShardFiles]]:
+    """Return shards by place, as many together as are worth a task."""
+
+    def amount(stores: list[ShardFiles]) -> tuple[int, int]:
+        paths = list(chain.from_iterable(shard.files for shard in stores))
+        return len(paths), sum(sizes.get(path, 0) for path in paths)
+
+    groups = bundle_by(_by_place(shards, shard_place).values(), amount)
+    return [list(chain.from_iterable(group)) for group in groups]
 
 
 def _describing(image: Image) -> tuple[list[str], list[str]]:
@@ -119,44 +140,28 @@ def _describing(image: Image) -> tuple[list[str], list[str]]:
     return describing, others
 
 
-def _by_place(files: Iterable[T], path_of: Callable[[T], str]) -> dict[Place | None, list[T]]:
-    """Return files by the shard that they belong to, by their path inside the image."""
+def _by_place(
+    items: Iterable[T], place_of: Callable[[T], Place | None]
+) -> dict[Place | None, list[T]]:
+    """Return items by the shard that they belong to."""
     by_place: dict[Place | None, list[T]] = {}
-    for file in files:
-        by_place.setdefault(_place(classify(path_of(file))), []).append(file)
+    for item in items:
+        by_place.setdefault(place_of(item), []).append(item)
     return by_place
 
 
 def _at(places: Iterable[Place | None], by_place: Mapping[Place | None, list[T]]) -> list[T]:
     """Return the items at these places, in their order."""
-    files: list[T] = []
-    for place in places:
-        files += by_place.get(place, [])
-    return files
+    return list(chain.from_iterable(by_place.get(place, []) for place in places))
 
 
-def shard_groups(
-    shards: tuple[ShardFiles, ...], sizes: Mapping[str, int]
-) -> list[list[ShardFiles]]:
-    """Return shards by place, as many together as are worth a task."""
-    by_place = _of_places(shards)
-    paths: dict[Place | None, list[str]] = {}
-    for place, own in by_place.items():
-        paths[place] = list(chain.from_iterable(shard.files for shard in own))
-    return [_at(places, by_place) for places in _bundled(by_place, paths, sizes, FILES_MAX)]
-
-
-def _without(image: Image, shards: tuple[ShardFiles, ...], needed: list[str]) -> Image:
-    return replace(
-        image,
-        shards=shards,
-        needed=tuple(needed),
-        embedded=(),
-        first_read=(),
-        endpoints=(),
-        details=None,
-        planned_state=None,
-    )
+def _place_of(path: str) -> Place | None:
+    """Return the shard of a file by its path inside its image; None where it belongs to none."""
+    place = classify(path)
+    if place.operator is None or place.partition is None:
+        return None
+    is_of_shard = place.area in ("state", "sidecar")
+    return (place.operator, place.partition) if is_of_shard else None
 
 
 def _portion(
@@ -170,44 +175,14 @@ def _portion(
     return part, _without(image, shards, needed)
 
 
-def _place(place: CheckpointPath) -> Place | None:
-    """Return the shard that a file belongs to; None where it belongs to none."""
-    if place.operator is None or place.partition is None:
-        return None
-    is_of_shard = place.area in ("state", "sidecar")
-    return (place.operator, place.partition) if is_of_shard else None
-
-
-def _shard_place(shard: ShardFiles) -> Place:
-    return shard.operator, shard.shard
-
-
-def _of_places(shards: Iterable[ShardFiles]) -> dict[Place | None, list[ShardFiles]]:
-    """Return the stores of each place."""
-    by_place: dict[Place | None, list[ShardFiles]] = {}
-    for shard in shards:
-        by_place.setdefault(_shard_place(shard), []).append(shard)
-    return by_place
-
-
-def _bundled(
-    places: Iterable[Place | None],
-    needed: Mapping[Place | None, list[str]],
-    sizes: Mapping[str, int],
-    files_max: int,
-) -> Iterator[list[Place | None]]:
-    """Yield as many places together as are worth a task."""
-    bundle: list[Place | None] = []
-    files = size = 0
-    for place in places:
-        paths = needed.get(place, [])
-        own_size = sum(sizes.get(path, 0) for path in paths)
-        is_full = files + len(paths) > files_max or size + own_size > DECODED_BYTES_MAX
-        if bundle and is_full:
-            yield bundle
-            bundle, files, size = [], 0, 0
-        bundle.append(place)
-        files += len(paths)
-        size += own_size
-    if bundle:
-        yield bundle
+def _without(image: Image, shards: tuple[ShardFiles, ...], needed: list[str]) -> Image:
+    return replace(
+        image,
+        shards=shards,
+        needed=tuple(needed),
+        embedded=(),
+        first_read=(),
+        endpoints=(),
+        details=None,
+        planned_state=None,
+    )

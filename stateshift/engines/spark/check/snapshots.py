@@ -25,12 +25,25 @@ of Spark's offline repartitioning (4.2), whose batch has other partitions, or on
 has written, whose MANIFEST has the first number of all.
 
 Source: RocksDB, VersionSet.LastSequence; Spark, RocksDB.load and RocksDBFileManager.
+
+A newer Spark gets around damaged snapshots by itself. From 4.2 on one that cannot be loaded is
+skipped: an older one is taken, or none, and the changes since are replayed (AutoSnapshotLoader;
+SPARK-54121, SPARK-56216). That takes every file of changes from there on, and no more of them than
+`autoSnapshotRepair.maxChangeFileReplay`. A RocksDB state needs changelogs; one of checkpoint format
+2 is not spoken of here. A snapshot that loads and holds other rows than it should is no such case,
+nor is a table whose blocks are damaged: RocksDB opens it, and fails when it reads. Earlier versions
+fail, and a setting turns it off: the damage stays a refusal.
+
+Seen with Spark 4.3, both providers. It gets around snapshots that were cut, emptied or changed in
+one bit, around all of them at once, and around tables that are gone or zeros; not around one bit of
+a table's block, nor where the changes of the snapshot's own version are gone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, NamedTuple
@@ -62,12 +75,15 @@ from stateshift.formats.spans import Words, hash64, missing
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offsets import decode_offsets
-from stateshift.formats.spark.rocksdb import decode_zip_version
+from stateshift.formats.spark.rocksdb import check_zip, decode_zip_version
+from stateshift.formats.spark.state_blocks import decode_snapshot_blocks
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey, sizes_of
 from stateshift.world import ReadFrom
 
 ZIP_MAX = 1 << 28
+# As many changes as every Spark that repairs replays; 4.2.0 replays more.
+REPLAYED_MAX = 50
 
 # An operator's id, the number of a shard, and a store of it.
 Place = tuple[str, int, str]
@@ -246,7 +262,7 @@ def tally_of(
     tally = Tally()
     blocks = writes_in_time(read, shard, settings)
     if blocks is not None:
-        _count_lasts(tally, _hashed(shard.store, blocks), bytes_max)
+        _count_lasts(tally, (_Writes.of(shard.store, block) for block in blocks), bytes_max)
         return tally
     for store, block in fold_shard(read, shard, settings):
         tally.add(store, block)
@@ -261,15 +277,14 @@ class _Writes:
     numbers: Words
     puts: Flags
 
+    @classmethod
+    def of(cls, store: str, block: Block) -> _Writes:
+        keys = hash64(block.keys)
+        return cls(keys, _numbers(store, keys, block.values), ~missing(block.values))
+
     @property
     def size(self) -> int:
         return len(self.keys) * _WRITE_BYTES
-
-
-def _hashed(store: str, blocks: Iterable[Block]) -> Iterator[_Writes]:
-    for block in blocks:
-        keys = hash64(block.keys)
-        yield _Writes(keys, _numbers(store, keys, block.values), ~missing(block.values))
 
 
 def _numbers(store: str, keys: Words, values: Binary) -> Words:
@@ -386,3 +401,54 @@ def _partitions(storage: Storage, image: Image, batch: int) -> int | None:
         return partitions_of(decode_offsets(storage.read(path, LOG_MAX)).conf)
     except (FormatError, MissingFile):
         return None
+
+
+def repairs(
+    storage: Storage, survey: Survey, image: Image, damaged: Collection[str]
+) -> Iterator[Finding]:
+    """Yield a note for each damaged snapshot that Spark 4.2 and later do without."""
+    if not damaged:
+        return
+    for first in first_snapshots(survey, image):
+        path = first.shard.files[0]
+        folder = path.rpartition("/")[0]
+        is_suspect = any(other.startswith(f"{folder}/") for other in damaged)
+        if is_suspect and _cannot_load(storage, first) and _replays(storage, image, first):
+            yield Finding(
+                "note",
+                f"{path}: Spark 4.2 and later can repair this by themselves, from the "
+                "snapshot and changes before it (auto snapshot repair); older versions cannot",
+                path=path,
+            )
+
+
+def _cannot_load(storage: Storage, first: FirstSnapshot) -> bool:
+    """Whether Spark fails to load the snapshot, or lacks tables that it names."""
+    path = first.shard.files[0]
+    try:
+        if not path.endswith(".zip"):
+            for _ in decode_snapshot_blocks(storage.chunks(path)):
+                pass
+            return False
+        check_zip(storage.read(path, ZIP_MAX))
+        return not set(ssts_of(storage, path)) <= set(first.store.ssts.values())
+    except (FormatError, MissingFile):
+        return True
+
+
+def _replays(storage: Storage, image: Image, first: FirstSnapshot) -> bool:
+    """Whether an older snapshot, or none at all, and the changes since are there and decode."""
+    shard, store, version = first
+    changes = changes_in(shard.files)
+    while True:
+        older = older_files(storage, store, version)
+        replayed = older + changes
+        if older and len(changes_in(replayed)) <= REPLAYED_MAX:
+            with contextlib.suppress(FormatError, MissingFile):
+                for _ in fold_shard(storage.chunks, replace(shard, files=replayed), image.settings):
+                    pass
+                return True
+        older_snapshots = [number for number, _ in store.snapshots if number < version]
+        if not older_snapshots:
+            return False
+        del store.snapshots[max(older_snapshots), ""]

@@ -27,10 +27,10 @@ from stateshift.engines.bundles import (
     PIECES_MAX,
     Copies,
     bare,
+    bundle_by,
     bundle_items,
     copies,
     keep_copied,
-    shard_bundles,
     still_to_copy,
     without_shown,
 )
@@ -70,7 +70,7 @@ from stateshift.step import (
     StopJob,
     TransformShard,
 )
-from stateshift.survey import Facts, Image, Survey
+from stateshift.survey import Facts, Image, ShardFiles, Survey
 
 # Files of a query's fence: what it would plan next with, and what it would commit that with; or the
 # last two it plans.
@@ -310,23 +310,27 @@ def _compares(
     by_entries = verify in ("entries", "twice") and not move.facts.brought
     numbers = itertools.count()
     compared: set[str] = set()  # the files whose entries are compared
+
+    def amount(shard: ShardFiles) -> tuple[int, int]:
+        return len(shard.files), sum(copied.sizes.get(path, 0) for path in shard.files)
+
     if by_entries:
         for image in move.images:
             as_they_were = [
                 shard for shard in image.shards if reshaping.replaced.isdisjoint(shard.files)
             ]
             compared.update(itertools.chain.from_iterable(shard.files for shard in as_they_were))
-            for shards, size in shard_bundles(as_they_were, copied.sizes):
+            for shards in bundle_by(as_they_were, amount):
                 yield CompareImages(
                     name=f"compare/{next(numbers)}",
                     engine=layout.ENGINE,
                     source=move.source,
                     target=move.target,
-                    source_shards=shards,
+                    source_shards=tuple(shards),
                     target_shards=None,
                     paths=(),
                     settings=image.settings,
-                    size=size,
+                    size=sum(amount(shard)[1] for shard in shards),
                 )
     yield from reshaping.compares
     for group in copied.groups:
