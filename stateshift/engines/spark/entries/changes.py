@@ -37,14 +37,11 @@ Uuids = Mapping[str, tuple[tuple[str, ...], ...]]
 ChangeKind = Literal["put", "merge", "delete"]
 
 
-class Change(NamedTuple):
+class StoreChange(NamedTuple):
     """One change. `value` is None where the key was deleted."""
 
-    batch: int
-    change: ChangeKind
-    operator: str
+    kind: ChangeKind
     store: str
-    shard: int
     key: bytes
     value: bytes | None
 
@@ -73,11 +70,15 @@ class Changes:
             elif place.kind == "zip":
                 self._zips.setdefault(key, {})[place.version] = file.path
 
-    def of(self, shard: ShardFiles, batch: int) -> Iterator[Change]:
+    def of(self, shard: ShardFiles, batch: int) -> Iterator[StoreChange]:
         """Yield the changes of the batch to the shard's store, in the order of their writes."""
         path = self._path(shard, batch)
         with errors_at(path):
-            yield from self._read(path, shard, batch)
+            families, records = self._records(path, shard, batch + 1)
+            for key, value, merge in records:
+                kind: ChangeKind = "merge" if merge else "put"
+                store, own_key = _family(families, shard.store, key)
+                yield StoreChange("delete" if value is None else kind, store, own_key, value)
 
     def _path(self, shard: ShardFiles, batch: int) -> str:
         files = self._changes.get((shard.operator, shard.shard, shard.store, batch + 1), {})
@@ -105,33 +106,13 @@ class Changes:
         except (KeyError, IndexError):
             return None
 
-    def _read(self, path: str, shard: ShardFiles, batch: int) -> Iterator[Change]:
-        if path.endswith(".delta"):
-            families: Mapping[int, str] = {}
-            records = decode_delta(self._chunks(path))
-            if self._is_checked:
-                records = map(without_row_checksum, records)
-        else:
-            families, records = self._changelog(path, shard, batch + 1)
-        for record in records:
-            store, key = _family(families, shard.store, record.key)
-            change: ChangeKind = "merge" if record.merge else "put"
-            if record.value is None:
-                change = "delete"
-            yield Change(
-                batch=batch,
-                change=change,
-                operator=shard.operator,
-                store=store,
-                shard=shard.shard,
-                key=key,
-                value=record.value,
-            )
-
-    def _changelog(
+    def _records(
         self, path: str, shard: ShardFiles, version: int
     ) -> tuple[Mapping[int, str], Iterator[Record]]:
-        """Return the column families of a changelog's keys, and its records without checksums."""
+        """Return the column families of a file's keys, and its records without checksums."""
+        if path.endswith(".delta"):
+            records = decode_delta(self._chunks(path))
+            return {}, map(without_row_checksum, records) if self._is_checked else records
         header, records = decode_changelog(self._chunks(path))
         families = self._families(shard, version) if header.column_families else {}
         if header.column_families and not families:

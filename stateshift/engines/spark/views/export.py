@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, product
 from shlex import quote
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.row_checksums import checked_chunks
 from stateshift.engines.spark.entries.store_view import StoreView, note_of
 from stateshift.engines.spark.entries.vectors import array, arrow_type
-from stateshift.engines.spark.views.json_lines import Piece, key_of, lines_of, part_of, value_of
+from stateshift.engines.spark.views.json_lines import StoreRows, key_of, lines_of, part_of, value_of
 from stateshift.engines.spark.views.selection import (
     Opened,
     check_wanted,
@@ -92,11 +92,10 @@ class Tables:
             return keys, block.values.cast(pa.binary())
         return keys, values_of(view, block.values)
 
-    def keys(self, decoded: Sequence[Value]) -> pa.Array:
-        return _array(decoded, self.schema.field("key").type)
-
-    def values(self, decoded: Sequence[Value]) -> pa.Array:
-        return _array(decoded, self.schema.field("value").type)
+    def array(self, field: str, decoded: Sequence[Value]) -> pa.Array:
+        """Return decoded keys or values as an array."""
+        kind = self.schema.field(field).type
+        return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)
 
     def batch(self, places: tuple[Place, ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
         columns = []
@@ -134,10 +133,6 @@ class Tables:
         if columns is None:
             return pa.binary()
         return pa.null() if self._parquet and not columns.types else arrow_type(columns)
-
-
-def _array(decoded: Sequence[Value], kind: pa.DataType) -> pa.Array:
-    return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)
 
 
 LINES = 16_384
@@ -198,11 +193,11 @@ class Export:
     def _tables(self, readers: Readers | None) -> Iterator[bytes]:
         tables = self._new_tables()
         if readers is None:
-            batches = self._batches(tables)
+            yield from map(tables.written, self._batches(tables))
         else:
-            batches = chain.from_iterable(map(_batches_in, self._made_by(readers)))
-        for batch in batches:
-            yield tables.written(batch)
+            for path in self._made_by(readers):
+                with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
+                    yield from map(tables.written, reader)
         yield tables.finished()
 
     def _new_tables(self) -> Tables:
@@ -217,9 +212,10 @@ class Export:
             places = (piece.batch, list(piece.changes), *shared) if piece.changes else shared
             yield tables.batch(places, *_decoded(tables, piece))
 
-    def _parts(self, size: int) -> Iterator[Piece]:
+    def _parts(self, size: int) -> Iterator[StoreRows]:
         """Yield the entries, so many at once, and count them."""
-        for piece in self._pieces():
+        changes = self.wanted.changes
+        for piece in self._state() if changes is None else self._changed(*changes):
             for start in range(0, len(piece.block), size):
                 part = part_of(piece, start, size)
                 self.entries += len(part.block)
@@ -243,58 +239,46 @@ class Export:
                 if is_of_operator and store_fits(self.wanted, view.store):
                     yield image, view
 
-    def _pieces(self) -> Iterator[Piece]:
-        if self.wanted.changes is not None:
-            yield from self._changed(*self.wanted.changes)
-            return
+    def _state(self) -> Iterator[StoreRows]:
         chunks = checked_chunks(self.opened.storage, self.opened.survey)
         for image, shard in self.opened.shards(self.wanted):
             for store, block in fold_shard(chunks, shard, image.settings):
                 if store_fits(self.wanted, store):
                     yield self._piece(image, shard, store, block)
 
-    def _piece(self, image: Image, shard: ShardFiles, store: str, block: Block) -> Piece:
+    def _piece(self, image: Image, shard: ShardFiles, store: str, block: Block) -> StoreRows:
         view = self.opened.views[image.path].of(shard.operator, store)
         operator = operator_id(image, shard.operator)
-        return Piece(view, operator, shard.shard, block, shard.files[-1])
+        return StoreRows(view, operator, shard.shard, block, shard.files[-1])
 
-    def _changed(self, first: int, last: int) -> Iterator[Piece]:
+    def _changed(self, first: int, last: int) -> Iterator[StoreRows]:
         """Yield the changes batch by batch, so that the feed is in the order of time."""
         shards = list(self.opened.shards(self.wanted))
         sources = {}
         for image in self.opened.images:
             sources[image.path] = Changes(self.opened.storage, self.opened.survey, image)
-        for batch in range(first, last + 1):
-            for image, shard in shards:
-                yield from self._changes_of(sources[image.path], image, shard, batch)
-
-    def _changes_of(
-        self, source: Changes, image: Image, shard: ShardFiles, batch: int
-    ) -> Iterator[Piece]:
-        path = f"state/{shard.operator}/{shard.shard}"
-        for store, changes in groupby(source.of(shard, batch), lambda change: change.store):
-            if not store_fits(self.wanted, store):
-                continue
-            while some := list(islice(changes, ROWS)):
-                block = block_of((change.key, change.value) for change in some)
-                kinds = tuple(change.change for change in some)
-                piece = self._piece(image, shard, store, block)
-                yield piece._replace(path=path, batch=batch, changes=kinds)
+        for batch, (image, shard) in product(range(first, last + 1), shards):
+            path = f"state/{shard.operator}/{shard.shard}"
+            changed = sources[image.path].of(shard, batch)
+            for store, changes in groupby(changed, lambda change: change.store):
+                if not store_fits(self.wanted, store):
+                    continue
+                while some := list(islice(changes, ROWS)):
+                    block = block_of((change.key, change.value) for change in some)
+                    kinds = tuple(change.kind for change in some)
+                    piece = self._piece(image, shard, store, block)
+                    yield piece._replace(path=path, batch=batch, changes=kinds)
 
 
-def _decoded(tables: Tables, piece: Piece) -> tuple[Column, Column]:
+def _decoded(tables: Tables, piece: StoreRows) -> tuple[Column, Column]:
     """Return the columns of a table's keys and values."""
     keys, values = tables.together(piece.view, piece.block)
     if keys is None:
-        keys = tables.keys([key_of(piece, key) for key in piece.block.keys.to_pylist()])
+        keys = tables.array("key", [key_of(piece, key) for key in piece.block.keys.to_pylist()])
     if values is None:
-        values = tables.values([value_of(piece, value) for value in piece.block.values.to_pylist()])
+        decoded = [value_of(piece, value) for value in piece.block.values.to_pylist()]
+        values = tables.array("value", decoded)
     return keys, values
-
-
-def _batches_in(path: str) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
-        yield from reader
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
@@ -304,7 +288,9 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Expo
     # An empty file would say that there is none.
     hint = f"stateshift verify {quote(there.location)}"
     for image in there.images:
-        if image.epoch is None and _has_state(image, wanted):
+        operators = [each for each in image.operators if operator_fits(wanted, image, each.id)]
+        stores = chain.from_iterable(operator.stores for operator in operators)
+        if image.epoch is None and any(store.files for store in stores):
             place = image_location(there.location, image)
             what = "has files of state and no batch that is finished"
             raise PlanError(f"{place} {what}: which of them count, nothing tells", hint=hint)
@@ -321,15 +307,6 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Expo
     if format != "jsonl":
         made.only_view()
     return made
-
-
-def _has_state(image: Image, wanted: Wanted) -> bool:
-    """Whether there are files of the state that is wanted."""
-    for operator in image.operators:
-        is_wanted = operator_fits(wanted, image, operator.id)
-        if is_wanted and any(store.files for store in operator.stores):
-            return True
-    return False
 
 
 def _several(stores: Iterable[str]) -> PlanError:

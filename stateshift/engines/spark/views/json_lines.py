@@ -42,13 +42,13 @@ from stateshift.formats.spark.types import (
 )
 
 
-def lines_of(piece: Piece) -> Iterator[bytes]:
+def lines_of(piece: StoreRows) -> Iterator[bytes]:
     """Yield the entries of a piece as JSON, one a line."""
     together = _together(piece)
     yield "".join(_one_by_one(piece)).encode("utf-8") if together is None else together
 
 
-def _together(piece: Piece) -> bytes | None:
+def _together(piece: StoreRows) -> bytes | None:
     view, block = piece.view, piece.block
     if view.key is None or view.value is None or piece.changes:
         return None
@@ -67,24 +67,25 @@ def _together(piece: Piece) -> bytes | None:
     return bytes(pa.py_buffer(content))[:end]
 
 
-def _shared(piece: Piece) -> JsonObject:
+def _shared(piece: StoreRows) -> JsonObject:
     """Return the fields that are the same for all entries of a piece."""
     return {"operator": piece.operator, "store": piece.view.store, "shard": piece.shard}
 
 
-def _one_by_one(piece: Piece) -> Iterator[str]:
-    shared = _shared(piece)
+def _one_by_one(piece: StoreRows) -> Iterator[str]:
+    shared, view = _shared(piece), piece.view
     for at, (key, value) in enumerate(piece.block.records()):
         plain: JsonObject = {}
         if piece.changes:
             plain |= {"batch": piece.batch, "change": piece.changes[at]}
         plain |= shared
-        shown_key: object
-        if piece.view.key is None:
-            shown_key = {"hex": key.hex()}
+        is_known = view.key is not None
+        plain["key"] = view.named_key(key_of(piece, key)) if is_known else {"hex": key.hex()}
+        shown = value_of(piece, value)
+        if isinstance(shown, bytes):
+            plain["value"] = {"hex": shown.hex()}
         else:
-            shown_key = piece.view.named_key(key_of(piece, key))
-        plain |= {"key": shown_key, "value": _shown_value(piece, value)}
+            plain["value"] = None if shown is None else view.named_value(shown)
         text = json.dumps(plain, ensure_ascii=False)
         try:
             text.encode("utf-8")
@@ -95,16 +96,7 @@ def _one_by_one(piece: Piece) -> Iterator[str]:
         yield text + "\n"
 
 
-def _shown_value(piece: Piece, value: bytes | None) -> object:
-    decoded = value_of(piece, value)
-    if decoded is None:
-        return None
-    if isinstance(decoded, bytes):
-        return {"hex": decoded.hex()}
-    return piece.view.named_value(decoded)
-
-
-class Piece(NamedTuple):
+class StoreRows(NamedTuple):
     """Entries, or changes, of one store of one shard on their way out. `path` is a file to blame
     where one of them does not decode; `changes` says what each change is.
     """
@@ -118,7 +110,7 @@ class Piece(NamedTuple):
     changes: tuple[str, ...] = ()
 
 
-def part_of(piece: Piece, start: int, count: int) -> Piece:
+def part_of(piece: StoreRows, start: int, count: int) -> StoreRows:
     """Return some of its entries."""
     if start == 0 and len(piece.block) <= count:
         return piece
@@ -126,7 +118,7 @@ def part_of(piece: Piece, start: int, count: int) -> Piece:
     return piece._replace(block=block, changes=piece.changes[start : start + count])
 
 
-def key_of(piece: Piece, key: bytes) -> Value:
+def key_of(piece: StoreRows, key: bytes) -> Value:
     """Return a key's columns, its bytes where they are not known."""
     if piece.view.key is None:
         return key
@@ -136,7 +128,7 @@ def key_of(piece: Piece, key: bytes) -> Value:
         raise _at(error, piece) from error
 
 
-def value_of(piece: Piece, value: bytes | None) -> Value:
+def value_of(piece: StoreRows, value: bytes | None) -> Value:
     """Return a value's columns, its bytes where they are not known; None of a deletion."""
     if value is None or piece.view.value is None:
         return value
@@ -146,7 +138,7 @@ def value_of(piece: Piece, value: bytes | None) -> Value:
         raise _at(error, piece) from error
 
 
-def _at(error: FormatError, piece: Piece) -> FormatError:
+def _at(error: FormatError, piece: StoreRows) -> FormatError:
     fact = f"a row of the store {piece.view.store} does not fit its schema: {error.fact}"
     return FormatError(fact, piece.path, hint=HINT_FILE)
 
@@ -207,7 +199,12 @@ def _texts(column: Column, kind: DataType) -> Texts:
     """Return a text for each value; null where the value is."""
     match kind:
         case StructType(names, types):
-            return _structs(column, unique(names), types)
+            parts: list[Texts | str] = []
+            for name, field, item in zip(unique(names), column.flatten(), types, strict=True):
+                comma = ", " if parts else ""
+                parts.append(f"{comma}{json.dumps(name, ensure_ascii=False)}: ")
+                parts.append(_texts(field, item).fill_null("null"))
+            return _or_null(column, join_texts("{", *parts, "}"))
         case Atomic("void"):
             return pa.nulls(len(column), pa.large_string())
         case Atomic("boolean"):
@@ -238,15 +235,6 @@ def _or_null(column: Column, texts: Texts) -> Texts:
     if not column.null_count:
         return texts
     return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.large_string()))
-
-
-def _structs(column: Column, names: list[str], types: tuple[DataType, ...]) -> Texts:
-    parts: list[Texts | str] = []
-    for name, field, kind in zip(names, column.flatten(), types, strict=True):
-        comma = ", " if parts else ""
-        parts.append(f"{comma}{json.dumps(name, ensure_ascii=False)}: ")
-        parts.append(_texts(field, kind).fill_null("null"))
-    return _or_null(column, join_texts("{", *parts, "}"))
 
 
 def _strings(column: Column) -> Texts:

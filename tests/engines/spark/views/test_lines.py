@@ -16,7 +16,7 @@ from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.entries.vectors import arrow_type
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.engines.spark.views import json_lines as lines
-from stateshift.engines.spark.views.json_lines import Piece, fits, texts
+from stateshift.engines.spark.views.json_lines import StoreRows, fits, texts
 from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructType
 from tests.engines.spark.golden import NAMES, golden
 
@@ -28,7 +28,7 @@ def test_golden_state_is_the_same_text_either_way(name: str) -> None:
         views = views_of(storage, image)
         for shard in image.shards:
             for store, block in fold_shard(storage.chunks, shard, image.settings):
-                piece = Piece(views.of(shard.operator, store), "0", shard.shard, block, "path")
+                piece = StoreRows(views.of(shard.operator, store), "0", shard.shard, block, "path")
                 together = lines._together(piece)
                 if together is not None:
                     assert together.decode() == "".join(lines._one_by_one(piece))
