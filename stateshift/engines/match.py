@@ -19,23 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from math import inf
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spill import (
-    BYTES_MAX,
-    LEVELS,
-    PILES,
-    Piles,
-    RecordBatch,
-    hand_out,
-    hold,
-    pile_of,
-)
+from stateshift.engines.spill import BYTES_MAX, Dealing, Piles, RecordBatch, in_memory
 from stateshift.formats.binaries import whole
 from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary, block_of
 from stateshift.formats.spans import Words, hash64
@@ -71,24 +61,15 @@ class Matched:
         return len(self.removed) + len(self.added) + len(self.changed[0])
 
 
-def match_sides(
-    sides: Iterable[Sided], bytes_max: int = BYTES_MAX, level: int = 0
-) -> Iterator[Matched]:
-    """Yield the same, removed, added and changed entries, a part at a time. `level` counts how
-    often the entries were dealt onto piles already.
-    """
-    coming = iter(sides)
-    held, are_all = hold(coming, bytes_max if level < LEVELS else inf)
-    if are_all:
+def match_sides(sides: Iterable[Sided], bytes_max: int = BYTES_MAX) -> Iterator[Matched]:
+    """Yield the same, removed, added and changed entries, a part at a time."""
+    dealing: Dealing[Sided] = Dealing(
+        SCHEMA, lambda each: hash64(each.block.keys), lambda each: batch_of(*each), with_sides
+    )
+    for held in in_memory(sides, dealing, bytes_max):
         left, right = _whole(held, 0), _whole(held, 1)
         held.clear()
         yield from _matched(left, right)
-        return
-    with Piles(PILES, SCHEMA) as piles:
-        for side, block in chain(hand_out(held), coming):
-            piles.deal(batch_of(side, block), pile_of(block.keys, level))
-        for _, pile in piles.each():
-            yield from match_sides(chain.from_iterable(map(with_sides, pile)), bytes_max, level + 1)
 
 
 class Shelf:

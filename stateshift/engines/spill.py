@@ -1,8 +1,8 @@
 """Records dealt onto piles on disk, for what may be larger than memory.
 
+    in_memory       items in lists that fit into memory: all in one, or pile by pile
     Dealt           batches held in memory, and dealt onto piles once they are too many
-    hold            as much as may be held in memory; given_up hands it on, piece by piece
-    pile_of         which of PILES piles each key belongs on; pile_of_hashes, where they are known
+    pile_of         which of PILES piles each key belongs on, by its hash
     with Piles(count, schema) as piles:
         piles.deal(batch, numbers)     each record of the batch onto the pile of its number
         piles.each()                   (number, batches) pile by pile, the batches in the order in
@@ -15,16 +15,19 @@ so that nothing is left of them whatever ends the process.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, Protocol, TypeVar
+from dataclasses import dataclass
+from itertools import chain
+from math import inf
+from typing import IO, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from stateshift.errors import StorageError
-from stateshift.formats.blocks import Binary, Ints
-from stateshift.formats.spans import Words, hash64
+from stateshift.formats.blocks import Ints
+from stateshift.formats.spans import Words
 
 # Keys and values, as they are written.
 BYTES_MAX = 80 * 1024 * 1024
@@ -50,15 +53,39 @@ class Sized(Protocol):
 Held = TypeVar("Held", bound=Sized)
 
 
-def hold(coming: Iterator[Held], bytes_max: float) -> tuple[list[Held], bool]:
-    """Return as much as may be held in memory, and whether that is all."""
-    held, size = [], 0
-    for each in coming:
-        held.append(each)
-        size += each.size
-        if size > bytes_max:
-            return held, False
-    return held, True
+@dataclass(frozen=True, slots=True)
+class Dealing(Generic[Held]):
+    """How items are put onto piles by the hashes of their keys, and read from there."""
+
+    schema: Schema
+    hashes_of: Callable[[Held], Words]
+    batch_of: Callable[[Held], RecordBatch]
+    items_of: Callable[[RecordBatch], Iterable[Held]]
+
+
+def in_memory(
+    items: Iterable[Held], dealing: Dealing[Held], bytes_max: float, level: int = 0
+) -> Iterator[list[Held]]:
+    """Yield lists of items of about `bytes_max`, all of one key in one list. They were dealt onto
+    piles `level` times already. A list may be emptied to free its items early.
+    """
+    coming = iter(items)
+    held: list[Held] = []
+    size, size_max = 0, bytes_max if level < LEVELS else inf
+    for item in coming:
+        held.append(item)
+        size += item.size
+        if size > size_max:
+            break
+    else:
+        yield held
+        return
+    with Piles(PILES, dealing.schema) as piles:
+        for item in chain(hand_out(held), coming):
+            piles.deal(dealing.batch_of(item), pile_of(dealing.hashes_of(item), level))
+        for _, pile in piles.each():
+            dealt = chain.from_iterable(map(dealing.items_of, pile))
+            yield from in_memory(dealt, dealing, bytes_max, level + 1)
 
 
 def hand_out(held: list[Held]) -> Iterator[Held]:
@@ -68,13 +95,8 @@ def hand_out(held: list[Held]) -> Iterator[Held]:
         yield held.pop()
 
 
-def pile_of(keys: Binary, level: int) -> Ints:
+def pile_of(hashes: Words, level: int) -> Ints:
     """Return the pile on which each key belongs: at each level by other bits of its hash."""
-    return pile_of_hashes(hash64(keys), level)
-
-
-def pile_of_hashes(hashes: Words, level: int) -> Ints:
-    """Return `pile_of` of keys with these hashes."""
     bits = PILES.bit_length() - 1
     turned = hashes >> np.uint64(64 - bits * (level + 1))
     return (turned & np.uint64(PILES - 1)).astype(np.int64)

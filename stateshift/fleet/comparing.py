@@ -19,7 +19,7 @@ from stateshift import plain
 from stateshift.engines.spark.check.portions import drop_shards, shard_groups
 from stateshift.engines.spark.entries.sides import (
     Folded,
-    Side,
+    OperatorSide,
     Sides,
     add_sums,
     differing,
@@ -136,7 +136,7 @@ def _order(ends: list[Json], piece: _OrderedPart) -> Order:
     return {"ends": ends, "side": piece.side, "shards": shards, "settings": settings}
 
 
-def _end(side: Side) -> Json:
+def _end(side: OperatorSide) -> Json:
     """Return the facts that read a side's rows; None if it has no such operator."""
     if side.image is None or side.operator is None:
         return None
@@ -154,12 +154,12 @@ def _sides(order: Order, world: World) -> Sides:
     return Sides(*sides)
 
 
-def _side(end: Json, world: World) -> Side:
+def _side(end: Json, world: World) -> OperatorSide:
     if end is None:
-        return Side()
+        return OperatorSide()
     storage, image = world.storage(end["location"]), plain.from_plain(Image, end["image"])
     operator = next(operator for operator in image.operators if operator.id == end["operator"])
-    return Side(storage, image, operator, views_of(storage, image))
+    return OperatorSide(storage, image, operator, views_of(storage, image))
 
 
 def _shards(order: Order) -> list[ShardFiles]:

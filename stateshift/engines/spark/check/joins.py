@@ -32,7 +32,7 @@ from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spill import PILES, Dealt, pile_of
 from stateshift.formats.binaries import binaries, join_columns
 from stateshift.formats.blocks import Binary, Block, Flags, Ints, cut
-from stateshift.formats.spans import Spans, spans, words
+from stateshift.formats.spans import Spans, hash64, spans, words
 from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, DecimalType, StructType
 from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.survey import Finding, Level, ShardFiles
@@ -87,7 +87,7 @@ class _Side:
     def add(self, kind: str, keys: Binary, numbers: Ints) -> None:
         kinds = pa.repeat(pa.scalar(KINDS.index(kind), pa.int8()), len(keys))
         batch = pa.record_batch([keys, pa.array(numbers), kinds], schema=_SCHEMA)
-        self.held.add(batch, pile_of(keys, 0))
+        self.held.add(batch, pile_of(hash64(keys), 0))
 
 
 @dataclass

@@ -45,7 +45,6 @@ import contextlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -57,15 +56,7 @@ from stateshift.engines.spark.chains import StoreFiles, chain, partitions_of
 from stateshift.engines.spark.entries.fold import fold_shard, writes_in_time
 from stateshift.engines.spark.entries.last_writes import repeated_hashes
 from stateshift.engines.spark.layout import under
-from stateshift.engines.spill import (
-    LEVELS,
-    PILES,
-    Piles,
-    RecordBatch,
-    hand_out,
-    hold,
-    pile_of_hashes,
-)
+from stateshift.engines.spill import Dealing, RecordBatch, in_memory
 from stateshift.engines.views import HistoryCheck, Tallies
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.binaries import join_columns
@@ -262,7 +253,11 @@ def tally_of(
     tally = Tally()
     blocks = writes_in_time(read, shard, settings)
     if blocks is not None:
-        _count_lasts(tally, (_Writes.of(shard.store, block) for block in blocks), bytes_max)
+        writes = (_HashedWrites.of(shard.store, block) for block in blocks)
+        dealing = Dealing(_SCHEMA, lambda each: each.keys, _HashedWrites.batch, _HashedWrites.read)
+        for held in in_memory(writes, dealing, bytes_max):
+            if held:
+                _count_held(tally, held)
         return tally
     for store, block in fold_shard(read, shard, settings):
         tally.add(store, block)
@@ -270,7 +265,7 @@ def tally_of(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Writes:
+class _HashedWrites:
     """A number for each key, and one for each entry; no `put` is a delete."""
 
     keys: Words
@@ -278,9 +273,18 @@ class _Writes:
     puts: Flags
 
     @classmethod
-    def of(cls, store: str, block: Block) -> _Writes:
+    def of(cls, store: str, block: Block) -> _HashedWrites:
         keys = hash64(block.keys)
         return cls(keys, _numbers(store, keys, block.values), ~missing(block.values))
+
+    @classmethod
+    def read(cls, batch: RecordBatch) -> Iterator[_HashedWrites]:
+        keys, numbers, puts = batch.columns
+        yield cls(keys.to_numpy(), numbers.to_numpy(), puts.to_numpy(zero_copy_only=False))
+
+    def batch(self) -> RecordBatch:
+        columns = [pa.array(self.keys), pa.array(self.numbers), pa.array(self.puts)]
+        return pa.record_batch(columns, schema=_SCHEMA)
 
     @property
     def size(self) -> int:
@@ -295,28 +299,8 @@ def _numbers(store: str, keys: Words, values: Binary) -> Words:
     return mixed ^ mixed >> np.uint64(29)
 
 
-def _count_lasts(tally: Tally, writes: Iterator[_Writes], bytes_max: int, level: int = 0) -> None:
-    """Count the last writes of all keys. They were put onto piles `level` times already."""
-    held, are_all = hold(writes, bytes_max if level < LEVELS else inf)
-    if are_all:
-        if held:
-            _count_held(tally, held)
-        return
-    with Piles(PILES, _SCHEMA) as piles:
-        for write in itertools.chain(hand_out(held), writes):
-            columns = [pa.array(write.keys), pa.array(write.numbers), pa.array(write.puts)]
-            batch = pa.record_batch(columns, schema=_SCHEMA)
-            piles.deal(batch, pile_of_hashes(write.keys, level))
-        for _, pile in piles.each():
-            _count_lasts(tally, map(_writes_of, pile), bytes_max, level + 1)
-
-
-def _writes_of(batch: RecordBatch) -> _Writes:
-    keys, numbers, puts = batch.columns
-    return _Writes(keys.to_numpy(), numbers.to_numpy(), puts.to_numpy(zero_copy_only=False))
-
-
-def _count_held(tally: Tally, held: list[_Writes]) -> None:
+def _count_held(tally: Tally, held: list[_HashedWrites]) -> None:
+    """Count the last writes of all keys."""
     keys = np.concatenate([write.keys for write in held])
     counted = np.concatenate([write.puts for write in held])
     again = repeated_hashes(keys)

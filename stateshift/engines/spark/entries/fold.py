@@ -1,4 +1,4 @@
-"""A shard's files folded into its entries: what the state is, with files forgotten.
+"""A shard's files folded into its entries: the state, with files forgotten.
 
     HDFS-backed  [N.snapshot] N.delta ...                key and value are UnsafeRows
     RocksDB      [N.zip SSTs/x.sst ...] N.changelog ...  as RocksDB holds them, without the column
@@ -11,10 +11,10 @@ keys and lists too, where only the key's encoder could find it, so images of dif
 not equal byte for byte. Neither are lists merged with different delimiters (`,` up to 4.1, none
 since). Row checksums (4.3) are checked and taken off: they cover the column family's id.
 
-Files come through `read`; neither a shard nor one of its tables need fit into memory. Of a table
-that holds keys of a part, those blocks are read that may hold them, and its end. Tables, and what
-changelogs wrote since, are merged as sorted runs (see `sorted_writes`), where the MANIFEST says
-which tables do not overlap; all else is settled by hash (see `last_writes`).
+Files come through `read`; neither a shard nor one of its tables need fit into memory. A part needs
+those blocks of a table that may hold its keys, and the table's end. Tables, and what changelogs
+wrote since, are merged as sorted runs (see `sorted_writes`), where the MANIFEST says which tables
+do not overlap; all else is settled by hash (see `last_writes`).
 
 A HDFS-backed shard of little files is folded record by record: what Arrow takes for each file, and
 for each block, is more than what a few records take in Python. The entries are the same, which is
@@ -189,7 +189,14 @@ class _RocksDB:
 
     def changed(self, bytes_max: int) -> Iterator[Block]:
         """Yield the last writes: see `last_changes`."""
-        changes = map(_without_merges, self._changes(_changelogs(self._shard.files)))
+
+        def without_merges(writes: Writes) -> Writes:
+            if writes.block.merges is not None and writes.block.merges.any():
+                fact = "changelogs merge values into tables, which are kept"
+                raise Incompatible(fact, hint=PLAINLY)
+            return writes
+
+        changes = map(without_merges, self._changes(_changelogs(self._shard.files)))
         return merge_runs(in_runs(changes, bytes_max), self._between, deletes=True)
 
     def _settled(self, bytes_max: int) -> Iterator[Block]:
@@ -300,12 +307,6 @@ class _RocksDB:
             yield names[number], Block(bare, block.values.take(pa.array(places)))
 
 
-def _without_merges(writes: Writes) -> Writes:
-    if writes.block.merges is not None and writes.block.merges.any():
-        raise Incompatible("changelogs merge values into tables, which are kept", hint=PLAINLY)
-    return writes
-
-
 def _changelogs(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if path.endswith(".changelog")]
 
@@ -344,19 +345,14 @@ class Begun:
         """Whether all of them together are so little; then they have been read."""
         left = self.bytes_max
         for path in paths:
-            for chunk in self._begin(path):
+            chunks, held = self.open(path), list[bytes]()
+            self._begun[path] = chain(held, chunks)  # for whoever reads it
+            for chunk in chunks:
+                held.append(chunk)
                 left -= len(chunk)
                 if left < 0:
                     return False
         return True
-
-    def _begin(self, path: str) -> Iterator[bytes]:
-        """Yield a file's chunks, and hold them for whoever reads it."""
-        chunks, held = self.open(path), list[bytes]()
-        self._begun[path] = chain(held, chunks)
-        for chunk in chunks:
-            held.append(chunk)
-            yield chunk
 
 
 def few_rows(

@@ -18,23 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
-from math import inf
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spill import (
-    BYTES_MAX,
-    LEVELS,
-    PILES,
-    Piles,
-    RecordBatch,
-    hand_out,
-    hold,
-    pile_of,
-)
+from stateshift.engines.spill import BYTES_MAX, Dealing, RecordBatch, hand_out, in_memory
 from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.spans import Words, hash64, missing
 
@@ -65,25 +54,19 @@ class Writes:
 
 
 def settle_writes(
-    writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX, level: int = 0
+    writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX
 ) -> Iterator[Block]:
-    """Yield each key's last value, in blocks of puts, of writes dealt out `level` times."""
-    coming = iter(writes)
-    held, are_all = hold(coming, bytes_max if level < LEVELS else inf)
-    if are_all:
-        yield from _settled(held, between)
-        return
-    with Piles(PILES, _SCHEMA) as piles:
-        for write in chain(hand_out(held), coming):
-            piles.deal(batch_of(write), pile_of(write.block.keys, level))
-        for _, pile in piles.each():
-            yield from settle_writes(map(writes_of, pile), between, bytes_max, level + 1)
+    """Yield each key's last value, in blocks of puts."""
+    dealing: Dealing[Writes] = Dealing(
+        _SCHEMA, lambda each: hash64(each.block.keys), batch_of, lambda batch: (writes_of(batch),)
+    )
+    for held in in_memory(writes, dealing, bytes_max):
+        if held:
+            yield from _settled(held, between)
 
 
 def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
     """Settle writes that fit into memory; the list is emptied to free them early."""
-    if not writes:
-        return
     if sum(write.size for write in writes) < SMALL * len(writes):
         writes[:] = together(writes)
     kept, joined = _lasts(writes, between)

@@ -175,8 +175,8 @@ def part_in(settings: Mapping[str, str]) -> KeyRange:
     """Return the keys that the settings ask for."""
     if SHARD_PART not in settings:
         return ALL_KEYS
-    after, upto = json.loads(settings[SHARD_PART])
-    return KeyRange(_key(after), _key(upto))
+    ends = json.loads(settings[SHARD_PART])
+    return KeyRange(*(None if key is None else bytes.fromhex(key) for key in ends))
 
 
 def parts_between(bounds: Sequence[bytes]) -> list[KeyRange]:
@@ -198,10 +198,6 @@ def within(writes: Writes, keys: KeyRange) -> Writes:
         wanted &= is_before.to_numpy(zero_copy_only=False)
     places = np.flatnonzero(wanted)
     return Writes(writes.block.take(places), writes.when[places])
-
-
-def _key(text: str | None) -> bytes | None:
-    return None if text is None else bytes.fromhex(text)
 
 
 _EARLY = 0.25  # of a table: it ends where one of those ends that it is made of
@@ -238,7 +234,7 @@ def table_bounds(read: ReadFrom, shard: ShardFiles, count: int) -> list[bytes] |
     facts = list(chain.from_iterable(runs))
     if len(runs) > 1 or len(facts) < count:
         return cuts(_ends_of_blocks(read, version, facts), count)
-    return cuts(_ends_of_tables(facts), count, early=_EARLY)
+    return cuts([(fact.largest.key, fact.size) for fact in facts], count, early=_EARLY)
 
 
 def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
@@ -251,7 +247,7 @@ def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
     facts = list(chain.from_iterable(version.runs))
     if not facts:
         return [ALL_KEYS]
-    ends = _ends_of_tables(facts)
+    ends: Iterable[Sample] = [(fact.largest.key, fact.size) for fact in facts]
     if len(facts) < _TABLES_A_PART * count:
         ends = _ends_of_blocks(read, version, facts)
     return parts_between(sorted(set(cuts(ends, count))))
@@ -266,30 +262,23 @@ def block_ends(read: ReadFrom, shard: ShardFiles) -> BlockEnds | None:
     return BlockEnds(ends, version.snapshot.families)
 
 
-def _ends_of_tables(facts: Iterable[TableFile]) -> Iterable[Sample]:
-    return [(fact.largest.key, fact.size) for fact in facts]
-
-
 def _ends_of_blocks(
     read: ReadFrom, version: Version, facts: Iterable[TableFile]
 ) -> Iterator[Sample]:
+    """Yield ends of blocks of tables, each with the size of those since the one before: a large
+    table has too many to yield all. The indexes alone are read.
+    """
     for fact in facts:
         path = version.table_paths.get(version.tables[fact.number].stored)
-        if path is not None:
-            yield from _in_table(read, path, fact.size)
-
-
-def _in_table(read: ReadFrom, path: str, size: int) -> Iterator[Sample]:
-    """Yield ends of blocks of a table, each with the size of those since the one before: of a large
-    table not all, which would be many. Its index alone is read.
-    """
-    least = size // SAMPLES_A_TABLE
-    end, passed = b"", 0
-    with errors_at(path):
-        for end, handle in table_at(partial(read, path), size).ends():
-            passed += handle.size
-            if passed >= least:
-                yield end, passed
-                passed = 0
-    if passed:
-        yield end, passed
+        if path is None:
+            continue
+        least = fact.size // SAMPLES_A_TABLE
+        end, passed = b"", 0
+        with errors_at(path):
+            for end, handle in table_at(partial(read, path), fact.size).ends():
+                passed += handle.size
+                if passed >= least:
+                    yield end, passed
+                    passed = 0
+        if passed:
+            yield end, passed

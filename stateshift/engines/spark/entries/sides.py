@@ -1,6 +1,6 @@
 """One operator in two images, and the form in which its entries are compared. Reads only.
 
-Side          the operator in one of the images; without one where only the other image has it
+OperatorSide  the operator in one of the images; without one where only the other image has it
 Sides.form    the common form of a store, or why there is none
 Sides.formed  a side's entries in it, in blocks of one store each; the store's name stands before
               every key
@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stateshift.engines.spark.entries.encoders import PLAIN, Encoder, bare, rows_of_list
+from stateshift.engines.spark.entries.encoders import PLAIN, bare, rows_of_list
 from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import Views
@@ -75,15 +75,11 @@ def forms(one: StoreView, other: StoreView, alike: bool) -> tuple[Form, Form] | 
         return "its schema is not known in both images, and they encode rows differently"
     if one.encoder.avro != other.encoder.avro:
         return "its rows are Avro's in one image only"
-    if _is_single_row(one.encoder) and _is_single_row(other.encoder):
+    if {one.encoder.kind, other.encoder.kind} <= {"plain", "row"}:
         return _bared(one), _bared(other)
     if one.key != other.key:
         return "its keys have other columns, and are encoded differently"
     return _decoded(one), _decoded(other)
-
-
-def _is_single_row(encoder: Encoder) -> bool:
-    return encoder.kind in ("plain", "row")
 
 
 def _as_it_is(view: StoreView) -> Form:
@@ -146,7 +142,7 @@ Formed = tuple[str, Block]
 
 
 @dataclass(frozen=True)
-class Side:
+class OperatorSide:
     """One operator of one image."""
 
     storage: Storage | None = None
@@ -187,11 +183,11 @@ class Side:
 class Sides:
     """Both images of one operator, 0 left and 1 right, with the form of each store's entries."""
 
-    def __init__(self, left: Side, right: Side) -> None:
+    def __init__(self, left: OperatorSide, right: OperatorSide) -> None:
         self.left, self.right = left, right
         self._forms: dict[str, tuple[Form, Form] | str] = {}
 
-    def __getitem__(self, number: int) -> Side:
+    def __getitem__(self, number: int) -> OperatorSide:
         return (self.left, self.right)[number]
 
     def names(self) -> list[str]:
@@ -292,10 +288,9 @@ def _sums(block: Block) -> dict[int, Sums]:
             quarters.append(half >> shift & 0xFFFFFFFF)
     totals = [np.add.reduceat(quarter, starts).tolist() for quarter in quarters]
     sizes = np.add.reduceat((keys + values)[order], starts).tolist()
-    sums = zip(counts.tolist(), map(_whole_sum, *totals), sizes, strict=True)
+    hashes = []
+    for own in zip(*totals, strict=True):  # quarters, the lowest first
+        whole = sum(quarter << 32 * place for place, quarter in enumerate(own))
+        hashes.append(whole % _MODULUS)
+    sums = zip(counts.tolist(), hashes, sizes, strict=True)
     return dict(zip(numbers.tolist(), sums, strict=True))
-
-
-def _whole_sum(*quarters: int) -> int:
-    """Return the sum of hashes whose quarters have these sums, the lowest first."""
-    return sum(quarter << 32 * place for place, quarter in enumerate(quarters)) % _MODULUS

@@ -102,7 +102,10 @@ class _Cursor:
         if self.following is None:
             return False
         self.held, self.following = self.following, self._next()
-        while self.following is not None and _goes_over(self.held.block, self.following.block):
+        while self.following is not None:
+            first = self.following.block.keys[0].as_py()
+            if self.last() != first:  # else the block ends with the key that the next begins with
+                break
             (self.held,) = together([self.held, self.following])
             self.following = self._next()
         return True
@@ -135,11 +138,6 @@ class _Cursor:
 def _filled(cursors: Iterable[_Cursor]) -> list[_Cursor]:
     """Return the cursors that hold writes, or could be made to."""
     return [cursor for cursor in cursors if cursor.fill()]
-
-
-def _goes_over(block: Block, following: Block) -> bool:
-    """Whether a block ends with the key that the following one begins with."""
-    return bool(block.keys[-1].as_py() == following.keys[0].as_py())
 
 
 def _settled(parts: list[Writes], between: bytes, deletes: bool) -> Block:

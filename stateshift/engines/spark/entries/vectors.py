@@ -8,8 +8,7 @@ of row by row.
 
 Calendar intervals, variants and lists of nothing but nulls are left to `unsafe_row`, as is
 everything odd: where a row does not keep to its bounds, `structs` gives None, and decoding it alone
-says what is wrong. So this has no opinions of its own; that both ways agree is tested on every
-golden checkpoint.
+says what is wrong. That both ways agree is tested on every golden checkpoint.
 
 Spark's types as Arrow's:
 

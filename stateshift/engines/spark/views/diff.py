@@ -20,7 +20,7 @@ from itertools import chain
 import pyarrow.compute as pc
 
 from stateshift.engines.match import Matched, Shelf, Sided, match_sides
-from stateshift.engines.spark.entries.sides import SEPARATOR, Side, Sides
+from stateshift.engines.spark.entries.sides import SEPARATOR, OperatorSide, Sides
 from stateshift.engines.spark.views.selection import Opened, open_images, operator_id
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening, Readers
 from stateshift.formats.blocks import Binary, Block, Column
@@ -45,20 +45,20 @@ def diff(
     are_single = len(a.images) == len(b.images) == 1
     lefts, rights = _sides(a, are_single), _sides(b, are_single)
     for name in dict.fromkeys((*lefts, *rights)):
-        sides = Sides(lefts.get(name, Side()), rights.get(name, Side()))
+        sides = Sides(lefts.get(name, OperatorSide()), rights.get(name, OperatorSide()))
         comparison = _Comparison(differences, name, sides, show)
         comparison.run(fleet if is_shared else None, (sizes[0], sizes[1]))
     return differences
 
 
-def _sides(opened: Opened, is_single: bool) -> dict[str, Side]:
+def _sides(opened: Opened, is_single: bool) -> dict[str, OperatorSide]:
     """Return the operators of one side, by their ids below their images' paths."""
     sides = {}
     for image in opened.images:
         views = opened.views[image.path]
         for operator in image.operators:
             name = operator.id if is_single else operator_id(image, operator.id)
-            sides[name] = Side(opened.storage, image, operator, views)
+            sides[name] = OperatorSide(opened.storage, image, operator, views)
     return sides
 
 
