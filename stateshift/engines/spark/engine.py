@@ -65,7 +65,7 @@ class SparkEngine:
         return storage, with_own_places(storage, surveyed, opening)
 
     def own_part(self, spec: Spec, job: JobSpec, survey: Survey) -> Survey:
-        from stateshift.engines.spark.survey.own_part import own_part
+        from stateshift.engines.spark.survey.checkpoint import own_part
 
         return own_part(spec, job, survey)
 

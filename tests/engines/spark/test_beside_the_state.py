@@ -16,7 +16,7 @@ from stateshift.engines.spark.entries.single_file import decode_file
 from stateshift.engines.spark.plan.rounds import round_plan
 from stateshift.engines.spark.plan.standby import standby_plan
 from stateshift.engines.spark.survey import checkpoint as spark_survey
-from stateshift.engines.spark.survey.own_part import own_part
+from stateshift.engines.spark.survey.checkpoint import own_part
 from stateshift.engines.spark.survey.own_places import hand_copy_faults
 from stateshift.errors import FormatError, SpecError
 from stateshift.plan import Plan

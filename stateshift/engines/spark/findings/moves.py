@@ -28,7 +28,7 @@ from stateshift.engines.spark.layout import rollback_of, under
 from stateshift.engines.spark.rewrite.in_place import of_in_place
 from stateshift.engines.spark.rewrite.merge import of_joining
 from stateshift.engines.spark.rewrite.move import Move
-from stateshift.engines.spark.survey.own_part import directory_of
+from stateshift.engines.spark.survey.checkpoint import directory_of
 from stateshift.specification.grammars import NEVER
 from stateshift.specification.job_relations import job_to_stop
 from stateshift.specification.location import relation

@@ -11,7 +11,7 @@ from stateshift.engines.spark.image import Strangers, spark_image
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above
 from stateshift.engines.spark.places import is_covered, needed_embedded, own_places_of
 from stateshift.engines.spark.rewrite.move import Move
-from stateshift.engines.spark.survey.own_part import is_taken
+from stateshift.engines.spark.survey.checkpoint import is_taken
 from stateshift.specification import DataSpec, JobSpec
 from stateshift.survey import EmbeddedPath, Finding, Image, InputFacts, Survey
 

@@ -211,10 +211,19 @@ def find_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Findi
     """Refuse a file sink's output that was copied to another place without rewriting its log: what
     the log names is elsewhere, and readers, who go by the log, see none of what is here.
     """
+    hint = 'clear that place and let this run copy the data ("copy": true): it rewrites the log'
     for path in _read_sink_logs(files):
-        finding = _misplaced_log(storage, path)
-        if finding is not None:
-            return (finding,)
+        try:
+            for entry in source_log.decode_source_log(storage.chunks(path)):
+                folder = decode_location(entry.path.rsplit("/", 1)[0])
+                if relation(folder, storage.location) in ("same", "inside"):
+                    continue
+                fact = f"{path} still names {folder}, not {storage.location}"
+                message = f"{fact}: readers would silently see nothing"
+                return (Finding("refuse", message, hint=hint, path=path, offset=entry.offset),)
+        except FormatError as error:
+            fact = f"{path} is damaged: {error.fact}"
+            return (Finding("refuse", fact, hint=hint, path=path, offset=error.offset),)
     return ()
 
 
@@ -225,27 +234,6 @@ def _read_sink_logs(files: Iterable[FileInfo]) -> list[str]:
     newest_compaction = max(map(number_of_log, compactions), default=0)
     read_logs = [path for path in logs if number_of_log(path) >= newest_compaction]
     return sorted(read_logs, key=number_of_log)
-
-
-def _misplaced_log(storage: Storage, path: str) -> Finding | None:
-    """Return a refusal where a sink's log names another folder, or is damaged; else None."""
-    try:
-        for entry in source_log.decode_source_log(storage.chunks(path)):
-            folder = decode_location(entry.path.rsplit("/", 1)[0])
-            if relation(folder, storage.location) in ("same", "inside"):
-                continue
-            message = (
-                f"{path} still names {folder}, not {storage.location}: readers would "
-                "silently see nothing"
-            )
-            return Finding("refuse", message, hint=_REWRITE, path=path, offset=entry.offset)
-    except FormatError as error:
-        message = f"{path} is damaged: {error.fact}"
-        return Finding("refuse", message, hint=_REWRITE, path=path, offset=error.offset)
-    return None
-
-
-_REWRITE = 'clear that place and let this run copy the data ("copy": true): it rewrites the log'
 
 
 def _json(text: str) -> object:

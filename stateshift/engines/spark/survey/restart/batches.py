@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, starmap
+from itertools import pairwise
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
@@ -45,7 +45,7 @@ _MOVE_AWAY = "a job continues after batch {epoch} once the offsets of later batc
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchLogs:
     """A batch's logs. No watermark is 0; `handed_on_ms` is None without a commit that says it."""
 
     number: int
@@ -113,7 +113,18 @@ def refuse_holes(reading: Reading, listed: ListedFiles, epoch: int | None) -> No
         return
     if epoch is not None and newest > epoch + 1:
         reading.decoded(layout.offset_path(newest), decode_offsets)
-        _require_before(reading, listed, newest, epoch)
+        before = newest - 1
+        path = layout.offset_path(before)
+        if before in listed.offsets:
+            reading.decoded(path, decode_offsets)
+        else:
+            reading.refuse(
+                f"{reading.path(path)} is missing: Spark starts from the newest, "
+                f"{layout.offset_path(newest)}, and reads the one before it "
+                f'("batch {before} doesn\'t exist")',
+                path,
+                hint=_MOVE_AWAY.format(epoch=epoch),
+            )
     followers = {batch + 1 for batch in listed.offsets}
     hole = min(followers - listed.offsets)
     if hole < newest - 1:
@@ -123,21 +134,6 @@ def refuse_holes(reading: Reading, listed: ListedFiles, epoch: int | None) -> No
             f"it, but none can go back to batches {hole} and {hole + 1}",
             path,
         )
-
-
-def _require_before(reading: Reading, listed: ListedFiles, newest: int, epoch: int) -> None:
-    before = newest - 1
-    path = layout.offset_path(before)
-    if before in listed.offsets:
-        reading.decoded(path, decode_offsets)
-        return
-    reading.refuse(
-        f"{reading.path(path)} is missing: Spark starts from the newest, "
-        f"{layout.offset_path(newest)}, and reads the one before it "
-        f'("batch {before} doesn\'t exist")',
-        path,
-        hint=_MOVE_AWAY.format(epoch=epoch),
-    )
 
 
 def check_uncommitted(
@@ -214,27 +210,28 @@ def refuse_disorder(
                     path,
                 )
         fault = _fault(before, after)
-        if fault is None:
-            _warn_of_clock(reading, before, after, first_needed)
-            continue
-        suspects |= {before.number, after.number}
         _report_disorder(reading, before, after, fault, first_needed)
+        if fault is not None:
+            suspects |= {before.number, after.number}
     return suspects
 
 
 def _report_disorder(
-    reading: Reading, before: Batch, after: Batch, fault: str, first_needed: int
+    reading: Reading, before: BatchLogs, after: BatchLogs, fault: str | None, first_needed: int
 ) -> None:
-    path = layout.offset_path(after.number)
-    fact = f"{reading.path(path)} {fault}"
+    path, before_path = layout.offset_path(after.number), layout.offset_path(before.number)
     is_needed = after.number >= first_needed
-    if is_needed and before.partitions == after.partitions:
-        reading.refuse(f"{fact}; the two are exchanged, or from different runs", path)
-    else:
-        reading.warn(f"{fact}; no job can go back to these batches", path)
+    if fault is not None and is_needed and before.partitions == after.partitions:
+        fact = f"{reading.path(path)} {fault}; the two are exchanged, or from different runs"
+        reading.refuse(fact, path)
+    elif fault is not None:
+        reading.warn(f"{reading.path(path)} {fault}; no job can go back to these batches", path)
+    elif is_needed and 0 < after.timestamp_ms < before.timestamp_ms:
+        fact = f"{reading.path(path)} was planned before {before_path}, by its clock"
+        reading.warn(f"{fact}: it was set back, or the two are exchanged", path)
 
 
-def _refuse_commits(reading: Reading, batches: Iterable[Batch], first_needed: int) -> set[int]:
+def _refuse_commits(reading: Reading, batches: Iterable[BatchLogs], first_needed: int) -> set[int]:
     """Refuse commits that hand on an older watermark than that of their own batch."""
     suspects = set()
     for batch in batches:
@@ -250,12 +247,12 @@ def _refuse_commits(reading: Reading, batches: Iterable[Batch], first_needed: in
     return suspects
 
 
-def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> list[Batch]:
+def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> list[BatchLogs]:
     """Return the batches whose logs can be read."""
     paths = [layout.offset_path(number) for number in numbers]
     committed = listed.commits
 
-    def read(own: Reading, path: str) -> Batch | None:
+    def read(own: Reading, path: str) -> BatchLogs | None:
         number = int(path.rpartition("/")[2])
         handed_on = None
         try:
@@ -265,7 +262,7 @@ def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> l
         except (FormatError, MissingFile):
             return None  # where a restart needs it, that is said elsewhere
         partitions = entry.conf.get(PARTITIONS, "")
-        return Batch(
+        return BatchLogs(
             number,
             entry.version,
             entry.offsets,
@@ -278,10 +275,9 @@ def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> l
     return [batch for batch in reading.each(paths, read) if batch is not None]
 
 
-def _fault(before: Batch, after: Batch) -> str | None:
+def _fault(before: BatchLogs, after: BatchLogs) -> str | None:
     """Return the reason for which two batches that follow each other cannot be of one run."""
-    sources = _pairs(before.sources, after.sources)
-    falls = next(filter(None, starmap(_fault_of_source, sources)), None)
+    falls = _fault_of_sources(before.sources, after.sources)
     if falls is None and after.watermark_ms < before.watermark_ms:
         falls = f"the watermark falls from {before.watermark_ms} to {after.watermark_ms}"
     if falls is not None:
@@ -297,31 +293,16 @@ def _fault(before: Batch, after: Batch) -> str | None:
     )
 
 
-def _fault_of_source(earlier: SourceOffset, later: SourceOffset) -> str | None:
-    if earlier.offset is not None and later.offset is None:
-        return f"source {later.source} has no offset any more"
-    fell_from = step_back(earlier.offset or "", later.offset or "")
-    return None if fell_from is None else f"source {later.source} falls from {fell_from}"
-
-
-def _pairs(
-    before: Iterable[SourceOffset], after: Iterable[SourceOffset]
-) -> Iterator[tuple[SourceOffset, SourceOffset]]:
-    """Yield two batches' sources, paired by id; none where the query's sources changed."""
-    later = {source.source: source for source in after}
-    earlier = {source.source: source for source in before}
+def _fault_of_sources(before: Iterable[SourceOffset], after: Iterable[SourceOffset]) -> str | None:
+    """Return the first source that goes back; None also where the query's sources changed."""
+    earlier = {source.source: source.offset for source in before}
+    later = {source.source: source.offset for source in after}
     if earlier.keys() != later.keys():
-        return
-    for name, source in earlier.items():
-        yield source, later[name]
-
-
-def _warn_of_clock(reading: Reading, before: Batch, after: Batch, first_needed: int) -> None:
-    if after.number < first_needed or not 0 < after.timestamp_ms < before.timestamp_ms:
-        return
-    path = layout.offset_path(after.number)
-    reading.warn(
-        f"{reading.path(path)} was planned before {layout.offset_path(before.number)}, by "
-        "its clock: it was set back, or the two are exchanged",
-        path,
-    )
+        return None
+    for source, offset in earlier.items():
+        if offset is not None and later[source] is None:
+            return f"source {source} has no offset any more"
+        fell_from = step_back(offset or "", later[source] or "")
+        if fell_from is not None:
+            return f"source {source} falls from {fell_from}"
+    return None

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import filterfalse
+from itertools import pairwise
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
@@ -63,22 +63,15 @@ _REMOVE = "remove it: Spark starts without, and writes it again"
 def check(reading: Reading, operator: str, path: str) -> None:
     """Refuse metadata that is readable, and of another operator."""
     info = _info(reading, path)
-    if info is None:
-        return
-    fault = _fault(info, operator)
-    if fault is not None:
-        fact = f"{reading.path(path)} {fault}: Spark refuses to start"
-        reading.refuse(fact, path, hint=_REMOVE if layout.is_spare(path) else None)
-
-
-def _fault(info: Mapping[str, object], operator: str) -> str | None:
-    """Return the evidence that this is not of the operator; None where there is none."""
     number, name = info.get("operatorId"), info.get("operatorName")
     if isinstance(number, int) and str(number) != operator:
-        return f"is of operator {number}, and lies in that of operator {operator}"
-    if isinstance(name, str) and name not in NAMES:
-        return f"is of an operator {name[:80]!r}, which no Spark up to {NEWEST} has"
-    return None
+        fault = f"is of operator {number}, and lies in that of operator {operator}"
+    elif isinstance(name, str) and name not in NAMES:
+        fault = f"is of an operator {name[:80]!r}, which no Spark up to {NEWEST} has"
+    else:
+        return
+    fact = f"{reading.path(path)} {fault}: Spark refuses to start"
+    reading.refuse(fact, path, hint=_REMOVE if layout.is_spare(path) else None)
 
 
 def check_version(reading: Reading, operator: str, newest: str | None, files: list[str]) -> None:
@@ -98,11 +91,13 @@ def check_schemas(reading: Reading, path: str, decoded: OperatorMetadata, files:
     """Refuse schemas that are named and not there."""
     if not decoded.name.startswith("transformWithState"):
         return
-    listed = {_file_name(file) for file in files if "/_stateSchema/" in file}
-    missing = next(filterfalse(listed.__contains__, map(_file_name, named_schemas(decoded))), None)
-    if missing is not None:
-        fact = f"the schema {missing} is missing, which {reading.path(path)} names"
-        reading.refuse(f"{fact}: Spark refuses to start", path)
+    listed = {file.rpartition("/")[2] for file in files if "/_stateSchema/" in file}
+    for schema in named_schemas(decoded):
+        name = schema.rpartition("/")[2]
+        if name not in listed:
+            fact = f"the schema {name} is missing, which {reading.path(path)} names"
+            reading.refuse(f"{fact}: Spark refuses to start", path)
+            return
 
 
 def check_stores(
@@ -119,24 +114,20 @@ def check_stores(
             )
 
 
-def _file_name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
 def named_schemas(metadata: OperatorMetadata) -> Iterator[str]:
     """Yield the paths of the schemas that an operator's metadata names."""
     for store in metadata.stores:
         yield from store.schema_paths
 
 
-def _info(reading: Reading, path: str) -> dict[str, object] | None:
-    """Return `operatorInfo` as Spark reads it; None where it reads nothing, or there is nothing."""
+def _info(reading: Reading, path: str) -> dict[str, object]:
+    """Return `operatorInfo` as Spark reads it; empty where it reads nothing, or nothing is."""
     try:
         _, _, text = reading.content(path).partition(b"\n")
         info = json.loads(text.decode(errors="replace")).get("operatorInfo")
     except (MissingFile, ValueError, AttributeError, RecursionError):
-        return None
-    return info if isinstance(info, dict) else None
+        return {}
+    return info if isinstance(info, dict) else {}
 
 
 _JOIN_STORES = (
@@ -196,7 +187,11 @@ def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[Change
     hole until the last of them is renamed.
     """
     after = _ids_after(ids, changes)
-    for missing, present in _holes(ids if after is None else after):
+    numbers = sorted(int(id) for id in (ids if after is None else after) if is_number(id))
+    for before, present in pairwise((-1, *numbers)):
+        if present == before + 1:
+            continue
+        missing = before + 1
         folder = reading.path(f"state/{missing}")
         fact = (
             f"{folder} is missing, and {reading.path(f'state/{present}')} is there: Spark numbers "
@@ -226,12 +221,3 @@ def _ids_after(ids: Iterable[str], changes: Iterable[Change]) -> list[str] | Non
     if not names and not dropped:
         return None
     return [names.get(operator, operator) for operator in ids if operator not in dropped]
-
-
-def _holes(ids: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Yield the first number of each hole, and the number behind it."""
-    expected = 0
-    for number in sorted(int(operator) for operator in ids if is_number(operator)):
-        if number != expected:
-            yield expected, number
-        expected = number + 1

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles, expected_shards
@@ -58,6 +59,11 @@ def operators_of(
         own_files = [files for files in listed.stores.values() if files.operator == operator]
         is_single = _is_single(reading, listed, operator, own_files)
         shards = expected_shards(settings, {files.shard for files in own_files}, is_single)
+        stores = []
+        for name in sorted({files.store for files in own_files}):
+            of_store = [files for files in own_files if files.store == name]
+            count = sum(files.files for files in of_store)
+            stores.append(Store(name, count, sum(files.bytes for files in of_store)))
         operators.append(
             Operator(
                 id=operator,
@@ -65,20 +71,10 @@ def operators_of(
                 uid=None,
                 provider=_provider(settings, own_files),
                 shards=len(shards),
-                stores=_stores(own_files),
+                stores=tuple(stores),
             )
         )
     return tuple(operators)
-
-
-def _stores(files: list[StoreFiles]) -> tuple[Store, ...]:
-    """Return the stores of one operator, each over all shards."""
-    stores = []
-    for name in sorted({shard.store for shard in files}):
-        shards = [shard for shard in files if shard.store == name]
-        count = sum(shard.files for shard in shards)
-        stores.append(Store(name, count, sum(shard.bytes for shard in shards)))
-    return tuple(stores)
 
 
 def _provider(settings: Mapping[str, str], stores: list[StoreFiles]) -> str | None:
@@ -139,7 +135,7 @@ def _title(
 def newest_metadata(listed: ListedFiles, operator: str, epoch: int | None) -> str | None:
     """Return the metadata of the newest batch up to `epoch` (v2), else the one without a batch."""
     files = listed.operator_files.get(operator, [])
-    wanted = [path for path in files if not _is_after(_metadata_batch(path), epoch)]
+    wanted = [path for path in files if epoch is None or _metadata_batch(path) <= epoch]
     newest = max(wanted, key=_metadata_batch, default=None)
     if newest is not None and _metadata_batch(newest) >= 0:
         return newest
@@ -151,10 +147,6 @@ def _metadata_batch(path: str) -> int:
     """Return the batch of `_metadata/v2/<batch>`; -1 for every other file."""
     name = path.rpartition("/")[2]
     return int(name) if "/_metadata/v2/" in path and is_number(name) else -1
-
-
-def _is_after(batch: int, epoch: int | None) -> bool:
-    return epoch is not None and batch > epoch
 
 
 def _is_single(
@@ -180,16 +172,12 @@ def _is_single(
 def files_of_operators(listed: ListedFiles, epoch: int) -> list[str]:
     """Return the operators' metadata and schemas, of versioned ones those up to the epoch."""
     kept: list[str] = []
-    for files in listed.operator_files.values():
-        kept += [path for path in files if not _is_after(_batch_in_name(path), epoch)]
+    for path in chain.from_iterable(listed.operator_files.values()):
+        is_versioned = "/_metadata/v2/" in path or "/_stateSchema/" in path
+        batch = path.rpartition("/")[2].partition("_")[0]  # <batch> or <batch>_<uuid>
+        if not is_versioned or not is_number(batch) or int(batch) <= epoch:
+            kept.append(path)
     return kept
-
-
-def _batch_in_name(path: str) -> int:
-    """Return the batch that wrote a versioned file, <batch> or <batch>_<uuid>; -1 for others."""
-    is_versioned = "/_metadata/v2/" in path or "/_stateSchema/" in path
-    head = path.rpartition("/")[2].partition("_")[0]
-    return int(head) if is_versioned and is_number(head) else -1
 
 
 def refuse_unparsable(reading: Reading, listed: ListedFiles, epoch: int) -> None:
@@ -206,10 +194,16 @@ def refuse_unparsable(reading: Reading, listed: ListedFiles, epoch: int) -> None
 def own_places(reading: Reading, listed: ListedFiles) -> list[EmbeddedPath]:
     """Return the folders of schema files that operator metadata v2 names absolutely."""
     places: list[EmbeddedPath] = []
-    for files in listed.operator_files.values():
-        for path in files:
-            if "/_metadata/v2/" in path:
-                places += _places_in_metadata(reading, path)
+    for path in chain.from_iterable(listed.operator_files.values()):
+        if "/_metadata/v2/" not in path:
+            continue
+        decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
+        if decoded is not None:
+            schemas = operator_checks.named_schemas(decoded)
+            files_in = Counter(canonical(name.rsplit("/", 1)[0]) for name in schemas)
+            for folder in sorted(files_in):
+                place = EmbeddedPath(reading.path(path), folder, files_in[folder], "self")
+                places.append(place)
     return places
 
 
@@ -223,18 +217,6 @@ def tracked_schemas(reading: Reading, logs: Iterable[str]) -> list[EmbeddedPath]
         place = canonical(entry.source_path)
         places.append(EmbeddedPath(reading.path(path), place, 1, "self"))
     return places
-
-
-def _places_in_metadata(reading: Reading, path: str) -> list[EmbeddedPath]:
-    decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
-    if decoded is None:
-        return []
-    schemas = operator_checks.named_schemas(decoded)
-    files_in = Counter(canonical(name.rsplit("/", 1)[0]) for name in schemas)
-    return [
-        EmbeddedPath(reading.path(path), folder, files_in[folder], "self")
-        for folder in sorted(files_in)
-    ]
 
 
 # Settings of the offset log that began with 3.0 and 3.1.

@@ -124,7 +124,10 @@ def restartable(
     if not listed.metadata or reading.refuses_below("sources"):
         return ()
     batches = _with_logs(reading, listed, epoch)
-    batches = _with_state(listed, operators, batches)
+    for key in store_keys(operators):
+        store = listed.stores.get(key)
+        loadable = set() if store is None else store.loadable()
+        batches = {batch for batch in batches if batch + 1 in loadable}
     if reading.refuses_below("state"):
         batches -= {epoch}
     if thorough:
@@ -144,19 +147,6 @@ def _with_logs(reading: Reading, listed: ListedFiles, epoch: int | None) -> set[
         is_readable = reading.refused.isdisjoint(layout.first_read(batch))
         if is_readable and batch - 1 in predecessors:
             batches.add(batch)
-    return batches
-
-
-def _with_state(
-    listed: ListedFiles, operators: tuple[Operator, ...], batches: set[int]
-) -> set[int]:
-    """Return those of the batches after which every store of every shard can be loaded."""
-    for key in store_keys(operators):
-        store = listed.stores.get(key)
-        if store is None:
-            return set()
-        loadable = store.loadable()
-        batches = {batch for batch in batches if batch + 1 in loadable}
     return batches
 
 
