@@ -74,18 +74,14 @@ class FileGroup:
 
 
 def is_hadoop_checksum(path: str) -> bool:
-    """Whether it is `.name.crc`: what Hadoop's local file system keeps beside every file, and
-    nobody else reads.
-    """
+    """Whether it is `.name.crc`, which Hadoop's local file system alone reads."""
     name = path.rsplit("/", 1)[-1]
     return name.startswith(".") and name.endswith(".crc")
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """The copies of everything that stays as it is: by pair of places, as steps, and the size of
-    each file by path.
-    """
+    """The copies of what stays as it is: by pair of places, as steps, and file sizes by path."""
 
     groups: tuple[FileGroup, ...]
     steps: tuple[CopyFiles, ...]
@@ -131,9 +127,7 @@ def _state_group(
     infos: Mapping[str, FileInfo],
     left_out: frozenset[tuple[str, str]],
 ) -> FileGroup:
-    """Return the files of the images. The checksum of a file that is rewritten is left out with it:
-    a stale one makes an intact file unreadable.
-    """
+    """Return the images' files. A rewritten file's checksum stays behind: a stale one harms."""
     source = facts.source.location
     first_read = set(chain.from_iterable(image.first_read for image in images))
     needed = set(chain.from_iterable(image.needed for image in images))
@@ -145,9 +139,7 @@ def _state_group(
 
 
 def copy_steps(groups: Iterable[FileGroup]) -> tuple[CopyFiles, ...]:
-    """Return the steps that copy: the state's group is the first; what moves along keeps its
-    times.
-    """
+    """Return the steps that copy: the state's group first; what moves along keeps its times."""
     steps = []
     for g, group in enumerate(groups):
         for number, bundle in enumerate(bundle_items(group.files)):
@@ -164,9 +156,7 @@ def copy_steps(groups: Iterable[FileGroup]) -> tuple[CopyFiles, ...]:
 
 
 def bare(facts: Facts) -> Facts:
-    """Return facts without stamps: a plan says what is done with which file, and rounds alone care
-    which one it was.
-    """
+    """Return facts without stamps: rounds alone care which file of a name it was."""
     return replace(
         facts,
         source=_bare(facts.source),

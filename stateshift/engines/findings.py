@@ -55,9 +55,7 @@ class Need:
 
 
 def of_free_space(job: JobSpec, facts: Facts, staying: Collection[str] = ()) -> Iterator[Finding]:
-    """Refuse a target without permission, or with too little space. Files of the source that stay
-    where they are need none.
-    """
+    """Refuse a target without permission or space. Files of the source that stay need none."""
     needs = tuple(_needs(job, facts, staying))
     written = tuple(_written(job, facts))
     for survey in written:
@@ -154,9 +152,7 @@ def _needs(job: JobSpec, facts: Facts, staying: Collection[str]) -> Iterator[Nee
 
 
 def space_needed(facts: Facts, staying: Collection[str] = ()) -> tuple[int, int]:
-    """Return the bytes and files that restarts read of all that becomes one image, but for those of
-    the source that stay where they are.
-    """
+    """Return the bytes and files that a restart reads, but for those of the source that stay."""
     size = count = 0
     for survey in (facts.source, *facts.merges, *facts.others):
         sizes = {file.path: file.size for file in survey.files}

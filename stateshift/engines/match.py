@@ -136,9 +136,7 @@ def _matched(left: Block, right: Block) -> Iterator[Matched]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """A side's hashes, the places of its records in their order, and the hashes that are there
-    more than once.
-    """
+    """A side's hashes, their order, and those that are there more than once."""
 
     hashes: Words
     order: Ints

@@ -171,9 +171,7 @@ def _likeliest_first(storage: Storage) -> Iterator[Engine]:
 
 
 def engine_of(*locations: str, opening: Opening) -> Engine:
-    """Return the engine whose images are at these locations; of several engines, the last, which
-    refuses what is not its own. The first engine refuses what is no image at all.
-    """
+    """Return the engine of these images; of several, the last, which refuses the others."""
     names = {recognise(opening(folder_meant(location, opening))) for location in locations}
     added = sorted(filter(None, names - set(BUILT_IN)))
     for name in reversed([*BUILT_IN, *added]):
@@ -186,9 +184,7 @@ def engine_of(*locations: str, opening: Opening) -> Engine:
 
 
 def decoded_file(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
-    """Decode a single file: with an added engine that recognises its folder, else with the first of
-    stateshift's own engines whose files say something alone.
-    """
+    """Decode a file by an added engine that recognises its folder, else by one of our own."""
     for added in _engines_added():
         if added.decodes_files and _recognises(added, storage):
             return added.decode_file(storage, name, location, opening)

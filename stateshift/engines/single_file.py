@@ -12,9 +12,7 @@ from stateshift.storage.protocol import Storage
 
 
 def single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, str] | None:
-    """Return the storage and name of a single file, None where the location is a directory or
-    nothing.
-    """
+    """Return the storage and name of a single file; None for a directory, or nothing."""
     location = locations.normal(location, os.getcwd())
     name = locations.name(location)
     if not name:

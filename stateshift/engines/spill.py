@@ -126,9 +126,7 @@ class Piles:
                 start += count
 
     def each(self) -> Iterator[tuple[int, Iterator[RecordBatch]]]:
-        """Yield pile by pile; one is forgotten when the next is asked for, empty ones are left
-        out.
-        """
+        """Yield pile by pile, no empty ones; one is forgotten when the next is asked for."""
         for number in sorted(self._files):
             file = self._files[number]
             with storage_errors():
@@ -149,9 +147,7 @@ class Piles:
 
 
 def put_aside(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """Write batches into a temporary file, now; return them one by one, as they are asked for. The
-    file is gone with the iterator.
-    """
+    """Write batches to a temporary file now; yield them later. The file goes with the iterator."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 - read until the iterator is forgotten
     with storage_errors():
         writer = None
@@ -170,9 +166,7 @@ def _read_back(file: IO[bytes]) -> Iterator[RecordBatch]:
 
 
 class Dealt:
-    """Batches that come one by one and are given back together, pile by pile: one, as long as all
-    of them come to no more than `bytes_max`, and then as many as there are.
-    """
+    """Batches given back together: as one up to `bytes_max`, and else pile by pile."""
 
     def __init__(self, count: int, schema: Schema, bytes_max: int) -> None:
         self._count, self._schema, self._bytes_max = count, schema, bytes_max

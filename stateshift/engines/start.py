@@ -17,9 +17,7 @@ from stateshift.survey import Facts
 
 @dataclass(frozen=True)
 class Awaited:
-    """The evidence that the job has gone on from its image: files below a location, or what its
-    cluster says.
-    """
+    """The evidence that the job goes on: files below a location, or its cluster's word."""
 
     location: str
     epoch: int | None
@@ -48,9 +46,7 @@ class _Submission(TypedDict):
 
 
 def prepare_phase(job: JobSpec, facts: Facts, handed: Handed) -> Iterator[Phase]:
-    """Yield the phase before the old job is stopped: the new one comes up, and waits. Nothing where
-    the spec does not ask for it.
-    """
+    """Yield the phase in which the new job comes up and waits, if the spec asks for it."""
     if job.submit is None or job.target_cluster is None or not job.submit.prepare:
         return
     how = _submission(job, facts, handed)
@@ -91,9 +87,7 @@ def start(
 
 
 def _submission(job: JobSpec, facts: Facts, handed: Handed) -> _Submission:
-    """Return the submission of the job: one that starts when its image is there recognises the one
-    that was started early.
-    """
+    """Return the submission, by which a job that was started early is recognised."""
     assert job.submit is not None and job.target_cluster is not None, (
         "only a job that is to be started"
     )

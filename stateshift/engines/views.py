@@ -32,9 +32,7 @@ class DecodedFile:
 
 @dataclass(frozen=True, slots=True)
 class ShownEntry:
-    """An entry, its key and value in plain JSON. `note` says why they are not columns, and what
-    would make them so; it is the same for all entries of a store.
-    """
+    """An entry in plain JSON. `note`, one for all of a store, says why it has no columns."""
 
     operator: str
     store: str
@@ -64,17 +62,13 @@ class NumberedPart:
     of: int
 
     def holds(self, operator: str, shard: int) -> bool:
-        """Whether the shard is in this part. An operator's shards are dealt out in turn, so that
-        parts are alike; not all operators begin with the same one.
-        """
+        """Whether the shard is in this part: an operator deals them out in turn."""
         return (crc32(operator.encode()) + shard) % self.of == self.number - 1
 
 
 @dataclass(frozen=True, slots=True)
 class DeepCheck:
-    """How far a deep check goes. `history`: hold each snapshot against the changes before it.
-    `part`: read one part of the state; None for all of it.
-    """
+    """How far a deep check goes: whether it compares histories, and which `part` it reads."""
 
     history: bool = True
     part: NumberedPart | None = None
@@ -160,9 +154,7 @@ Tallies = dict[tuple[str, int, str], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One entry that differs, decoded as far as it can be, in plain JSON. `before` is A's value,
-    `after` B's; None where it is not.
-    """
+    """One entry that differs, in plain JSON: A's value, and B's; None where it is not."""
 
     operator: str
     store: str
@@ -174,9 +166,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Counts:
-    """How one store of one operator compares. `unit` says what is counted: entries, or things
-    compared whole.
-    """
+    """How one store of one operator compares: counts of entries, or of things compared whole."""
 
     operator: str
     store: str
@@ -236,10 +226,7 @@ class Wanted:
 
 
 class Export(Protocol):
-    """The part that is to be exported. `chunks` gives the file's bytes once, the same whether
-    others read with us or not; `entries` counts them meanwhile, and `notes` says what a reader of
-    the file has to know.
-    """
+    """The part to export. `chunks` gives the file's bytes once, whoever reads, and counts."""
 
     @property
     def notes(self) -> Sequence[str]: ...
@@ -258,9 +245,7 @@ class Export(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExportedPart:
-    """The result that others have made of some entries: a file that is gone when the next one is
-    asked for.
-    """
+    """Entries that others have written to a file, which is gone when the next is asked for."""
 
     file: str
     entries: int
@@ -268,9 +253,7 @@ class ExportedPart:
 
 @dataclass
 class Compared:
-    """How many entries of each store are the same, but for those that were put; and every store
-    that was met.
-    """
+    """How many entries of each store are the same, besides those put; and every store met."""
 
     same: dict[str, int] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)
@@ -284,9 +267,7 @@ class Readers(Protocol):
         ...
 
     def deep(self, survey: Survey, image: Image, tallies: Tallies | None) -> tuple[Finding, ...]:
-        """Return the faults of everything that a restart reads. `tallies`, where given, get those
-        of the stores that could be read.
-        """
+        """Return the faults of everything a restart reads; `tallies` get the stores' if given."""
         ...
 
     def histories(self, survey: Survey, image: Image, tallies: Tallies) -> HistoryCheck:
@@ -299,9 +280,7 @@ class Readers(Protocol):
         sizes: tuple[Mapping[str, int], Mapping[str, int]],
         put: Callable[[int, Block], None],
     ) -> Compared:
-        """Put every entry that may differ, with its side, in blocks; what the sides are, the
-        engine knows.
-        """
+        """Put every entry that may differ, with its side, in blocks."""
         ...
 
     def exported(

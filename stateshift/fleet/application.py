@@ -50,9 +50,7 @@ LOCAL = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
 
 
 def start_application(master: str, log: Path, folder: Path) -> Spark:
-    """Start an application and return its SparkContext. Our own package is put into `folder`, from
-    where executors get it.
-    """
+    """Start an application; return its SparkContext. Executors get our package from `folder`."""
     appending = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     with (
         open_private(log, appending) as output,

@@ -167,9 +167,7 @@ class Asking:
         return ask_all
 
     def spread(self, ask: str, orders: Iterable[Order]) -> Iterator[Json]:
-        """Yield the answers in the order of the orders; only as many ahead of the one who takes
-        them as keep the fleet at work.
-        """
+        """Yield answers in the order of orders, as many ahead as keep the fleet at work."""
         ahead = 2 * min(THREADS_MAX, max(1, self._carrier.slots(THREADS_MAX)))
         waiting: deque[Future[tuple[Json, bool]]] = deque()
         with ThreadPoolExecutor(ahead) as threads:

@@ -214,8 +214,8 @@ class Crew:
     def _pieces(
         self, step: CompareImages, sides: Sequence[Labelled], world: World
     ) -> list[list[Labelled]]:
-        """Return each side in pieces: a large shard in parts. Shards of merged checkpoints are not
-        cut: each has files of several.
+        """Return each side in pieces. Shards of merged checkpoints have files of several: stay
+        whole.
         """
         if step.engine != SPARK or any(SUMS in side.settings for _, side in sides):
             return [[each] for each in sides]
@@ -315,9 +315,7 @@ class Crew:
                 os.unlink(made.file)
 
     def _see(self, step: Step, evidence: Evidence, world: World) -> None:
-        """Look for the files that an executor wrote. A local disk that is not everybody's shows
-        itself here: we do not find them.
-        """
+        """Look for the files that an executor wrote: a disk that is not shared shows here."""
         if not self._carrier.far or not isinstance(step, BringFiles | CopyFiles | TransformShard):
             return
         if locations.scheme(step.target) != "file":
@@ -381,9 +379,7 @@ def _sizes_of_shards(step: Step) -> list[int]:
 
 
 def _there(step: Step, world: World) -> list[str] | None:
-    """Return the files of a step that may be there already, by one listing for all steps; None if
-    that is not worth it.
-    """
+    """Return the files that may be there already, by one listing; None if not worth it."""
     if not isinstance(step, CopyFiles) or step.files < LISTED_FILES:
         return None
     if world.found is None:

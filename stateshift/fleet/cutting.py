@@ -56,18 +56,14 @@ class ShardAt:
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts shards for those whom `spread` sends orders to, `slots` of them at once; no part is
-    smaller than `least`.
-    """
+    """Cuts shards into parts of `least` bytes or more, for `slots` at once behind `spread`."""
 
     spread: Spread
     slots: int
     least: int = PART_BYTES_MIN
 
     def bytes_of_part(self, sizes: Sequence[int]) -> int:
-        """Return the size of parts, where shards of these sizes are read. To read one in more parts
-        is more work, since each reads all changelogs.
-        """
+        """Return the size of parts. Each part reads all changelogs: more of them are more work."""
         part_bytes = max(self.least, sum(sizes) // (PARTS_A_SLOT * self._at_once))
         while part_bytes >= 2 * self.least and self._idle(sizes, part_bytes) > IDLE_MAX:
             part_bytes //= 2

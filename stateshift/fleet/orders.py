@@ -99,9 +99,7 @@ def encode_error(error: StateshiftError) -> dict[str, object]:
 
 
 def decode_error(value: Mapping[str, Json]) -> StateshiftError:
-    """Return the error again. It is made without its constructor: each class's own differs, the
-    fields that they hold do not.
-    """
+    """Return the error, made without its constructor: each class has another, fields are alike."""
     kind = getattr(errors, value["class"], None)
     if not (isinstance(kind, type) and issubclass(kind, StateshiftError)):
         kind = StateshiftError  # of another version's classes, the one above all
@@ -116,9 +114,7 @@ def encode_answer(host: str, **fields: object) -> str:
 
 
 def decode_answer(text: str) -> tuple[Json, bool]:
-    """Return the result, and whether an earlier attempt may have done part of it; or raise the
-    error that was raised there.
-    """
+    """Return the result, and whether an attempt before may have done part; or raise its error."""
     answer = json.loads(text)
     host = answer["host"]
     if "missing" in answer:

@@ -125,9 +125,7 @@ class _Process:
 
 
 class ProcessCarrier:
-    """Keeps up to `count` processes, which live until `close`. `together` is the number of bytes
-    that all of them may take; `say` tells of fewer processes for that.
-    """
+    """Keeps up to `count` processes until `close`, as many as fit into `together` bytes."""
 
     far = False
     master = MASTER

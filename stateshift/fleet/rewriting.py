@@ -183,9 +183,7 @@ def _outputs(step: TransformShard) -> Iterator[tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class DealtFile:
-    """Entries that one process has dealt out, in a file whose last bytes are their index; and the
-    sums of their shards.
-    """
+    """Dealt entries in a file whose last bytes are their index, and the sums of their shards."""
 
     file: str
     index_bytes: int

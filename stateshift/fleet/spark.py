@@ -169,9 +169,7 @@ class SparkCarrier:
 
 
 def _task() -> Callable[[Iterable[str]], Iterator[tuple[str, int]]]:
-    """Return the function that is sent to executors: pickled by value, it can name a module that is
-    missing there.
-    """
+    """Return the function for executors, pickled by value: our package may be missing there."""
 
     def task(orders: Iterable[str]) -> Iterator[tuple[str, int]]:
         from pyspark import TaskContext

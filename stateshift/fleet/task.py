@@ -112,18 +112,14 @@ def open_world(order: Order, known: dict[str, Storage] | None = None) -> World:
 
 
 def listings_of(order: Order) -> Listings | None:
-    """Return the driver's listing of the target. This world lives for one step, which is not worth
-    a look of its own.
-    """
+    """Return the driver's listing of the target: one step is not worth a look of its own."""
     if order["ask"] != "run" or order.get("there") is None:
         return None
     return Listings({order["step"]["target"]: order["there"]})
 
 
 def _deep(order: Order, world: World) -> Json:
-    """Return the findings on a portion of an image, beyond those of its survey; and the tallies of
-    its stores, where that is asked for.
-    """
+    """Return the findings on a portion beyond its survey's; and its tallies, if asked for."""
     survey: Survey = plain.from_plain(Survey, order["survey"])
     image: Image = plain.from_plain(Image, order["image"])
     tallies: Tallies | None = {} if order["tally"] else None
@@ -159,9 +155,7 @@ def _export(order: Order, world: World) -> Json:
 
 
 def _check(order: Order, world: World) -> Json:
-    """Check that everything is here that orders will need: packages, the adapters of locations, and
-    the disks that everybody shall see.
-    """
+    """Check that packages, adapters of locations, and the shared disks are here."""
     for name in order["modules"]:
         import_module(name)
     for location in order["locations"]:

@@ -124,9 +124,7 @@ class JudgedImage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a job could restart, from which epoch, and all findings. Each query of a workflow has
-    its own epochs, in `images`. `checked` is None if only names were read.
-    """
+    """Whether a job could restart, and from which epoch. `images` has each query's own epochs."""
 
     restartable: bool
     epoch: int | None

@@ -132,9 +132,7 @@ def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
 
 
 def fence_paths_without_commits(planned: int) -> tuple[str, ...]:
-    """Return the same where the query has no commit log: Spark 2.1 plans its next batch and never
-    commits one, a later Spark commits the last batch planned.
-    """
+    """Return the same without a commit log: Spark 2.1 plans, a later one commits the last batch."""
     return (offset_path(planned + 1), commit_path(planned))
 
 

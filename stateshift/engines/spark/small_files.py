@@ -34,9 +34,7 @@ def errors_at(path: str) -> Iterator[None]:
 
 
 class _Contents:
-    """Small files that were read, for whoever needs one of them again: on a remote storage each
-    read costs a round trip, and the job may be down meanwhile.
-    """
+    """Small files that were read: on a remote storage each read costs a round trip."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -125,9 +123,7 @@ class Reading:
         return None
 
     def read_ahead(self, paths: Sequence[str]) -> None:
-        """Read small files together, where each waits for a network: what asks for them later has
-        them at once. A file that is missing or too large is left to whoever needs it.
-        """
+        """Read small files together, where each waits for a network; a missing one is left out."""
 
         def fetch(reading: Reading, path: str) -> None:
             with suppress(MissingFile, TooLarge):

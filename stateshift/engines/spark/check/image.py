@@ -189,9 +189,7 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
 
 
 def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
-    """Read zips to their ends, as Spark does before it hands RocksDB what is in them. Refuse a
-    damaged one; warn once of a wrong directory, as Spark reads the files before it.
-    """
+    """Read zips to their ends, as Spark does; warn of a wrong directory, which it reads last."""
     for path in image.needed:
         if not path.endswith(".zip"):
             continue
@@ -266,9 +264,7 @@ class _StateReader:
         yield from rows.findings()
 
     def _codecs(self, shard: ShardFiles) -> Iterator[Finding]:
-        """Refuse files in another codec than the offset log's. We tell codecs by their first
-        bytes; Spark goes by the offset log, and reads no other.
-        """
+        """Refuse files in another codec than the offset log's, which alone Spark goes by."""
         logged = codec_in(self.image.settings)
         compressed = [path for path in shard.files if path.endswith(_COMPRESSED)]
         for path in compressed:

@@ -92,9 +92,7 @@ class _Side:
 
 @dataclass
 class Join:
-    """The join's stores in one shard; of any other operator nothing is kept. `incomplete` where
-    rows are missing because they did not decode: that was said already.
-    """
+    """The join's stores in one shard; `incomplete` where rows did not decode, as said already."""
 
     operator: str
     shard: int

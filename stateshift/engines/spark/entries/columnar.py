@@ -98,9 +98,7 @@ def _avro_values(
 
 
 def hashes_of(view: StoreView, keys: Binary, decoded: pa.Array | None = None) -> Ints:
-    """Return the hashes of keys whose placing columns are known; a store without any has shard 0
-    alone. `decoded` is what `keys_of` gave, if it was asked.
-    """
+    """Return the hashes of keys whose placing columns are known; `decoded` is from `keys_of`."""
     assert view.placed is not None, "asked before whether the placement is known"
     if not view.placed:
         return np.zeros(len(keys), np.int64)

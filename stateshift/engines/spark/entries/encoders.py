@@ -51,9 +51,7 @@ _SPECS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """How a key is encoded. `columns` is how many stand in the prefix, or the ordinals of those
-    that order; `avro` says that the rows, those of values as well, are Avro's.
-    """
+    """How a key is encoded: the columns of its prefix or order; whether all rows are Avro's."""
 
     kind: Kind
     columns: tuple[int, ...] = ()

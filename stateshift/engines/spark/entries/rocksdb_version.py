@@ -238,9 +238,7 @@ def table_bounds(read: ReadFrom, shard: ShardFiles, count: int) -> list[bytes] |
 
 
 def parts_of(read: ReadFrom, shard: ShardFiles, count: int) -> list[KeyRange]:
-    """Return about `count` parts of a shard, of about the same size, in its order; one where it
-    cannot be cut. They end with blocks, where a part has not many tables.
-    """
+    """Return about `count` parts of a shard, in its order; one where it cannot be cut."""
     if not has_tables(shard.files):
         return [ALL_KEYS]
     version = version_of(read, shard)
@@ -265,9 +263,7 @@ def block_ends(read: ReadFrom, shard: ShardFiles) -> BlockEnds | None:
 def _ends_of_blocks(
     read: ReadFrom, version: Version, facts: Iterable[TableFile]
 ) -> Iterator[Sample]:
-    """Yield ends of blocks of tables, each with the size of those since the one before: a large
-    table has too many to yield all. The indexes alone are read.
-    """
+    """Yield ends of blocks, each with the bytes since the one before, from the indexes alone."""
     for fact in facts:
         path = version.table_paths.get(version.tables[fact.number].stored)
         if path is None:

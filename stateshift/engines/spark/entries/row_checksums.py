@@ -96,9 +96,7 @@ CHECKSUM_MAX = 1 << 16
 
 
 def checked_chunks(storage: Storage, survey: Survey) -> ReadFrom:
-    """Return the reader of a file, which fails at its end where its checksum does not fit. From an
-    offset on, which tables alone are read, nothing is checked.
-    """
+    """Return the reader of a file, which fails at its end where its checksum does not fit."""
     sidecars = frozenset(file.path for file in survey.files if file.path.endswith(".crc"))
 
     def chunks(path: str, offset: int = 0) -> Iterator[bytes]:

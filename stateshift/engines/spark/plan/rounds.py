@@ -32,9 +32,7 @@ from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 
 def with_shortest_chains(facts: Facts) -> Facts:
-    """Return the facts with, for each shard, the chain of which the most is at the target already.
-    Files that are there and no more at the source count as the source's.
-    """
+    """Return the facts with each shard's chain of which the most is at the target already."""
     if not facts.brought:
         return facts
     source = facts.source
@@ -158,9 +156,7 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -
 
 
 def _transfers(move: Move) -> Iterator[BringFiles]:
-    """Yield the steps that copy everything that can be copied now. The commits are the anchors: to
-    go back behind one, a job has to have it removed.
-    """
+    """Yield the steps that copy what can be copied now. A job that goes back removes a commit."""
     facts = move.facts
     copied = copies(move.job, facts, facts.source.images, move.rewriting.paths)
     commits: set[str] = set()

@@ -88,10 +88,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 
 def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
-    """Return the plan that hides the image at the target, where the coming round would write over
-    files of it. Its job has gone back behind it and has done its batches again: nobody may start
-    from a mixture of both times.
-    """
+    """Return the plan that hides an image that the coming round, of a job gone back, overwrites."""
     target = facts.target.location
     steps = hiding(facts, "retire")
     needed = paths_at(target, facts.past)

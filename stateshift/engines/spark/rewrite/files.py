@@ -106,9 +106,7 @@ def reshaping_of(move: Move, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshapin
 
 
 def _of_planned(request: Request, piece_bytes_max: int) -> Reshaping:
-    """Return the reshaping of the version that a planned batch has written. Shards that are left as
-    they are get their files from `_renamed`.
-    """
+    """Return the reshaping of a planned batch's version; `_renamed` names shards that stay."""
     reshaped = _reshaped(request, piece_bytes_max)
     of_state = tuple(step for step in reshaped.steps if step.transform == REWRITE_STATE)
     own = []
@@ -156,9 +154,7 @@ def _targets(pieces: Iterable[Piece]) -> tuple[ShardFiles, ...]:
 
 
 def _steps(request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
-    """Yield the steps that rewrite pieces. A source that is read once is compared as it was read,
-    and checked where nothing is stopped for it.
-    """
+    """Yield the steps that rewrite pieces. A source that is read once is compared as read."""
     job = request.job_move.job
     compared: dict[str, object] = {}
     source_settings = _target_view(request) | _source_view(request)

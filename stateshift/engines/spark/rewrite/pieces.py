@@ -106,9 +106,7 @@ def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool
 
 
 def keeps_tables(request: Request, shard: ShardFiles) -> bool:
-    """Whether a shard's tables stay, and its changelogs become one more. That needs a version to
-    begin with, and changelogs that one table holds.
-    """
+    """Whether a shard's tables stay, and its changelogs become one more table."""
     endings = {path.rpartition(".")[2] for path in shard.files}
     is_asked = request.change.keep_tables and endings >= {"zip", "changelog"}
     return is_asked and request.size((without_tables(shard),)) <= TABLE_BYTES

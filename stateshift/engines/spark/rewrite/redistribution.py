@@ -105,9 +105,7 @@ class Gathering:
         return self.in_tables(self.bounds(), scratch)
 
     def between(self, ends: Sequence[bytes | None], scratch: Scratch) -> Gathered | Straight:
-        """Return the entries of the tables between such keys, of which no other is read. They are
-        some of `bounds`, those at either end included; None is where no table is before, or behind.
-        """
+        """Return the entries of the tables between some of `bounds`; None is where no table is."""
         part = encode_part(KeyRange(ends[0], ends[-1]))
         settings = {**self.options["settings"], SHARD_PART: part}
         own = replace(self, options={**self.options, "settings": settings})

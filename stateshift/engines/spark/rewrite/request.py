@@ -273,9 +273,7 @@ def target_version(facts: Facts) -> str | None:
 
 
 def seems_4_0(image: Image, facts: Facts) -> bool:
-    """Whether Spark 4.0 seems to have written an image: 4.1 writes a checksum beside every file of
-    the state, 4.2 has settings of its own.
-    """
+    """Whether Spark 4.0 seems to be the writer: 4.1 adds checksums, 4.2 settings of its own."""
     under = f"{image.path}/" if image.path else ""
     own = [file.path for file in facts.source.files if file.path.startswith(under)]
     checksums = [path for path in own if path.endswith((".changelog.crc", ".zip.crc"))]

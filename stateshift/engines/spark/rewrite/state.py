@@ -121,9 +121,7 @@ def rewrite_tables(
     ends: Sequence[bytes | None],
     scratch: Scratch = io.BytesIO,
 ) -> TablesPart:
-    """Return the tables between such keys, with the bytes that `rewrite_state` gives them. `ends`
-    are some of the bounds that follow each other, or None at the beginning and the end of all.
-    """
+    """Return the tables between `ends`, some of the bounds, with the bytes of `rewrite_state`."""
     sums = SourceSums(options.get("compared"))
     piece = _only_piece(options, inputs, sums)
     entries = piece.gathering().between(ends, scratch)
@@ -145,9 +143,7 @@ def deal_out(
     piles: SortedPiles,
     heed: Callable[[], None],
 ) -> Sequence[ShardRead]:
-    """Put the entries of some sources in piles, by their targets; return what the sources came to.
-    `heed` is called now and then: it raises where this is to end.
-    """
+    """Deal entries of some sources onto piles; return their sums. `heed` raises to end this."""
     sums = SourceSums(options.get("compared"))
     gathering = _only_piece(options, inputs, sums).gathering()
     for target, block, _ in replace(gathering, sources=gathering.sources[places]).dealt_out():

@@ -77,9 +77,7 @@ def endpoints_of(
     offsets: tuple[SourceOffset, ...],
     thorough: bool = False,
 ) -> Endpoints:
-    """Return the sources in plan order, and the directories that the file sources' logs name.
-    `thorough` also reads the logs that no restart needs: they tell whether the others are whole.
-    """
+    """Return the sources in plan order, and the directories that the file sources' logs name."""
     logs = logs_by_source(source_files)
     endpoints: list[Endpoint] = []
     embedded: list[EmbeddedPath] = []
@@ -155,9 +153,7 @@ def refuse_unreadable_ends(
 
 
 def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:
-    """Return the sources and sinks of the job, in values that are plain JSON: for a plan, which is
-    saved. If the spec names brokers, a source that may be of Kafka or of Event Hubs is of Kafka.
-    """
+    """Return the sources and sinks in plain JSON. Where the spec names brokers, one is Kafka's."""
     images = list(facts.source_images)
     names_brokers = facts.topics is not None
     endpoints: list[Endpoint] = []
@@ -208,9 +204,7 @@ def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
 
 
 def find_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
-    """Refuse a file sink's output that was copied to another place without rewriting its log: what
-    the log names is elsewhere, and readers, who go by the log, see none of what is here.
-    """
+    """Refuse a file sink's output whose log names another place: its readers go by the log."""
     hint = 'clear that place and let this run copy the data ("copy": true): it rewrites the log'
     for path in _read_sink_logs(files):
         try:

@@ -62,9 +62,7 @@ def logs_by_source(source_files: Iterable[str]) -> dict[str, list[str]]:
 
 
 def surveyed_log(reading: Reading, offset: object, log: list[str], thorough: bool) -> SurveyedLog:
-    """Read the log of a source, and refuse it where it lacks entries. `thorough` also reads the
-    files that no restart needs: they tell whether the others are whole.
-    """
+    """Read a source's log, and refuse it if it lacks entries. `thorough` reads spare files, too."""
     compactions = [number for number in _compactions(log) if number <= batch_of(offset)]
     # Everything before a compaction stands in it. Two compactions are kept: by them Spark knows how
     # often to compact, where of one alone it goes by its configuration.

@@ -33,9 +33,7 @@ Sizes = tuple[dict[str, int], dict[str, int]]  # of each side's files, by path
 def diff(
     one: str, other: str, opening: Opening, show: int = 0, fleet: Readers | None = None
 ) -> Differences:
-    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each
-    store are decoded. A `fleet` reads them, where there is one.
-    """
+    """Compare two images, A and B; `show` of the differences of each store are decoded."""
     a, b = open_images(one, opening), open_images(other, opening)
     differences = Differences(epochs=(a.survey.epoch, b.survey.epoch))
     sizes = tuple({file.path: file.size for file in each.survey.files} for each in (a, b))

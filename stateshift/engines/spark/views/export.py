@@ -107,9 +107,7 @@ class Tables:
         return pa.record_batch([*columns, keys, values], schema=self.schema)
 
     def written(self, batch: pa.RecordBatch) -> bytes:
-        """Write a batch, and return what is ready of the file. Small batches wait for each other: a
-        file of many small parts is slow to read.
-        """
+        """Write a batch; return the bytes that are ready. Small ones wait for each other."""
         self._waiting.append(batch)
         self._rows += len(batch)
         return self._flushed(self._rows // ROWS * ROWS) if self._rows >= ROWS else b""

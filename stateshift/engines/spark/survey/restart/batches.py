@@ -183,9 +183,7 @@ def _without_version(
 def refuse_disorder(
     reading: Reading, listed: ListedFiles, epoch: int | None, thorough: bool
 ) -> set[int]:
-    """Refuse logs that go backwards where a restart reads them, warn elsewhere. Returns the batches
-    that no job should go back to; without `thorough` only the newest ones are looked at.
-    """
+    """Refuse logs that go backwards where a restart reads them; return the batches to avoid."""
     newest = max(listed.offsets, default=None)
     if newest is None:
         return set()

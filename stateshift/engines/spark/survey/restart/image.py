@@ -67,9 +67,7 @@ from stateshift.survey import FileInfo, Image, ShardFiles
 def surveyed_image(
     reading: Reading, files: tuple[FileInfo, ...], thorough: bool, changes: Sequence[Change] = ()
 ) -> Image:
-    """Survey one query's checkpoint, from its listing and its small files; with what `changes` need
-    to know. If they rewind it, everything after that batch does not count.
-    """
+    """Survey one query's checkpoint: listing, small files, and what `changes` need."""
     listed = sort_by_kind(files, skip=len(reading.path("")))
     fence = _without_fence(reading, listed)
     newest = _cut(listed)
@@ -228,9 +226,7 @@ def _query(reading: Reading, listed: ListedFiles) -> metadata_format.QueryMetada
 
 
 def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Change]) -> bool:
-    """Leave out what came after the batch to go back to. Returns whether any batch after it is
-    committed: else it is a move as any other, also of a batch that was planned.
-    """
+    """Leave out what came after the batch to go back to; return whether that is committed."""
     rewind = find_change(changes, Rewind)
     newest = max(listed.commits, default=None)
     if rewind is None or rewind.batch == newest:

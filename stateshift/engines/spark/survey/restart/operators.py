@@ -135,7 +135,9 @@ def _title(
 def newest_metadata(listed: ListedFiles, operator: str, epoch: int | None) -> str | None:
     """Return the metadata of the newest batch up to `epoch` (v2), else the one without a batch."""
     files = listed.operator_files.get(operator, [])
-    wanted = [path for path in files if epoch is None or _metadata_batch(path) <= epoch]
+    wanted = files
+    if epoch is not None:
+        wanted = [path for path in files if _metadata_batch(path) <= epoch]
     newest = max(wanted, key=_metadata_batch, default=None)
     if newest is not None and _metadata_batch(newest) >= 0:
         return newest

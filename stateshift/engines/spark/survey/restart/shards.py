@@ -118,9 +118,7 @@ def restartable(
     epoch: int | None,
     thorough: bool,
 ) -> tuple[int, ...]:
-    """Return the committed batches from which a restart works: their offsets and the ones before
-    are there, and every store can be loaded. `thorough` also looks into every zip they lean on.
-    """
+    """Return the committed batches that a restart works from. `thorough` looks into every zip."""
     if not listed.metadata or reading.refuses_below("sources"):
         return ()
     batches = _with_logs(reading, listed, epoch)
