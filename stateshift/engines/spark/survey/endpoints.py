@@ -153,7 +153,7 @@ def refuse_unreadable_ends(
 
 
 def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:
-    """Return the sources and sinks in plain JSON. Where the spec names brokers, one is Kafka's."""
+    """Return the sources and sinks in plain JSON, of Kafka where the spec names brokers."""
     images = list(facts.source_images)
     names_brokers = facts.topics is not None
     endpoints: list[Endpoint] = []
