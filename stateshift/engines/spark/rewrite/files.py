@@ -35,7 +35,7 @@ from stateshift.engines.spark.rewrite.comparison import (
 )
 from stateshift.engines.spark.rewrite.evolution import sessions_of
 from stateshift.engines.spark.rewrite.logs import (
-    Change,
+    LogChange,
     joined_logs,
     logs_of,
     operators_of,
@@ -45,7 +45,7 @@ from stateshift.engines.spark.rewrite.logs import (
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.rewrite.pieces import (
     PIECE_BYTES_MAX,
-    Piece,
+    ShardPiece,
     is_rewritten,
     keeps_tables,
     pieces_of,
@@ -74,7 +74,7 @@ class Reshaping:
     replaced: frozenset[str] = frozenset()
     shards: tuple[ShardFiles, ...] = ()
     compares: tuple[CompareImages, ...] = ()
-    logs: Mapping[str, Change] = field(default_factory=dict)
+    logs: Mapping[str, LogChange] = field(default_factory=dict)
     operators: Mapping[str, JsonObject] = field(default_factory=dict)
     paths: Mapping[str, str | None] = field(default_factory=dict)
 
@@ -123,7 +123,7 @@ def _of_planned(request: Request, piece_bytes_max: int) -> Reshaping:
 
 def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
     """Return the reshaping of an image."""
-    pieces: list[Piece] = []
+    pieces: list[ShardPiece] = []
     for store in request.stores:
         pieces += pieces_of(request, store, piece_bytes_max)
     taken, same = _taken_and_same(request)
@@ -149,11 +149,11 @@ def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
     )
 
 
-def _targets(pieces: Iterable[Piece]) -> tuple[ShardFiles, ...]:
+def _targets(pieces: Iterable[ShardPiece]) -> tuple[ShardFiles, ...]:
     return tuple(chain.from_iterable(piece.targets for piece in pieces))
 
 
-def _steps(request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
+def _steps(request: Request, pieces: list[ShardPiece]) -> Iterator[TransformShard]:
     """Yield the steps that rewrite pieces. A source that is read once is compared as read."""
     job = request.job_move.job
     compared: dict[str, object] = {}
@@ -177,7 +177,7 @@ def _steps(request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
         yield replace(step, options={**step.options, **compared, **checked})
 
 
-def _rows(rules: Mapping[str, RowRule], pieces: list[Piece]) -> dict[str, object]:
+def _rows(rules: Mapping[str, RowRule], pieces: list[ShardPiece]) -> dict[str, object]:
     """Return the rules by which the rows of some pieces are checked, if all of them are."""
     own: dict[str, RowRule] = {}
     for operator in {piece.sources[0].operator for piece in pieces}:
@@ -188,7 +188,7 @@ def _rows(rules: Mapping[str, RowRule], pieces: list[Piece]) -> dict[str, object
     return {ROWS_CHECKED: plain.to_plain(own)}
 
 
-def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:
+def _taken_and_same(request: Request) -> tuple[frozenset[str], list[ShardPiece]]:
     """Return the files of rewritten shards, without kept tables; and the other shards."""
     taken: set[str] = set()
     same = []
@@ -201,11 +201,11 @@ def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:
             else:
                 # The shard keeps its operator's old id, by which it is compared.
                 renamed = replace(shard, files=tuple(filter(None, map(request.path, shard.files))))
-                same.append(Piece((shard,), (renamed,), None, request.size((shard,))))
+                same.append(ShardPiece((shard,), (renamed,), None, request.size((shard,))))
     return frozenset(taken), same
 
 
-def _steps_of_kept(request: Request, kept: list[Piece]) -> Iterator[TransformShard]:
+def _steps_of_kept(request: Request, kept: list[ShardPiece]) -> Iterator[TransformShard]:
     """Yield the steps that write a table more beside the kept ones: see `kept_tables`."""
     for number, bundle in enumerate(bundle_items(kept, PIECES_MAX, DECODED_BYTES_MAX)):
         inputs = chain.from_iterable(piece.files for piece in bundle)
@@ -213,15 +213,7 @@ def _steps_of_kept(request: Request, kept: list[Piece]) -> Iterator[TransformSha
         shards: list[dict[str, object]] = []
         for piece, written in zip(bundle, added, strict=True):
             (shard,), (table,) = piece.sources, _tables(written)
-            shards.append(
-                {
-                    "operator": shard.operator,
-                    "store": shard.store,
-                    "shard": shard.shard,
-                    "files": list(shard.files),
-                    "table": table,
-                }
-            )
+            shards.append({**plain.to_plain(shard), "table": table})
         yield TransformShard(
             name=f"transform/kept-{request.number}-{number}",
             transform=KEEP_TABLES,
@@ -233,7 +225,7 @@ def _steps_of_kept(request: Request, kept: list[Piece]) -> Iterator[TransformSha
         )
 
 
-def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
+def _options(request: Request, pieces: list[ShardPiece]) -> dict[str, object]:
     """Return the options of `rewrite_state`: see there."""
     settings = request.image.settings
     options: dict[str, object] = {
@@ -250,7 +242,9 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
         )
     if request.part:
         options["part"] = request.part
-    options |= _evolution(request)
+    if request.evolved:
+        options["evolve"] = plain.to_plain(request.evolved)
+        options["rules_after"] = plain.to_plain(_rules_after(request))
     sessions = _sessions(request)
     if sessions:
         options["sessions"] = sessions
@@ -261,7 +255,7 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
     return options
 
 
-def _plain(piece: Piece) -> dict[str, object]:
+def _plain(piece: ShardPiece) -> dict[str, object]:
     first = piece.sources[0]
     plain: dict[str, object] = {
         "operator": first.operator,
@@ -279,16 +273,6 @@ def _plain(piece: Piece) -> dict[str, object]:
 
 def _tables(shard: ShardFiles) -> list[str]:
     return [path.rpartition("/")[2] for path in shard.files if path.endswith(".sst")]
-
-
-def _evolution(request: Request) -> dict[str, object]:
-    """Return the rows that become others, and where their keys then belong."""
-    if not request.evolved:
-        return {}
-    return {
-        "evolve": plain.to_plain(request.evolved),
-        "rules_after": plain.to_plain(_rules_after(request)),
-    }
 
 
 def _rules_after(request: Request) -> dict[str, KeyRule]:
@@ -320,7 +304,9 @@ def _sums(request: Request) -> dict[str, object]:
     return sums
 
 
-def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Iterator[CompareImages]:
+def _compares(
+    request: Request, pieces: list[ShardPiece], same: list[ShardPiece]
+) -> Iterator[CompareImages]:
     compared = [*whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
     settings = _target_view(request)
     source_settings = settings | _source_view(request)
@@ -344,7 +330,7 @@ def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Itera
         )
 
 
-def _compares_of_kept(request: Request, kept: list[Piece]) -> Iterator[CompareImages]:
+def _compares_of_kept(request: Request, kept: list[ShardPiece]) -> Iterator[CompareImages]:
     """Yield the comparisons of changelogs with the tables made of them."""
     settings = request.reading() | {CHANGES: "true"}
     for number, bundle in enumerate(bundle_items(kept, bytes_max=DECODED_BYTES_MAX)):
@@ -379,7 +365,7 @@ def _source_view(request: Request) -> dict[str, str]:
     if request.part:
         settings[PART] = json.dumps(request.part, sort_keys=True)
     if request.evolved:
-        settings[EVOLVE] = json.dumps(_evolution(request)["evolve"], sort_keys=True)
+        settings[EVOLVE] = json.dumps(plain.to_plain(request.evolved), sort_keys=True)
     if request.joining and request.columns_added:
         sums = {"sums": _sums(request), "places": list(request.joining.places)}
         settings[SUMS] = json.dumps(sums, sort_keys=True)

@@ -20,7 +20,7 @@ REWRITE_SCHEMA = "spark.rewrite-schema"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LogChange:
     """A file of the source that another one is made from: by which transform, and where to (below
     the target). `source` and `inputs` name more than that file where it is needed.
     """
@@ -32,7 +32,7 @@ class Change:
     inputs: tuple[FileInfo, ...] = ()
 
 
-def logs_of(request: Request, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str, Change]]:
+def logs_of(request: Request, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str, LogChange]]:
     """Yield the changes of offsets and commits, by path. `shards` is the target's state."""
     for path in request.image.first_read:
         change = _log_change(request, path, shards)
@@ -40,7 +40,7 @@ def logs_of(request: Request, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[
             yield path, change
 
 
-def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> Change | None:
+def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> LogChange | None:
     inside = request.inside(path)
     if request.joining is not None:
         if inside == layout.METADATA:
@@ -50,11 +50,11 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
     sources, dropped = request.change.sources, request.change.dropped_sources
     if inside.startswith("offsets/") and any((request.conf, sources, dropped)):
         options = {"conf": request.conf, "sources": dict(sources), "dropped": list(dropped)}
-        return Change(REWRITE_OFFSETS, options, new)
+        return LogChange(REWRITE_OFFSETS, options, new)
     if inside.startswith("commits/") and request.format_2:
         ids = _ids(request, shards) if request.uuids else None
-        return Change(REWRITE_COMMIT, {"state_ids": ids}, new)
-    return Change(KEEP, {}, new) if new != path else None
+        return LogChange(REWRITE_COMMIT, {"state_ids": ids}, new)
+    return LogChange(KEEP, {}, new) if new != path else None
 
 
 def operators_of(request: Request) -> Iterator[tuple[str, JsonObject]]:
@@ -103,7 +103,12 @@ def schemas_of(request: Request) -> Iterator[TransformShard]:
         new = request.path(path)
         if place.area != "state-schema" or new is None:
             continue
-        changed = _new_schemas(request, f"{place.operator}/{place.store}")
+        changed = {}  # by column family; a store's own under ""
+        store = f"{place.operator}/{place.store}"
+        for name, evolution in request.evolved.items():
+            if name == store or name.startswith(f"{store}/"):
+                family = name[len(store) + 1 :]
+                changed[family] = {"key": evolution.new_key, "value": evolution.new_value}
         if changed:
             yield TransformShard(
                 name=f"transform/schema-{request.number}-{new}",
@@ -114,16 +119,6 @@ def schemas_of(request: Request) -> Iterator[TransformShard]:
                 target=request.target,
                 outputs=(new,),
             )
-
-
-def _new_schemas(request: Request, store: str) -> dict[str, dict[str, str]]:
-    """Return the new schemas of a store by column family; its own under ""."""
-    changed = {}
-    for name, evolution in request.evolved.items():
-        if name == store or name.startswith(f"{store}/"):
-            family = name[len(store) + 1 :]
-            changed[family] = {"key": evolution.new_key, "value": evolution.new_value}
-    return changed
 
 
 def joined_logs(request: Request) -> Iterator[TransformShard]:
@@ -144,16 +139,16 @@ def joined_logs(request: Request) -> Iterator[TransformShard]:
 
 def _joined(
     request: Request, joining: Joining, inside: str, shards: tuple[ShardFiles, ...]
-) -> Change:
+) -> LogChange:
     """Return a log of all the checkpoints together."""
     if inside.startswith("commits/"):
         ids = _ids(request, shards) if request.uuids else None
         options = {"state_ids": ids, "format_2": request.format_2}
         inputs = tuple(map(request.info, joining.commits()))
-        return Change(MERGE_COMMITS, options, inside, request.above, inputs)
+        return LogChange(MERGE_COMMITS, options, inside, request.above, inputs)
     back = (request.image.epoch or 0) - int(inside.rpartition("/")[2])
     inputs = tuple(map(request.info, joining.offsets(back)))
-    return Change(MERGE_OFFSETS, {"conf": request.conf}, inside, request.above, inputs)
+    return LogChange(MERGE_OFFSETS, {"conf": request.conf}, inside, request.above, inputs)
 
 
 def _ids(request: Request, shards: tuple[ShardFiles, ...]) -> dict[str, list[list[str]]]:

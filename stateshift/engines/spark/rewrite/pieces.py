@@ -1,6 +1,6 @@
 """Which shards of an image become which others, and what those will be called. Pure.
 
-    Piece      sources    shards of one store, read once
+    ShardPiece      sources    shards of one store, read once
                targets    shards of it, as they will be written
 
 A repartition from N to M moves entries only between shards whose numbers leave the same remainder
@@ -44,7 +44,7 @@ _ID_VERSION = 5  # of a UUID that is made of a name, as `_id` does
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ShardPiece:
     """Shards of a store that become others, or get one more table where it `keeps_tables`."""
 
     sources: tuple[ShardFiles, ...]
@@ -60,7 +60,7 @@ class Piece:
 
 def pieces_of(
     request: Request, store: StoreState, bytes_max: int = PIECE_BYTES_MAX
-) -> Iterator[Piece]:
+) -> Iterator[ShardPiece]:
     """Yield everything of the store that is rewritten."""
     if request.joining is not None:
         for shard in store.shards:
@@ -117,7 +117,7 @@ def without_tables(shard: ShardFiles) -> ShardFiles:
     return replace(shard, files=tuple(path for path in shard.files if not path.endswith(".sst")))
 
 
-def with_new_table(piece: Piece) -> ShardFiles:
+def with_new_table(piece: ShardPiece) -> ShardFiles:
     """Return the target of a piece that keeps its tables as the files that are written for it."""
     (source,), (target,) = piece.sources, piece.targets
     return replace(target, files=tuple(path for path in target.files if path not in source.files))
@@ -146,28 +146,22 @@ def is_settled(shard: ShardFiles, size: int) -> bool:
         return endings == ["snapshot"]
     if "changelog" in endings:
         return False
-    return endings.count("sst") <= table_count(size) or _has_own_tables(shard)
-
-
-def _has_own_tables(shard: ShardFiles) -> bool:
-    """Whether all tables are those that one rewriting has given it: they do not overlap, and hold
-    nothing that is deleted. Its names are told from Spark's, which are random, by the kind of id.
-    """
+    if endings.count("sst") <= table_count(size):
+        return True
+    # Tables that one rewriting gave it do not overlap, and hold nothing that is deleted. Their
+    # names are told from Spark's, which are random, by the kind of id.
     numbers = []
     for path in shard.files:
         if path.endswith(".sst"):
             number, _, unique = path.rpartition("/")[2].removesuffix(".sst").partition("-")
-            if not _is_id_of_ours(unique):
+            try:
+                is_ours = uuid.UUID(unique).version == _ID_VERSION
+            except ValueError:
+                is_ours = False
+            if not is_ours:
                 return False
             numbers.append(number)
     return len(set(numbers)) == len(numbers)
-
-
-def _is_id_of_ours(text: str) -> bool:
-    try:
-        return uuid.UUID(text).version == _ID_VERSION
-    except ValueError:
-        return False
 
 
 def table_count(size: int) -> int:
@@ -189,9 +183,9 @@ def components(before: int, after: int) -> Iterator[tuple[range, range]]:
     return ((range(rest, before, step), range(rest, after, step)) for rest in range(step))
 
 
-def whole(pieces: list[Piece]) -> list[Piece]:
+def whole(pieces: list[ShardPiece]) -> list[ShardPiece]:
     """Return pieces of the same sources as one: only together do they hold all entries."""
-    by_sources: dict[tuple[ShardFiles, ...], Piece] = {}
+    by_sources: dict[tuple[ShardFiles, ...], ShardPiece] = {}
     for piece in pieces:
         known = by_sources.get(piece.sources)
         if known is not None:
@@ -207,21 +201,21 @@ def written_files(shard: ShardFiles) -> tuple[str, ...]:
 
 def _alone(
     request: Request, store: StoreState, shard: int, sources: tuple[ShardFiles, ...]
-) -> Piece:
+) -> ShardPiece:
     size = request.size(sources)
-    return Piece(sources, (_made(request, store, shard, table_count(size)),), None, size)
+    return ShardPiece(sources, (_made(request, store, shard, table_count(size)),), None, size)
 
 
-def _keeping(request: Request, store: StoreState, shard: ShardFiles) -> Piece:
+def _keeping(request: Request, store: StoreState, shard: ShardFiles) -> ShardPiece:
     made = _made(request, store, shard.shard, 1)
     kept = [path for path in shard.files if path.endswith(".sst")]
     own_zip, table = made.files
     target = replace(made, files=(own_zip, *kept, table))
     size = request.size((without_tables(shard),))
-    return Piece((shard,), (target,), None, size, keeps_tables=True)
+    return ShardPiece((shard,), (target,), None, size, keeps_tables=True)
 
 
-def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piece]:
+def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[ShardPiece]:
     before = partitions_of(request.image)
     assert before is not None, "the findings have asked"
     after = request.change.partitions or before
@@ -237,7 +231,7 @@ def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piec
         made = partial(_made, request, store, tables=tables)
         for start in range(passes):
             targets = tuple(map(made, target_numbers[start::passes]))
-            yield Piece(sources, targets, (before, after), size)
+            yield ShardPiece(sources, targets, (before, after), size)
 
 
 def _made(request: Request, store: StoreState, shard: int, tables: int) -> ShardFiles:

@@ -5,7 +5,7 @@ order. Pure.
            -> blocks of a target, in order
 
 If there is nothing to redistribute, and entries are read in the order of their keys, they go
-straight to the target (see `straight`).
+straight to the target (`sources.Straight`).
 
 Several may share a piece, each the entries between two keys, where it is known before any entry is
 read at which keys the tables of all targets end: of one source whose tables are sorted runs, or of
@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -51,9 +52,8 @@ from stateshift.engines.spark.rewrite.shards import (
     unframe_rows,
     with_family,
 )
-from stateshift.engines.spark.rewrite.sources import RowChecks, SourceSums
+from stateshift.engines.spark.rewrite.sources import RowChecks, SourceSums, Straight
 from stateshift.engines.spark.rewrite.stores import belongs, of_stores
-from stateshift.engines.spark.rewrite.straight import Straight
 from stateshift.engines.spark.rewrite.sums import Add, adders
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.binaries import part, whole
@@ -65,6 +65,8 @@ from stateshift.plain import JsonObject, from_plain
 from stateshift.step import ROWS_CHECKED
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +221,9 @@ class Gathering:
         if provider == self.options["provider"] or not source.files:
             return None
         change = unframe_rows if is_rocksdb else frame_rows
-        keys = self._session_keys
+        sessions, parting = self.options.get("sessions", {}), not is_rocksdb
+        keys = key_makers(sessions, self.plain["operator"], parting)
         return lambda store, block: change(store, block, keys.get(store))
-
-    @cached_property
-    def _session_keys(self) -> Mapping[str, Bytes]:
-        sessions = self.options.get("sessions", {})
-        parting = self.options["provider"] == ROCKSDB
-        return key_makers(sessions, self.plain["operator"], parting)
 
     def _dealt(self, source: ShardFiles, store: str, block: Block) -> Iterator[tuple[int, Block]]:
         """Yield the records of each target. Other pieces take the shard's other keys."""
@@ -251,26 +248,22 @@ class Gathering:
 
     @cached_property
     def _views(self) -> Mapping[str, StoreView]:
-        return self._views_of("rules")
+        return self._own("rules", _view_of)
 
     @cached_property
     def _views_after(self) -> Mapping[str, StoreView]:
         """Return the views of stores whose keys become others."""
-        return self._views_of("rules_after")
-
-    def _views_of(self, option: str) -> Mapping[str, StoreView]:
-        rules = self._own(option).items()
-        return {store: StoreView.of_rule(store, from_plain(KeyRule, rule)) for store, rule in rules}
+        return self._own("rules_after", _view_of)
 
     @cached_property
     def _evolvers(self) -> Mapping[str, tuple[Bytes, Bytes]]:
         framed = self.options["provider"] == ROCKSDB
-        evolutions = self._own("evolve").items()
-        return {store: evolver(evolution, framed) for store, evolution in evolutions}
+        return self._own("evolve", lambda store, evolution: evolver(evolution, framed))
 
-    def _own(self, option: str) -> dict[str, JsonObject]:
-        """Return the part of an option that is of the stores of this piece's operator."""
-        return of_stores(self.options.get(option, {}), self.plain["operator"])
+    def _own(self, option: str, make: Callable[[str, JsonObject], T]) -> dict[str, T]:
+        """Return what an option makes of each store of this piece's operator."""
+        own = of_stores(self.options.get(option, {}), self.plain["operator"])
+        return {store: make(store, plain) for store, plain in own.items()}
 
     def _add(self, keys: Binary, values: Binary, others: Binary) -> Binary:
         """Return the result of keys that are in several of the merged checkpoints."""
@@ -301,6 +294,10 @@ class Gathering:
     @cached_property
     def _adders(self) -> Mapping[str, Add]:
         return adders(self.plain["operator"], self.options.get("sums", {}))
+
+
+def _view_of(store: str, rule: JsonObject) -> StoreView:
+    return StoreView.of_rule(store, from_plain(KeyRule, rule))
 
 
 def _split(block: Block, targets: Ints) -> Iterator[tuple[int, Block]]:

@@ -60,8 +60,7 @@ from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite import shards
 from stateshift.engines.spark.rewrite.redistribution import Gathered, Gathering
 from stateshift.engines.spark.rewrite.shards import TableContent
-from stateshift.engines.spark.rewrite.sources import SourceSums
-from stateshift.engines.spark.rewrite.straight import Straight
+from stateshift.engines.spark.rewrite.sources import SourceSums, Straight
 from stateshift.engines.spark.small_files import errors_at
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Block
@@ -125,7 +124,10 @@ def rewrite_tables(
     sums = SourceSums(options.get("compared"))
     piece = _only_piece(options, inputs, sums)
     entries = piece.gathering().between(ends, scratch)
-    return TablesPart(piece.tables_of(entries, len(ends) - 1), entries, sums)
+    tables = {}
+    for target in piece.plain["targets"]:
+        tables[target] = piece.tables_of(lambda: entries, target, len(ends) - 1)
+    return TablesPart(tables, entries, sums)
 
 
 def rewrite_zips(
@@ -207,7 +209,9 @@ class _Piece:
                 yield partial(self._snapshot, target)
             return
         for target, names in zip(targets, self.plain["tables"], strict=True):
-            yield from self._version(target, names)
+            tables = self.tables_of(lambda: self.held.gathered(self), target, len(names))
+            yield from tables
+            yield partial(self._zipped, target, names, tables)
 
     def gathering(self) -> Gathering:
         return Gathering(
@@ -252,29 +256,24 @@ class _Piece:
         checked = map(add_row_checksums, blocks) if self.options["checksums"] else blocks
         return encode_snapshot(checked, self.options["codec"])
 
-    def _version(self, target: int, names: Sequence[str]) -> Iterator[Content]:
-        count = len(names)
-        tables = [TableContent(partial(self._in_table, target, n, count)) for n in range(count)]
-        yield from tables
+    def _zipped(
+        self, target: int, names: Sequence[str], tables: Sequence[TableContent]
+    ) -> Iterator[bytes]:
+        counts_apart = shards.internal_families(self._base)
+        internal = self.held.gathered(self).internal_of(target) if counts_apart else 0
+        known = [table.known() for table in tables]
+        yield shards.version_zip(self._base, names, known, internal, self._format)
 
-        def zipped() -> Iterator[bytes]:
-            counts_apart = shards.internal_families(self._base)
-            internal = self.held.gathered(self).internal_of(target) if counts_apart else 0
-            known = [table.known() for table in tables]
-            yield shards.version_zip(self._base, names, known, internal, self._format)
+    def tables_of(
+        self, gathered: Callable[[], Gathered | Straight], target: int, count: int
+    ) -> list[TableContent]:
+        """Return as many tables of the target's entries, which are gathered when one is read."""
 
-        yield zipped
+        def blocks(number: int) -> Iterator[Block]:
+            own = gathered().blocks(target, number, count)
+            return map(add_value_checksums, own) if self.options["checksums"] else own
 
-    def tables_of(self, entries: Gathered | Straight, count: int) -> dict[int, list[TableContent]]:
-        """Return as many tables of these entries for every target."""
-
-        def blocks(target: int, number: int) -> Iterator[Block]:
-            return self._checked(entries.blocks(target, number, count))
-
-        tables = {}
-        for target in self.plain["targets"]:
-            tables[target] = [TableContent(partial(blocks, target, n)) for n in range(count)]
-        return tables
+        return [TableContent(partial(blocks, number)) for number in range(count)]
 
     def zips_of(self, targets: Iterable[KnownTarget]) -> list[Content]:
         """Return the zips of targets whose tables are known."""
@@ -284,12 +283,6 @@ class _Piece:
 
         pairs = zip(self.plain["tables"], targets, strict=True)
         return [partial(zipped, names, known) for names, known in pairs]
-
-    def _in_table(self, target: int, number: int, count: int) -> Iterator[Block]:
-        return self._checked(self.held.gathered(self).blocks(target, number, count))
-
-    def _checked(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        return map(add_value_checksums, blocks) if self.options["checksums"] else blocks
 
     @property
     def _format(self) -> int:

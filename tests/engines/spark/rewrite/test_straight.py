@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.engines.spark.layout import ROCKSDB
+from stateshift.engines.spark.rewrite.sources import Straight
 from stateshift.engines.spark.rewrite.state import rewrite_state
-from stateshift.engines.spark.rewrite.straight import Straight
 from stateshift.formats.blocks import Block, block_of
 from stateshift.formats.rocksdb.manifest import TableFacts, encode_manifest
 from stateshift.formats.rocksdb.sst import decode_sst
