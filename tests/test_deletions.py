@@ -23,7 +23,7 @@ NOT_FILES = {
     "cli/shell/verbosity.py", "cli/shell/work.py", "clusters/livy.py",
     "clusters/standalone/cluster.py", "engines/flink/rewrite/sections.py", "engines/match.py",
     "engines/spark/findings/batches.py",
-    "fleet/application.py", "fleet/processes.py", "job/queries.py", "live/bins/controller.py",
+    "fleet/processes.py", "job/queries.py", "live/bins/controller.py",
     "live/buffer/buffer.py", "live/buffer/sockets.py", "logs.py", "look/checked_parts.py", "migration/calls.py",
     "migration/context.py", "migration/fleet_session.py", "migration/notifications.py",
     "migration/submit_corrections.py", "notification/sending.py",

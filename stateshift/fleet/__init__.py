@@ -16,7 +16,6 @@ processes of this machine, so that all of its cores share the work.
     processes    the carrier of this machine: processes that are started anew, never forked
     worker       the program of such a process: order in, answer out, until nobody wants more
     spark        the carrier: one Spark application, one job of one task for each order
-    application  its JVM started, its context made, our package handed over, and all let go
     masters      checks of a master before anything is started, and the meaning of its failures
 
 The driver alone writes the journal and touches clusters; to Spark a step is one task, and results

@@ -15,9 +15,8 @@ import pytest
 import stateshift
 from stateshift.errors import ClusterError, PlanError, SpecError
 from stateshift.fleet import check_places, kind_of
-from stateshift.fleet.application import write_package
 from stateshift.fleet.masters import hopeless, reason_of, refuse_unreachable
-from stateshift.fleet.spark import open_carrier
+from stateshift.fleet.spark import open_carrier, write_package
 from stateshift.world import Unwatched
 
 # As Spark 4.3 and 3.5 wrote them.

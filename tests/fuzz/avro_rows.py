@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
-from stateshift.engines.spark.entries.encoders import Encoder
+from stateshift.engines.spark.entries.encoders import Encoder, avro_rows_of
 from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import views_of
@@ -184,7 +183,7 @@ TARGETS = (
         "avro-key",
         run_avro_key,
         _key_seeds,
-        (*entries("avro_encoders", "avro_vectors", "columnar"), *spark("avro_rows")),
+        (*entries("encoders", "avro_vectors", "columnar"), *spark("avro_rows")),
         WORDS,
         1024,
     ),

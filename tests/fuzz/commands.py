@@ -175,12 +175,12 @@ TARGETS = (
     _target(
         "verify",
         verify,
-        "look/judging.py",
+        "look/__init__.py",
         "engines/flink/check/judgement.py",
         "engines/spark/check/image.py",
     ),
-    _target("inspect", inspect, "look/inspecting.py", "engines/flink/views/elements.py"),
-    _target("export", export, "look/exporting.py", "engines/flink/views/export.py"),
+    _target("inspect", inspect, "look/__init__.py", "engines/flink/views/elements.py"),
+    _target("export", export, "look/__init__.py", "engines/flink/views/export.py"),
     _target(
         "apply",
         apply,

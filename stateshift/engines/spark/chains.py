@@ -55,7 +55,6 @@ class StoreFiles:
         return any(uuid for _, uuid in versions)
 
     def add(self, path: str, place: CheckpointPath) -> None:
-        """Add a file of this store."""
         version = (place.version or 0, place.uuid or "")
         if place.kind in ("snapshot", "zip"):
             self.snapshots[version] = path
@@ -65,7 +64,6 @@ class StoreFiles:
             self.ssts[path.rpartition("/")[2]] = path
 
     def at(self, version: int) -> bool:
-        """Whether there is anything of that version."""
         versions = (*self.snapshots, *self.changes)
         return any(number == version for number, _ in versions)
 

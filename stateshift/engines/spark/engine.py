@@ -152,7 +152,7 @@ class SparkEngine:
         return way_out(path, max(around, key=len, default=""))
 
     def first_entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
-        from stateshift.engines.spark.views.single_file import first_entries
+        from stateshift.engines.spark.views.selection import first_entries
 
         return first_entries(storage, survey, limit)
 
@@ -171,7 +171,7 @@ class SparkEngine:
     def decode_file(
         self, storage: Storage, name: str, location: str, opening: Opening
     ) -> DecodedFile:
-        from stateshift.engines.spark.views.single_file import decode_at
+        from stateshift.engines.spark.views.selection import decode_at
 
         return decode_at(storage, name, location, opening)
 

@@ -61,7 +61,6 @@ class Rewriting:
         return frozenset((file.source, file.info.path) for file in self.files)
 
     def steps(self) -> Iterator[TransformShard]:
-        """Yield the steps that rewrite them."""
         for number, file in enumerate(self.files):
             yield TransformShard(
                 name=f"transform/{number}",

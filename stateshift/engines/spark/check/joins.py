@@ -100,7 +100,6 @@ class Join:
     _sides: dict[str, _Side] = field(default_factory=dict)
 
     def add(self, view: StoreView, shard: ShardFiles, block: Block) -> None:
-        """Add entries that are known to decode."""
         name, _, kind = common_name(view.store).partition("-")
         if kind not in KINDS or view.key is None:
             return
@@ -140,7 +139,6 @@ def _split(kind: str, view: StoreView, block: Block) -> tuple[Binary, Ints] | No
 
 
 def _counts(view: StoreView, values: Binary) -> Ints:
-    """Return the counts that the values hold; 0 where one holds none."""
     decoded = values_of(view, values)
     if decoded is not None and pa.types.is_int64(decoded.type.field(0).type):
         return decoded.flatten()[0].fill_null(0).to_numpy(zero_copy_only=False)
@@ -197,7 +195,6 @@ def _check(side: _Side, place: str, table: pa.Table) -> None:
 
 
 def _report_gaps(side: _Side, place: str, keys: _Keys) -> None:
-    """Report keys of which a row is missing."""
     inside = (keys.indexes >= 0) & (keys.indexes < keys.counts[keys.indexed])
     rows = np.bincount(keys.indexed[inside], minlength=len(keys.names))
     is_counted = keys.has[KINDS.index(COUNTS)]
@@ -212,7 +209,6 @@ def _report_gaps(side: _Side, place: str, keys: _Keys) -> None:
 
 
 def _report_strays(side: _Side, place: str, keys: _Keys) -> None:
-    """Report keys that have a row beyond their count."""
     highest = np.full(len(keys.names), -1, np.int64)
     np.maximum.at(highest, keys.indexed, keys.indexes)
     is_indexed = keys.has[KINDS.index(INDEXED)]

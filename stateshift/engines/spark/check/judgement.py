@@ -120,7 +120,6 @@ def _judge_deep(
 def _check_state(
     at: ImageAt, fleet: Readers | None, tallies: Tallies | None
 ) -> tuple[tuple[Finding, ...], CheckStage]:
-    """Read what a restart reads."""
     from stateshift.engines.spark.check.image import findings_of
 
     began = perf_counter()
@@ -136,7 +135,6 @@ def _check_state(
 def _check_history(
     at: ImageAt, fleet: Readers | None, tallies: Tallies
 ) -> tuple[tuple[Finding, ...], CheckStage]:
-    """Hold the snapshots against the changes before them."""
     from stateshift.engines.spark.check.snapshots import check_histories
 
     began = perf_counter()

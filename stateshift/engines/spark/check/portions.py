@@ -143,7 +143,6 @@ def _describing(image: Image) -> tuple[list[str], list[str]]:
 def _by_place(
     items: Iterable[T], place_of: Callable[[T], Place | None]
 ) -> dict[Place | None, list[T]]:
-    """Return items by the shard that they belong to."""
     by_place: dict[Place | None, list[T]] = {}
     for item in items:
         by_place.setdefault(place_of(item), []).append(item)
@@ -151,7 +150,6 @@ def _by_place(
 
 
 def _at(places: Iterable[Place | None], by_place: Mapping[Place | None, list[T]]) -> list[T]:
-    """Return the items at these places, in their order."""
     return list(chain.from_iterable(by_place.get(place, []) for place in places))
 
 

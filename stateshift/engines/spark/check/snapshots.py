@@ -300,7 +300,6 @@ def _numbers(store: str, keys: Words, values: Binary) -> Words:
 
 
 def _count_held(tally: Tally, held: list[_HashedWrites]) -> None:
-    """Count the last writes of all keys."""
     keys = np.concatenate([write.keys for write in held])
     counted = np.concatenate([write.puts for write in held])
     again = repeated_hashes(keys)
@@ -379,7 +378,6 @@ def _is_exchanged(storage: Storage, image: Image, read: _Snapshot, other: _Snaps
 
 
 def _partitions(storage: Storage, image: Image, batch: int) -> int | None:
-    """Return the number of partitions that a batch had; None where no log tells."""
     path = layout.under(image.path, layout.offset_path(batch))
     try:
         return partitions_of(decode_offsets(storage.read(path, LOG_MAX)).conf)

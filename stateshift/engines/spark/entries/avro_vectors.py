@@ -130,7 +130,6 @@ class _Steps:
         raise _Odd
 
     def _bytes(self, here: Ints) -> Numbers:
-        """Return the next byte of each."""
         at = self.at[here]
         self._check(at < self.ends[here])
         self.at[here] = at + 1

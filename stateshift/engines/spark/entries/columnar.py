@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries import avro_vectors
-from stateshift.engines.spark.entries.avro_encoders import KEY_SCHEMA
-from stateshift.engines.spark.entries.encoders import Encoder, unordered_columns
+from stateshift.engines.spark.entries.encoders import KEY_SCHEMA, Encoder, unordered_columns
 from stateshift.engines.spark.entries.keys import Path
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import array, arrow_type, fits, structs
@@ -126,7 +125,6 @@ def texts_of(view: StoreView, at: int, keys: Binary) -> list[str | None]:
 
 
 def _column(decoded: pa.Array, kind: DataType | None, path: Path) -> tuple[pa.Array, DataType]:
-    """Return one column of a key, or one inside of it."""
     assert kind is not None, "asked of keys that were decoded"
     for at in path:
         assert isinstance(kind, StructType), "a path leads into structs alone"

@@ -128,7 +128,6 @@ def last_changes(
 def _rows(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
 ) -> Iterator[Writes]:
-    """Yield the writes of an HDFS-backed shard's files."""
     checked = has_row_checksums(settings)
     part = part_in(settings)
     count = 0
@@ -238,7 +237,6 @@ class _RocksDB:
                 yield writes
 
     def _written(self, table: Table, keys: KeyRange) -> Iterator[Writes]:
-        """Yield the content of a table for some keys."""
         path = self._version.table_paths.get(table.stored)
         if path is None:
             fact = f"the version needs the table {table.stored}, which is not among its files"

@@ -166,7 +166,6 @@ def _grouped(keys: Binary, hashes: Words, when: Words) -> tuple[Ints, Flags]:
 
 
 def _picked(writes: list[Writes], which: Ints) -> tuple[Block, Words]:
-    """Return these of all writes, as one block."""
     picked, start = [], 0
     for write in writes:
         end = start + len(write.block)

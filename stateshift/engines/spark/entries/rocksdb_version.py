@@ -69,12 +69,10 @@ class Version:
 
     @cached_property
     def tables(self) -> Mapping[int, Table]:
-        """The tables by their numbers."""
         return {number_of(table): table for table in self.snapshot.tables}
 
     @cached_property
     def table_paths(self) -> Mapping[str, str]:
-        """The paths of tables by their names in SSTs/."""
         listed = [path for path in self.files if path.endswith(".sst")]
         return {path.rpartition("/")[2]: path for path in listed}
 

@@ -59,7 +59,6 @@ class _Faults(Generic[T]):
 
     @property
     def unnamed(self) -> int:
-        """How many more rows may still be named."""
         return max(0, ROWS_MAX - len(self.rows))
 
     def add(self, key: bytes, fault: T) -> None:
@@ -213,7 +212,6 @@ class RowCheck:
         return self.shard.files[-1], None
 
     def _writes(self, path: str) -> Iterable[_Written]:
-        """Yield the writes of a file, record by record."""
         if path.endswith(".sst"):
             entries = decode_sst(bounds.gather(self.read(path), "an SST"))
             return (_Written(None, entry.key, entry.kind in DELETES) for entry in entries)

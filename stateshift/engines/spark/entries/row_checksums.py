@@ -81,7 +81,6 @@ def without_value_checksums(key: bytes, value: bytes, between: bytes) -> bytes:
 
 
 def _payload(value: bytes, position: int, key: bytes) -> bytes:
-    """Return the payload whose checksum and size stand here."""
     start = position + _HEAD
     expected = int.from_bytes(value[position : position + 4], "little")
     size = int.from_bytes(value[position + 4 : start], "little")

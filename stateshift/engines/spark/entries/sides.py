@@ -162,7 +162,6 @@ class OperatorSide:
         return self.views.of(self.operator.id, store)
 
     def stores(self) -> dict[str, str]:
-        """Return common name -> this side's."""
         if self.views is None or self.operator is None:
             return {}
         names = {}
@@ -191,7 +190,6 @@ class Sides:
         return (self.left, self.right)[number]
 
     def names(self) -> list[str]:
-        """Return every store of either side."""
         return list(dict.fromkeys((*self.left.stores(), *self.right.stores())))
 
     def form(self, store: str) -> tuple[Form, Form] | str:

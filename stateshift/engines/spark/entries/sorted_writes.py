@@ -115,7 +115,6 @@ class _Cursor:
         return self.following is not None
 
     def last(self) -> bytes:
-        """Return the last key that is held."""
         assert self.held is not None, "filled before"
         return bytes(self.held.block.keys[-1].as_py())
 
@@ -213,7 +212,6 @@ def _shared(parts: list[Writes]) -> int:
 
 
 def _equal_to_next(keys: Binary) -> Flags:
-    """Return the flags of keys that are the same as the next."""
     same = pc.equal(keys.slice(0, len(keys) - 1), keys.slice(1))
     return same.to_numpy(zero_copy_only=False)
 

@@ -30,10 +30,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import inf, isfinite
 
-from stateshift.engines.spark.entries.avro_encoders import AvroRows, avro_rows_of
 from stateshift.engines.spark.entries.encoders import (
     PLAIN,
+    AvroRows,
     Encoder,
+    avro_rows_of,
     bare,
     decode_key,
     decode_list,
@@ -77,7 +78,6 @@ class StoreView:
 
     @classmethod
     def of_rule(cls, store: str, rule: KeyRule) -> StoreView:
-        """Return a view that knows what a rule does: the store's keys."""
         key = decode_struct(rule.schema)
         avro = avro_rows_of(key, rule.encoder, None, {}) if rule.encoder.avro else None
         return cls("", store, key, encoder=rule.encoder, placed=rule.placed, avro=avro)

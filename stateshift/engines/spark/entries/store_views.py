@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
+from stateshift.engines.spark.entries.encoders import avro_rows_of
 from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placing_columns
 from stateshift.engines.spark.entries.store_view import ONE_NULL, VALUE, StoreView, lists_the_input
 from stateshift.engines.spark.layout import inside
@@ -76,7 +76,6 @@ class Views:
         return view
 
     def names(self, operator: str, store: str) -> tuple[str, ...]:
-        """Return the names of a store on disk in its entries: its own, or its column families."""
         own = [name for owner, name in self._views if owner == operator]
         return tuple(name for name in own if name.partition("/")[0] == store)
 
@@ -164,7 +163,6 @@ def _store_views(
     files: _OperatorFiles,
     metadata: OperatorMetadata | None,
 ) -> Iterator[StoreView]:
-    """Yield the view of a store, or of each of its column families."""
     schemas = files.schemas(store)
     if not schemas:
         yield StoreView(operator.id, store)

@@ -255,7 +255,6 @@ class _Buffer:
         return None if parts is None else self._variable(parts, kind)
 
     def _variable(self, parts: _Parts, kind: DataType) -> pa.Array | None:
-        """Return a column of parts of variable size."""
         begin, size, valid = parts.begin, parts.size, parts.valid
         match kind:
             case StructType():
@@ -270,7 +269,6 @@ class _Buffer:
         return self._texts(parts, arrow_type(kind))
 
     def _items(self, lists: _Parts, kind: DataType) -> tuple[Ints, pa.Array] | None:
-        """Return the number of items of each list, and all of them one behind the other."""
         begin, size, valid = lists.begin, lists.size, lists.valid
         if lists.are_not((size >= 8) & (begin & 7 == 0)):
             return None

@@ -103,7 +103,6 @@ class _Renaming:
     dropped: tuple[str, ...]
 
     def findings(self, name: str) -> Iterator[Finding]:
-        """Refuse what cannot be done in the image of this name."""
         yield from self._of_old(name)
         if all(old.isdecimal() for old in self.known):
             for new in self.names.values():
@@ -382,13 +381,11 @@ def staying_files(move: Move) -> frozenset[str]:
 
 
 def _is_written_anew(request: Request, shard: ShardFiles) -> bool:
-    """Whether a shard has changelogs, and its tables are not kept all the same."""
     is_changed = any(path.endswith(".changelog") for path in shard.files)
     return is_changed and not keeps_tables(request, shard)
 
 
 def _untried(request: Request, image: Image) -> str | None:
-    """Return the reason for which the tables of an image are not kept."""
     if provider_of(image) != ROCKSDB:
         return "does not keep its state in RocksDB: it has no tables to keep"
     if request.format_2:

@@ -18,12 +18,16 @@ from stateshift.engines.spark.findings.changes import (
     of_merge,
     staying_files,
 )
-from stateshift.engines.spark.findings.clusters import of_clusters, of_ends, of_reach
+from stateshift.engines.spark.findings.clusters import (
+    of_clusters,
+    of_ends,
+    of_reach,
+    of_versions,
+)
 from stateshift.engines.spark.findings.inputs import of_replay, of_tables, of_topics
 from stateshift.engines.spark.findings.places import of_data, of_places, of_strangers
 from stateshift.engines.spark.findings.rewind import of_renumbering
 from stateshift.engines.spark.findings.sinks import of_moved_output, of_sink
-from stateshift.engines.spark.findings.versions import of_versions
 from stateshift.engines.spark.layout import rollback_of, under
 from stateshift.engines.spark.rewrite.in_place import of_in_place
 from stateshift.engines.spark.rewrite.merge import of_joining
@@ -216,7 +220,6 @@ def _top(path: str) -> str:
 
 
 def _of_rename(source: Survey, merge: Survey) -> Iterator[Finding]:
-    """Refuse a merge that is no rename."""
     scheme_and_authority = source.location.split("/")[:3]
     if merge.location.split("/")[:3] != scheme_and_authority:
         yield Finding(

@@ -77,7 +77,6 @@ def of_renumbering(move: Move) -> Iterator[Finding]:
 
 
 def _unknown_logs(facts: Facts, image: Image) -> set[str]:
-    """Return the sources of an unknown kind which keep files of their own."""
     unknown = set()
     for end in image.endpoints:
         if end.role == "source" and end.kind == "unknown":
@@ -203,7 +202,6 @@ def way_out(move: Move, image: Image) -> str:
 
 
 def _restoring(move: Move, image: Image) -> str:
-    """Return the way to take back the output since."""
     sink, query, epoch = move.facts.sink, image.identity, image.epoch or 0
     last = sink.last_batch(query) if sink is not None else None
     if sink is not None and sink.kind == "file" and last is not None:

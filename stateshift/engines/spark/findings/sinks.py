@@ -159,7 +159,6 @@ def _of_sink_ahead(sink: SinkFacts, image: Image, name: str, last: int, planned:
 
 
 def _version(sink: SinkFacts, image: Image, batch: int) -> str:
-    """Return the version of the sink that this batch made, where it is known."""
     log = sink.log_of(image.identity)
     version = log.versions.get(batch) if log is not None else None
     if version is None:

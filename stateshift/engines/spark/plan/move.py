@@ -94,7 +94,6 @@ def halt_plan(move: Move) -> Plan:
 
 
 def _stop(move: Move) -> StopJob:
-    """Return the step that stops the job where it runs now."""
     job = move.job
     options = dict(job.stop)
     tag = options.pop("tag", None)
@@ -277,7 +276,6 @@ def _phases_in_place(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
 
 
 def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterator[AnyStep]:
-    """Yield the steps that write files as they were, under another path."""
     source, target = facts.source.location, facts.target.location
     rewritten = {file.info.path for file in rewriting.files if file.source == source}
     new_paths = {path: new for path, new in reshaping.paths.items() if new is not None}

@@ -67,7 +67,6 @@ class _Files:
 
 
 def _image(image: Image, files: _Files, earlier: Mapping[str, ShardFiles]) -> Image:
-    """Return the image with the chains that leave the least to copy."""
     if image.epoch is None:
         return image
     shards: list[ShardFiles] = []
@@ -120,7 +119,6 @@ def _continued(chain: ShardFiles, version: int, files: _Files) -> tuple[str, ...
 
 
 def _newest_version(chain: ShardFiles) -> int | None:
-    """Return the version that the chain comes to; None under checkpoint format 2."""
     places = [classify(inside(path, chain)) for path in chain.files]
     versioned = [place for place in places if place.kind != "sst"]
     if any(place.uuid for place in versioned):

@@ -192,7 +192,6 @@ class Bridge:
 
 
 def _paths(steps: Iterable[CopyFiles]) -> frozenset[str]:
-    """Return the files that steps copy."""
     paths: set[str] = set()
     for step in steps:
         paths.update(item.path for item in step.items)
@@ -243,7 +242,6 @@ class _Way:
 
 
 def _way_of(facts: Facts, image: Image) -> _Way | None:
-    """Return the way from the batch at the target to the image's, where there is one."""
     target = facts.target.location
     copied = {held.name for held in facts.brought.values() if held.target == target}
     at_target = paths_at(target, facts.left) | copied  # whichever round has copied them
@@ -275,7 +273,6 @@ class _Files:
 
 
 def _logs_between(image: Image, batches: range, files: _Files) -> tuple[_Logs, ...] | None:
-    """Return the logs of these batches; None where one of them is missing."""
     logs: list[_Logs] = []
     for batch in batches:
         offsets = files.at_source.get(layout.under(image.path, layout.offset_path(batch)))

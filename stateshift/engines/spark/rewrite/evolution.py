@@ -65,7 +65,6 @@ class Evolution:
 
     @property
     def rekeyed(self) -> bool:
-        """Whether keys have other bytes afterwards."""
         return bool(self.key_change.get("widen"))
 
 

@@ -122,7 +122,6 @@ def _of_planned(request: Request, piece_bytes_max: int) -> Reshaping:
 
 
 def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
-    """Return the reshaping of an image."""
     pieces: list[ShardPiece] = []
     for store in request.stores:
         pieces += pieces_of(request, store, piece_bytes_max)
@@ -226,7 +225,6 @@ def _steps_of_kept(request: Request, kept: list[ShardPiece]) -> Iterator[Transfo
 
 
 def _options(request: Request, pieces: list[ShardPiece]) -> dict[str, object]:
-    """Return the options of `rewrite_state`: see there."""
     settings = request.image.settings
     options: dict[str, object] = {
         "pieces": list(map(_plain, pieces)),
@@ -276,7 +274,6 @@ def _tables(shard: ShardFiles) -> list[str]:
 
 
 def _rules_after(request: Request) -> dict[str, KeyRule]:
-    """Return the rules by which keys that become others are placed."""
     schemas = spark_image(request.image).schemas
     framed = request.provider == ROCKSDB
     operators = {operator.id: operator.name for operator in request.image.operators}
@@ -331,7 +328,6 @@ def _compares(
 
 
 def _compares_of_kept(request: Request, kept: list[ShardPiece]) -> Iterator[CompareImages]:
-    """Yield the comparisons of changelogs with the tables made of them."""
     settings = request.reading() | {CHANGES: "true"}
     for number, bundle in enumerate(bundle_items(kept, bytes_max=DECODED_BYTES_MAX)):
         changes = [without_tables(piece.sources[0]) for piece in bundle]

@@ -79,7 +79,6 @@ def superseded_files(
 
 
 def _is_old_state(place: CheckpointPath, image: Image) -> bool:
-    """Whether a state file is of the image's version or older."""
     if place.kind == "sst":
         return not _plans_a_batch(image)
     if place.kind not in CHANGES or place.version is None:

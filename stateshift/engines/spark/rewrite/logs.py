@@ -140,7 +140,6 @@ def joined_logs(request: Request) -> Iterator[TransformShard]:
 def _joined(
     request: Request, joining: Joining, inside: str, shards: tuple[ShardFiles, ...]
 ) -> LogChange:
-    """Return a log of all the checkpoints together."""
     if inside.startswith("commits/"):
         ids = _ids(request, shards) if request.uuids else None
         options = {"state_ids": ids, "format_2": request.format_2}

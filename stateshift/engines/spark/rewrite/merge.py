@@ -67,7 +67,6 @@ class Joining:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Return the beginnings of paths of each of them, from the root."""
         return tuple(self.below_root(number, "") for number in range(len(self.surveys)))
 
     @cached_property

@@ -121,7 +121,6 @@ class StateChange:
 
     @property
     def rewrites_state(self) -> bool:
-        """Whether any state file is rewritten, rather than copied."""
         changes = (self.renumber, self.compact, self.partitions, self.provider, self.codec)
         return any((*changes, self.format_1, self.split, self.merge, self.evolve))
 
@@ -222,13 +221,11 @@ class Move:
 
     @property
     def named_images(self) -> Iterator[tuple[Image, str]]:
-        """Yield the source's images, each with its name in messages."""
         for image in self.facts.source.images:
             yield image, name_of(image, self.source)
 
     @property
     def runs(self) -> bool:
-        """Whether the job is known to run."""
         cluster = self.facts.source_cluster
         return cluster is not None and cluster.state in ("running", "queued")
 

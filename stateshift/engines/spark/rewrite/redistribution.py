@@ -103,7 +103,6 @@ class Gathering:
     sums: SourceSums
 
     def gathered(self, scratch: Scratch) -> Gathered | Straight:
-        """Return the entries of the targets: as they are read, where that is their order."""
         return self.in_tables(self.bounds(), scratch)
 
     def between(self, ends: Sequence[bytes | None], scratch: Scratch) -> Gathered | Straight:
@@ -179,7 +178,6 @@ class Gathering:
                     yield target, with_family(store, own, self._families), is_internal
 
     def of_piles(self, piles: Mapping[int, SortedPile]) -> Gathered:
-        """Return the entries of targets that lie in piles."""
         if len(self.sources) > 1:
             return Gathered(piles, Counter(), partial(unite_records, add=self._add), None)
         return Gathered(piles, Counter(), iter, None)
@@ -252,7 +250,6 @@ class Gathering:
 
     @cached_property
     def _views_after(self) -> Mapping[str, StoreView]:
-        """Return the views of stores whose keys become others."""
         return self._own("rules_after", _view_of)
 
     @cached_property
@@ -355,7 +352,6 @@ def _added(block: Block, seconds: Ints, add: AddRecords) -> Block:
 
 
 def _again(keys: Binary) -> Flags:
-    """Whether the key of each record is that of the one before."""
     count = len(keys)
     if not count:
         return np.zeros(0, bool)

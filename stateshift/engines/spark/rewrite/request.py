@@ -71,7 +71,6 @@ class Request:
 
     @property
     def above(self) -> str:
-        """Return the location from which the state is read."""
         return self.joining.root if self.joining else self.facts.source.location
 
     @cached_property
@@ -90,19 +89,16 @@ class Request:
     # -- paths
 
     def inside(self, path: str) -> str:
-        """Return a path of the location as the image has it."""
         return layout.inside(self.image, path)
 
     def place(self, path: str) -> CheckpointPath:
         return classify(self.inside(path))
 
     def path(self, path: str) -> str | None:
-        """Return the new path of a file; None where it is left behind."""
         new = self.change.path_after(self.inside(path))
         return None if new is None else layout.under(self.image.path, new)
 
     def log_path(self, path: str) -> str:
-        """Return the new path of an offset log or a commit."""
         inside = self.inside(path)
         folder, _, name = inside.rpartition("/")
         if folder in ("offsets", "commits"):
@@ -117,7 +113,6 @@ class Request:
 
     @cached_property
     def version_after(self) -> int:
-        """Return the version that the state has at the target."""
         return self.job_move.number_after(self.image) + 1
 
     @cached_property
@@ -126,7 +121,6 @@ class Request:
 
     @cached_property
     def format_2(self) -> bool:
-        """Whether the image is of checkpoint format 2."""
         for place in map(self.place, self.image.state_files):
             if place.uuid and place.kind in ("zip", "changelog"):
                 return True
@@ -152,7 +146,6 @@ class Request:
 
     @cached_property
     def conf(self) -> dict[str, str]:
-        """Return the changes in the configuration that the offset log records."""
         return self.change.settings_after(self.image.settings)
 
     @property
@@ -180,7 +173,6 @@ class Request:
         }
 
     def key_rules(self, stores: Iterable[StoreState]) -> dict[str, KeyRule]:
-        """Return the rules by which the keys of some stores are placed."""
         rules: dict[str, KeyRule] = {}
         for store in stores:
             rules |= store.named_rules

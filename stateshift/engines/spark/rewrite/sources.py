@@ -47,7 +47,6 @@ class RowChecks:
     def fold_shard(
         self, source: ShardFiles, settings: Mapping[str, str]
     ) -> Iterator[tuple[str, Block]]:
-        """Yield the entries of a source."""
         own = {}
         for store, rule in of_stores(self.rules, self.operator).items():
             own[store] = plain.from_plain(RowRule, rule)
@@ -144,7 +143,6 @@ class Straight:
         self._read_whole = False
 
     def blocks(self, target: int, table: int = 0, tables: int = 1) -> Iterator[Block]:
-        """Yield the entries of one of the target's tables."""
         assert tables == len(self._bounds), "as many as were planned"
         if self._coming is None or table != self._next:
             self._begin()

@@ -233,7 +233,6 @@ class _Piece:
         return self.snapshot_of(self.held.gathered(self), target)
 
     def snapshot_of(self, entries: Gathered | Straight, target: int) -> Iterator[bytes]:
-        """Return a target's entries as a snapshot."""
         return self._encoded(entries.blocks(target))
 
     def _straight(self) -> Iterator[bytes]:
@@ -276,8 +275,6 @@ class _Piece:
         return [TableContent(partial(blocks, number)) for number in range(count)]
 
     def zips_of(self, targets: Iterable[KnownTarget]) -> list[Content]:
-        """Return the zips of targets whose tables are known."""
-
         def zipped(names: Sequence[str], known: KnownTarget) -> Iterator[bytes]:
             yield shards.version_zip(self._base, names, *known, self._format)
 

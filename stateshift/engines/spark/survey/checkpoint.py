@@ -85,7 +85,6 @@ def survey(
 
 
 def _kind(prefixes: list[str], files: tuple[FileInfo, ...]) -> Kind:
-    """Return the kind of a location whose images lie at `prefixes`."""
     if prefixes == [""]:
         return "checkpoint"
     if prefixes:
@@ -117,7 +116,6 @@ def is_temporary(path: str) -> bool:
 
 
 def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str], list[Finding]]:
-    """Return the name index, if there is one that can be read."""
     if not any(file.path == INDEX for file in files):
         return {}, []
     try:
@@ -142,7 +140,6 @@ def _images(files: tuple[FileInfo, ...]) -> list[str]:
 
 
 def _is_at_top(path: str) -> bool:
-    """Whether a path begins as those of a checkpoint do."""
     return path == layout.METADATA or path.startswith(TOP)
 
 
@@ -218,7 +215,6 @@ def _of_part(job: JobSpec, survey: Survey, own: frozenset[str]) -> Iterator[Find
 
 
 def _of_rest(survey: Survey, taken: frozenset[str]) -> Iterator[Finding]:
-    """Refuse the directories that no job takes."""
     hint = "add its operator to one of them; or, where its state is no longer wanted, waive it"
     directories = {image.path for image in survey.images if image.path}
     for path in sorted(directories - taken):

@@ -106,7 +106,6 @@ class _History:
 
     @property
     def unknown(self) -> bool:
-        """Whether there is an application of which nothing is known yet."""
         return any(app_id not in self._last for app_id in self._back_to)
 
     @property
@@ -144,7 +143,6 @@ class _History:
 
 
 def _of_checkpoint(storage: Storage, files: Iterable[CheckpointName]) -> dict[str, int]:
-    """Return each application's last batch in the files of a checkpoint."""
     batches: dict[str, int] = {}
     for file in files:
         path = f"{FOLDER}/{file.name}"

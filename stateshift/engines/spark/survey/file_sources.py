@@ -103,7 +103,6 @@ def batch_of(offset: object) -> int:
 
 
 def _compactions(log: Iterable[str]) -> list[int]:
-    """Return the numbers of the compactions, in order."""
     compactions = []
     for path in log:
         number = number_of_log(path)
@@ -204,7 +203,6 @@ def refuse_cut(reading: Reading, logs: Mapping[str, Batches]) -> None:
 
 
 def _fault_of_batch(number: int, batches: Batches) -> str | None:
-    """Return the fault of the log of one batch."""
     if not batches:
         return "names no file, and each log of a batch names one"
     foreign = next((batch for batch in batches if batch != number), None)

@@ -150,7 +150,6 @@ def ask_inputs(job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFac
 
 
 def _entries(storage: Storage, files: Iterable[str]) -> Iterator[str]:
-    """Yield the paths that a source's log names, from its newest file on."""
     for file in sorted(files, key=number_of_log, reverse=True):
         try:
             for entry in decode_source_log(storage.chunks(file)):

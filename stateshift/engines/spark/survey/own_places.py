@@ -86,7 +86,6 @@ def _compared(storage: Storage, own: str, elsewhere: Storage, place: EmbeddedPat
 
 
 def _names_in(storage: Storage, place: EmbeddedPath) -> Iterator[str]:
-    """Yield the names of the schemas that a file names in one folder."""
     try:
         metadata = decode_operator_metadata(storage.read(place.file, SMALL))
     except FormatError:

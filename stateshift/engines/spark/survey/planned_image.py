@@ -151,7 +151,6 @@ def _stores_at(
 
 
 def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | None:
-    """Return a store's files at the version; None where one is gone, or not there yet."""
     changes = store.changes.get((version, ""))
     if changes is not None:
         return [changes]
@@ -165,7 +164,6 @@ def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | Non
 
 
 def _tables(reading: Reading, path: str) -> list[str] | None:
-    """Return the SST files that a zip names; None where it is not there any more."""
     try:
         decoded = rocksdb.decode_zip(reading.content(path))
     except MissingFile:

@@ -162,7 +162,6 @@ def _hinted(storage: Storage, names: set[str]) -> str | None:
 
 
 def _newest(storage: Storage, names: set[str]) -> str:
-    """Return the metadata file of the highest number."""
     newest = newest_metadata(names)
     if not newest:
         raise MissingFile(

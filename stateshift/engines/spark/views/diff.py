@@ -121,7 +121,6 @@ class _Comparison:
             self._counts[store].same += len(places)
 
     def _report(self, matches: Iterable[Matched]) -> None:
-        """Count what differs, and show as much of it as was asked for."""
         for match in matches:
             self._same(match.same)
             self._differ("removed", match.removed, None)
@@ -161,7 +160,6 @@ class _Comparison:
 
 
 def _values(block: Block | None, places: Places) -> list[bytes | None]:
-    """Return the values at these places; None for each where a side has none."""
     if block is None:
         return [None] * len(places)
     values: list[bytes | None] = block.values.take(places).to_pylist()
@@ -177,7 +175,6 @@ def _by_store(keys: Binary, stores: Iterable[str]) -> Iterator[tuple[str, Places
 
 
 def _bytes_read(opened: Opened, sizes: Mapping[str, int]) -> int:
-    """Return the bytes of state that one side has."""
     paths = chain.from_iterable(image.needed_files for image in opened.images)
     return sum(sizes.get(path, 0) for path in paths)
 

@@ -93,7 +93,6 @@ class Tables:
         return keys, values_of(view, block.values)
 
     def array(self, field: str, decoded: Sequence[Value]) -> pa.Array:
-        """Return decoded keys or values as an array."""
         kind = self.schema.field(field).type
         return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)
 
@@ -113,7 +112,6 @@ class Tables:
         return self._flushed(self._rows // ROWS * ROWS) if self._rows >= ROWS else b""
 
     def _flushed(self, count: int) -> bytes:
-        """Write so many of the rows that wait."""
         table = pa.Table.from_batches(self._waiting, self.schema).combine_chunks()
         for start in range(0, count, ROWS):
             self._writer.write_table(table.slice(start, min(ROWS, count - start)))
@@ -230,7 +228,6 @@ class Export:
         return next(iter(shapes.values()))
 
     def _views(self) -> Iterator[tuple[Image, StoreView]]:
-        """Yield the stores that are wanted."""
         for image in self.opened.images:
             for view in self.opened.views[image.path].all():
                 is_of_operator = operator_fits(self.wanted, image, view.operator)
@@ -269,7 +266,6 @@ class Export:
 
 
 def _decoded(tables: Tables, piece: StoreRows) -> tuple[Column, Column]:
-    """Return the columns of a table's keys and values."""
     keys, values = tables.together(piece.view, piece.block)
     if keys is None:
         keys = tables.array("key", [key_of(piece, key) for key in piece.block.keys.to_pylist()])

@@ -68,7 +68,6 @@ def _together(piece: StoreRows) -> bytes | None:
 
 
 def _shared(piece: StoreRows) -> JsonObject:
-    """Return the fields that are the same for all entries of a piece."""
     return {"operator": piece.operator, "store": piece.view.store, "shard": piece.shard}
 
 

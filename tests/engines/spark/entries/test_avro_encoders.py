@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
-from stateshift.engines.spark.entries.encoders import Encoder
+from stateshift.engines.spark.entries.encoders import Encoder, avro_rows_of
 from stateshift.engines.spark.entries.sides import forms
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import views_of

@@ -246,7 +246,6 @@ def _refuse_commits(reading: Reading, batches: Iterable[BatchLogs], first_needed
 
 
 def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> list[BatchLogs]:
-    """Return the batches whose logs can be read."""
     paths = [layout.offset_path(number) for number in numbers]
     committed = listed.commits
 

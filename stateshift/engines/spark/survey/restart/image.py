@@ -164,7 +164,6 @@ class _Cut:
 
     @property
     def next_planned(self) -> int | None:
-        """The planned batch, where it follows the last one done."""
         if self.epoch is None or self.planned != self.epoch + 1:
             return None
         return self.planned
@@ -247,7 +246,6 @@ def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Change]) ->
 def _refuse_settings(
     reading: Reading, listed: ListedFiles, cut: _Cut, settings: Mapping[str, str], state: StateFacts
 ) -> None:
-    """Refuse settings of the last batches that the state was not written with."""
     if cut.epoch is None:
         return
     refuse_unfit(reading, layout.offset_path(cut.epoch), settings, state)
@@ -277,7 +275,6 @@ def _without_fence(reading: Reading, listed: ListedFiles) -> str | None:
 
 
 def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
-    """Return settings, sources and time of the last committed batch."""
     if cut.last is None:
         return _LastBatch()
     path = layout.offset_path(cut.last)
@@ -310,7 +307,6 @@ def _read_batches(listed: ListedFiles, last: int) -> list[int]:
 def _offset_logs(
     reading: Reading, batches: Iterable[int]
 ) -> Iterator[tuple[int, offset_format.OffsetEntry]]:
-    """Yield the offset logs that can be read, with the batch of each."""
     for batch in batches:
         entry = reading.decoded(layout.offset_path(batch), offset_format.decode_offsets)
         if entry is not None:

@@ -285,7 +285,6 @@ def _of_store(
     metadata: OperatorMetadata | None,
     settings: Mapping[str, str],
 ) -> dict[str, StoreSchema]:
-    """Return the schema of a store, or of each of its column families."""
     info = _info(metadata, name)
     has_families = decoded.version == 3
     schemas: dict[str, StoreSchema] = {}
@@ -303,7 +302,6 @@ def _of_store(
 
 
 def _info(metadata: OperatorMetadata | None, store: str) -> StoreInfo | None:
-    """Return the entry of a store in the operator's metadata."""
     stores = () if metadata is None else metadata.stores
     return next((info for info in stores if info.name == store), None)
 

@@ -31,7 +31,6 @@ class ListedFiles:
     misplaced: set[str] = field(default_factory=set)  # directories named as files, or the reverse
 
     def logs(self) -> set[str]:
-        """Return the paths of the query's own logs that are there."""
         logs = set(map(layout.offset_path, self.offsets))
         logs.update(map(layout.commit_path, self.commits))
         if self.metadata:

@@ -60,13 +60,11 @@ class StateFacts:
     changes: bool
 
     def schemas_of(self, operator: str) -> Iterator[tuple[str, StoreSchema]]:
-        """Yield the last part of a store's name, and its schema."""
         for place, schema in self.schemas.items():
             if place.partition("/")[0] == operator:
                 yield place.rpartition("/")[2], schema
 
     def endings(self) -> set[str]:
-        """Return the endings of the files that a restart reads."""
         files = chain.from_iterable(shard.files for shard in self.shards)
         return {path.rpartition(".")[2] for path in files}
 

@@ -65,7 +65,6 @@ def shards_of(
 
 
 def _chain_at(reading: Reading, store: StoreFiles, version: int, uuid: str = "") -> Chain:
-    """Return the files that a store's state is folded from at a version."""
     return chain(store, version, partial(_ssts, reading), partial(_lineage, reading), uuid)
 
 
@@ -89,7 +88,6 @@ def _refuse_more(reading: Reading, listed: ListedFiles, operator: Operator, epoc
 
 
 def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
-    """Return the commit's uuid of the store's file; "" where it has none."""
     try:
         return unique[operator][shard][store]
     except (KeyError, IndexError):
@@ -97,7 +95,6 @@ def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
 
 
 def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
-    """Return the SST files that a zip's metadata names."""
     decoded = reading.decoded(path, rocksdb.decode_zip)
     if decoded is None:
         return ()
