@@ -192,8 +192,7 @@ def of_faster_storage(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     slow = [survey for survey in surveys if survey.faster_by]
     if slow and size >= BYTES_MIN:
         places = " and ".join(dict.fromkeys(survey.location for survey in slow))
+        fact = f"{in_units(size)} are to be moved, and {places} can be reached faster"
         yield Finding(
-            "note",
-            f"{in_units(size)} are to be moved, and {places} can be reached faster",
-            hint="; ".join(dict.fromkeys(survey.faster_by for survey in slow)),
+            "note", fact, hint="; ".join(dict.fromkeys(survey.faster_by for survey in slow))
         )

@@ -119,12 +119,8 @@ def _recognises(known: Engine, storage: Storage) -> bool:
     except Exception as error:
         if known.name in BUILT_IN:
             raise
-        log.warning(
-            "engine %s cannot tell whether %s is its own, and is left out: %r",
-            known.name,
-            storage.location,
-            error,
-        )
+        message = "engine %s cannot tell whether %s is its own, and is left out: %r"
+        log.warning(message, known.name, storage.location, error)
         return False
 
 

@@ -117,14 +117,8 @@ class Asking:
                 return done, again or attempt > 0
             except Lost as lost:
                 reason = str(lost)
-            _log.warning(
-                "%s: attempt %d of %d was lost with its %s: %s",
-                label,
-                attempt + 1,
-                ATTEMPTS_MAX,
-                ways.worker,
-                reason,
-            )
+            message = "%s: attempt %d of %d was lost with its %s: %s"
+            _log.warning(message, label, attempt + 1, ATTEMPTS_MAX, ways.worker, reason)
             if world is not None:
                 world.check_interrupted()
             if attempt + 1 < ATTEMPTS_MAX:
@@ -132,11 +126,8 @@ class Asking:
                     f"{ways.name}: {label} was lost with its {ways.worker}, and is repeated "
                     f"({reason})"
                 )
-        raise ClusterError(
-            f"{label} was lost with its {ways.worker} {ATTEMPTS_MAX} times: {reason}",
-            cluster=self._carrier.master,
-            hint=ways.too_little,
-        )
+        fact = f"{label} was lost with its {ways.worker} {ATTEMPTS_MAX} times: {reason}"
+        raise ClusterError(fact, cluster=self._carrier.master, hint=ways.too_little)
 
     def all(
         self, ask: str, orders: Sequence[LabelledOrder], world: World

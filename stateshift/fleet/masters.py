@@ -73,10 +73,9 @@ def check_places(master: str, places: Iterable[str]) -> Iterator[str]:
     normal = sorted({locations.normal(place) for place in places})
     for place in normal:
         if locations.scheme(place) == "memory":
-            raise PlanError(
-                f"{place} is in the memory of this process, and no executor can reach it",
-                hint="leave out --fleet, or use a storage that the executors can reach",
-            )
+            fact = f"{place} is in the memory of this process, and no executor can reach it"
+            hint = "leave out --fleet, or use a storage that the executors can reach"
+            raise PlanError(fact, hint=hint)
     local = [place for place in normal if locations.scheme(place) == "file"]
     if local and kind_of(master) != "local":
         more = f" (and {len(local) - 1} more)" if len(local) > 1 else ""
@@ -119,11 +118,9 @@ def hopeless(message: str, master: str) -> ClusterError | None:
         )
     program = _NO_PROGRAM.search(message)
     if program is not None:
-        return ClusterError(
-            f"the executors have no Python at {program['program']}",
-            cluster=master,
-            hint="name the one they have: PYSPARK_PYTHON=/path/to/python3",
-        )
+        fact = f"the executors have no Python at {program['program']}"
+        hint = "name the one they have: PYSPARK_PYTHON=/path/to/python3"
+        return ClusterError(fact, cluster=master, hint=hint)
     module = _NO_PYSPARK.search(message)
     if module is not None:
         return ClusterError(
@@ -140,11 +137,9 @@ def hopeless(message: str, master: str) -> ClusterError | None:
 
 def end_error(master: str, reason: str) -> ClusterError:
     """Return the error for an application of the fleet that ended before its orders were done."""
-    return ClusterError(
-        f"the fleet's application on {master} has ended: {reason}",
-        cluster=master,
-        hint="see why at the master, then go on with or without it: stateshift resume WORKDIR",
-    )
+    fact = f"the fleet's application on {master} has ended: {reason}"
+    hint = "see why at the master, then go on with or without it: stateshift resume WORKDIR"
+    return ClusterError(fact, cluster=master, hint=hint)
 
 
 def reason_of(message: str) -> str:

@@ -248,11 +248,8 @@ def _started(master: str, log: Path, folder: Path, output: IO[bytes]) -> Spark:
     for key, value in settings.items():
         conf.set(key, value)
     if SparkContext._active_spark_context is not None:
-        raise ClusterError(
-            "this process has a Spark application of its own",
-            cluster=master,
-            hint="stop it first, or run the command line",
-        )
+        fact = "this process has a Spark application of its own"
+        raise ClusterError(fact, cluster=master, hint="stop it first, or run the command line")
     try:
         # A Python program that uses us may have a gateway of its own.
         if SparkContext._gateway is None:
@@ -284,11 +281,9 @@ def _pyspark() -> tuple[Spark, Spark, Spark]:
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
-        raise ClusterError(
-            f"the Python package pyspark cannot be imported ({error})",
-            cluster="fleet",
-            hint="pip install pyspark==VERSION, with the version of the cluster's Spark",
-        ) from error
+        fact = f"the Python package pyspark cannot be imported ({error})"
+        hint = "pip install pyspark==VERSION, with the version of the cluster's Spark"
+        raise ClusterError(fact, cluster="fleet", hint=hint) from error
     return SparkConf, SparkContext, launch_gateway
 
 
@@ -301,11 +296,8 @@ def refuse_without_java() -> None:
         java = str(Path(home) / "bin" / "java")
         fact = f"there is no Java at {java} (JAVA_HOME)"
     if java is None or not os.access(java, os.X_OK):
-        raise ClusterError(
-            fact,
-            cluster="fleet",
-            hint="install a JRE (17 for Spark 4) and set JAVA_HOME; without --fleet none is needed",
-        )
+        hint = "install a JRE (17 for Spark 4) and set JAVA_HOME; without --fleet none is needed"
+        raise ClusterError(fact, cluster="fleet", hint=hint)
 
 
 def _last_words(log: Path) -> str:

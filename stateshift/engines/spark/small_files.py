@@ -115,11 +115,8 @@ class Reading:
         except MissingFile:
             return None
         except FormatError as error:
-            self.warn(
-                f"{self.path(path)} is damaged: {error.fact}; a restart does without it",
-                path,
-                error.offset,
-            )
+            fact = f"{self.path(path)} is damaged: {error.fact}; a restart does without it"
+            self.warn(fact, path, error.offset)
         return None
 
     def read_ahead(self, paths: Sequence[str]) -> None:

@@ -165,10 +165,8 @@ def _state_of(where: str, image: Image) -> Iterator[Finding]:
             hint=rollback_of(image.fence),
         )
     if image.begins:
-        yield Finding(
-            "note",
-            f"{where} has not committed a batch: a job begins with batch 0, as it was planned",
-        )
+        fact = f"{where} has not committed a batch: a job begins with batch 0, as it was planned"
+        yield Finding("note", fact)
     elif image.epoch is None:
         yield Finding("refuse", f"{where} has not committed a batch")
 

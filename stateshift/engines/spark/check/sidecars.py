@@ -98,12 +98,9 @@ def _spark(storage: Storage, path: str) -> Iterator[Finding]:
     except MissingFile:
         return  # the file itself is missing: the survey has refused that
     if (recorded.value, recorded.size) != (computed.value, computed.size):
-        yield Finding(
-            "refuse",
-            f"{about} does not match its checksum {path}: Spark refuses to read it",
-            hint=f"if the file is intact otherwise, remove {path}: Spark reads it without",
-            path=about,
-        )
+        fact = f"{about} does not match its checksum {path}: Spark refuses to read it"
+        hint = f"if the file is intact otherwise, remove {path}: Spark reads it without"
+        yield Finding("refuse", fact, hint=hint, path=about)
 
 
 def _hadoop(storage: Storage, path: str, hidden: str, spare: bool) -> Iterator[Finding]:

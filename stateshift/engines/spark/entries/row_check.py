@@ -163,12 +163,8 @@ class RowCheck:
     def findings(self) -> Iterator[Finding]:
         for key, error in self.broken.rows:
             path, offset = self._where(key)
-            yield Finding(
-                "refuse",
-                f"{path}: the row of the key {key.hex()[:64]} is damaged: {error.fact}",
-                path=path,
-                offset=offset,
-            )
+            fact = f"{path}: the row of the key {key.hex()[:64]} is damaged: {error.fact}"
+            yield Finding("refuse", fact, path=path, offset=offset)
         yield from self._more(self.broken.count, "are damaged", fatal=True)
         for key, fault in self.misplaced.rows:
             path, offset = self._where(key)

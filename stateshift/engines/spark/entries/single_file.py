@@ -62,14 +62,12 @@ def _reader_of(path: str, content: bytes) -> Reader:
     kind = place.kind if place.area in ("state", "sidecar") else place.area
     reader = _READERS.get(kind or "")
     if reader is None:
-        raise FormatError(
-            "not a file of a checkpoint that stateshift knows",
-            path,
-            0,
-            hint="decoded are metadata, offsets, commits, sources, operator metadata, schemas, "
+        hint = (
+            "decoded are metadata, offsets, commits, sources, operator metadata, schemas, "
             "deltas, snapshots, changelogs, tables, zips, checksums and Delta's schema logs, each "
-            "under the name that its writer gives it",
+            "under the name that its writer gives it"
         )
+        raise FormatError("not a file of a checkpoint that stateshift knows", path, 0, hint=hint)
     return reader
 
 

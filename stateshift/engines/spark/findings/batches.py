@@ -65,13 +65,12 @@ def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]
             hint="leave out the mode: the job is stopped, then moved",
         )
     if job.planned_batch == "drop":
+        hint = 'keep it ("planned_batch": "keep"): it runs again on the target over the same input'
         yield Finding(
             "refuse",
             f"{fact}: without batch {image.planned} a job would run batch {image.epoch} "
             "again, whose state before it is not copied",
-            hint=(
-                'keep it ("planned_batch": "keep"): it runs again on the target over the same input'
-            ),
+            hint=hint,
         )
 
 

@@ -86,11 +86,8 @@ def _of_names(change: StateChange, image: Image, name: str) -> Iterator[Finding]
         if source in sources:
             yield Finding("warn", f"{name}: how far source {source} was read is left behind")
     if dropped_sources and set(dropped_sources) >= set(sources):
-        yield Finding(
-            "refuse",
-            f"{name} would have no source left",
-            hint="start the job without a checkpoint instead",
-        )
+        fact = f"{name} would have no source left"
+        yield Finding("refuse", fact, hint="start the job without a checkpoint instead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +105,8 @@ class _Renaming:
             for new in self.names.values():
                 is_number = new.isdecimal() and new.isascii() and len(new) < 10
                 if not is_number:
-                    yield Finding(
-                        "refuse",
-                        f"{new!r} is no {self.what} number, and {name} numbers them",
-                        hint="a number",
-                    )
+                    fact = f"{new!r} is no {self.what} number, and {name} numbers them"
+                    yield Finding("refuse", fact, hint="a number")
         yield from self._of_doubles(name)
 
     def _of_old(self, name: str) -> Iterator[Finding]:
@@ -121,33 +115,24 @@ class _Renaming:
                 known = ", ".join(self.known) or "none"
                 yield Finding("refuse", f"{name} has no {self.what} {old}", hint=f"it has: {known}")
             elif old in self.names and old in self.dropped:
-                yield Finding(
-                    "refuse",
-                    f"{self.what} {old} is both renamed and dropped",
-                    hint="one of the two",
-                )
+                fact = f"{self.what} {old} is both renamed and dropped"
+                yield Finding("refuse", fact, hint="one of the two")
 
     def _of_doubles(self, name: str) -> Iterator[Finding]:
         kept = [old for old in self.known if old not in self.dropped]
         counts = Counter(self.names.get(old, old) for old in kept)
         doubles = [new for new, count in counts.items() if count > 1]
         for new in sorted(doubles):
-            yield Finding(
-                "refuse",
-                f"two of the {self.what}s of {name} would be {new}",
-                hint=f"rename or drop the other {self.what} {new}, too",
-            )
+            fact = f"two of the {self.what}s of {name} would be {new}"
+            yield Finding("refuse", fact, hint=f"rename or drop the other {self.what} {new}, too")
 
 
 def _of_provider(change: StateChange, image: Image, name: str) -> Iterator[Finding]:
     provider = provider_of(image)
     if change.rewrites_state and provider not in (HDFS, ROCKSDB):
         shown = provider or image.settings.get(PROVIDER) or "an unknown provider"
-        yield Finding(
-            "refuse",
-            f"{name} keeps its state in {shown}, whose files stateshift cannot write",
-            hint="move it as it is: leave `transform` out",
-        )
+        fact = f"{name} keeps its state in {shown}, whose files stateshift cannot write"
+        yield Finding("refuse", fact, hint="move it as it is: leave `transform` out")
     if change.format_1 and provider == HDFS:
         yield Finding(
             "note", f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other"
@@ -186,29 +171,21 @@ def _of_partitions(
     partitions: int, image: Image, name: str, stores: tuple[StoreState, ...]
 ) -> Iterator[Finding]:
     if partitions > PARTITIONS_MAX:
-        yield Finding(
-            "refuse",
-            f"{partitions} partitions are more than a job has: each is a file, or several",
-            hint=f"{PARTITIONS_MAX} at most",
-        )
+        fact = f"{partitions} partitions are more than a job has: each is a file, or several"
+        yield Finding("refuse", fact, hint=f"{PARTITIONS_MAX} at most")
         return
     before = partitions_of(image)
     if before is None:
-        yield Finding(
-            "refuse",
-            f"{name}: its offset log does not say how many partitions its state has",
-            hint="let a newer Spark run one batch of it, or leave `repartition` out",
-        )
+        fact = f"{name}: its offset log does not say how many partitions its state has"
+        hint = "let a newer Spark run one batch of it, or leave `repartition` out"
+        yield Finding("refuse", fact, hint=hint)
         return
     if before == partitions:
         yield Finding("note", f"{name} has {before} partitions already")
         return
     if encoding_of(image.settings) not in ENCODINGS:
-        yield Finding(
-            "refuse",
-            f"{name} encodes its rows as {image.settings[ENCODING]}: their keys cannot be read",
-            hint="leave `repartition` out",
-        )
+        fact = f"{name} encodes its rows as {image.settings[ENCODING]}: their keys cannot be read"
+        yield Finding("refuse", fact, hint="leave `repartition` out")
         return
     for store in stores:
         if store.rules is None and not store.single:
@@ -229,11 +206,8 @@ def _of_split(change: StateChange, image: Image, name: str) -> Iterator[Finding]
         )
     partitions, by = partitions_of(image), change.split.by if change.split else None
     if (by or 0) > (partitions or 0):
-        yield Finding(
-            "refuse",
-            f"{name} has {partitions} shards: they cannot make {by} parts",
-            hint="fewer parts, or a `repartition` before",
-        )
+        fact = f"{name} has {partitions} shards: they cannot make {by} parts"
+        yield Finding("refuse", fact, hint="fewer parts, or a `repartition` before")
 
 
 def _of_split_store(split: Split, store: StoreState, name: str, look: str) -> Iterator[Finding]:
@@ -290,11 +264,8 @@ def of_merge(move: Move) -> Iterator[Finding]:
         rewind=change.rewind, compact=change.compact, codec=change.codec, merge=change.merge
     )
     if change != alone:
-        yield Finding(
-            "refuse",
-            "a merge beside another change than `compact`, `rewind` or a codec",
-            hint="one after the other: two jobs",
-        )
+        fact = "a merge beside another change than `compact`, `rewind` or a codec"
+        yield Finding("refuse", fact, hint="one after the other: two jobs")
     columns = list(change.merge.sum)
     look = f"stateshift inspect --entries {quote(move.source)}"
     schemas: list[StoreSchema] = []
@@ -307,10 +278,8 @@ def of_merge(move: Move) -> Iterator[Finding]:
             hint=f"{look}   # shows them",
         )
     elif columns:
-        yield Finding(
-            "note",
-            "values of common keys are added; the state is compared with the sum of the sources",
-        )
+        fact = "values of common keys are added; the state is compared with the sum of the sources"
+        yield Finding("note", fact)
 
 
 def _is_convertible(store: StoreState) -> bool:

@@ -228,13 +228,10 @@ def of_versions(move: Move) -> Iterator[Finding]:
     for image, name in move.named_images:
         for fact in state_refused_since_3(image.operators, image.settings):
             if parts >= OLD_STATE_REFUSED:
-                yield Finding(
-                    "refuse",
-                    f"{name}: {fact}",
-                    waive="old-state",
-                    hint="where it is an inner join, and no decimals are summed, "
-                    '"waive": ["old-state"]',
+                hint = (
+                    'where it is an inner join, and no decimals are summed, "waive": ["old-state"]'
                 )
+                yield Finding("refuse", f"{name}: {fact}", waive="old-state", hint=hint)
         yield from _of_operators(image, name, target)
         yield from _of_settings(image, name, target)
         if "RocksDB" in image.settings.get(PROVIDER, ""):

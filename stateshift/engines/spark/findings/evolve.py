@@ -35,19 +35,13 @@ def of_evolution(
         )
     encoding = encoding_of(image.settings)
     if encoding != "unsaferow":
-        yield Finding(
-            "refuse",
-            f"{name} encodes its rows as {encoding}, whose schemas Spark itself can evolve",
-            hint="leave `evolve` out",
-        )
+        fact = f"{name} encodes its rows as {encoding}, whose schemas Spark itself can evolve"
+        yield Finding("refuse", fact, hint="leave `evolve` out")
         return
     for asked in change.evolve:
         if asked.operator in change.dropped_operators:
-            yield Finding(
-                "refuse",
-                f"{name}: operator {asked.operator} is dropped, and its rows cannot evolve",
-                hint="leave `evolve` or `drop` out",
-            )
+            fact = f"{name}: operator {asked.operator} is dropped, and its rows cannot evolve"
+            yield Finding("refuse", fact, hint="leave `evolve` or `drop` out")
         else:
             yield from _of_store(asked, image, name, stores, look)
 
@@ -73,11 +67,8 @@ def _of_store(
     family = asked.place.rpartition("/")[2]
     is_own = family.startswith(OWN_BEGINNING) or family.endswith(OWN_ENDINGS)
     if asked != nullable_only and is_own:
-        yield Finding(
-            "refuse",
-            f"{where} is kept by Spark for itself: its columns are no query's",
-            hint="change the store that holds the rows",
-        )
+        fact = f"{where} is kept by Spark for itself: its columns are no query's"
+        yield Finding("refuse", fact, hint="change the store that holds the rows")
         return
     try:
         evolution = evolution_of(asked, schema, "")
@@ -105,11 +96,8 @@ def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -
             "empty (`drop`)",
         )
     elif partitions_of(image) is None:
-        yield Finding(
-            "refuse",
-            f"{where}: the offset log does not say how many partitions there are",
-            hint="let a newer Spark run one batch of it",
-        )
+        fact = f"{where}: the offset log does not say how many partitions there are"
+        yield Finding("refuse", fact, hint="let a newer Spark run one batch of it")
 
 
 def _is_one_row(store: StoreState, evolution: Evolution) -> bool:

@@ -123,10 +123,8 @@ def of_offsets(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
     yield from lost
     yield from _of_new_partitions(wanted.offsets, topics)
     if not lost:
-        yield Finding(
-            "note",
-            f"{topics.brokers} still has every offset from which the job reads on, of {names}",
-        )
+        fact = f"{topics.brokers} still has every offset from which the job reads on, of {names}"
+        yield Finding("note", fact)
         yield from _of_records(wanted, topics)
 
 
@@ -231,21 +229,15 @@ def _too_new(wanted: Wanted, topics: Topics) -> list[Place]:
 def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Finding]:
     if source.wrong is not None:
         ways = f"{source.hint}; {_WAIVE_OTHER}" if source.hint else _WAIVE_OTHER
-        yield Finding(
-            "refuse",
+        fact = (
             f"{source.brokers} could not be asked for the records that the job has read: "
-            f"{source.wrong}",
-            OTHER,
-            ways,
+            f"{source.wrong}"
         )
+        yield Finding("refuse", fact, OTHER, ways)
         return
     if topics.records is None:
-        yield Finding(
-            "refuse",
-            f"{topics.brokers} gave no records to compare: {topics.unread}",
-            OTHER,
-            _WAIVE_OTHER,
-        )
+        fact = f"{topics.brokers} gave no records to compare: {topics.unread}"
+        yield Finding("refuse", fact, OTHER, _WAIVE_OTHER)
         return
     different: dict[Place, str] = {}
     unseen, same = list[Place](), list[Place]()

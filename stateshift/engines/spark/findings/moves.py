@@ -18,12 +18,7 @@ from stateshift.engines.spark.findings.changes import (
     of_merge,
     staying_files,
 )
-from stateshift.engines.spark.findings.clusters import (
-    of_clusters,
-    of_ends,
-    of_reach,
-    of_versions,
-)
+from stateshift.engines.spark.findings.clusters import of_clusters, of_ends, of_reach, of_versions
 from stateshift.engines.spark.findings.inputs import of_replay, of_tables, of_topics
 from stateshift.engines.spark.findings.places import of_data, of_places, of_strangers
 from stateshift.engines.spark.findings.rewind import of_renumbering
@@ -48,31 +43,19 @@ def of_source(move: Move) -> Iterator[Finding]:
     source = move.facts.source
     yield from source.findings
     if source.kind == "empty":
-        yield Finding(
-            "refuse",
-            f"nothing is at {source.location}",
-            hint=f"stateshift inspect {quote(source.location)}",
-        )
+        fact = f"nothing is at {source.location}"
+        yield Finding("refuse", fact, hint=f"stateshift inspect {quote(source.location)}")
     elif source.kind not in ("checkpoint", "workflow"):
-        yield Finding(
-            "refuse",
-            f"{source.location} holds no Spark checkpoint ({source.kind})",
-            hint=f"stateshift inspect {quote(source.location)}",
-        )
+        fact = f"{source.location} holds no Spark checkpoint ({source.kind})"
+        yield Finding("refuse", fact, hint=f"stateshift inspect {quote(source.location)}")
     for image, name in move.named_images:
         yield from image.findings
         if image.fence is not None:
-            yield Finding(
-                "refuse",
-                f"{name} was moved away by run {image.fence}: its source is fenced",
-                hint=rollback_of(image.fence),
-            )
+            fact = f"{name} was moved away by run {image.fence}: its source is fenced"
+            yield Finding("refuse", fact, hint=rollback_of(image.fence))
         elif image.epoch is None:
-            yield Finding(
-                "refuse",
-                f"{name} has not committed a batch yet",
-                hint="let the job finish its first batch",
-            )
+            fact = f"{name} has not committed a batch yet"
+            yield Finding("refuse", fact, hint="let the job finish its first batch")
 
 
 def of_stopping(move: Move) -> Iterator[Finding]:
@@ -176,11 +159,8 @@ def of_owners(move: Move) -> Iterator[Finding]:
         return
     for survey in (move.facts.source, move.facts.target):
         if not survey.traits.get("owners", True):
-            yield Finding(
-                "refuse",
-                f"{survey.location} has no {' and no '.join(job.keep)} of files to keep",
-                hint='leave out "keep"',
-            )
+            fact = f"{survey.location} has no {' and no '.join(job.keep)} of files to keep"
+            yield Finding("refuse", fact, hint='leave out "keep"')
 
 
 def of_merges(move: Move) -> Iterator[Finding]:
@@ -190,11 +170,8 @@ def of_merges(move: Move) -> Iterator[Finding]:
     for merge in facts.merges:
         yield from merge.findings
         if merge.kind == "empty":
-            yield Finding(
-                "refuse",
-                f"nothing to merge is at {merge.location}",
-                hint="remove it from merge_jobs",
-            )
+            fact = f"nothing to merge is at {merge.location}"
+            yield Finding("refuse", fact, hint="remove it from merge_jobs")
         yield from _of_rename(facts.source, merge)
         tops = {_top(file.path) for file in merge.files} - {"_stateshift"}
         for name in sorted(tops & taken.keys()):
@@ -208,11 +185,8 @@ def of_merges(move: Move) -> Iterator[Finding]:
         for image in merge.images:
             yield from image.findings
             if image.fence is not None:
-                yield Finding(
-                    "refuse",
-                    f"{under(merge.location, image.path)} is fenced by run {image.fence}",
-                    hint=rollback_of(image.fence),
-                )
+                fact = f"{under(merge.location, image.path)} is fenced by run {image.fence}"
+                yield Finding("refuse", fact, hint=rollback_of(image.fence))
 
 
 def _top(path: str) -> str:
@@ -253,12 +227,12 @@ def of_names(move: Move) -> Iterator[Finding]:
     directories_there = {image.path for image in move.images}
     for operator in move.job.operators:
         if operator.directory is not None and operator.directory not in directories_there:
-            yield Finding(
-                "refuse",
+            fact = (
                 f"operator {operator.name!r} is mapped to {operator.directory}, which "
-                f"is not in {move.source}",
-                hint=f"stateshift inspect {quote(move.source)} lists the directories",
+                f"is not in {move.source}"
             )
+            hint = f"stateshift inspect {quote(move.source)} lists the directories"
+            yield Finding("refuse", fact, hint=hint)
 
 
 def directories(move: Move) -> dict[str, str]:

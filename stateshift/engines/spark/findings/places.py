@@ -119,12 +119,10 @@ def of_data(move: Move) -> Iterator[Finding]:
             yield from _of_copied_data(data, here, there)
             continue
         if not there.files:
-            yield Finding(
-                "refuse",
-                f"nothing is at {data.target}, where the data is said to be already "
-                '("copy": false)',
-                hint='move it there first, or say "copy": true',
+            fact = (
+                f'nothing is at {data.target}, where the data is said to be already ("copy": false)'
             )
+            yield Finding("refuse", fact, hint='move it there first, or say "copy": true')
         yield from there.findings
         if _has_sink_log(here) and not _has_sink_log(there):
             yield Finding(
@@ -169,11 +167,9 @@ def of_strangers(move: Move) -> Iterator[Finding]:
         yield from _of_staying(move.job, image)
     for asked in move.job.also:
         if not any(_holds(move, image, asked) for image in move.facts.source.images):
-            yield Finding(
-                "refuse",
-                f"nothing is at {asked} in {move.source}, which should move along",
-                hint="correct `also`: it names paths below the checkpoint that are not Spark's",
-            )
+            fact = f"nothing is at {asked} in {move.source}, which should move along"
+            hint = "correct `also`: it names paths below the checkpoint that are not Spark's"
+            yield Finding("refuse", fact, hint=hint)
 
 
 def _of_staying(job: JobSpec, image: Image) -> Iterator[Finding]:

@@ -54,11 +54,8 @@ def of_renumbering(move: Move) -> Iterator[Finding]:
         )
         return
     if move.change.merge:
-        yield Finding(
-            "refuse",
-            "a rewind under new numbers beside a merge: the merged job has numbers of its own",
-            hint="one after the other: two jobs",
-        )
+        fact = "a rewind under new numbers beside a merge: the merged job has numbers of its own"
+        yield Finding("refuse", fact, hint="one after the other: two jobs")
     for image, name in move.named_images:
         if image.epoch == 0:
             yield Finding(

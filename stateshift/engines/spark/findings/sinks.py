@@ -43,11 +43,8 @@ def of_sink(move: Move) -> Iterator[Finding]:
         )
         return
     if sink.wrong is not None:
-        yield Finding(
-            "warn",
-            f"what {_named(sink)} has of the job is not known: {sink.wrong}",
-            hint=sink.hint or "correct the location in `sink`",
-        )
+        fact = f"what {_named(sink)} has of the job is not known: {sink.wrong}"
+        yield Finding("warn", fact, hint=sink.hint or "correct the location in `sink`")
         return
     if not sink.read:
         yield _of_unread(move.job, sink)
@@ -134,10 +131,8 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
             hint="restore the sink, or rewind the job to that batch in a fork",
         )
     else:
-        yield Finding(
-            "note",
-            f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}",
-        )
+        fact = f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}"
+        yield Finding("note", fact)
 
 
 def _of_sink_ahead(sink: SinkFacts, image: Image, name: str, last: int, planned: int) -> Finding:

@@ -84,10 +84,8 @@ class _Publishing:
                 copied.append(self._infos[path])
             else:
                 # A listing is not of one moment.
-                raise StalePlan(
-                    f"{path} is not listed yet: the job has just planned it",
-                    hint="try again in a moment",
-                )
+                fact = f"{path} is not listed yet: the job has just planned it"
+                raise StalePlan(fact, hint="try again in a moment")
         for bundle in bundle_items(copied):
             yield CopyFiles(
                 next(self._names),

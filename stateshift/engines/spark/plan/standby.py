@@ -59,10 +59,8 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         if image.epoch is None or not layout.has_commits(image):
             faults.append(f"{image.path or job.name} has no commit")
     if faults:
-        raise StalePlan(
-            f"{facts.source.location} cannot be restarted from: {faults[0]}",
-            hint=f"stateshift verify {facts.source.location}",
-        )
+        fact = f"{facts.source.location} cannot be restarted from: {faults[0]}"
+        raise StalePlan(fact, hint=f"stateshift verify {facts.source.location}")
     move = Move(spec, job, bare(with_shortest_chains(facts)))
     facts, images, target = move.facts, move.facts.source.images, move.target
     reshaping, rewriting = reshaping_of(move), move.rewriting

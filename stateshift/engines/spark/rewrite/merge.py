@@ -132,11 +132,8 @@ def of_joining(move: Move) -> Iterator[Finding]:
         return
     source = facts.source
     if not _is_committed_checkpoint(source):
-        yield Finding(
-            "refuse",
-            f"{source.location} is not a single checkpoint: there is nothing to merge into",
-            hint="name the query's own directory",
-        )
+        fact = f"{source.location} is not a single checkpoint: there is nothing to merge into"
+        yield Finding("refuse", fact, hint="name the query's own directory")
         return
     if job.data:
         yield Finding(
@@ -147,11 +144,8 @@ def of_joining(move: Move) -> Iterator[Finding]:
         if _is_committed_checkpoint(other):
             yield from _of_other(job, source, other)
             continue
-        yield Finding(
-            "refuse",
-            f"{other.location} is no checkpoint with a committed batch ({other.kind})",
-            hint=f"stateshift inspect {quote(other.location)}",
-        )
+        fact = f"{other.location} is no checkpoint with a committed batch ({other.kind})"
+        yield Finding("refuse", fact, hint=f"stateshift inspect {quote(other.location)}")
     yield Finding(
         "warn",
         f"the job goes on with the sources of {source.location} first, then those of "
@@ -168,26 +162,18 @@ def _of_other(job: JobSpec, source: Survey, other: Survey) -> Iterator[Finding]:
     yield from other.images[0].findings
     fence = other.images[0].fence
     if fence is not None:
-        yield Finding(
-            "refuse",
-            f"{other.location} was moved away by run {fence}: it is fenced",
-            hint="merge it from where it is now",
-        )
+        fact = f"{other.location} was moved away by run {fence}: it is fenced"
+        yield Finding("refuse", fact, hint="merge it from where it is now")
     if other.location.split("/")[:3] != source.location.split("/")[:3]:
-        yield Finding(
-            "refuse",
-            f"{other.location} is not on the file system of {source.location}",
-            hint="move it there first, as a job of its own",
-        )
+        fact = f"{other.location} is not on the file system of {source.location}"
+        yield Finding("refuse", fact, hint="move it there first, as a job of its own")
     if job.planned_batch == "keep":
         yield from _of_planned_batch(source)
         yield from _of_planned_batch(other)
     if _operators(source.images[0]) != _operators(other.images[0]):
-        yield Finding(
-            "refuse",
-            f"{other.location} has other operators than {source.location}",
-            hint="only checkpoints of the same query are merged; `rename` makes ids alike",
-        )
+        fact = f"{other.location} has other operators than {source.location}"
+        hint = "only checkpoints of the same query are merged; `rename` makes ids alike"
+        yield Finding("refuse", fact, hint=hint)
     ours, theirs = source.images[0].settings, other.images[0].settings
     for key in ALIKE:
         if ours.get(key) != theirs.get(key):
@@ -247,8 +233,5 @@ def _of_source_names(source: Survey, other: Survey) -> Iterator[Finding]:
     theirs = [name for name in sources_of(other.images[0]) if not name.isdecimal()]
     shared = [name for name in theirs if name in ours]
     if shared:
-        yield Finding(
-            "refuse",
-            f"both have a source called {shared[0]}",
-            hint="`rename` it in one of them first",
-        )
+        fact = f"both have a source called {shared[0]}"
+        yield Finding("refuse", fact, hint="`rename` it in one of them first")

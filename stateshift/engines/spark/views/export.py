@@ -305,7 +305,5 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Expo
 
 def _several(stores: Iterable[str]) -> PlanError:
     names = ", ".join(sorted(set(stores)))
-    return PlanError(
-        f"a Parquet or Arrow file has one schema, and these stores have several: {names}",
-        hint="choose with --operator and --store, or write JSON lines (.jsonl)",
-    )
+    fact = f"a Parquet or Arrow file has one schema, and these stores have several: {names}"
+    return PlanError(fact, hint="choose with --operator and --store, or write JSON lines (.jsonl)")

@@ -95,10 +95,8 @@ def open_images(
         folders = (finding.path or "").split("/")[:-1]
         is_of_state = not {"state", "offsets", "commits"}.isdisjoint(folders)
         if finding.level == "refuse" and is_of_state:
-            raise PlanError(
-                f"the state is not whole: {finding.message}",
-                hint=f"stateshift verify {quote(location)}",
-            )
+            fact = f"the state is not whole: {finding.message}"
+            raise PlanError(fact, hint=f"stateshift verify {quote(location)}")
     views = {image.path: views_of(storage, image) for image in whole.images}
     return Opened(location, storage, whole, views)
 

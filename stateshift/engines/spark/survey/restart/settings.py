@@ -76,11 +76,8 @@ def refuse_unfit(
     if not settings or not state.operators:
         return
     for fault in (*_faults(settings, state), *_faults_of_formats(settings, state)):
-        reading.refuse(
-            f"{reading.path(path)} {fault}",
-            path,
-            hint=f"restore {reading.path(path)} from a copy of the checkpoint",
-        )
+        hint = f"restore {reading.path(path)} from a copy of the checkpoint"
+        reading.refuse(f"{reading.path(path)} {fault}", path, hint=hint)
 
 
 def refuse_changed(
