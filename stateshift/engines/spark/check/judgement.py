@@ -67,8 +67,16 @@ _COPY = "restore {path} from a copy of the checkpoint"
 
 def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
     """Return the faults of the image, and the epochs that a job could restart from."""
-    image = at.image
-    findings = [*_state_of(at.where, image)]
+    image, where = at.image, at.where
+    findings: list[Finding] = []
+    if image.fence is not None:
+        fact = f"{where} is fenced by run {image.fence}: a job that starts here fails"
+        findings.append(Finding("refuse", fact, hint=rollback_of(image.fence)))
+    if image.begins:
+        fact = f"{where} has not committed a batch: a job begins with batch 0, as it was planned"
+        findings.append(Finding("note", fact))
+    elif image.epoch is None:
+        findings.append(Finding("refuse", f"{where} has not committed a batch"))
     for fact in state_refused_since_3(image.operators, image.settings):
         findings.append(Finding("warn", fact))
     findings += strangers(at.survey.files, image)
@@ -155,20 +163,6 @@ def _history_left_out(at: ImageAt) -> tuple[str, ...]:
         return ()
     whose = "a snapshot" if count == 1 else f"{count:,} snapshots"
     return (f"whether {whose} hold what the changes before them come to",)
-
-
-def _state_of(where: str, image: Image) -> Iterator[Finding]:
-    if image.fence is not None:
-        yield Finding(
-            "refuse",
-            f"{where} is fenced by run {image.fence}: a job that starts here fails",
-            hint=rollback_of(image.fence),
-        )
-    if image.begins:
-        fact = f"{where} has not committed a batch: a job begins with batch 0, as it was planned"
-        yield Finding("note", fact)
-    elif image.epoch is None:
-        yield Finding("refuse", f"{where} has not committed a batch")
 
 
 def _of_planned(at: ImageAt) -> Iterator[Finding]:

@@ -47,8 +47,14 @@ def orphans(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]
     zips = _by_folder(state, ".zip")
     unnamed: list[FileInfo] = []
     for folder, tables in _by_folder(state, ".sst").items():
-        store = folder.rpartition("/")[0]
-        unnamed += _unnamed(storage, tables, zips.get(store, []))
+        named: set[str] = set()
+        try:
+            for file in zips.get(folder.rpartition("/")[0], []):
+                decoded = rocksdb.decode_zip(storage.read(file.path, ZIP_MAX))
+                named.update(table.stored for table in decoded.tables)
+        except (FormatError, MissingFile):
+            continue  # it may name any of them
+        unnamed += [table for table in tables if table.path.rpartition("/")[2] not in named]
     if unnamed:
         size = sum(file.size for file in unnamed)
         yield Finding(
@@ -67,18 +73,6 @@ def _by_folder(files: Iterable[FileInfo], ending: str) -> dict[str, list[FileInf
         if name.endswith(ending) and not name.startswith("."):
             by_folder.setdefault(folder, []).append(file)
     return by_folder
-
-
-def _unnamed(storage: Storage, tables: list[FileInfo], zips: Iterable[FileInfo]) -> list[FileInfo]:
-    """Return the tables that no zip names; none where one of the zips cannot be read."""
-    named: set[str] = set()
-    for file in zips:
-        try:
-            decoded = rocksdb.decode_zip(storage.read(file.path, ZIP_MAX))
-        except (FormatError, MissingFile):
-            return []
-        named.update(table.stored for table in decoded.tables)
-    return [file for file in tables if file.path.rpartition("/")[2] not in named]
 
 
 def hidden_checksum(path: str) -> str:

@@ -17,18 +17,9 @@ from stateshift.engines.spark.entries.vectors import arrow_type
 from stateshift.formats.binaries import join_columns
 from stateshift.formats.blocks import Column, Flags, Ints, Numbers, cut
 from stateshift.formats.spans import Content, spans, words
-from stateshift.formats.spark.types import Atomic, DataType, StructType
+from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, StructType
 
-_WHOLE = {
-    "byte": 8,
-    "short": 16,
-    "integer": 32,
-    "date": 32,
-    "long": 64,
-    "timestamp": 64,
-    "timestamp_ntz": 64,
-}
-
+_WHOLE = ("byte", "short", "integer", "date", "long", "timestamp", "timestamp_ntz")
 
 # The places of the groups of a varint's bits, and what the byte of each may be at most: of the last
 # one bit is left.
@@ -116,7 +107,10 @@ class _Steps:
             case StructType():
                 return self.struct(here, kind)
             case Atomic(name) if name in _WHOLE:
-                return self._whole(here, _WHOLE[name], arrow_type(kind))
+                numbers = self._varints(here)
+                narrow = numbers.astype(f"i{WIDTHS[name]}")
+                self._check(narrow == numbers)
+                return pa.array(narrow).view(arrow_type(kind))
             case Atomic("float"):
                 return self._floats(here, 4)
             case Atomic("double"):
@@ -145,12 +139,6 @@ class _Steps:
             if not len(places):
                 break
         return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
-
-    def _whole(self, here: Ints, bits: int, wanted: pa.DataType) -> pa.Array:
-        numbers = self._varints(here)
-        narrow = numbers.astype(f"i{bits // 8}")
-        self._check(narrow == numbers)
-        return pa.array(narrow).view(wanted)
 
     def _floats(self, here: Ints, size: int) -> pa.Array:
         at = self.at[here]

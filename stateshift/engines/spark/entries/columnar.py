@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries import avro_vectors
 from stateshift.engines.spark.entries.encoders import KEY_SCHEMA, Encoder, unordered_columns
-from stateshift.engines.spark.entries.keys import Path
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import array, arrow_type, fits, structs
 from stateshift.errors import FormatError
@@ -23,7 +23,7 @@ from stateshift.formats.blocks import Binary, Column, Flags, Ints, cut
 from stateshift.formats.spans import Content, Spans, spans, words
 from stateshift.formats.spark import placement_columns
 from stateshift.formats.spark.placement import signed_hash
-from stateshift.formats.spark.types import Atomic, DataType, Row, StructType
+from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, Row, StructType
 
 # Lists of more items are decoded one by one.
 ITEMS_MAX = 10_000
@@ -41,15 +41,11 @@ def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
     """Return a block's keys as a struct array; None where a loop decodes them, or without keys."""
     if view.key is None or not fits(view.key) or not len(keys):
         return None
-    if view.avro is None or not view.key.types:
-        return _row_keys(view.encoder, keys, view.key)
-    decoded = _avro_keys(view.encoder, spans(keys), view.key)
-    if decoded is None:
-        return _each(keys, view.decode_key, arrow_type(view.key))
-    return decoded
-
-
-def _row_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
+    if view.avro is not None and view.key.types:
+        decoded = _avro_keys(view.encoder, spans(keys), view.key)
+        kind = arrow_type(view.key)
+        return _each(keys, view.decode_key, kind) if decoded is None else decoded
+    encoder, columns = view.encoder, view.key
     if encoder.kind == "plain":
         return structs(keys, columns)
     whole = spans(keys)
@@ -104,9 +100,16 @@ def hashes_of(view: StoreView, keys: Binary, decoded: pa.Array | None = None) ->
     if decoded is None:
         decoded = keys_of(view, keys)
     if decoded is not None:
-        columns = [_column(decoded, view.key, path) for path in view.placed]
-        if all(placement_columns.fits(kind) for _, kind in columns):
-            arrays, kinds = zip(*columns, strict=True)
+        assert view.key is not None, "asked of keys that were decoded"
+        arrays, kinds = [], list[DataType]()
+        for path in view.placed:
+            column, kind = decoded, cast(DataType, view.key)
+            for at in path:
+                assert isinstance(kind, StructType), "a path leads into structs alone"
+                column, kind = column.flatten()[at], kind.types[at]
+            arrays.append(column)
+            kinds.append(kind)
+        if all(map(placement_columns.fits, kinds)):
             return placement_columns.hashes(arrays, kinds, len(keys)).astype(np.int64)
     hashes = (signed_hash(*view.placing(view.decode_key(key))) for key in keys.to_pylist())
     return np.fromiter(hashes, np.int64, len(keys))
@@ -122,14 +125,6 @@ def texts_of(view: StoreView, at: int, keys: Binary) -> list[str | None]:
     return [
         value if value is None or isinstance(value, str) else str(value).lower() for value in values
     ]
-
-
-def _column(decoded: pa.Array, kind: DataType | None, path: Path) -> tuple[pa.Array, DataType]:
-    assert kind is not None, "asked of keys that were decoded"
-    for at in path:
-        assert isinstance(kind, StructType), "a path leads into structs alone"
-        decoded, kind = decoded.flatten()[at], kind.types[at]
-    return decoded, kind
 
 
 def _avro_keys(encoder: Encoder, keys: Spans, columns: StructType) -> pa.Array | None:
@@ -208,19 +203,11 @@ def _range(
 
 
 # Those that order in practice: times, and whole numbers.
-_ORDERED = {
-    "byte": 1,
-    "short": 2,
-    "integer": 4,
-    "long": 8,
-    "date": 4,
-    "timestamp": 8,
-    "timestamp_ntz": 8,
-}
+_ORDERED = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz")
 
 
 def _width(kind: DataType) -> int | None:
-    return _ORDERED.get(kind.name) if isinstance(kind, Atomic) else None
+    return WIDTHS[kind.name] if isinstance(kind, Atomic) and kind.name in _ORDERED else None
 
 
 def _ordered(column: pa.Array, kind: DataType) -> pa.Array | None:

@@ -207,28 +207,22 @@ class _RocksDB:
         tables = (self._written(table, self._part) for table in self._version.snapshot.tables)
         return settle_writes(chain(chain.from_iterable(tables), changes), self._between, bytes_max)
 
-    def _in_part(self, run: Iterable[TableFile]) -> Iterator[tuple[TableFile, KeyRange]]:
-        """Yield a run's tables with keys of the part, by the MANIFEST, with the keys to read."""
+    def _ascending(self, run: Iterable[TableFile]) -> Iterator[Writes]:
+        """Yield the part's content of the tables of a run. One with keys that are not the
+        MANIFEST's is refused: older writes would win, or a key would be in two parts, or in none.
+        """
         after, upto = self._part
         for fact in run:
             first, last = fact.smallest.key, fact.largest.key
-            if (after is None or after < last) and (upto is None or first <= upto):
-                begins = after if after is not None and first <= after else None
-                ends = upto if upto is not None and upto < last else None
-                yield fact, KeyRange(begins, ends)
-
-    def _ascending(self, run: Iterable[TableFile]) -> Iterator[Writes]:
-        """Yield the content of the tables of a run. One with keys that are not the MANIFEST's is
-        refused: older writes would win, or a key would be in two parts, or in none.
-        """
-        for fact, wanted in self._in_part(run):
+            is_before = after is not None and last <= after
+            if is_before or (upto is not None and upto < first):
+                continue
+            begins = after if after is not None and first <= after else None
+            ends = upto if upto is not None and upto < last else None
             table = self._version.tables[fact.number]
-            for writes in self._written(table, wanted):
+            for writes in self._written(table, KeyRange(begins, ends)):
                 keys = writes.block.keys
-                is_of_fact = not len(keys) or (
-                    fact.smallest.key <= keys[0].as_py() and keys[-1].as_py() <= fact.largest.key
-                )
-                if not is_of_fact:
+                if len(keys) and (keys[0].as_py() < first or last < keys[-1].as_py()):
                     raise FormatError(
                         f"the table {table.stored} holds other keys than the version's MANIFEST "
                         "says: RocksDB would not find them",

@@ -278,15 +278,12 @@ def _first_value(storage: Storage, path: str) -> bytes | None:
     return None
 
 
-def _table_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
-    for block, _ in decode_sst_blocks(bounds.gather(chunks, "an SST")):
-        yield block
-
-
 # The decoders of the records of a file, by the ending of its name; a zip has none.
 _DECODERS: Mapping[str, Callable[[Iterator[bytes]], Iterator[Block]]] = {
     "delta": decode_delta_blocks,
     "snapshot": decode_snapshot_blocks,
     "changelog": lambda chunks: decode_changelog_blocks(chunks)[1],
-    "sst": _table_blocks,
+    "sst": lambda chunks: (
+        block for block, _ in decode_sst_blocks(bounds.gather(chunks, "an SST"))
+    ),
 }

@@ -144,7 +144,10 @@ def of_reach(move: Move) -> Iterator[Finding]:
             "see to its network and its credentials, or correct its `reach`",
         )
     places = (job.destination, *(data.target for data in job.data))
-    by_file_system = {_file_system(place): place for place in places}
+    by_file_system = {}
+    for place in places:  # as it is typed: to Hadoop, s3 and s3a are two
+        scheme, _, rest = place.partition("://")
+        by_file_system[scheme, rest.partition("/")[0]] = place
     for (scheme, authority), place in by_file_system.items():
         if scheme == "file":
             if cluster.host and cluster.reaches is not True:
@@ -169,12 +172,6 @@ def of_reach(move: Move) -> Iterator[Finding]:
                 f"whether {cluster.name} reaches {place} was not asked: "
                 f"{_needs(scheme, authority)}",
             )
-
-
-def _file_system(place: str) -> tuple[str, str]:
-    """Return scheme and authority as they are typed: to Hadoop, s3 and s3a are two."""
-    scheme, _, rest = place.partition("://")
-    return scheme, rest.partition("/")[0]
 
 
 def _is_unknown_to_spark(move: Move, scheme: str) -> bool:

@@ -120,7 +120,13 @@ class _Kept:
             self._keys = keys
             yield from last_changes(self._open, self._shard, self._settings)
             return
-        lookup = Lookup(self._stored_tables())
+        paths = {path.rpartition("/")[2]: path for path in self._shard.files}
+        tables: list[StoredTable] = []
+        for table in self._version.snapshot.tables:
+            path = paths[table.stored]
+            opened = partial(table_at, self._inputs[path], table.size)
+            tables.append(StoredTable(self._version.facts[table.local], path, opened))
+        lookup = Lookup(tables)
         for block in last_changes(self._open, self._shard, self._settings):
             yield block
             after = ~missing(block.values)
@@ -133,13 +139,6 @@ class _Kept:
     @cached_property
     def _version(self) -> Version:
         return version_of(self._open, self._shard)
-
-    def _stored_tables(self) -> Iterator[StoredTable]:
-        paths = {path.rpartition("/")[2]: path for path in self._shard.files}
-        for table in self._version.snapshot.tables:
-            path = paths[table.stored]
-            opened = partial(table_at, self._inputs[path], table.size)
-            yield StoredTable(self._version.facts[table.local], path, opened)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from stateshift.engines.spark import chains
-from stateshift.engines.spark.entries.keys import KeyRule, Schema, key_rule, nameable
+from stateshift.engines.spark.entries.keys import KeyRule, key_rule, nameable
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.image import spark_image
 from stateshift.errors import FormatError
@@ -80,7 +80,13 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
         schemas = {
             name: schema for name, schema in own.items() if f"{name}/".startswith(f"{store}/")
         }
-        rules, unknown = _rules(operators[operator].name, schemas, framed)
+        rules: dict[str, KeyRule] = {}
+        unknown = None if schemas else "no schema tells its key"
+        try:
+            title = operators[operator].name
+            rules = {name: key_rule(title, name, own, framed) for name, own in schemas.items()}
+        except FormatError as error:
+            unknown = error.fact
         has_single_shard = operators[operator].shards == 1 and partitions_of(image) != 1
         # Keys of which no column decides the shard are all in shard 0.
         is_unplaced = bool(rules) and not any(rule.placed for rule in rules.values())
@@ -115,16 +121,6 @@ def partitions_of(image: Image) -> int | None:
 def provider_of(image: Image) -> str | None:
     """Return the provider of the image's state; None where it has none, or nothing says."""
     return image.operators[0].provider if image.operators else None
-
-
-def _rules(
-    operator: str | None, schemas: Mapping[str, Schema], framed: bool
-) -> tuple[dict[str, KeyRule], str | None]:
-    try:
-        rules = {name: key_rule(operator, name, schema, framed) for name, schema in schemas.items()}
-    except FormatError as error:
-        return {}, error.fact
-    return rules, None if rules else "no schema tells its key"
 
 
 if TYPE_CHECKING:

@@ -142,7 +142,13 @@ def refuse_other_offset(
         return
     numbered = [path for path in paths if number_of_log(path) >= 0]
     oldest = min(numbered, key=number_of_log, default=None)
-    if oldest is None or not _is_file_log(reading, oldest):
+    if oldest is None:
+        return
+    try:
+        head = next(iter(reading.chunks(oldest)), b"")
+    except MissingFile:
+        return
+    if b'"path"' not in head or source_log.source_kind(head) != "file":
         return
     of_batch = "" if offsets_path is None else f" in {reading.path(offsets_path)}"
     shown_offset = json.dumps(offset)[:OFFSET_SHOWN]
@@ -151,14 +157,6 @@ def refuse_other_offset(
         "source's: Spark wants a number as logOffset",
         offsets_path or oldest,
     )
-
-
-def _is_file_log(reading: Reading, path: str) -> bool:
-    try:
-        head = next(iter(reading.chunks(path)), b"")
-    except MissingFile:
-        return False
-    return b'"path"' in head and source_log.source_kind(head) == "file"
 
 
 def _log_file(reading: Reading, path: str) -> _LogFile:

@@ -75,7 +75,14 @@ def _found(image: Image, storage: Storage, place: EmbeddedPath, opening: Opening
 
 def _compared(storage: Storage, own: str, elsewhere: Storage, place: EmbeddedPath) -> Found:
     """Compare the schemas that the metadata names elsewhere with those of the same name here."""
-    for name in _names_in(storage, place):
+    try:
+        metadata = decode_operator_metadata(storage.read(place.file, SMALL))
+    except FormatError:
+        return "equal"  # the survey has said so
+    for path in named_schemas(metadata):
+        folder, _, name = path.rpartition("/")
+        if canonical(folder) != place.path:
+            continue
         content = elsewhere.read(name, SMALL)
         try:
             if storage.read(f"{own}/{name}", SMALL) != content:
@@ -83,17 +90,6 @@ def _compared(storage: Storage, own: str, elsewhere: Storage, place: EmbeddedPat
         except MissingFile:
             continue  # the survey has said so (`check_schemas`)
     return "equal"
-
-
-def _names_in(storage: Storage, place: EmbeddedPath) -> Iterator[str]:
-    try:
-        metadata = decode_operator_metadata(storage.read(place.file, SMALL))
-    except FormatError:
-        return  # the survey has said so
-    for path in named_schemas(metadata):
-        folder, _, name = path.rpartition("/")
-        if canonical(folder) == place.path:
-            yield name
 
 
 def _path_in_hdfs(location: str) -> str:

@@ -157,17 +157,13 @@ def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | Non
     snapshot = store.snapshots[version, ""]
     if not snapshot.endswith(".zip"):
         return [snapshot]
-    tables = _tables(reading, snapshot)
-    if tables is None or not store.ssts.keys() >= set(tables):
-        return None
-    return [snapshot, *(store.ssts[table] for table in tables)]
-
-
-def _tables(reading: Reading, path: str) -> list[str] | None:
     try:
-        decoded = rocksdb.decode_zip(reading.content(path))
+        decoded = rocksdb.decode_zip(reading.content(snapshot))
     except MissingFile:
         return None
     except FormatError as error:
-        raise error.at(reading.path(path)) from error
-    return [table.stored for table in decoded.tables]
+        raise error.at(reading.path(snapshot)) from error
+    tables = [table.stored for table in decoded.tables]
+    if not store.ssts.keys() >= set(tables):
+        return None
+    return [snapshot, *(store.ssts[table] for table in tables)]

@@ -31,6 +31,7 @@ from stateshift.formats.binaries import part
 from stateshift.formats.blocks import Block, Column
 from stateshift.formats.spark.text import JsonObject
 from stateshift.formats.spark.types import (
+    WIDTHS,
     ArrayType,
     Atomic,
     DataType,
@@ -144,19 +145,8 @@ def _at(error: FormatError, piece: StoreRows) -> FormatError:
 
 _NOTHING = pa.scalar("", pa.large_string())
 _ESCAPED = r'["\\\x00-\x1f]'
-_WHOLE = {
-    "byte": 1,
-    "short": 2,
-    "integer": 4,
-    "date": 4,
-    "year-month": 4,
-    "long": 8,
-    "timestamp": 8,
-    "timestamp_ntz": 8,
-    "day-time": 8,
-}
-
-_ATOMIC = frozenset((*_WHOLE, "boolean", "float", "double", "string", "binary", "void"))
+_WHOLE = WIDTHS.keys() - {"boolean", "float", "double"}
+_ATOMIC = frozenset((*WIDTHS, "string", "binary", "void"))
 
 Texts = Column  # a pyarrow.LargeStringArray
 
@@ -211,7 +201,7 @@ def _texts(column: Column, kind: DataType) -> Texts:
         case Atomic("string"):
             return _strings(column.cast(pa.large_string()))
         case Atomic(name) if name in _WHOLE:
-            return column.view(f"int{8 * _WHOLE[name]}").cast(pa.large_string())
+            return column.view(f"int{8 * WIDTHS[name]}").cast(pa.large_string())
         case ArrayType(element):
             return _lists(column, _texts(column.values, element))
         case MapType(key, item):

@@ -105,8 +105,12 @@ def surveyed_image(
         refuse_unparsable(reading, listed, epoch)
     ends = endpoints_of(reading, listed.sources, last_batch.sources, thorough)
     if cut.last is not None:
-        entries = dict(_offset_logs(reading, _read_batches(listed, cut.last)))
-        refuse_unreadable_ends(reading, listed.sources, entries, cut.last)
+        last = cut.last  # a restart reads it, the one before, and the last two planned
+        planned = sorted(batch for batch in listed.offsets if batch > last)[-2:]
+        before = [last - 1] if last > 0 else []
+        batches = [*before, *listed.offsets.intersection((last,)), *planned]
+        entries = dict(_offset_logs(reading, batches))
+        refuse_unreadable_ends(reading, listed.sources, entries, last)
     tracked = tracked_schemas(reading, listed.schema_logs)
     epochs: set[int] = set()
     if not is_foreign(settings):  # each batch names the provider that the query was born with
@@ -295,13 +299,6 @@ def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
             path,
         )
     return _LastBatch(dict(entry.conf), entry.offsets, entry.timestamp_ms)
-
-
-def _read_batches(listed: ListedFiles, last: int) -> list[int]:
-    """Return the batches that a restart reads: the last done, one before, the last two planned."""
-    before = [last - 1] if last > 0 else []
-    planned = sorted(batch for batch in listed.offsets if batch > last)[-2:]
-    return [*before, *listed.offsets.intersection((last,)), *planned]
 
 
 def _offset_logs(

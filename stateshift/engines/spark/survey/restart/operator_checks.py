@@ -62,8 +62,12 @@ _REMOVE = "remove it: Spark starts without, and writes it again"
 
 def check(reading: Reading, operator: str, path: str) -> None:
     """Refuse metadata that is readable, and of another operator."""
-    info = _info(reading, path)
-    number, name = info.get("operatorId"), info.get("operatorName")
+    try:  # as Spark reads it; what it cannot read says nothing
+        _, _, text = reading.content(path).partition(b"\n")
+        info = json.loads(text.decode(errors="replace"))["operatorInfo"]
+        number, name = info.get("operatorId"), info.get("operatorName")
+    except (MissingFile, ValueError, LookupError, AttributeError, TypeError, RecursionError):
+        return
     if isinstance(number, int) and str(number) != operator:
         fault = f"is of operator {number}, and lies in that of operator {operator}"
     elif isinstance(name, str) and name not in NAMES:
@@ -118,16 +122,6 @@ def named_schemas(metadata: OperatorMetadata) -> Iterator[str]:
     """Yield the paths of the schemas that an operator's metadata names."""
     for store in metadata.stores:
         yield from store.schema_paths
-
-
-def _info(reading: Reading, path: str) -> dict[str, object]:
-    """Return `operatorInfo` as Spark reads it; empty where it reads nothing, or nothing is."""
-    try:
-        _, _, text = reading.content(path).partition(b"\n")
-        info = json.loads(text.decode(errors="replace")).get("operatorInfo")
-    except (MissingFile, ValueError, AttributeError, RecursionError):
-        return {}
-    return info if isinstance(info, dict) else {}
 
 
 _JOIN_STORES = (
