@@ -39,9 +39,7 @@ def bundle_by(
     files_max: int = FILES_MAX,
     bytes_max: int = DECODED_BYTES_MAX,
 ) -> Iterator[list[T]]:
-    """Yield runs of items in the order given: at most `files_max` files and, beyond the first item,
-    `bytes_max` bytes. `amount` tells an item's files and bytes.
-    """
+    """Yield runs of items in order; `amount` tells the files and bytes of one."""
     bundle: list[T] = []
     files = size = 0
     for item in items:
@@ -172,10 +170,7 @@ def _bare(survey: Survey) -> Survey:
 
 
 def still_to_copy(facts: Facts, copied: Copies) -> Copies:
-    """Return the same, without the files that are there already. The rest is bundled again: little
-    of it lay beside much that is not, and a bundle's files are copied at the same time, but few
-    bundles are.
-    """
+    """Return the same without the files that are there, bundled again: few bundles run at once."""
     if not facts.brought:
         return copied
     groups = []
@@ -219,10 +214,7 @@ def transfers_of(
 def keep_copied(
     facts: Facts, wanted: Collection[tuple[str, str]], again: Collection[str]
 ) -> Iterator[KeepBrought]:
-    """Yield the steps that keep what was copied and is wanted, which becomes this plan's to answer
-    for. Unwanted files go; a file that is wanted, and is not the one that was copied, is written
-    `again`, there.
-    """
+    """Yield the steps that keep what is wanted, and drop the rest but for what comes `again`."""
     targets = [arrived.target for arrived in facts.brought.values()]
     targets += [place for place, _ in facts.left]
     for number, target in enumerate(dict.fromkeys(targets)):
@@ -235,9 +227,7 @@ def keep_copied(
 def without_shown(
     facts: Facts, steps: Iterable[KeepBrought]
 ) -> tuple[tuple[KeepBrought, ...], tuple[KeepBrought, ...]]:
-    """Return the steps without the files of the image that a standby shows, and the steps that
-    remove those. The latter come first in `publish`: until then that image may be the last copy.
-    """
+    """Return the steps without files that a standby shows, and those that remove them later."""
     shown: set[str] = set()
     for image in facts.shown:
         shown.update(image.needed_files)

@@ -109,9 +109,7 @@ def recognise(storage: Storage) -> str | None:
 
 
 def _recognises(known: Engine, storage: Storage) -> bool:
-    """Whether an engine says that this is an image of its own. A package that nobody has asked for
-    and that fails says no; what the storage says is everybody's to hear.
-    """
+    """Whether an engine says that this is its own; a broken package says no."""
     try:
         return known.recognises(storage)
     except StateshiftError:
@@ -153,9 +151,7 @@ def find_image(
 
 
 def _likeliest_first(storage: Storage) -> Iterator[Engine]:
-    """Yield the engines whose first file is there, then the others: who looks at one engine's image
-    does not wait for another engine. An added engine is asked first whether the image is its own.
-    """
+    """Yield the engines whose first file is there, then the others: nobody waits for those."""
     likely = list(_begun_by(storage))
     yield from map(engine, likely)
     for name in BUILT_IN:

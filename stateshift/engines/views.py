@@ -54,9 +54,7 @@ class ImageAt:
 
 @dataclass(frozen=True, slots=True)
 class NumberedPart:
-    """One of several parts of a state, counted from 1. Which one a shard is in depends on its
-    operator and its number alone: a part stays what it is while files come and go.
-    """
+    """One part of a state, counted from 1; operator and number alone decide a shard's."""
 
     number: int
     of: int
@@ -214,10 +212,7 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The part of an image that is to be exported: an operator, a store, the state at an earlier
-    batch, or the changes of some batches. A store is named as entries name it, or by the column
-    family alone.
-    """
+    """The part of an image to export: an operator, a store, an earlier batch, or changes."""
 
     operator: str | None = None
     store: str | None = None

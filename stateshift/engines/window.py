@@ -57,9 +57,7 @@ class Window:
 
 
 class FrontToBack:
-    """A file whose end is read first. Everything before it is one reading, as long as each piece
-    that is asked for follows the one before. A file of no more than CHUNK is read at once.
-    """
+    """A file whose end is read first, and what is before it in one reading, piece by piece."""
 
     def __init__(self, chunks: Callable[[int], Iterator[bytes]], file_size: int) -> None:
         self._chunks, self._file_size = chunks, file_size

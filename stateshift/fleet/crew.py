@@ -183,9 +183,7 @@ class Crew:
         return evidence
 
     def _rewrite(self, step: TransformShard, world: World) -> Evidence | None:
-        """Rewrite a large shard in parts; None where it stays whole. Entries that are dealt out
-        between readers and writers are on the disk of one machine, and cost some time there.
-        """
+        """Rewrite a large shard in parts, dealt out on one machine; None where it stays whole."""
         is_worth_it = self._is_uneven and step.bytes >= 2 * self._part_bytes_min
         if is_worth_it and not self._carrier.far and can_be_dealt_out(step):
             count = max(2, round(step.bytes / self._part_bytes))
@@ -351,9 +349,7 @@ class Application:
 def open_crew(
     open_fleet: OpenFleet, application: Application, places: Sequence[str]
 ) -> Iterator[Crew]:
-    """Give the crew of a master, which sees these places, and directories that are here: checked
-    before it starts, gathered before it is used, let go however it ends.
-    """
+    """Give the crew of a master: checked, gathered before it is used, let go however it ends."""
     master, meter = application.master, application.meter
     for warning in check_places(master, places):
         meter.say(f"fleet: {warning}")

@@ -104,10 +104,7 @@ def diff(
     show: int = 0,
     fleet: Readers | None = None,
 ) -> Differences:
-    """Compare the image at `one` (A) with that at `other` (B): per operator and store the entries
-    that are added (only B has the key), removed (only A) or changed; `show` of them are decoded. A
-    `fleet` reads them, where there is one.
-    """
+    """Compare two images, A and B, by operator and store; `show` of the differences are decoded."""
     engine = engine_of(*(locations.normal(at, os.getcwd()) for at in (one, other)), opening=opening)
     return engine.diff(one, other, opening, show, fleet)
 

@@ -68,10 +68,7 @@ class StoreFiles:
         return any(number == version for number, _ in versions)
 
     def loadable(self) -> set[int]:
-        """Return the versions for which every snapshot and change file is there. Under format 2
-        this says that files of those versions exist; that they belong together, only `chain` can
-        tell.
-        """
+        """Return the versions whose files are all there; under format 2 only `chain` can tell."""
         snapshots = {version for version, _ in self.snapshots}
         changes = {version for version, _ in self.changes}
         loadable = {0}
@@ -156,10 +153,7 @@ def _ending(store: StoreFiles) -> str:
 
 
 def expected_shards(settings: Mapping[str, str], listed: set[int], single: bool) -> set[int]:
-    """Return the shards an operator must have. The offset log's partition count pins it; an
-    operator without a key lives in shard 0 alone, whatever its metadata says. `listed` are those
-    that have files.
-    """
+    """Return the shards an operator must have, by the offset log's count, or as `listed`."""
     if single:
         return {0}
     count = partitions_of(settings)

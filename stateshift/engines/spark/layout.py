@@ -51,9 +51,7 @@ def deepest_above(places: Iterable[str]) -> str:
 
 
 def is_spare(path: str) -> bool:
-    """Whether this is operator metadata v1, which is for Spark's readers of state: a query starts
-    without it, and with a damaged one (4.3). Spark before 4.0 has none.
-    """
+    """Whether this is operator metadata v1: a query starts without it, or with a damaged one."""
     return path.startswith("state/") and path.endswith("/_metadata/metadata")
 
 
@@ -142,9 +140,7 @@ def has_commits(image: Image) -> bool:
 
 
 def first_read(epoch: int, planned: int | None = None) -> tuple[str, ...]:
-    """Return the files Spark looks for first. The commit is published after all the others: offsets
-    without their commit are a batch to be run again, a commit without its offsets is corruption.
-    """
+    """Return the files Spark looks for first, the commit last: it must not precede its offsets."""
     batches = [epoch - 1, epoch] if epoch > 0 else [epoch]
     if planned is not None and planned > epoch:
         batches.append(planned)

@@ -123,9 +123,7 @@ def root_of(image: Image, place: EmbeddedPath) -> str | None:
 
 
 def own_places_of(job: JobSpec, survey: Survey) -> tuple[str, ...]:
-    """Return every place by which the images of a location may name it: where it is, where the spec
-    says that it was, and where its files say so whose schemas are all here.
-    """
+    """Return the places by which images may name theirs: the present, the spec's, and files'."""
     places = [survey.location, *filter(None, [job.was_at])]
     for image in survey.images:
         for embedded in image.embedded:

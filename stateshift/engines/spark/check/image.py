@@ -103,9 +103,7 @@ def _refused_paths(findings: Iterable[Finding]) -> set[str]:
 
 
 def _of_planned_state(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """Yield a warning for what is wrong with the state of a batch that was planned and not
-    committed: a job reads it if its sink has that batch, and else Spark writes it anew.
-    """
+    """Yield a warning for each fault of a planned batch's state: a job may read it."""
     after = after_planned(image)
     if after is None:
         return

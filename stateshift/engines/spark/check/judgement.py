@@ -1,9 +1,8 @@
-"""Whether a job could restart from an image, and from which epochs; and what to do about a file
+"""Whether a job could restart from an image, and from which epochs; and the way out of a damage
 that no earlier epoch gets around. Reads only.
 
-Without a deep look, what the survey says is judged. With one, everything a restart needs is read to
-its end (`check.image`), by a fleet where there is one; then each snapshot is held against its
-history (`check.snapshots`): a stage of its own, which no restart needs and which may cost as much.
+A deep look reads everything a restart needs to its end (`check.image`), and then holds each
+snapshot against its history (`check.snapshots`), which no restart needs and may cost as much.
 
 Spark's reactions to a missing file were seen with 3.5 to 4.3: schemas of stores and the operators'
 metadata of version 1 it writes again; without the query's id 4.2 and later refuse to start, earlier

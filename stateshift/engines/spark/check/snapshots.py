@@ -2,17 +2,15 @@
 the same. Reads only.
 
     version s  =  the snapshot s  =  an older snapshot (or nothing), and every change file up to s
-    a tally       entries added up, whatever their order: what both ways have to agree on. If files
-                  only write one behind the other, a hash of each key and the number of each entry
-                  are all that is held: the last write of a key counts. Tables and merges are folded
+    a tally       entries added up, whatever their order: what both ways have to agree on. Of
+                  files that only write, hashes of keys and numbers of entries are held alone
 
-A restart takes the snapshot and never looks at what came before it, so a snapshot that lost
-something goes unnoticed until somebody misses it. Both ways are followed up to the version of the
-restart, where the one is read anyway. Only where their entries do not add up to the same are the
-snapshot's looked at one by one; an entry that later changes wrote again is not reported. If the
-older files are gone, or do not decode (no restart needs them any more), nothing is reported.
-Checkpoint format 2, whose files only a commit's lineage tells apart, is left out, as are changelogs
-with column families that no older snapshot names.
+A restart takes the snapshot and never looks at what came before it. Both ways are followed up to
+the version of the restart, where the one is read anyway. Only where their tallies differ are the
+snapshot's entries looked at one by one; an entry that later changes wrote again is not reported,
+nor is anything whose older files are gone, or do not decode. Checkpoint format 2, whose files only
+a commit's lineage tells apart, is left out, as are changelogs with column families that no older
+snapshot names.
 
 The snapshots of a RocksDB store have to be in the order of their versions:
 
@@ -26,17 +24,12 @@ has written, whose MANIFEST has the first number of all.
 
 Source: RocksDB, VersionSet.LastSequence; Spark, RocksDB.load and RocksDBFileManager.
 
-A newer Spark gets around damaged snapshots by itself. From 4.2 on one that cannot be loaded is
-skipped: an older one is taken, or none, and the changes since are replayed (AutoSnapshotLoader;
-SPARK-54121, SPARK-56216). That takes every file of changes from there on, and no more of them than
-`autoSnapshotRepair.maxChangeFileReplay`. A RocksDB state needs changelogs; one of checkpoint format
-2 is not spoken of here. A snapshot that loads and holds other rows than it should is no such case,
-nor is a table whose blocks are damaged: RocksDB opens it, and fails when it reads. Earlier versions
-fail, and a setting turns it off: the damage stays a refusal.
-
-Seen with Spark 4.3, both providers. It gets around snapshots that were cut, emptied or changed in
-one bit, around all of them at once, and around tables that are gone or zeros; not around one bit of
-a table's block, nor where the changes of the snapshot's own version are gone.
+Spark from 4.2 on skips snapshots that cannot be loaded: an older one is taken, or none, and the
+changes since are replayed (AutoSnapshotLoader; SPARK-54121, SPARK-56216), no more of them than
+`autoSnapshotRepair.maxChangeFileReplay`. A setting turns it off: the damage stays a refusal. Seen
+with Spark 4.3, both providers: it gets around snapshots that were cut, emptied or changed in one
+bit, and around tables that are gone or zeros; not around one bit of a table's block, which RocksDB
+reads late, nor where the changes of the snapshot's own version are gone.
 """
 
 from __future__ import annotations
@@ -88,10 +81,7 @@ def place_of(shard: ShardFiles) -> Place:
 def check_histories(
     storage: Storage, survey: Survey, image: Image, tallies: Tallies
 ) -> HistoryCheck:
-    """Return a warning for every snapshot that a restart begins with, and that its changes
-    contradict. `tallies` are of the entries that a restart reads; shards without one could not be
-    read.
-    """
+    """Return a warning for every snapshot that its changes contradict, by the `tallies`."""
     snapshots = 0
     read: set[str] = set()
     findings: list[Finding] = []

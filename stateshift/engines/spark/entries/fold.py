@@ -119,9 +119,7 @@ def writes_in_time(
 def last_changes(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
 ) -> Iterator[Block]:
-    """Yield the last writes in a RocksDB shard's changelogs: puts and deletes, each key once,
-    ascending. Merges are refused: what they come to is not in changelogs alone.
-    """
+    """Yield a RocksDB shard's last writes in changelogs, ascending; merges are refused."""
     return _RocksDB(read, shard, settings, None).changed(bytes_max)
 
 
@@ -372,9 +370,7 @@ def few_rows(
 
 
 def _records(begun: Begun, path: str, bytes_left: int) -> tuple[list[Record], int]:
-    """Return a file's records, and how many bytes may still be decoded; below zero, there are more
-    records. The whole file is read before anything is said of its checksums.
-    """
+    """Return a file's records, and the bytes that may still be decoded; below 0 there is more."""
     decode = decode_snapshot if path.endswith(".snapshot") else decode_delta
     records = []
     for record in decode(begun(path)):

@@ -7,11 +7,6 @@ bytes.
 `bytes_max` of writes are held in memory. If there are more, they are dealt onto piles by their
 keys' hash, on disk, and settled pile by pile; a pile that is too large is dealt again. The order of
 what comes out depends on the writes and on `bytes_max` alone.
-
-The time by part (1 million entries of RocksDB tables, exported, 2.3 s of CPU with start-up; entry
-by entry it was 7.8): putting the keys of the tables together 0.4, what is done for each of their 4
-KiB blocks (checksum, decompression, index) 0.6, hashing and sorting the keys here 0.1, copying what
-is kept 0.3, writing Parquet 0.5.
 """
 
 from __future__ import annotations

@@ -118,17 +118,12 @@ def version_of(read: ReadFrom, shard: ShardFiles) -> Version:
 
 
 def table_at(chunks: Callable[[int], Iterator[bytes]], size: int) -> OpenTable:
-    """Open a table through a window of what a storage gives at once: to hold less of that would be
-    to ask for the rest again. `chunks` reads it from an offset on.
-    """
+    """Open a table through a window of what a storage gives at once: less would be asked again."""
     return open_table(Window(chunks, size, CHUNK).read, size)
 
 
 def check_table(fact: TableFile, table: OpenTable, decoded: Iterable[Decoded]) -> Iterator[Decoded]:
-    """Yield all that a table holds; refused where it is another one than the MANIFEST names. Each
-    block of one that changed places with another fits its checksum, and RocksDB fails, or finds
-    other entries.
-    """
+    """Yield all that a table holds; refuse one that changed places with another."""
     number = table.number(b"rocksdb.original.file.number")  # since RocksDB 6.24: Spark 3.4
     if number not in (None, fact.number):
         raise _of_other(f"it is table {number}, and not the {fact.number} that")

@@ -84,10 +84,7 @@ class _Written(NamedTuple):
 
 @dataclass
 class RowCheck:
-    """The faults of the rows of one store of one shard. `shards` is how many the operator has. They
-    are `strict` where all of a key's columns decide its shard: in checkpoints born before 3.3 it
-    may be some of them only (SPARK-38204).
-    """
+    """The faults of one store's rows in one shard, of `shards`; `strict` as `is_strict` says."""
 
     read: ReadFrom
     shard: ShardFiles

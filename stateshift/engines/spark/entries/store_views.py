@@ -85,9 +85,7 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class _OperatorFiles:
-    """One operator's metadata and schemas in an image. A job starts without these files, too: one
-    that is damaged is taken for missing here, and reported by `verify`.
-    """
+    """One operator's metadata and schemas; a damaged one is taken for missing, as by a job."""
 
     storage: Storage
     files: Mapping[str, CheckpointPath]

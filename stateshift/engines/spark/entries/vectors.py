@@ -202,9 +202,7 @@ class _Parts:
 
 
 class _Buffer:
-    """Rows in one content, each at a multiple of 8. A null value's place is nowhere: what is
-    gathered for it is any word, and never shown.
-    """
+    """Rows in one content, each at a multiple of 8. A null's word is any, and never shown."""
 
     def __init__(self, content: Content) -> None:
         self._bytes = content if len(content) >= 8 else np.zeros(8, np.uint8)
@@ -346,9 +344,7 @@ class _Buffer:
 
 
 def _parts(column: _Slots) -> _Parts | None:
-    """Return the parts that slots point at; None where they do not lie in their rows or lists. The
-    parts of one row or list may not add up to more than there is of it.
-    """
+    """Return the parts that slots point at; None where they exceed their rows or lists."""
     valid, owners, left = column.valid, column.owners, column.left
     size = np.where(valid, column.slots & _LOW, 0).astype(np.int64)
     offsets = np.where(valid, column.slots >> np.uint64(32), 0).astype(np.int64)

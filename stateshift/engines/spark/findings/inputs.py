@@ -205,10 +205,7 @@ def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:
 
 
 def _too_new(wanted: Wanted, topics: Topics) -> list[Place]:
-    """Return the partitions whose last records before the offset are all newer than the batch that
-    read them. A time ahead of now is a producer's own, and says nothing of when the record was
-    written.
-    """
+    """Return the partitions whose last records before the offset are newer than their batch."""
     if wanted.batch_ms is None:
         return []
     newest_read_ms = wanted.batch_ms + CLOCKS_APART_MS

@@ -98,10 +98,7 @@ class _Publishing:
 
 
 def staging_steps(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
-    """Yield the steps that copy beforehand what is published, which then only gets its names at the
-    end. That is done where a rename is quicker than a write, and behind rounds, when so little is
-    left to copy that the publish would take as long.
-    """
+    """Yield the steps that copy beforehand what is published: a rename is quicker at the end."""
     for step in publishing:
         if isinstance(step, CopyFiles) and step.staged:
             yield StageFiles(

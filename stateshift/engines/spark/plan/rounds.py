@@ -139,10 +139,7 @@ def folder_of(chain: ShardFiles) -> str:
 
 
 def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
-    """Return the plan that copies what can be copied while the job runs. Obstacles to the move are
-    reported with the move. This may be the last epoch of a job that is `stopping`: the files that
-    will make it visible are copied with it.
-    """
+    """Return the plan of a round; of a job that is `stopping`, it copies what is published, too."""
     move = Move(spec, job, with_shortest_chains(facts))
     steps: list[AnyStep] = [*_transfers(move)]
     if stopping:

@@ -125,9 +125,7 @@ def paths_at(location: str, files: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def without_stale_bases(facts: Facts) -> tuple[KeepBrought, ...]:
-    """Return the steps that hide the image and remove stale snapshots which Spark would read in
-    place of the coming image's own files; none where there are no such snapshots.
-    """
+    """Return the steps that hide the image and remove stale snapshots, if there are any."""
     target = facts.target.location
     stale = paths_at(target, facts.past)
     bases: set[str] = set()
@@ -197,10 +195,7 @@ def _paths(steps: Iterable[CopyFiles]) -> frozenset[str]:
 
 
 def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
-    """Return the bridge from what is at the target to what these facts hold; an empty one where the
-    target has nothing, or no way leads over. `changed` are the paths that are not copied as they
-    are.
-    """
+    """Return the bridge from what is at the target to these facts; empty where none leads over."""
     source, target = facts.source.location, facts.target.location
     state: dict[str, FileInfo] = {}
     steps: list[CopyFiles] = []

@@ -100,9 +100,7 @@ def _unframed(block: Block, key: Bytes | None) -> Block:
 def _summed(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Block]]:
-    """Yield one shard of several checkpoints, added up: held in memory, one checkpoint after the
-    other. A key that cannot be added comes as often as it is there, so that the comparison fails.
-    """
+    """Yield one shard of several checkpoints, added up; keys that cannot be are repeated."""
     from stateshift.engines.spark.entries.fold import fold_shard
     from stateshift.formats.blocks import block_of
 

@@ -21,9 +21,7 @@ REWRITE_SCHEMA = "spark.rewrite-schema"
 
 @dataclass(frozen=True, slots=True)
 class LogChange:
-    """A file of the source that another one is made from: by which transform, and where to (below
-    the target). `source` and `inputs` name more than that file where it is needed.
-    """
+    """The transform that makes a file below the target, of this file or of `inputs`."""
 
     transform: str
     options: JsonObject

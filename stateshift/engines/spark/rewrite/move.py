@@ -15,16 +15,14 @@ passed:
                              metadataLogCurrentOffset)
     _metadata, _stateSchema  the same: of the versions up to a batch the newest applies
 
-A sink that knows batches by number has all of them up to L, and takes batch L+1 as one that it has
-never seen. Its output of batches K+1 to L stays there until somebody takes it back: their input is
-read again. L is the highest number that a batch of the job was ever given, as far as the logs of
-the checkpoint and of the sink say: a batch that was planned, and not committed, may have reached
-the sink.
+A sink that knows batches by number takes batch L+1 as one that it has never seen. Its output of
+batches K+1 to L stays there until somebody takes it back: their input is read again. L is the
+highest number that a batch of the job was ever given, as far as the logs of the checkpoint and of
+the sink say: a planned batch may have reached the sink.
 
 A batch that was planned and not committed is kept, so that it runs again at the target. A sink that
-has it already does not run its plan, so that nobody writes its state again: see
-`survey.planned_image`. Copied, the state is there in that case; in the other one Spark overwrites
-it, as it would in place.
+has it already skips it, and nobody writes its state again (see `survey.planned_image`): the state
+is copied. Otherwise Spark overwrites it, as it would in place.
 
     carried      changes that leave the files of one version as they are: a copy, `compact`,
                  `rename`, `drop`

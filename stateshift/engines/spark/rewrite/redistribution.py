@@ -258,7 +258,7 @@ class Gathering:
         return self._own("evolve", lambda store, evolution: evolver(evolution, framed))
 
     def _own(self, option: str, make: Callable[[str, JsonObject], T]) -> dict[str, T]:
-        """Return what an option makes of each store of this piece's operator."""
+        """Return the results of an option for each store of this piece's operator."""
         own = of_stores(self.options.get(option, {}), self.plain["operator"])
         return {store: make(store, plain) for store, plain in own.items()}
 

@@ -32,19 +32,8 @@ A piece is read once. Entries that are put in order or redistributed on the way 
 tables are in the order of its new ones, goes straight through, a block at a time, and where its
 files are little, record by record.
 
-The tables of a piece may be made by several (`rewrite_tables`), where it is known at which keys
-they end (`bounds_of_tables`): each reads the keys between the bounds of its own tables, and writes
-those of every target. Their bytes are the same. The zips that name them are made of what each has
-said of its own (`rewrite_zips`).
-
-The snapshots of a piece may as well: each deals out the entries of some of its sources
-(`deal_out`), and writes those of some of its targets, from what all have dealt out
-(`rewrite_dealt`).
-
-Profile (a million entries of 24 and 32 bytes, seconds of one core): compacted 0.6 as snapshots and
-1.3 as tables, redistributed 1.4 and 1.8; most of it is Arrow's taking, joining and sorting, then
-LZ4's. Reading six million from disk and writing them as tables held 0.5 GB at most, a million 0.3
-GB: beyond what piles may hold, they lie in the scratch file.
+A piece may be made by several, with the same bytes (see `fleet.rewriting`): its tables, where it is
+known at which keys they end, and its snapshots, from entries that all have dealt out.
 """
 
 from __future__ import annotations

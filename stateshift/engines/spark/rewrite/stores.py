@@ -55,9 +55,7 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class RowRule:
-    """How rows of a store are read, and in how many shards they are. They are `strict` where all
-    columns of a key decide its shard. A plain value: it stands in the options of transforms.
-    """
+    """How a store's rows are read, in options; `strict` where all key columns decide the shard."""
 
     key: KeyRule
     value: str

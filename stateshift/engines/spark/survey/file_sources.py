@@ -132,10 +132,7 @@ def is_shared(
 def refuse_other_offset(
     reading: Reading, index: str, offset: object, paths: list[str], offsets_path: str | None = None
 ) -> None:
-    """Refuse what a file source does not read as its offset: FileStreamSourceOffset is a number,
-    or has one. `offsets_path` is the log that holds it, where it is not that of the last
-    committed batch.
-    """
+    """Refuse what is no FileStreamSourceOffset; `offsets_path` is the log that holds it."""
     number = offset.get("logOffset") if isinstance(offset, dict) else offset
     is_number = isinstance(number, int) and not isinstance(number, bool)
     if offset == "" or is_number:
@@ -180,9 +177,7 @@ Batches = Mapping[int, int]
 
 
 def refuse_cut(reading: Reading, logs: Mapping[str, Batches]) -> None:
-    """Refuse logs of one source that lack entries, or hold those of others. `logs` are by their
-    paths in the image. Those for which the newest compaction stands are not read by a restart.
-    """
+    """Refuse logs of one source, by path, that lack entries, or hold those of others."""
     compactions = {number_of_log(path): path for path in logs if path.endswith(".compact")}
     newest = max(compactions, default=-1)
     faults: dict[str, str | None] = {}

@@ -21,11 +21,9 @@ The result of a batch that each kind is given twice:
 
 Source: Spark, FileStreamSink; Delta, DeltaSink; Iceberg, SparkWrite. No JVM is started.
 
-The log of a file sink names no query: its batches are all up to the newest number in it. The
-batches of a query that an Iceberg table has are in the snapshots that its metadata names. Tables of
-a Hadoop catalog say themselves which metadata is the newest. The file of the highest number is
-taken of other catalogs' tables, if it is the only one of that number; the spec may name the very
-file (`location` ends with .metadata.json).
+The log of a file sink names no query: its batches are all up to the newest number in it. An Iceberg
+table of a Hadoop catalog says which metadata is the newest. The file of the highest number is taken
+of others, if it is the only one of that number; the spec may name the very file.
 """
 
 from __future__ import annotations

@@ -97,9 +97,7 @@ def _one_by_one(piece: StoreRows) -> Iterator[str]:
 
 
 class StoreRows(NamedTuple):
-    """Entries, or changes, of one store of one shard on their way out. `path` is a file to blame
-    where one of them does not decode; `changes` says what each change is.
-    """
+    """Entries, or changes, of one store of one shard on their way out; `path` is to blame."""
 
     view: StoreView
     operator: str

@@ -88,9 +88,7 @@ def warn_of_no_commits(reading: Reading, listed: ListedFiles, epoch: int | None)
 
 
 def refuse_misplaced(reading: Reading, listed: ListedFiles) -> None:
-    """Refuse a directory where Spark reads or writes a file, and a file where it wants a directory.
-    Spark looks at files alone of batches that are done: only one that is to come does harm.
-    """
+    """Refuse a directory where Spark reads or writes a file, and the reverse."""
     logs = {"offsets": listed.offsets, "commits": listed.commits}
     newest = {log: max(numbers, default=-1) for log, numbers in logs.items()}
     for path in sorted(listed.misplaced):
@@ -168,9 +166,7 @@ def check_uncommitted(
 def _without_version(
     listed: ListedFiles, operators: Sequence[Operator], version: int
 ) -> Iterator[str]:
-    """Yield the folders of stores that cannot be loaded at a version. Which files belong to it
-    under checkpoint format 2 only the commit says that is missing.
-    """
+    """Yield the folders of stores that cannot be loaded at a version, as far as names tell."""
     for key in store_keys(operators):
         operator, shard, _ = key
         store = listed.stores.get(key)

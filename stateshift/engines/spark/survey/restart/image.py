@@ -259,9 +259,7 @@ def _refuse_settings(
 
 
 def _without_fence(reading: Reading, listed: ListedFiles) -> str | None:
-    """Take our fence out of the logs, for it is neither a planned nor a committed batch: of several
-    planned batches, the first and the last have one. Returns whose it is.
-    """
+    """Take our fence out of the logs; return its owner. Several planned batches have two."""
     owner = None
     logs = ((listed.offsets, layout.offset_path), (listed.commits, layout.commit_path))
     for numbers, path_of in logs:

@@ -258,10 +258,7 @@ def schemas_of(
     epoch: int | None,
     settings: Mapping[str, str],
 ) -> dict[str, StoreSchema]:
-    """Return the schema of every store and column family that has one, by
-    "<operator>/<store>[/<column family>]". A store without one, or with one that cannot be read, is
-    left out: whoever needs it refuses it by name.
-    """
+    """Return schemas by "<operator>/<store>[/<column family>]"; unreadable ones are left out."""
     unreported = reading.unreported()
     schemas: dict[str, StoreSchema] = {}
     for operator in operators:
