@@ -2,8 +2,8 @@
 the same. Reads only.
 
     version s  =  the snapshot s  =  an older snapshot (or nothing), and every change file up to s
-    a tally       entries added up, whatever their order: what both ways have to agree on. Of
-                  files that only write, hashes of keys and numbers of entries are held alone
+    a tally       entries added up, whatever their order: what both ways have to agree on. A file
+                  that only writes is held as hashes of its keys and numbers of its entries
 
 A restart takes the snapshot and never looks at what came before it. Both ways are followed up to
 the version of the restart, where the one is read anyway. Only where their tallies differ are the

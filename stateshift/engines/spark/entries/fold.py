@@ -26,7 +26,7 @@ tested on every golden checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -112,7 +112,8 @@ def writes_in_time(
     if kinds <= {"snapshot", "delta"}:
         return (writes.block for writes in _rows(read, shard, settings, None))
     if kinds <= {"changelog"} and not has_row_checksums(settings):
-        return _RocksDB(read, shard, settings, None).written()
+        changes = _RocksDB(read, shard, settings, None).changes(shard.files)
+        return (writes.block for writes in changes)
     return None
 
 
@@ -120,7 +121,15 @@ def last_changes(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
 ) -> Iterator[Block]:
     """Yield a RocksDB shard's last writes in changelogs, ascending; merges are refused."""
-    return _RocksDB(read, shard, settings, None).changed(bytes_max)
+
+    def without_merges(writes: Writes) -> Writes:
+        if writes.block.merges is not None and writes.block.merges.any():
+            fact = "changelogs merge values into tables, which are kept"
+            raise Incompatible(fact, hint=PLAINLY)
+        return writes
+
+    changes = map(without_merges, _RocksDB(read, shard, settings, None).changes(shard.files))
+    return merge_runs(in_runs(changes, bytes_max), delimiter(settings), deletes=True)
 
 
 def _rows(
@@ -180,25 +189,9 @@ class _RocksDB:
             bare = row_checksums.off_values(block, self._between) if self._checked else block
             yield from self._named(bare)
 
-    def written(self) -> Iterator[Block]:
-        """Yield the writes: see `writes_in_time`."""
-        return (writes.block for writes in self._changes(_changelogs(self._shard.files)))
-
-    def changed(self, bytes_max: int) -> Iterator[Block]:
-        """Yield the last writes: see `last_changes`."""
-
-        def without_merges(writes: Writes) -> Writes:
-            if writes.block.merges is not None and writes.block.merges.any():
-                fact = "changelogs merge values into tables, which are kept"
-                raise Incompatible(fact, hint=PLAINLY)
-            return writes
-
-        changes = map(without_merges, self._changes(_changelogs(self._shard.files)))
-        return merge_runs(in_runs(changes, bytes_max), self._between, deletes=True)
-
     def _settled(self, bytes_max: int) -> Iterator[Block]:
         """Yield the result of tables and changelogs: by key, where tables are sorted runs."""
-        changes = self._changes(_changelogs(newest_files(self._shard.files, ".zip")))
+        changes = self.changes(newest_files(self._shard.files, ".zip"))
         if self._version.runs:
             runs = map(self._ascending, self._version.runs)
             return merge_runs([*runs, *in_runs(changes, bytes_max)], self._between)
@@ -247,10 +240,12 @@ class _RocksDB:
                 self._report_deleted(block)
                 yield Writes(block, sequences)
 
-    def _changes(self, paths: Sequence[str]) -> Iterator[Writes]:
-        """Yield the writes of changelogs, later than all tables."""
+    def changes(self, paths: Iterable[str]) -> Iterator[Writes]:
+        """Yield the writes of the changelogs among files, later than all tables."""
         time, typed = _AFTER_TABLES, False
         for path in paths:
+            if not path.endswith(".changelog"):
+                continue
             with errors_at(path):
                 header, blocks = decode_changelog_blocks(self._read(path))
                 typed = typed or header.column_families
@@ -295,10 +290,6 @@ class _RocksDB:
             places = np.flatnonzero(ids == number)
             bare = cut(keys.content, keys.starts[places] + 2, keys.ends[places])
             yield names[number], Block(bare, block.values.take(pa.array(places)))
-
-
-def _changelogs(paths: Iterable[str]) -> list[str]:
-    return [path for path in paths if path.endswith(".changelog")]
 
 
 def _families(keys: Spans) -> Ints:

@@ -33,6 +33,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -70,33 +71,37 @@ def forms(one: StoreView, other: StoreView, alike: bool) -> tuple[Form, Form] | 
     if one.many != other.many:
         return "its values are lists in one image and single rows in the other"
     if alike and one.encoder == other.encoder:
-        return _as_it_is(one), _as_it_is(other)
+        return _form(one, "as it is"), _form(other, "as it is")
     if not one.known or not other.known:
         return "its schema is not known in both images, and they encode rows differently"
     if one.encoder.avro != other.encoder.avro:
         return "its rows are Avro's in one image only"
     if {one.encoder.kind, other.encoder.kind} <= {"plain", "row"}:
-        return _bared(one), _bared(other)
+        return _form(one, "bare"), _form(other, "bare")
     if one.key != other.key:
         return "its keys have other columns, and are encoded differently"
-    return _decoded(one), _decoded(other)
+    return _form(one, "decoded"), _form(other, "decoded")
 
 
-def _as_it_is(view: StoreView) -> Form:
-    value = _rows(view) if view.many else _same
-    return Form(_same, value, view.show_key, _show_value(view))
+def _form(view: StoreView, keys: Literal["as it is", "bare", "decoded"]) -> Form:
+    """Return a side's form. A list is (i32LE size | 00 | row)*, without a delimiter."""
+    shown = view if keys == "as it is" else replace(view, encoder=PLAIN)
+    key: Change = _same if shown.encoder == view.encoder else _bare
+    value = key
+    show_key: Show = shown.show_key
+    show_value = shown.show_value
+    if keys == "decoded":
+        key = _each(lambda content: json.dumps(view.named_key(view.decode_key(content))).encode())
+        show_key = json.loads
+    if view.many:
 
+        def joined(content: bytes) -> bytes:
+            rows = rows_of_list(content, view.delimiter)
+            return b"".join((len(row) + 1).to_bytes(4, "little") + b"\0" + row for row in rows)
 
-def _bared(view: StoreView) -> Form:
-    plain = replace(view, encoder=PLAIN)
-    key = _same if view.encoder == PLAIN else _bare
-    return Form(key, _bare_value(view), plain.show_key, _show_value(plain))
-
-
-def _decoded(view: StoreView) -> Form:
-    plain = replace(view, encoder=PLAIN)
-    key = _each(lambda content: json.dumps(view.named_key(view.decode_key(content))).encode())
-    return Form(key, _bare_value(view), json.loads, _show_value(plain))
+        value = _each(joined)
+        show_value = replace(shown, delimiter=b"").show_value
+    return Form(key, value, show_key, show_value)
 
 
 def _same(items: Binary) -> Binary:
@@ -113,26 +118,6 @@ def _bare(items: Binary) -> Binary:
 
 def _each(change: Callable[[bytes], bytes]) -> Change:
     return lambda items: binary([change(item) for item in items.to_pylist()])
-
-
-def _bare_value(view: StoreView) -> Change:
-    if view.many:
-        return _rows(view)
-    return _same if view.encoder == PLAIN else _bare
-
-
-def _rows(view: StoreView) -> Change:
-    """Return a list as (i32LE size | 00 | row)*, which is the form without a delimiter."""
-
-    def joined(content: bytes) -> bytes:
-        rows = rows_of_list(content, view.delimiter)
-        return b"".join((len(row) + 1).to_bytes(4, "little") + b"\0" + row for row in rows)
-
-    return _each(joined)
-
-
-def _show_value(view: StoreView) -> Show:
-    return replace(view, delimiter=b"").show_value if view.many else view.show_value
 
 
 # Between the name of a store and a key.

@@ -43,8 +43,8 @@ Run = Iterable[Writes]
 
 def merge_runs(runs: Sequence[Run], between: bytes, deletes: bool = False) -> Iterator[Block]:
     """Yield each key's last value, keys ascending, in puts; also deletes if asked for."""
-    cursors = _filled(_Cursor(iter(run)) for run in runs)
-    while cursors:
+    cursors = [_Cursor(iter(run)) for run in runs]
+    while cursors := [cursor for cursor in cursors if cursor.fill()]:
         lasts = [cursor.last() for cursor in cursors if cursor.goes_on]
         bound = min(lasts, default=None)
         taken = [cursor.taken(bound) for cursor in cursors]
@@ -52,7 +52,6 @@ def merge_runs(runs: Sequence[Run], between: bytes, deletes: bool = False) -> It
         block = _settled(parts, between, deletes)
         if len(block):
             yield block
-        cursors = _filled(cursors)
 
 
 def in_runs(writes: Iterable[Writes], bytes_max: int = BYTES_MAX) -> list[Run]:
@@ -132,11 +131,6 @@ class _Cursor:
             if len(writes.block):
                 return writes
         return None
-
-
-def _filled(cursors: Iterable[_Cursor]) -> list[_Cursor]:
-    """Return the cursors that hold writes, or could be made to."""
-    return [cursor for cursor in cursors if cursor.fill()]
 
 
 def _settled(parts: list[Writes], between: bytes, deletes: bool) -> Block:

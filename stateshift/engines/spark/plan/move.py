@@ -140,19 +140,16 @@ def fence(name: str, survey: Survey, ready: int = 0) -> Iterator[FenceSource]:
     """Yield the fence of a location, where there is anything to keep from going on."""
     paths: list[str] = []
     for image in survey.images:
-        paths += [layout.under(image.path, path) for path in _fence_paths(image)]
+        if image.epoch is None:
+            continue
+        # Also behind a rewind.
+        committed, planned = spark_image(image).newest or (image.epoch, image.planned)
+        own = layout.fence_paths(committed, planned)
+        if planned is not None and not layout.has_commits(image):
+            own = layout.fence_paths_without_commits(planned)
+        paths += [layout.under(image.path, path) for path in own]
     if paths:
         yield FenceSource(name, survey.location, tuple(paths), ready)
-
-
-def _fence_paths(image: Image) -> tuple[str, ...]:
-    """Return the files that keep a query from going on, also behind a rewind."""
-    if image.epoch is None:
-        return ()
-    committed, planned = spark_image(image).newest or (image.epoch, image.planned)
-    if planned is not None and not layout.has_commits(image):
-        return layout.fence_paths_without_commits(planned)
-    return layout.fence_paths(committed, planned)
 
 
 def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
@@ -171,21 +168,16 @@ def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """Return the job's plans: a first round if warm, a halt if it still runs, and the move."""
     move = Move(spec, job, bare(with_shortest_chains(facts)))
-    plans = tuple(PLANS[purpose](move) for purpose in _purposes(move))
+    purposes: tuple[Purpose, ...] = ("move",)
+    if not spec.restart:
+        purposes = ("start",)
+    elif job.mode != "fork" and move.may_run and job is job_to_stop(spec, job):
+        purposes = ("halt", "move")
+    plans = tuple(PLANS[purpose](move) for purpose in purposes)
     is_followed = job.mode == "warm" and (move.may_run or job.cutover == NEVER)
     if not is_followed:
         return plans
     return (round_plan(spec, job, facts), *(provisional(later, facts) for later in plans))
-
-
-def _purposes(move: Move) -> tuple[Purpose, ...]:
-    """Return the purposes of the plans of a job that is not followed while it runs."""
-    if not move.spec.restart:
-        return ("start",)
-    is_stopped = move.job.mode != "fork" and move.may_run
-    if is_stopped and move.job is job_to_stop(move.spec, move.job):
-        return ("halt", "move")
-    return ("move",)
 
 
 def start_plan(move: Move) -> Plan:

@@ -15,7 +15,7 @@ snapshot that is there, and go on with what follows it), and the one with less t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from stateshift.engines.bundles import bare, copies, transfers_of
@@ -27,7 +27,7 @@ from stateshift.engines.spark.rewrite.move import Move
 from stateshift.formats.spark.names import classify
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec, Spec
-from stateshift.step import AnyStep, BringFiles
+from stateshift.step import AnyStep
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 
@@ -141,24 +141,21 @@ def folder_of(chain: ShardFiles) -> str:
 def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
     """Return the plan of a round; of a job that is `stopping`, it copies what is published, too."""
     move = Move(spec, job, with_shortest_chains(facts))
-    steps: list[AnyStep] = [*_transfers(move)]
-    if stopping:
-        bare_move = replace(move, facts=bare(move.facts))
-        images, reshaping = bare_move.facts.source.images, reshaping_of(bare_move)
-        steps += staging_steps(publish(bare_move, images, reshaping, beforehand=True))
-    plan = plan_of(move, phases_of(Phase("copy", tuple(steps))))
-    return replace(provisional(plan, move.facts), purpose="warm")
-
-
-def _transfers(move: Move) -> Iterator[BringFiles]:
-    """Yield the steps that copy what can be copied now. A job that goes back removes a commit."""
     facts = move.facts
-    copied = copies(move.job, facts, facts.source.images, move.rewriting.paths)
+    copied = copies(job, facts, facts.source.images, move.rewriting.paths)
     commits: set[str] = set()
     shards: list[ShardFiles] = []
     for image in facts.source.images:
         shards.extend(image.shards)
         if image.epoch is not None:
             commits.add(layout.under(image.path, layout.commit_path(image.epoch)))
+    # A job that goes back behind one of these commits has to have it removed.
     anchors = tuple(file for file in facts.source.files if file.path in commits)
-    yield from transfers_of(facts, copied, shards, anchors, move.job.verify != "none")
+    steps: list[AnyStep] = []
+    steps += transfers_of(facts, copied, shards, anchors, job.verify != "none")
+    if stopping:
+        bare_move = replace(move, facts=bare(move.facts))
+        images, reshaping = bare_move.facts.source.images, reshaping_of(bare_move)
+        steps += staging_steps(publish(bare_move, images, reshaping, beforehand=True))
+    plan = plan_of(move, phases_of(Phase("copy", tuple(steps))))
+    return replace(provisional(plan, move.facts), purpose="warm")

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from stateshift.engines.bundles import bare, bundle_items, copies, keep_copied
@@ -201,7 +202,10 @@ def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
     steps: list[CopyFiles] = []
     for number, image in enumerate(facts.source.images):
         way = _way_of(facts, image)
-        if way is None or way.publishes_any(changed):
+        if way is None:
+            continue
+        published = [file.path for file in chain.from_iterable(way.logs)]
+        if not set(changed).isdisjoint(published):
             continue
         state.update((file.path, file) for file in way.state)
         for offsets, commit in way.logs:
@@ -229,9 +233,6 @@ class _Way:
 
     state: tuple[FileInfo, ...]
     logs: tuple[_Logs, ...]
-
-    def publishes_any(self, paths: Collection[str]) -> bool:
-        return any(logs.offsets.path in paths or logs.commit.path in paths for logs in self.logs)
 
 
 def _way_of(facts: Facts, image: Image) -> _Way | None:

@@ -105,7 +105,8 @@ class _Kept:
         return False
 
     def table(self) -> Iterator[bytes]:
-        self._facts = yield from encode_sst(self._counted(), self._version.next_sequence)
+        sequence = self._version.manifest.last_sequence + 1
+        self._facts = yield from encode_sst(self._counted(), sequence)
 
     def zipped(self) -> Iterator[bytes]:
         if self._facts is None:
@@ -155,10 +156,6 @@ class Version:
         """The facts of the tables in the MANIFEST, by the names that they have in RocksDB."""
         tables = self.manifest.families[_DEFAULT].tables
         return {f"{number:06}.sst": table for number, table in tables.items()}
-
-    @property
-    def next_sequence(self) -> int:
-        return self.manifest.last_sequence + 1
 
     def with_table(self, name: str, facts: TableFacts, keys: int) -> bytes:
         """Return the zip with a table `name` in SSTs/; without it where the table is empty."""

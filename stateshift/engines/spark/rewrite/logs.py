@@ -141,10 +141,10 @@ def _joined(
     if inside.startswith("commits/"):
         ids = _ids(request, shards) if request.uuids else None
         options = {"state_ids": ids, "format_2": request.format_2}
-        inputs = tuple(map(request.info, joining.commits()))
+        inputs = tuple(map(request.info, joining.last_logs(layout.commit_path)))
         return LogChange(MERGE_COMMITS, options, inside, request.above, inputs)
     back = (request.image.epoch or 0) - int(inside.rpartition("/")[2])
-    inputs = tuple(map(request.info, joining.offsets(back)))
+    inputs = tuple(map(request.info, joining.last_logs(layout.offset_path, back)))
     return LogChange(MERGE_OFFSETS, {"conf": request.conf}, inside, request.above, inputs)
 
 

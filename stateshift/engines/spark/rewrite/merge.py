@@ -13,7 +13,7 @@ Everything lies on one file system, and is read from the deepest place above all
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from shlex import quote
@@ -86,18 +86,12 @@ class Joining:
                     files = tuple(self.below_root(of_image, path) for path in shard.files)
                     yield replace(shard, files=files)
 
-    def offsets(self, back: int) -> tuple[str, ...]:
+    def last_logs(self, path_of: Callable[[int], str], back: int = 0) -> tuple[str, ...]:
         """Return the logs of the last committed batch (0), or of one before it (1), if any."""
         paths = []
         for number, image in enumerate(self.images):
-            epoch = image.epoch or 0
-            paths.append(self.below_root(number, layout.offset_path(max(epoch - back, 0))))
-        return tuple(paths)
-
-    def commits(self) -> tuple[str, ...]:
-        paths = []
-        for number, image in enumerate(self.images):
-            paths.append(self.below_root(number, layout.commit_path(image.epoch or 0)))
+            path = path_of(max((image.epoch or 0) - back, 0))
+            paths.append(self.below_root(number, path))
         return tuple(paths)
 
     def logs(self) -> Iterator[tuple[str, str]]:

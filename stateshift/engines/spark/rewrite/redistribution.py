@@ -102,9 +102,6 @@ class Gathering:
     base: RocksDBSnapshot
     sums: SourceSums
 
-    def gathered(self, scratch: Scratch) -> Gathered | Straight:
-        return self.in_tables(self.bounds(), scratch)
-
     def between(self, ends: Sequence[bytes | None], scratch: Scratch) -> Gathered | Straight:
         """Return the entries of the tables between some of `bounds`; None is where no table is."""
         part = encode_part(KeyRange(ends[0], ends[-1]))
@@ -114,9 +111,14 @@ class Gathering:
 
     def in_tables(self, bounds: Sequence[bytes] | None, scratch: Scratch) -> Gathered | Straight:
         """Return the entries for tables that end at these keys, where those are known."""
-        if bounds is None or self._deals_out:
-            return self._in_piles(bounds, scratch)
-        return Straight(self.read_apart, bounds)
+        if bounds is not None and not self._deals_out:
+            return Straight(self.read_apart, bounds)
+        piles, internal = SortedPiles(scratch), Counter[int]()
+        for target, own, is_internal in self.dealt_out():
+            piles.add(target, own)
+            internal[target] += len(own) if is_internal else 0
+        by_target = {target: piles.pile(target) for target in self.plain["targets"]}
+        return replace(self.of_piles(by_target), internal=internal, bounds=bounds)
 
     def bounds(self) -> list[bytes] | None:
         """Return the bounds of every target's tables; None where only reading all shows them."""
@@ -159,14 +161,6 @@ class Gathering:
             is_internal = store.rpartition("/")[2] in counted_apart
             written = with_family(store, block, self._families)
             yield written, len(block) if is_internal else 0
-
-    def _in_piles(self, bounds: Sequence[bytes] | None, scratch: Scratch) -> Gathered:
-        piles, internal = SortedPiles(scratch), Counter[int]()
-        for target, own, is_internal in self.dealt_out():
-            piles.add(target, own)
-            internal[target] += len(own) if is_internal else 0
-        by_target = {target: piles.pile(target) for target in self.plain["targets"]}
-        return replace(self.of_piles(by_target), internal=internal, bounds=bounds)
 
     def dealt_out(self) -> Iterator[tuple[int, Block, bool]]:
         """Yield entries as they are read: their target, and whether they are Spark's own."""

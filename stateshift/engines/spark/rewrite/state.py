@@ -168,7 +168,8 @@ class _Held:
     def gathered(self, piece: _Piece) -> Gathered | Straight:
         if self._of is not piece or self._gathered is None:
             self._gathered = None  # free its memory first
-            self._of, self._gathered = piece, piece.gathering().gathered(self._scratch)
+            self._of, gathering = piece, piece.gathering()
+            self._gathered = gathering.in_tables(gathering.bounds(), self._scratch)
         return self._gathered
 
 

@@ -110,7 +110,12 @@ class _History:
 
     @property
     def is_complete(self) -> bool:
-        return not any(self._is_wanted(app_id) for app_id in self._back_to)
+        """Whether older commits tell no more of any application."""
+        for app_id, batch in self._back_to.items():
+            is_known = app_id in self._last and self._last[app_id] is None
+            if not is_known and not any(each <= batch for each in self._versions[app_id]):
+                return False
+        return True
 
     def add(self, version: int, batches: Mapping[str, int]) -> None:
         """Add what one commit says; commits come from the newest back."""
@@ -134,12 +139,6 @@ class _History:
         return {
             app_id: SinkLog(self._last.get(app_id), held) for app_id, held in self._versions.items()
         }
-
-    def _is_wanted(self, app_id: str) -> bool:
-        """Whether older commits may tell more of this application."""
-        if app_id in self._last and self._last[app_id] is None:
-            return False
-        return not any(batch <= self._back_to[app_id] for batch in self._versions[app_id])
 
 
 def _of_checkpoint(storage: Storage, files: Iterable[CheckpointName]) -> dict[str, int]:

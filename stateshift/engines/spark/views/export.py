@@ -85,14 +85,22 @@ class Tables:
                 f"Parquet cannot hold these columns: {error}", hint="write .arrow or .jsonl"
             ) from error
 
-    def together(self, view: StoreView, block: Block) -> tuple[pa.Array | None, pa.Array | None]:
-        """Return keys and values as arrays; None where they are decoded one by one."""
+    def columns(self, rows: StoreRows) -> tuple[Column, Column]:
+        """Return keys and values as arrays, decoded together or one by one."""
+        view, block = rows.view, rows.block
         keys = block.keys.cast(pa.binary()) if view.key is None else keys_of(view, block.keys)
         if view.value is None:
-            return keys, block.values.cast(pa.binary())
-        return keys, values_of(view, block.values)
+            values = block.values.cast(pa.binary())
+        else:
+            values = values_of(view, block.values)
+        if keys is None:
+            keys = self._array("key", [key_of(rows, key) for key in block.keys.to_pylist()])
+        if values is None:
+            decoded = [value_of(rows, value) for value in block.values.to_pylist()]
+            values = self._array("value", decoded)
+        return keys, values
 
-    def array(self, field: str, decoded: Sequence[Value]) -> pa.Array:
+    def _array(self, field: str, decoded: Sequence[Value]) -> pa.Array:
         kind = self.schema.field(field).type
         return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)
 
@@ -206,7 +214,7 @@ class Export:
                 raise _several({piece.view.store, tables.view.store})
             shared = (piece.operator, piece.view.store, piece.shard)
             places = (piece.batch, list(piece.changes), *shared) if piece.changes else shared
-            yield tables.batch(places, *_decoded(tables, piece))
+            yield tables.batch(places, *tables.columns(piece))
 
     def _parts(self, size: int) -> Iterator[StoreRows]:
         """Yield the entries, so many at once, and count them."""
@@ -263,16 +271,6 @@ class Export:
                     kinds = tuple(change.kind for change in some)
                     piece = self._piece(image, shard, store, block)
                     yield piece._replace(path=path, batch=batch, changes=kinds)
-
-
-def _decoded(tables: Tables, piece: StoreRows) -> tuple[Column, Column]:
-    keys, values = tables.together(piece.view, piece.block)
-    if keys is None:
-        keys = tables.array("key", [key_of(piece, key) for key in piece.block.keys.to_pylist()])
-    if values is None:
-        decoded = [value_of(piece, value) for value in piece.block.values.to_pylist()]
-        values = tables.array("value", decoded)
-    return keys, values
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:

@@ -59,15 +59,6 @@ class StateFacts:
     schemas: Mapping[str, StoreSchema]
     changes: bool
 
-    def schemas_of(self, operator: str) -> Iterator[tuple[str, StoreSchema]]:
-        for place, schema in self.schemas.items():
-            if place.partition("/")[0] == operator:
-                yield place.rpartition("/")[2], schema
-
-    def endings(self) -> set[str]:
-        files = chain.from_iterable(shard.files for shard in self.shards)
-        return {path.rpartition(".")[2] for path in files}
-
 
 def refuse_unfit(
     reading: Reading, path: str, settings: Mapping[str, str], state: StateFacts
@@ -99,7 +90,8 @@ def refuse_changed(
 def _faults(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
     """Yield the settings with which Spark could not read the files."""
     provider = PROVIDERS.get(settings.get(PROVIDER, "").rpartition(".")[2])
-    endings = state.endings()
+    files = chain.from_iterable(shard.files for shard in state.shards)
+    endings = {path.rpartition(".")[2] for path in files}
     foreign = sorted(endings.difference(_ENDINGS.get(provider or "", endings)))
     if foreign:
         yield f"says that {settings[PROVIDER]} keeps the state, which has no .{foreign[0]} files"
@@ -121,7 +113,10 @@ def _faults(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
 def _faults_of_formats(settings: Mapping[str, str], state: StateFacts) -> Iterator[str]:
     """Yield the operators that have state of another format than the settings say."""
     for operator in state.operators:
-        schemas = dict(state.schemas_of(operator.id))
+        schemas = {}  # by the last part of a store's name
+        for place, schema in state.schemas.items():
+            if place.partition("/")[0] == operator.id:
+                schemas[place.rpartition("/")[2]] = schema
         formats = {
             JOIN_FORMAT: _join_format(operator, schemas),
             AGGREGATION_FORMAT: _aggregation_format(operator, schemas),
