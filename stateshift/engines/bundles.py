@@ -101,11 +101,16 @@ def copies(
     those that are published last or rewritten (`left_out`, as (location, path)), and the places
     that move along, whose files keep their times.
     """
-    infos = {}
-    for survey in (facts.source, *facts.merges):
-        for file in survey.files:
-            infos[file.path] = file
-    groups = [_state_group(facts, images, infos, left_out)]
+    infos = infos_of((facts.source, *facts.merges))
+    source = facts.source.location
+    first_read = set(chain.from_iterable(image.first_read for image in images))
+    needed = set(chain.from_iterable(image.needed for image in images))
+    files = []
+    for path in sorted(needed - first_read):
+        # A rewritten file's checksum stays behind: a stale one makes an intact file unreadable.
+        if (source, path.removesuffix(".crc")) not in left_out:
+            files.append(infos[path])
+    groups = [FileGroup(source, facts.target.location, tuple(files))]
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy:
             files = []
@@ -113,27 +118,17 @@ def copies(
                 is_left_out = (here.location, file.path) in left_out
                 if not is_left_out and not is_hadoop_checksum(file.path):
                     files.append(file)
-            data_group = FileGroup(here.location, there.location, tuple(files))
-            groups.append(data_group)
+            groups.append(FileGroup(here.location, there.location, tuple(files)))
     sizes = {path: file.size for path, file in infos.items()}
     return Copies(tuple(groups), copy_steps(groups), sizes)
 
 
-def _state_group(
-    facts: Facts,
-    images: tuple[Image, ...],
-    infos: Mapping[str, FileInfo],
-    left_out: frozenset[tuple[str, str]],
-) -> FileGroup:
-    """Return the images' files. A rewritten file's checksum stays behind: a stale one harms."""
-    source = facts.source.location
-    first_read = set(chain.from_iterable(image.first_read for image in images))
-    needed = set(chain.from_iterable(image.needed for image in images))
-    files = []
-    for path in sorted(needed - first_read):
-        if (source, path.removesuffix(".crc")) not in left_out:
-            files.append(infos[path])
-    return FileGroup(source, facts.target.location, tuple(files))
+def infos_of(surveys: Iterable[Survey]) -> dict[str, FileInfo]:
+    """Return all files of these surveys by path; no two of them have the same."""
+    infos: dict[str, FileInfo] = {}
+    for survey in surveys:
+        infos.update((file.path, file) for file in survey.files)
+    return infos
 
 
 def copy_steps(groups: Iterable[FileGroup]) -> tuple[CopyFiles, ...]:
@@ -218,9 +213,13 @@ def keep_copied(
     targets = [arrived.target for arrived in facts.brought.values()]
     targets += [place for place, _ in facts.left]
     for number, target in enumerate(dict.fromkeys(targets)):
-        stays, goes = _kept_and_gone(facts, wanted, target)
-        leftover = {path for place, path in facts.left if place == target}
-        goes |= leftover.difference(again)
+        stays: list[FileEvidence] = []
+        goes = {path for place, path in facts.left if place == target}.difference(again)
+        for key, arrived in facts.brought.items():
+            if arrived.target == target and key in wanted:
+                stays.append(FileEvidence(arrived.name, arrived.file.size, arrived.digest))
+            elif arrived.target == target:
+                goes.add(arrived.name)
         yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(stays)), tuple(sorted(goes)))
 
 
@@ -240,19 +239,3 @@ def without_shown(
             name, dropped = f"publish/kept-{number}", tuple(sorted(needed))
             later.append(KeepBrought(name, step.target, (), dropped))
     return tuple(at_once), tuple(later)
-
-
-def _kept_and_gone(
-    facts: Facts, wanted: Collection[tuple[str, str]], target: str
-) -> tuple[list[FileEvidence], set[str]]:
-    """Return the files that were copied to a place and are wanted; and those that are not."""
-    stays: list[FileEvidence] = []
-    goes: set[str] = set()
-    for key, arrived in facts.brought.items():
-        if arrived.target != target:
-            continue
-        if key in wanted:
-            stays.append(FileEvidence(arrived.name, arrived.file.size, arrived.digest))
-        else:
-            goes.add(arrived.name)
-    return stays, goes

@@ -56,15 +56,11 @@ def engine(name: str) -> Engine:
     """
     if name in BUILT_IN:
         return cast(Engine, import_module(BUILT_IN[name].module).ENGINE)
-    if name in engine_names():
-        return _added(name)
-    raise PlanError(
-        f"this stateshift reads specs of engine {name!r} but cannot move its state",
-        hint=f"engines it can move: {', '.join(sorted(engine_names()))}",
-    )
-
-
-def _added(name: str) -> Engine:
+    if name not in engine_names():
+        raise PlanError(
+            f"this stateshift reads specs of engine {name!r} but cannot move its state",
+            hint=f"engines it can move: {', '.join(sorted(engine_names()))}",
+        )
     loaded = extensions.load(extensions.ENGINES, name)
     missing = [method for method in METHODS if not hasattr(loaded, method)]
     if missing:

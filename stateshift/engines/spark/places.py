@@ -11,9 +11,10 @@ is recognised under each of them, and what is written is the name that the spec 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from stateshift.engines.bundles import infos_of
 from stateshift.engines.spark.layout import SINK_LOG, under
 from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
 from stateshift.plain import JsonObject
@@ -131,14 +132,6 @@ def own_places_of(job: JobSpec, survey: Survey) -> tuple[str, ...]:
             if root is not None and embedded.found not in ("here", "different"):
                 places.append(root)
     return tuple(dict.fromkeys(places))
-
-
-def infos_of(surveys: Iterable[Survey]) -> dict[str, FileInfo]:
-    """Return all files of these surveys by path; no two of them have the same."""
-    infos: dict[str, FileInfo] = {}
-    for survey in surveys:
-        infos.update((file.path, file) for file in survey.files)
-    return infos
 
 
 def _transform_of(path: str, embedded: list[EmbeddedPath], data_places: Places) -> str | None:

@@ -339,11 +339,15 @@ def _of_table(source: Endpoint, table: TableFacts) -> Finding:
     at = f"{table.location}, which source {source.index} reads from version {version} on,"
     first = version + 1 if source.details["starting_snapshot"] else version
     gone = sorted(set(range(first, newest + 1)) - table.commits)
+    # The log leads up to a version from its beginning, or from a checkpoint.
+    starts = [-1, *(each for each in table.checkpoints if each <= version)]
+    ways = (range(start + 1, version + 1) for start in starts)
+    leads_there = any(map(table.commits.issuperset, ways))
     if version > newest + 1 or (version > newest and source.details["starting_snapshot"]):
         fact = f"{at} ends at version {newest}: it was restored from an older copy, or recreated"
     elif gone:
         fact = f"{at} has no commit of version {gone[0]} any more: what it added was not read"
-    elif first > version and not _has_snapshot(table, version):
+    elif first > version and not leads_there:
         fact = f"{at} can no longer show that version, which the job has not read to its end"
     elif table.missing is not None:
         fact = f"{at} lacks a file that the job reads next: {table.missing}"
@@ -351,9 +355,3 @@ def _of_table(source: Endpoint, table: TableFacts) -> Finding:
         looked = f", and {table.asked:,} files that it reads next" if table.asked else ""
         return Finding("note", f"{at} still has it{looked}")
     return Finding("refuse", fact, LOST, _RESTORE)
-
-
-def _has_snapshot(table: TableFacts, version: int) -> bool:
-    """Whether the log leads up to a version: from its beginning, or from a checkpoint."""
-    starts = [-1, *(each for each in table.checkpoints if each <= version)]
-    return any(table.commits.issuperset(range(start + 1, version + 1)) for start in starts)

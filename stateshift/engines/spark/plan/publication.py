@@ -10,10 +10,9 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from stateshift.engines.bundles import bundle_items
+from stateshift.engines.bundles import bundle_items, infos_of
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings.moves import directories
-from stateshift.engines.spark.places import infos_of
 from stateshift.engines.spark.rewrite.files import Reshaping
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.errors import StalePlan

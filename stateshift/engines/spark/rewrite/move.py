@@ -38,7 +38,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from stateshift.engines.bundles import bundle_items
+from stateshift.engines.bundles import bundle_items, infos_of
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -293,10 +293,7 @@ class Move:
 
 def planned_copies(move: Move, paths: Mapping[str, str]) -> Iterator[CopyFiles]:
     """Yield the steps that copy files of a planned batch, to the paths given."""
-    infos = {}
-    for survey in (move.facts.source, *move.facts.merges):
-        for file in survey.files:
-            infos[file.path] = file
+    infos = infos_of((move.facts.source, *move.facts.merges))
     files = [infos[path] for path in sorted(paths)]
     for number, bundle in enumerate(bundle_items(files)):
         yield CopyFiles(

@@ -119,11 +119,11 @@ def planned_state_of(
     if epoch is None or planned != epoch + 1:
         return None
     version = planned + 1
-    stores = _stores_at(version, listed, operators)
-    if not stores:
+    stores = [listed.stores.get(key) for key in store_keys(operators)]
+    if not stores or not all(store is not None and store.at(version) for store in stores):
         return None
     files: set[str] = set()
-    for store in stores:
+    for store in filter(None, stores):
         if store.uses_uuids:
             return PlannedState((), unnamed=True)
         try:
@@ -135,19 +135,6 @@ def planned_state_of(
         files.update(own_files)
     checksums = {f"{path}.crc" for path in files} & listed.spark_crcs
     return PlannedState(tuple(sorted(map(reading.path, files | checksums))))
-
-
-def _stores_at(
-    version: int, listed: ListedFiles, operators: tuple[Operator, ...]
-) -> list[StoreFiles]:
-    """Return every store of every shard; none of them where one has nothing of the version."""
-    stores = []
-    for key in store_keys(operators):
-        store = listed.stores.get(key)
-        if store is None or not store.at(version):
-            return []
-        stores.append(store)
-    return stores
 
 
 def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | None:
