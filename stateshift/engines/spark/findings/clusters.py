@@ -161,11 +161,8 @@ def of_reach(move: Move) -> Iterator[Finding]:
             way = "write the scheme that Hadoop knows it by"
             if scheme_named(scheme).file_system == "s3":
                 way = "write s3a:// in its place"
-            yield _refused(
-                f"the job would be handed {place}, and Spark has no file system for {scheme}://",
-                way,
-                f"where {cluster.name} has one (EMR does)",
-            )
+            fact = f"the job would be handed {place}, and Spark has no file system for {scheme}://"
+            yield _refused(fact, way, f"where {cluster.name} has one (EMR does)")
         elif cluster.reaches is None:
             yield Finding(
                 "note",

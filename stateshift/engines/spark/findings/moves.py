@@ -96,12 +96,8 @@ def _of_absent(move: Move, cluster: ClusterFacts, age: str | None) -> Iterator[F
         "fenced off as it is"
     )
     if move.job.mode == "warm":
-        yield Finding(
-            "warn" if age is None else "refuse",
-            f"{fact} It cannot be followed while it runs",
-            waive="job-stopped",
-            hint=hint,
-        )
+        message = f"{fact} It cannot be followed while it runs"
+        yield Finding("warn" if age is None else "refuse", message, waive="job-stopped", hint=hint)
     elif age is not None:
         yield Finding("warn", fact, hint=hint)
 

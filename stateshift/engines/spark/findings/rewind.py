@@ -151,11 +151,8 @@ def _of_new_numbers(move: Move, image: Image, name: str) -> Iterator[Finding]:
         f"next is batch {number + 1}, which no sink has had"
     )
     if _has_none_since(move, image):
-        yield Finding(
-            "warn",
-            f"{fact}. The sink has none of the batches since",
-            hint="nothing has to be cleared",
-        )
+        message = f"{fact}. The sink has none of the batches since"
+        yield Finding("warn", message, hint="nothing has to be cleared")
     else:
         yield Finding(
             "warn",

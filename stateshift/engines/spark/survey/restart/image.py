@@ -217,10 +217,8 @@ def _query(reading: Reading, listed: ListedFiles) -> metadata_format.QueryMetada
         return None
     path = reading.path(layout.METADATA)
     if query.id != query.written.lower():
-        reading.warn(
-            f"{path} holds the query id {query.written}, which Spark takes for {query.id}",
-            layout.METADATA,
-        )
+        message = f"{path} holds the query id {query.written}, which Spark takes for {query.id}"
+        reading.warn(message, layout.METADATA)
     if query.trailing:
         end = len(metadata_format.encode_metadata(query)) - query.trailing
         fact = f"{path} has {query.trailing} more bytes behind its JSON, which Spark does not read"
