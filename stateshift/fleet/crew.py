@@ -23,7 +23,6 @@ from stateshift.fleet.carrier import OF_SPARK, Asking, Carrier, LabelledOrder, W
 from stateshift.fleet.cutting import (
     PART_BYTES_MIN,
     WORTHWHILE_BYTES,
-    ComparedParts,
     Cutter,
     Labelled,
     ShardAt,
@@ -167,8 +166,11 @@ class Crew:
     def run(self, step: Step, world: World) -> Evidence:
         if isinstance(step, CompareImages):
             parts = parts_of(step, world, self._is_cut(step))
-            if parts is not None:
-                return self._compare(step, parts, world)
+            if parts is not None:  # the sums of the parts are the step's
+                folds = self._folds(step, [*parts.source, *parts.target], world)
+                count = len(parts.source)
+                at_source = fold_together([*step.known(world), *folds[:count]])
+                return step.judged(at_source, fold_together(folds[count:]), world)
         evidence = None
         if isinstance(step, TransformShard):
             evidence = self._rewrite(step, world)
@@ -192,13 +194,6 @@ class Crew:
         if count == 1:
             return None
         return rewrite_shards(step, count, self.asking.all_of(step, world))
-
-    def _compare(self, step: CompareImages, parts: ComparedParts, world: World) -> Evidence:
-        """Compare part by part; the sums of the parts are the step's."""
-        folds = self._folds(step, [*parts.source, *parts.target], world)
-        count = len(parts.source)
-        at_source = fold_together([*step.known(world), *folds[:count]])
-        return step.judged(at_source, fold_together(folds[count:]), world)
 
     def _folds(self, step: CompareImages, sides: Sequence[Labelled], world: World) -> list[Fold]:
         """Return the sums of each side."""

@@ -315,21 +315,18 @@ def _avro_range(columns: StructType, encoder: Encoder) -> Decode:
         first, rest = halves(content)
         if bool(others) != bool(rest):
             raise FormatError("a key is not of the columns that order it", None, 0)
-        leading = ordered_columns(_marked(read_ordering(first, 0)), columns, encoder)
+        binaries = read_ordering(first, 0)
+        marked = []  # each ordering column as one binary
+        for mark, value in zip(binaries[::2], binaries[1::2], strict=True):
+            if mark is None or value is None or len(mark) != 1:
+                fact = "a column that orders keys is not encoded as it should be"
+                raise FormatError(fact, None, 5)
+            marked.append(mark + value)
+        leading = ordered_columns(marked, columns, encoder)
         following = read_others(_numbered(rest), _NUMBERED) if others else ()
         return arrange_columns(ordering, leading, others, following)
 
     return decode
-
-
-def _marked(halved: Sequence[bytes | None]) -> list[bytes]:
-    """Return each ordering column as one binary: its mark, and the value behind it."""
-    columns = []
-    for mark, value in zip(halved[::2], halved[1::2], strict=True):
-        if mark is None or value is None or len(mark) != 1:
-            raise FormatError("a column that orders keys is not encoded as it should be", None, 5)
-        columns.append(mark + value)
-    return columns
 
 
 def _numbered(content: bytes) -> bytes:

@@ -72,23 +72,18 @@ def without_value_checksums(key: bytes, value: bytes, between: bytes) -> bytes:
     """Return one value without its checksums."""
     payloads, position = [], 0
     while True:
-        payload = _payload(value, position, key)
+        start = position + _HEAD
+        expected = int.from_bytes(value[position : position + 4], "little")
+        size = int.from_bytes(value[position + 4 : start], "little")
+        payload = value[start : start + size]
+        if start > len(value) or len(payload) != size:
+            raise FormatError("a value is shorter than its checksum says")
+        check_row(payload, key, expected)
         payloads.append(payload)
         position += _HEAD + len(payload)
         if position == len(value):
             return between.join(payloads)
         position += len(between)
-
-
-def _payload(value: bytes, position: int, key: bytes) -> bytes:
-    start = position + _HEAD
-    expected = int.from_bytes(value[position : position + 4], "little")
-    size = int.from_bytes(value[position + 4 : start], "little")
-    payload = value[start : start + size]
-    if start > len(value) or len(payload) != size:
-        raise FormatError("a value is shorter than its checksum says")
-    check_row(payload, key, expected)
-    return payload
 
 
 CHECKSUM_MAX = 1 << 16

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -197,12 +198,8 @@ def _shared(parts: list[Writes]) -> int:
     """Return the number of bytes that all keys share at their beginning."""
     least = min(part.block.keys[0].as_py() for part in parts)
     most = max(part.block.keys[-1].as_py() for part in parts)
-    count = 0
-    for one, other in zip(least, most, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+    pairs = zip(least, most, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _equal_to_next(keys: Binary) -> Flags:

@@ -7,7 +7,7 @@ from itertools import chain
 from shlex import quote
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.image import Strangers, spark_image
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above
 from stateshift.engines.spark.places import is_covered, needed_embedded, own_places_of
 from stateshift.engines.spark.rewrite.move import Move
@@ -177,22 +177,18 @@ def _of_staying(job: JobSpec, image: Image) -> Iterator[Finding]:
     staying = [each for each in strangers if not is_taken(job, each.path.rstrip("/"))]
     if not staying:
         return
-    fact = _staying_files(staying, image)
-    folders = tuple(each.path for each in staying)
-    if any(asked.startswith(folders) for asked in job.also):
-        fact += ", but for what `also` names"
-    yield Finding("note", fact, hint=f'take them along: "also": ["{staying[0].path}"]')
-
-
-def _staying_files(staying: list[Strangers], image: Image) -> str:
     names = ", ".join(f"`{layout.under(image.path, each.path)}`" for each in staying[:SHOWN_MAX])
     more = len(staying) - SHOWN_MAX
     if more > 0:
         names = f"{names} and {more} more"
     count = sum(each.files for each in staying)
+    fact = f"{count} files in {names} are not Spark's and stay"
     if count == 1:
-        return f"1 file in {names} is not Spark's and stays"
-    return f"{count} files in {names} are not Spark's and stay"
+        fact = f"1 file in {names} is not Spark's and stays"
+    folders = tuple(each.path for each in staying)
+    if any(asked.startswith(folders) for asked in job.also):
+        fact += ", but for what `also` names"
+    yield Finding("note", fact, hint=f'take them along: "also": ["{staying[0].path}"]')
 
 
 def _holds(move: Move, image: Image, asked: str) -> bool:

@@ -67,30 +67,24 @@ def survey(
         own_files = tuple(file for file in files if file.path.startswith(start))
         image = surveyed_image(Reading(storage, prefix), own_files, thorough, changes)
         images.append(replace(image, name=name_of.get(prefix)))
-    is_file = not files and storage.stat("") is not None
-    if is_file:
-        where = f"stateshift inspect {quote(storage.location)}"
-        findings.append(
-            Finding("refuse", f"{storage.location} is a file, not a directory", hint=where)
-        )
+    kind: Kind = "foreign"
+    if prefixes:
+        kind = "checkpoint" if prefixes == [""] else "workflow"
+    elif not files and storage.stat("") is not None:
+        fact = f"{storage.location} is a file, not a directory"
+        hint = f"stateshift inspect {quote(storage.location)}"
+        findings.append(Finding("refuse", fact, hint=hint))
+    elif all(file.path.startswith(f"{FOLDER}/") for file in files):
+        kind = "empty"
     return Survey(
         location=storage.location,
         engine="spark" if images else None,
-        kind="foreign" if is_file else _kind(prefixes, files),
+        kind=kind,
         files=files,
         images=tuple(images),
         findings=tuple(findings),
         names=names,
     )
-
-
-def _kind(prefixes: list[str], files: tuple[FileInfo, ...]) -> Kind:
-    if prefixes == [""]:
-        return "checkpoint"
-    if prefixes:
-        return "workflow"
-    holds_only_ours = all(file.path.startswith(f"{FOLDER}/") for file in files)
-    return "empty" if holds_only_ours else "foreign"
 
 
 def _listed(storage: Storage, until: int | None) -> Iterator[FileInfo]:
@@ -175,7 +169,12 @@ def _own_operators(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
     first_job = min((job, *others), key=spec.jobs.index)
     if job is first_job:  # what no job takes is reported once
         taken = own.union(*(_directories(spec, other, survey) for other in others))
-        findings += _of_rest(survey, taken)
+        hint = "add its operator to one of them; or, where its state is no longer wanted, waive it"
+        directories = {image.path for image in survey.images if image.path}
+        for path in sorted(directories - taken):
+            fact = f"{survey.location}/{path} is taken along by none of the jobs that divide this"
+            finding = Finding("refuse", f"{fact} workflow", waive="operators-stay", hint=hint)
+            findings.append(finding)
     names = survey.names
     return replace(
         survey,
@@ -212,11 +211,3 @@ def _of_part(job: JobSpec, survey: Survey, own: frozenset[str]) -> Iterator[Find
             hint=f"stateshift inspect {quote(survey.location)} lists the directories; "
             '{"name": …, "directory": …} adopts one',
         )
-
-
-def _of_rest(survey: Survey, taken: frozenset[str]) -> Iterator[Finding]:
-    hint = "add its operator to one of them; or, where its state is no longer wanted, waive it"
-    directories = {image.path for image in survey.images if image.path}
-    for path in sorted(directories - taken):
-        fact = f"{survey.location}/{path} is taken along by none of the jobs that divide this"
-        yield Finding("refuse", f"{fact} workflow", waive="operators-stay", hint=hint)

@@ -206,7 +206,12 @@ def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
 def find_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
     """Refuse a file sink's output whose log names another place: its readers go by the log."""
     hint = 'clear that place and let this run copy the data ("copy": true): it rewrites the log'
-    for path in _read_sink_logs(files):
+    logs = [file.path for file in files if is_sink_log(file.path)]
+    compactions = [path for path in logs if path.endswith(".compact")]
+    newest_compaction = max(map(number_of_log, compactions), default=0)
+    for path in sorted(logs, key=number_of_log):
+        if number_of_log(path) < newest_compaction:
+            continue  # its readers do not read it
         try:
             for entry in source_log.decode_source_log(storage.chunks(path)):
                 folder = decode_location(entry.path.rsplit("/", 1)[0])
@@ -219,15 +224,6 @@ def find_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Findi
             fact = f"{path} is damaged: {error.fact}"
             return (Finding("refuse", fact, hint=hint, path=path, offset=error.offset),)
     return ()
-
-
-def _read_sink_logs(files: Iterable[FileInfo]) -> list[str]:
-    """Return the logs of a file sink that its readers read: from the newest compaction on."""
-    logs = [file.path for file in files if is_sink_log(file.path)]
-    compactions = [path for path in logs if path.endswith(".compact")]
-    newest_compaction = max(map(number_of_log, compactions), default=0)
-    read_logs = [path for path in logs if number_of_log(path) >= newest_compaction]
-    return sorted(read_logs, key=number_of_log)
 
 
 def _json(text: str) -> object:

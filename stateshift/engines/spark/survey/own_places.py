@@ -104,23 +104,17 @@ def _path_in_hdfs(location: str) -> str:
 def hand_copy_faults(location: str, image: Image) -> Iterator[Finding]:
     """Yield the faults of a job that starts from an image whose files name another place."""
     names = {operator.id: operator.name for operator in image.operators}
-    for place in _applying(image):
-        if place.role == "self" and place.found not in ("", "here"):
-            operator = place.file[len(under(image.path, "state/")) :].partition("/")[0]
-            yield _finding(location, image, place, names.get(operator) == JOIN)
-
-
-def _applying(image: Image) -> Iterator[EmbeddedPath]:
-    """Yield the places that the newest file of each folder names: what a restart goes by."""
-    newest: dict[str, int] = {}
+    newest: dict[str, int] = {}  # a restart goes by the newest file of each folder
     for place in image.embedded:
         folder, batch = place.file.rpartition("/")[0], number_of_log(place.file)
         is_later = image.epoch is not None and batch > image.epoch and is_of_operator(place)
         if not is_later:
             newest[folder] = max(batch, newest.get(folder, -1))
     for place in image.embedded:
-        if newest.get(place.file.rpartition("/")[0]) == number_of_log(place.file):
-            yield place
+        applies = newest.get(place.file.rpartition("/")[0]) == number_of_log(place.file)
+        if applies and place.role == "self" and place.found not in ("", "here"):
+            operator = place.file[len(under(image.path, "state/")) :].partition("/")[0]
+            yield _finding(location, image, place, names.get(operator) == JOIN)
 
 
 def _finding(location: str, image: Image, place: EmbeddedPath, is_join: bool) -> Finding:

@@ -45,7 +45,7 @@ from stateshift.engines.spark.survey.restart.query_files import (
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
-from stateshift.survey import Image, Operator, PlannedState, ShardFiles, Survey
+from stateshift.survey import Image, Operator, PlannedState, Survey
 
 SKIPPING = "Delta, a file sink, or a foreachBatch with txnVersion"
 NAME_THE_SINK = 'name the sink, and the plan says which: "sink": {"kind": "delta", "location": "…"}'
@@ -60,20 +60,20 @@ def after_planned(image: Image) -> Image | None:
         if not path.endswith(".crc"):
             store = store_key(classify(inside(image, path)))
             written.setdefault(store, []).append(path)
-    shards = tuple(_after(shard, written) for shard in image.shards)
+    shards = []
+    for shard in image.shards:
+        files = written.get((shard.operator, shard.shard, shard.store), [])
+        snapshots = [path for path in files if path.endswith((".zip", ".snapshot"))]
+        before = snapshots or shard.files  # a snapshot stands instead of the shard's own
+        others = [path for path in files if path not in snapshots]
+        shards.append(replace(shard, files=(*before, *others)))
     return replace(
-        image, epoch=image.planned, shards=shards, needed=image.needed_files, planned_state=None
+        image,
+        epoch=image.planned,
+        shards=tuple(shards),
+        needed=image.needed_files,
+        planned_state=None,
     )
-
-
-def _after(shard: ShardFiles, written: dict[StoreKey, list[str]]) -> ShardFiles:
-    """Return the shard with the batch's files: after its own, or instead if one is a snapshot."""
-    files = written.get((shard.operator, shard.shard, shard.store), [])
-    snapshots = [path for path in files if path.endswith((".zip", ".snapshot"))]
-    if not snapshots:
-        return replace(shard, files=(*shard.files, *files))
-    others = [path for path in files if path not in snapshots]
-    return replace(shard, files=(*snapshots, *others))
 
 
 def planned_files(image: Image) -> Iterator[str]:

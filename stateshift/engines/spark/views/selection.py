@@ -147,21 +147,16 @@ FILE_MAX = 256 * 1024 * 1024
 def decode_at(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
     """Return one decoded file; state files find their schema in the checkpoint around them."""
     path = locations.normal(location, os.getcwd())
-    with errors_at(location):
-        rows = _rows(opening, path)
-        return decoding.decode_file(path, storage.read(name, FILE_MAX), rows)
-
-
-def _rows(opening: Opening, path: str) -> RowSchema:
     inside = decoding.inside(path)
-    schema = decoding.schema_path(inside)
-    if schema is None:
-        return RowSchema()
-    storage = opening(path.removesuffix(inside).rstrip("/") or path)
-    if storage.stat(schema) is None:
-        return RowSchema()
-    rocksdb = path.endswith((".zip", ".changelog", ".sst"))
-    return RowSchema.of(storage.read(schema, FILE_MAX), "rocksdb" if rocksdb else None)
+    schema, rows = decoding.schema_path(inside), RowSchema()
+    with errors_at(location):
+        if schema is not None:
+            checkpoint = opening(path.removesuffix(inside).rstrip("/") or path)
+            if checkpoint.stat(schema) is not None:
+                is_rocksdb = path.endswith((".zip", ".changelog", ".sst"))
+                provider = "rocksdb" if is_rocksdb else None
+                rows = RowSchema.of(checkpoint.read(schema, FILE_MAX), provider)
+        return decoding.decode_file(path, storage.read(name, FILE_MAX), rows)
 
 
 def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
