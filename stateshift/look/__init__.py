@@ -279,5 +279,6 @@ def _format(to: str) -> str:
     if suffix not in _SUFFIXES:
         fact = f"the suffix decides the format, and {suffix or 'none'} is none that is known"
         hint = "name it .parquet, .arrow or .jsonl; - writes JSON lines to stdout"
-        raise SpecError((Complaint("--to", f"{to}: {fact}"),), hint=hint)
+        complaint = Complaint("--to", f"{to}: {fact}")
+        raise SpecError((complaint,), hint=hint)
     return _SUFFIXES[suffix]

@@ -168,8 +168,9 @@ def _halves(
     middles = _middles(keys)
     if middles is None:
         return None
-    leading = first(keys.content, keys.starts + 4, middles, columns.sliced(slice(count)))
-    others = rest(keys.content, middles, keys.ends, columns.sliced(slice(count, None)))
+    first_columns, other_columns = columns.sliced(slice(count)), columns.sliced(slice(count, None))
+    leading = first(keys.content, keys.starts + 4, middles, first_columns)
+    others = rest(keys.content, middles, keys.ends, other_columns)
     if leading is None or others is None:
         return None
     return _struct([*leading.flatten(), *others.flatten()], columns)

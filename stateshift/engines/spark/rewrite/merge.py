@@ -192,11 +192,12 @@ def _of_other(job: JobSpec, source: Survey, other: Survey) -> Iterator[Finding]:
 
 def _of_planned_batch(survey: Survey) -> Iterator[Finding]:
     image = survey.images[0]
-    if image.planned is not None and image.planned > (image.epoch or 0):
+    epoch = image.epoch or 0
+    if image.planned is not None and image.planned > epoch:
+        fact = f"{survey.location}: batch {image.planned} was planned and not committed"
         yield Finding(
             "refuse",
-            f"{survey.location}: batch {image.planned} was planned and not committed, "
-            "and has no like in the other",
+            f"{fact}, and has no like in the other",
             hint='let its job finish it, or say "planned_batch": "drop"',
         )
 

@@ -72,11 +72,9 @@ def _refuse(rows: RowCheck) -> None:
     if not rows.are_refused:
         return
     first = next(finding for finding in rows.findings() if finding.level == "refuse")
-    raise FormatError(
-        first.message,
-        hint="`stateshift verify --deep` tells of all that is wrong with the source; take this run "
-        "back: `stateshift rollback WORKDIR`",
-    )
+    tells = "`stateshift verify --deep` tells of all that is wrong with the source"
+    back = "take this run back: `stateshift rollback WORKDIR`"
+    raise FormatError(first.message, hint=f"{tells}; {back}")
 
 
 @dataclass

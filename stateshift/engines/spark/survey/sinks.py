@@ -73,7 +73,9 @@ def read_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> S
         return replace(facts, wrong=str(error), hint=error.hint)
     except StateshiftError as error:
         return replace(facts, wrong=error.fact, hint=error.hint)
-    return facts if logs is None else replace(facts, read=True, logs=logs)
+    if logs is None:
+        return facts
+    return replace(facts, read=True, logs=logs)
 
 
 def _logs(

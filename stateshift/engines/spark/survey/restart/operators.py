@@ -216,8 +216,9 @@ def tracked_schemas(reading: Reading, logs: Iterable[str]) -> list[EmbeddedPath]
         entry = reading.decoded(path, decode_schema_log)
         if entry is None or entry.source_path is None:
             continue
-        place = canonical(entry.source_path)
-        places.append(EmbeddedPath(reading.path(path), place, 1, "self"))
+        folder = canonical(entry.source_path)
+        place = EmbeddedPath(reading.path(path), folder, 1, "self")
+        places.append(place)
     return places
 
 
