@@ -14,8 +14,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stateshift.engines.spark.chains import place_of
 from stateshift.engines.spark.check.portions import each_alone, portions
-from stateshift.engines.spark.check.snapshots import place_of
 from stateshift.engines.spark.rewrite.comparison import SUMS
 from stateshift.engines.views import Compared, ExportedPart, HistoryCheck, Tallies, Wanted
 from stateshift.errors import ClusterError, FormatError, MissingFile

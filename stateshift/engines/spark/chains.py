@@ -15,15 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from stateshift.formats.spark.names import CheckpointPath
+from stateshift.engines.spark.layout import under
+from stateshift.formats.spark.names import DEFAULT_STORE, CheckpointPath, classify
 from stateshift.formats.spark.offset_conf import is_integer
 from stateshift.formats.spark.offsets import PARTITIONS
+from stateshift.survey import Image, ShardFiles, Survey
 
 # More partitions than any job has: what a damaged number must not make us count to.
 PARTITIONS_MAX = 100_000
 
 # The number of files missing from a chain that are named.
 GAPS_MAX = 10
+
+# An operator's id, the number of a shard, and the name of a store.
+StoreKey = tuple[str, int, str]
 
 # A version and a uuid, which is empty but for checkpoint format 2.
 VersionKey = tuple[int, str]
@@ -77,6 +82,30 @@ class StoreFiles:
             if continues or version in snapshots:
                 loadable.add(version)
         return loadable
+
+
+def place_of(shard: ShardFiles) -> StoreKey:
+    """Return the name of the shard's store, unlike all others of its image."""
+    return shard.operator, shard.shard, shard.store
+
+
+def store_key(place: CheckpointPath) -> StoreKey:
+    """Return the store that a file of state belongs to."""
+    return place.operator or "", place.partition or 0, place.store or DEFAULT_STORE
+
+
+def listed_stores(survey: Survey, image: Image) -> Mapping[StoreKey, StoreFiles]:
+    """Return the image's state files by store, with the paths of the listing."""
+    start = under(image.path, "")
+    stores: dict[StoreKey, StoreFiles] = {}
+    for path, *_ in survey.files:
+        if not path.startswith(start):
+            continue
+        place = classify(path.removeprefix(start))
+        if place.area == "state":
+            key, folder = store_key(place), path.rpartition("/")[0]
+            stores.setdefault(key, StoreFiles(*key, folder)).add(path, place)
+    return stores
 
 
 @dataclass(frozen=True, slots=True)

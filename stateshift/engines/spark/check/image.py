@@ -27,6 +27,7 @@ from itertools import chain, groupby
 from typing import Literal
 
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.chains import place_of
 from stateshift.engines.spark.check import sidecars, snapshots
 from stateshift.engines.spark.check.joins import Join
 from stateshift.engines.spark.check.portions import Place, part_of, shard_place
@@ -217,7 +218,7 @@ def _state(
             tally = None if tallies is None else Tally()
             yield from reader.check(shard, join, tally)
             if tallies is not None and tally is not None and not join.incomplete:
-                tallies[snapshots.place_of(shard)] = (tally.records, tally.total)
+                tallies[place_of(shard)] = (tally.records, tally.total)
         yield from join.findings()
     if shards:
         yield from _not_checked(reader.views)

@@ -45,10 +45,15 @@ import pyarrow as pa
 
 from stateshift.engines.match import Sided, match_sides
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.chains import StoreFiles, chain, partitions_of
+from stateshift.engines.spark.chains import (
+    StoreFiles,
+    chain,
+    listed_stores,
+    partitions_of,
+    place_of,
+)
 from stateshift.engines.spark.entries.fold import fold_shard, writes_in_time
 from stateshift.engines.spark.entries.last_writes import repeated_hashes
-from stateshift.engines.spark.layout import under
 from stateshift.engines.spill import Dealing, RecordBatch, in_memory
 from stateshift.engines.views import HistoryCheck, Tallies
 from stateshift.errors import FormatError, MissingFile
@@ -57,7 +62,6 @@ from stateshift.formats.blocks import Binary, Block, Flags, binary
 from stateshift.formats.rocksdb.manifest import MANIFEST, decode_manifest
 from stateshift.formats.spans import Words, hash64, missing
 from stateshift.formats.spark import rocksdb
-from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offsets import decode_offsets
 from stateshift.formats.spark.rocksdb import check_zip, decode_zip_version
 from stateshift.formats.spark.state_blocks import decode_snapshot_blocks
@@ -68,14 +72,6 @@ from stateshift.world import ReadFrom
 ZIP_MAX = 1 << 28
 # As many changes as every Spark that repairs replays; 4.2.0 replays more.
 REPLAYED_MAX = 50
-
-# An operator's id, the number of a shard, and a store of it.
-Place = tuple[str, int, str]
-
-
-def place_of(shard: ShardFiles) -> Place:
-    """Return the name of the shard's store, unlike all others of its image."""
-    return shard.operator, shard.shard, shard.store
 
 
 def check_histories(
@@ -114,7 +110,7 @@ class FirstSnapshot(NamedTuple):
 
 def first_snapshots(survey: Survey, image: Image) -> Iterator[FirstSnapshot]:
     """Yield the shards whose files begin with a snapshot, unless only uuids tell them apart."""
-    stores = stores_of(survey, image)
+    stores = listed_stores(survey, image)
     for shard in image.shards:
         store = stores.get(place_of(shard))
         if store is None or not shard.files or store.uses_uuids:
@@ -196,21 +192,6 @@ def ssts_of(storage: Storage, path: str) -> tuple[str, ...]:
     folder = path.rpartition("/")[0]
     decoded = rocksdb.decode_zip(storage.read(path, ZIP_MAX))
     return tuple(f"{folder}/SSTs/{table.stored}" for table in decoded.tables)
-
-
-def stores_of(survey: Survey, image: Image) -> Mapping[Place, StoreFiles]:
-    """Return the image's state files by store, with the paths of the listing."""
-    start = under(image.path, "")
-    stores: dict[Place, StoreFiles] = {}
-    for path, *_ in survey.files:
-        if not path.startswith(start):
-            continue
-        place = classify(path.removeprefix(start))
-        if place.area == "state":
-            key = (place.operator or "", place.partition or 0, place.store or "")
-            folder = path.rpartition("/")[0]
-            stores.setdefault(key, StoreFiles(*key, folder)).add(path, place)
-    return stores
 
 
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
@@ -317,7 +298,7 @@ class _Snapshot:
 
 def order_findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """Yield a refusal for each snapshot of a restart that belongs before or after another one."""
-    stores = stores_of(survey, image)
+    stores = listed_stores(survey, image)
     for shard in image.shards:
         store = stores.get(place_of(shard))
         if store is None or not shard.files or not shard.files[0].endswith(".zip"):

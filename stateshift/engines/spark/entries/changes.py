@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.chains import listed_stores, place_of
 from stateshift.engines.spark.entries.row_checksums import (
     checked_chunks,
     without_delete_checksum,
@@ -22,7 +23,6 @@ from stateshift.engines.spark.entries.row_checksums import (
 from stateshift.engines.spark.small_files import SMALL, errors_at
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark import commits, rocksdb
-from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
 from stateshift.formats.spark.state_files import (
     Record,
@@ -55,20 +55,7 @@ class Changes:
         self._is_checked = has_row_checksums(image.settings)
         self._between = delimiter(image.settings)
         self._ids: dict[int, Uuids] = {}
-        self._changes: dict[tuple[str, int, str, int], dict[str, str]] = {}
-        self._zips: dict[tuple[str, int, str], dict[int, str]] = {}
-        for file in survey.files:
-            if not file.path.startswith(image.path):
-                continue
-            place = classify(layout.inside(image, file.path))
-            if place.area != "state" or place.version is None:
-                continue
-            key = (place.operator or "", place.partition or 0, place.store or "")
-            if place.kind in ("delta", "changelog"):
-                by_uuid = self._changes.setdefault((*key, place.version), {})
-                by_uuid[place.uuid or ""] = file.path
-            elif place.kind == "zip":
-                self._zips.setdefault(key, {})[place.version] = file.path
+        self._stores = listed_stores(survey, image)
 
     def of(self, shard: ShardFiles, batch: int) -> Iterator[StoreChange]:
         """Yield the changes of the batch to the shard's store, in the order of their writes."""
@@ -81,9 +68,12 @@ class Changes:
                 yield StoreChange("delete" if value is None else kind, store, own_key, value)
 
     def _path(self, shard: ShardFiles, batch: int) -> str:
-        files = self._changes.get((shard.operator, shard.shard, shard.store, batch + 1), {})
-        uuid = "" if "" in files or not files else self._uuid(shard, batch)
-        if uuid not in files:
+        store, files = self._stores.get(place_of(shard)), {}
+        for (version, uuid), path in store.changes.items() if store else ():
+            if version == batch + 1:
+                files[uuid] = path
+        own = "" if "" in files or not files else self._uuid(shard, batch)
+        if own not in files:
             raise PlanError(
                 f"the changes of batch {batch} in shard {shard.shard} of operator "
                 f"{shard.operator} are not there: "
@@ -91,7 +81,7 @@ class Changes:
                 hint="narrow --changes to batches whose delta or changelog is still there, or "
                 "export the state itself",
             )
-        return files[uuid]
+        return files[own]
 
     def _uuid(self, shard: ShardFiles, batch: int) -> str | None:
         """Return the id of the file of a version that counts, as the batch's commit says."""
@@ -130,11 +120,14 @@ class Changes:
 
     def _families(self, shard: ShardFiles, version: int) -> dict[int, str]:
         """Return the column families as the newest snapshot up to the version names them."""
-        zips = self._zips.get((shard.operator, shard.shard, shard.store), {})
-        fitting = [number for number in zips if number <= version]
-        if not fitting:
+        zips = {}
+        store = self._stores.get(place_of(shard))
+        for (number, _), path in store.snapshots.items() if store else ():
+            if number <= version:
+                zips[number] = path
+        if not zips:
             return {}
-        snapshot = rocksdb.decode_zip(self._storage.read(zips[max(fitting)], SMALL))
+        snapshot = rocksdb.decode_zip(self._storage.read(zips[max(zips)], SMALL))
         return {number: f"{shard.store}/{name}" for name, number in snapshot.families.items()}
 
 

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from stateshift.engines.bundles import (
-    PIECES_MAX,
     Copies,
     bare,
     bundle_by,
@@ -50,7 +49,7 @@ from stateshift.engines.spark.plan.publication import (
 from stateshift.engines.spark.plan.rounds import round_plan, with_shortest_chains
 from stateshift.engines.spark.rewrite import in_place
 from stateshift.engines.spark.rewrite.files import Reshaping, reshaping_of
-from stateshift.engines.spark.rewrite.logs import KEEP
+from stateshift.engines.spark.rewrite.logs import keep_files
 from stateshift.engines.spark.rewrite.move import Move, planned_copies
 from stateshift.engines.start import Awaited, Handed, prepare_phase, start
 from stateshift.formats.marks import IDLE
@@ -68,7 +67,6 @@ from stateshift.step import (
     ReadyFence,
     Rename,
     StopJob,
-    TransformShard,
 )
 from stateshift.survey import Facts, Image, ShardFiles, Survey
 
@@ -275,16 +273,7 @@ def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterat
         new_paths.pop(path, None)
     infos = {file.path: file for file in facts.source.files}
     files = [infos[path] for path in sorted(new_paths)]
-    for number, bundle in enumerate(bundle_items(files, PIECES_MAX)):
-        yield TransformShard(
-            name=f"transform/renamed-{number}",
-            transform=KEEP,
-            options={},
-            source=source,
-            inputs=tuple(bundle),
-            target=target,
-            outputs=tuple(new_paths[file.path] for file in bundle),
-        )
+    return keep_files("renamed", files, new_paths, (source, target))
 
 
 def _compares(

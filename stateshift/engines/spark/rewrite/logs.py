@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from stateshift.engines.bundles import PIECES_MAX, bundle_items
@@ -123,15 +123,23 @@ def joined_logs(request: Request) -> Iterator[TransformShard]:
     """Yield the steps that write the source logs of the other checkpoints beside the first's."""
     logs = dict(request.joining.logs()) if request.joining else {}
     files = map(request.info, sorted(logs))
+    return keep_files("joined", files, logs, (request.above, request.target))
+
+
+def keep_files(
+    name: str, files: Iterable[FileInfo], paths: Mapping[str, str], ends: tuple[str, str]
+) -> Iterator[TransformShard]:
+    """Yield the steps that write files as they are, from one location to paths at another."""
+    source, target = ends
     for number, bundle in enumerate(bundle_items(files, PIECES_MAX)):
         yield TransformShard(
-            name=f"transform/joined-{number}",
+            name=f"transform/{name}-{number}",
             transform=KEEP,
             options={},
-            source=request.above,
+            source=source,
             inputs=tuple(bundle),
-            target=request.target,
-            outputs=tuple(logs[file.path] for file in bundle),
+            target=target,
+            outputs=tuple(paths[file.path] for file in bundle),
         )
 
 

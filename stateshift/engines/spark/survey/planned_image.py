@@ -33,13 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from stateshift.engines.spark.chains import StoreFiles
+from stateshift.engines.spark.chains import StoreFiles, StoreKey, place_of, store_key
 from stateshift.engines.spark.layout import inside, under
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import (
     ListedFiles,
-    StoreKey,
-    store_key,
     store_keys,
 )
 from stateshift.errors import FormatError, MissingFile
@@ -62,7 +60,7 @@ def after_planned(image: Image) -> Image | None:
             written.setdefault(store, []).append(path)
     shards = []
     for shard in image.shards:
-        files = written.get((shard.operator, shard.shard, shard.store), [])
+        files = written.get(place_of(shard), [])
         snapshots = [path for path in files if path.endswith((".zip", ".snapshot"))]
         before = snapshots or shard.files  # a snapshot stands instead of the shard's own
         others = [path for path in files if path not in snapshots]

@@ -6,13 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.chains import StoreFiles
+from stateshift.engines.spark.chains import StoreFiles, StoreKey, store_key
 from stateshift.engines.spark.image import Strangers
 from stateshift.formats.spark.names import DEFAULT_STORE, CheckpointPath, classify
 from stateshift.survey import FileInfo, Operator
-
-# An operator's id, the number of a shard, and the name of a store.
-StoreKey = tuple[str, int, str]
 
 
 @dataclass(slots=True)
@@ -100,11 +97,6 @@ def _add_state(listed: ListedFiles, path: str, place: CheckpointPath, size: int)
     store.files += 1
     store.bytes += size
     store.add(path, place)
-
-
-def store_key(place: CheckpointPath) -> StoreKey:
-    """Return the store that a file of state belongs to."""
-    return place.operator or "", place.partition or 0, place.store or DEFAULT_STORE
 
 
 def folder_of(operator: str, shard: int, store: str) -> str:
