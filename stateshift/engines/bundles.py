@@ -71,12 +71,6 @@ class FileGroup:
     files: tuple[FileInfo, ...]
 
 
-def is_hadoop_checksum(path: str) -> bool:
-    """Whether it is `.name.crc`, which Hadoop's local file system alone reads."""
-    name = path.rsplit("/", 1)[-1]
-    return name.startswith(".") and name.endswith(".crc")
-
-
 @dataclass(frozen=True, slots=True)
 class Copies:
     """The copies of what stays as it is: by pair of places, as steps, and file sizes by path."""
@@ -115,8 +109,10 @@ def copies(
         if data.copy:
             files = []
             for file in sorted(here.files):
-                is_left_out = (here.location, file.path) in left_out
-                if not is_left_out and not is_hadoop_checksum(file.path):
+                name = file.path.rpartition("/")[2]
+                # Hadoop's local file system keeps `.name.crc`, which nobody else reads.
+                is_checksum = name.startswith(".") and name.endswith(".crc")
+                if not is_checksum and (here.location, file.path) not in left_out:
                     files.append(file)
             groups.append(FileGroup(here.location, there.location, tuple(files)))
     sizes = {path: file.size for path, file in infos.items()}

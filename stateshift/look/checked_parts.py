@@ -88,11 +88,6 @@ class CheckedParts:
         """When the part was checked whose check is the oldest; None where one never was."""
         return min(self.times.values()) if len(self.times) == self.parts else None
 
-    def with_checked(self, part: NumberedPart, at: float) -> CheckedParts:
-        """Return the same with a part that was found sound at this time."""
-        times = self.times if self.parts == part.of else {}
-        return CheckedParts(part.of, {**times, part.number: at})
-
 
 @dataclass(frozen=True, slots=True)
 class PartsFile:
@@ -185,7 +180,8 @@ def remember(file: PartsFile, part: NumberedPart, at: float, sound: bool) -> Che
     """Remember that a part was `sound` at this time. Return the checked parts, of as many."""
     before = file.read() or CheckedParts(part.of)
     if sound:
-        before = before.with_checked(part, at)
+        times = before.times if before.parts == part.of else {}
+        before = CheckedParts(part.of, {**times, part.number: at})
         file.write(before)
     return before if before.parts == part.of else CheckedParts(part.of)
 

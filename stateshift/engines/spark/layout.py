@@ -129,11 +129,6 @@ def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
     return (commit_path(following), commit_path(planned))
 
 
-def fence_paths_without_commits(planned: int) -> tuple[str, ...]:
-    """Return the same without a commit log: Spark 2.1 plans, a later one commits the last batch."""
-    return (offset_path(planned + 1), commit_path(planned))
-
-
 def has_commits(image: Image) -> bool:
     """Whether the query has a commit log with something in it. Spark before 2.2 wrote none."""
     return spark_image(image).commits != 0

@@ -105,7 +105,8 @@ class Reading:
         except FormatError as error:
             self._refuse_damaged(path, error)
         except MissingFile:
-            self.vanished(path)
+            fact = f"{self.path(path)} vanished while it was looked at: the job still runs"
+            self.refuse(fact, path)
         return None
 
     def hinted(self, path: str, decode: Callable[[bytes], T]) -> T | None:
@@ -151,10 +152,6 @@ class Reading:
             return  # whoever reads it next has no news
         self.refuse(message, path, error.offset or 0)
 
-    def vanished(self, path: str) -> None:
-        """Refuse a listed file that has gone meanwhile."""
-        self.refuse(f"{self.path(path)} vanished while it was looked at: the job still runs", path)
-
     def refuse(
         self,
         message: str,
@@ -167,10 +164,6 @@ class Reading:
         way_out = hint or f"stateshift verify {quote(self.storage.location)}"
         place = self._place(path)
         self.findings.append(Finding("refuse", message, hint=way_out, path=place, offset=offset))
-
-    def refuse_unless_waived(self, message: str, waive: str, hint: str) -> None:
-        """Refuse what is no damage of a file: a spec may waive it by this name."""
-        self.findings.append(Finding("refuse", message, waive=waive, hint=hint))
 
     def warn(self, message: str, path: str | None = None, offset: int | None = None) -> None:
         place = self._place(path)

@@ -63,6 +63,7 @@ from stateshift.step import (
     CompareImages,
     CopyFiles,
     FenceSource,
+    LiftFence,
     MoveFiles,
     ReadyFence,
     Rename,
@@ -144,7 +145,8 @@ def fence(name: str, survey: Survey, ready: int = 0) -> Iterator[FenceSource]:
         committed, planned = spark_image(image).newest or (image.epoch, image.planned)
         own = layout.fence_paths(committed, planned)
         if planned is not None and not layout.has_commits(image):
-            own = layout.fence_paths_without_commits(planned)
+            # Spark 2.1 plans its next batch, a later one commits the last batch planned.
+            own = (layout.offset_path(planned + 1), layout.commit_path(planned))
         paths += [layout.under(image.path, path) for path in own]
     if paths:
         yield FenceSource(name, survey.location, tuple(paths), ready)
@@ -254,12 +256,15 @@ def _phases_in_place(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
     if not reshaping.steps and not aside:
         return ()
     fences = list(fence("halt/fence", move.facts.source))
+    lifts = []
+    for number, each in enumerate(fences):
+        lifts.append(LiftFence(f"publish/lift-{number}", each.location, each.paths))
     compares = reshaping.compares if move.job.verify != "none" else ()
     return phases_of(
         Phase("halt", tuple(fences), ordered=True),
         Phase("transform", reshaping.steps),
         Phase("compare", compares),
-        Phase("publish", (*in_place.lift_fences(fences), *index_step(move)), ordered=True),
+        Phase("publish", (*lifts, *index_step(move)), ordered=True),
         *_start(move, move.images),
         Phase("retire", aside),
     )

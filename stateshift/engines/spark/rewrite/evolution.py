@@ -31,18 +31,16 @@ Every other key of one row is the same for both providers but for the byte 00 (s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from stateshift.engines.spark.entries.encoders import bare, halves, rows_of_list
-from stateshift.engines.spark.entries.keys import is_session
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import FRAME
-from stateshift.engines.spark.rewrite.stores import StoreState, of_stores
+from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.errors import FormatError
 from stateshift.formats.spark.row_change import Row, Unfit, cut_row, evolve, glue_rows
-from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject, from_plain
 from stateshift.specification.transform import Evolve
 from stateshift.survey import Image
@@ -149,16 +147,6 @@ def _behind_frame(apply: Row, framed: bool) -> Bytes:
         return FRAME + apply(content[1:])
 
     return applied
-
-
-def sessions_of(stores: Iterable[StoreState]) -> dict[str, str]:
-    """Return the schemas of stores whose keys a conversion cuts in two, or puts together."""
-    schemas = {}
-    for store in stores:
-        for name, rule in store.named_rules.items():
-            if is_session(decode_struct(rule.schema)):
-                schemas[name] = rule.schema
-    return schemas
 
 
 def key_makers(sessions: Mapping[str, str], operator: str, parting: bool) -> dict[str, Bytes]:

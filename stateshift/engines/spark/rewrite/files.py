@@ -21,7 +21,7 @@ from itertools import chain
 from stateshift import plain
 from stateshift.engines.bundles import DECODED_BYTES_MAX, PIECES_MAX, bundle_items
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.entries.keys import KeyRule, key_rule
+from stateshift.engines.spark.entries.keys import KeyRule, is_session, key_rule
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.comparison import (
@@ -33,7 +33,6 @@ from stateshift.engines.spark.rewrite.comparison import (
     SESSIONS,
     SUMS,
 )
-from stateshift.engines.spark.rewrite.evolution import sessions_of
 from stateshift.engines.spark.rewrite.logs import (
     LogChange,
     joined_logs,
@@ -54,10 +53,11 @@ from stateshift.engines.spark.rewrite.pieces import (
     without_tables,
     written_files,
 )
-from stateshift.engines.spark.rewrite.request import Request, zip_format, zip_format_guessed
+from stateshift.engines.spark.rewrite.request import Request, seems_4_0, zip_format
 from stateshift.engines.spark.rewrite.stores import RowRule, of_stores
 from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.formats.spark.offset_conf import codec_in, has_row_checksums
+from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject
 from stateshift.step import ROWS_CHECKED, CompareImages, TransformShard
 from stateshift.survey import ShardFiles
@@ -249,7 +249,7 @@ def _options(request: Request, pieces: list[ShardPiece]) -> dict[str, object]:
     if request.joining:
         options["sums"] = _sums(request)
     options["format"] = zip_format(request)
-    options["format_without_zip"] = zip_format_guessed(request)
+    options["format_without_zip"] = 2 if seems_4_0(request.image, request.facts) else 1
     return options
 
 
@@ -287,7 +287,13 @@ def _rules_after(request: Request) -> dict[str, KeyRule]:
 
 
 def _sessions(request: Request) -> dict[str, str]:
-    return sessions_of(request.stores) if request.other_provider else {}
+    """Return the schemas of stores whose keys a conversion cuts in two, or puts together."""
+    schemas = {}
+    for store in request.stores if request.other_provider else ():
+        for name, rule in store.named_rules.items():
+            if is_session(decode_struct(rule.schema)):
+                schemas[name] = rule.schema
+    return schemas
 
 
 def _sums(request: Request) -> dict[str, object]:

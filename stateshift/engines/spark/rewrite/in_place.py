@@ -29,17 +29,11 @@ from stateshift.engines.spark.rewrite.files import Reshaping
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.spark.names import CheckpointPath, classify
-from stateshift.step import FenceSource, LiftFence, MoveFiles, Rename
+from stateshift.step import MoveFiles, Rename
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles
 
 SUPERSEDED = f"{FOLDER}/superseded"
 CHANGES = ("delta", "snapshot", "changelog", "zip")
-
-
-def lift_fences(fences: list[FenceSource]) -> Iterator[LiftFence]:
-    """Yield the steps that lift these fences again."""
-    for number, fence in enumerate(fences):
-        yield LiftFence(f"publish/lift-{number}", fence.location, fence.paths)
 
 
 def set_aside(facts: Facts, reshaping: Reshaping) -> Iterator[MoveFiles]:

@@ -44,7 +44,11 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
         if inside == layout.METADATA:
             return None
         return _joined(request, request.joining, inside, shards)
-    new = request.log_path(path)
+    folder, _, name = inside.rpartition("/")
+    new = path
+    if folder in ("offsets", "commits"):
+        number = int(name) + request.version_after - request.version
+        new = layout.under(request.image.path, f"{folder}/{number}")
     sources, dropped = request.change.sources, request.change.dropped_sources
     if inside.startswith("offsets/") and any((request.conf, sources, dropped)):
         options = {"conf": request.conf, "sources": dict(sources), "dropped": list(dropped)}

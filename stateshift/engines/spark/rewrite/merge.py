@@ -23,7 +23,7 @@ from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.formats.spark.names import classify
 from stateshift.specification import JobSpec
-from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
+from stateshift.survey import FileInfo, Finding, Image, ShardFiles, Survey
 
 MERGE_OFFSETS = "spark.merge-offsets"
 MERGE_COMMITS = "spark.merge-commits"
@@ -107,11 +107,6 @@ class Joining:
                         rest[0] = str(taken + own.index(source))
                     yield self.below_root(number, path), "/".join(("sources", *rest))
             taken += len(own)
-
-
-def joining_of(facts: Facts) -> Joining | None:
-    """Return the checkpoints that are put together with the source; None where there is none."""
-    return Joining(facts.source, facts.others) if facts.others else None
 
 
 def sources_of(image: Image) -> list[str]:

@@ -79,7 +79,8 @@ def pieces_of(
 def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool:
     """Whether a shard is rewritten, rather than copied."""
     zips = [path for path in shard.files if path.endswith(".zip")]
-    if request.change.in_place and any(map(request.is_of_version, zips)):
+    versions = [request.place(path).version for path in zips]
+    if request.change.in_place and request.version in versions:
         return False  # its own zip would be overwritten
     change = request.change
     rewrites_all = any(

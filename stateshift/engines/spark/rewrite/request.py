@@ -24,7 +24,7 @@ from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolutions
-from stateshift.engines.spark.rewrite.merge import Joining, joining_of
+from stateshift.engines.spark.rewrite.merge import Joining
 from stateshift.engines.spark.rewrite.move import Move, StateChange
 from stateshift.engines.spark.rewrite.stores import (
     RowRule,
@@ -67,7 +67,8 @@ class Request:
 
     @cached_property
     def joining(self) -> Joining | None:
-        return joining_of(self.facts) if self.change.merge else None
+        is_merged = self.change.merge and self.facts.others
+        return Joining(self.facts.source, self.facts.others) if is_merged else None
 
     @property
     def above(self) -> str:
@@ -98,13 +99,6 @@ class Request:
         new = self.change.path_after(self.inside(path))
         return None if new is None else layout.under(self.image.path, new)
 
-    def log_path(self, path: str) -> str:
-        inside = self.inside(path)
-        folder, _, name = inside.rpartition("/")
-        if folder in ("offsets", "commits"):
-            inside = f"{folder}/{int(name) + self.version_after - self.version}"
-        return layout.under(self.image.path, inside)
-
     # -- what is to be
 
     @property
@@ -130,9 +124,6 @@ class Request:
     def uuids(self) -> bool:
         """Whether what is made of it is."""
         return self.format_2 and not self.change.format_1 and self.provider == ROCKSDB
-
-    def is_of_version(self, path: str) -> bool:
-        return self.place(path).version == self.version
 
     def uuid_of(self, store: StoreState, number: int) -> str | None:
         """Return the id in the commit that a version has to keep in its place."""
@@ -243,11 +234,6 @@ def zip_format(request: Request) -> int | None:
     if version is None:
         return None
     return 2 if is_4_0(version) else 1
-
-
-def zip_format_guessed(request: Request) -> int:
-    """Return the number of the Spark that seems to have written sources without a zip."""
-    return 2 if seems_4_0(request.image, request.facts) else 1
 
 
 def other_format(image: Image, facts: Facts) -> bool:

@@ -121,14 +121,16 @@ def surveyed_image(
     embedded = (*ends.embedded, *own_places(reading, listed), *tracked)
     findings = tuple(reading.findings)
     backlog: tuple[Backlog, ...] = ()
+    rewound_from = None
     if is_rewound and newest.epoch is not None and epoch is not None:
+        rewound_from = Newest(newest.epoch, newest.planned)
         backlog = backlog_of(reading, logs_by_source(listed.sources), epoch, newest.epoch)
     details = SparkImage(
         offsets=len(listed.offsets),
         commits=len(listed.commits),
         batch_timestamp_ms=last_batch.timestamp_ms,
         strangers=counted_strangers(listed.strangers),
-        newest=newest.as_newest() if is_rewound else None,
+        newest=rewound_from,
         backlog=backlog,
         schemas=schemas if changes else {},
     )
@@ -171,9 +173,6 @@ class _Cut:
         if self.epoch is None or self.planned != self.epoch + 1:
             return None
         return self.planned
-
-    def as_newest(self) -> Newest | None:
-        return None if self.epoch is None else Newest(self.epoch, self.planned)
 
 
 def _cut(listed: ListedFiles) -> _Cut:

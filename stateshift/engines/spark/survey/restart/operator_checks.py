@@ -39,7 +39,7 @@ from stateshift.engines.spark.versions import NEWEST
 from stateshift.errors import MissingFile
 from stateshift.formats.spark.operator_metadata import OperatorMetadata
 from stateshift.specification.transform import Change, Drop, Rename
-from stateshift.survey import Operator
+from stateshift.survey import Finding, Operator
 
 NAMES = frozenset(
     {
@@ -192,12 +192,13 @@ def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[Change
             "a query's operators from 0 on, without a hole, and starts none without its state"
         )
         if after is None:
-            reading.refuse_unless_waived(
-                fact,
-                "operator-numbers",
+            # No damage of a file: a spec may waive it.
+            hint = (
                 f"restore {folder} from a copy of the checkpoint, or give the operators the "
-                "numbers of the changed query: stateshift rename --help",
+                "numbers of the changed query: stateshift rename --help"
             )
+            finding = Finding("refuse", fact, waive="operator-numbers", hint=hint)
+            reading.findings.append(finding)
         else:
             reading.warn(fact, f"state/{missing}")
 
