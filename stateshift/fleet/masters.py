@@ -64,7 +64,8 @@ def kind_of(master: str) -> str:
     hint = None
     if master.startswith("sc://"):
         hint = "Spark Connect takes no tasks of ours: name the cluster's own master"
-    complaint = Complaint("--fleet", f"{master!r} is no master of a Spark", None, EXPECTED)
+    fact = f"{master!r} is no master of a Spark"
+    complaint = Complaint("--fleet", fact, None, EXPECTED)
     raise SpecError((complaint,), hint=hint)
 
 

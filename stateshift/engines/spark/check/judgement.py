@@ -66,7 +66,8 @@ _COPY = "restore {path} from a copy of the checkpoint"
 
 def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
     """Return the faults of the image, and the epochs that a job could restart from."""
-    image, where = at.image, at.where
+    image = at.image
+    where = at.where
     findings: list[Finding] = []
     if image.fence is not None:
         fact = f"{where} is fenced by run {image.fence}: a job that starts here fails"

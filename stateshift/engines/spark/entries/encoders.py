@@ -100,7 +100,8 @@ def decode_key(content: bytes, columns: StructType, encoder: Encoder) -> Row:
             first, rest = halves(content)
             count = len(encoder.columns)
             leading = decode_row(first, columns.sliced(slice(count)))
-            return (*leading, *decode_row(bare(rest), columns.sliced(slice(count, None))))
+            others = decode_row(bare(rest), columns.sliced(slice(count, None)))
+            return (*leading, *others)
         case "range":
             return _range(content, columns, encoder)
         case "postfix":

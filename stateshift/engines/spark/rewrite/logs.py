@@ -155,7 +155,8 @@ def _joined(
         options = {"state_ids": ids, "format_2": request.format_2}
         inputs = tuple(map(request.info, joining.last_logs(layout.commit_path)))
         return LogChange(MERGE_COMMITS, options, inside, request.above, inputs)
-    back = (request.image.epoch or 0) - int(inside.rpartition("/")[2])
+    batch = int(inside.rpartition("/")[2])
+    back = (request.image.epoch or 0) - batch
     inputs = tuple(map(request.info, joining.last_logs(layout.offset_path, back)))
     return LogChange(MERGE_OFFSETS, {"conf": request.conf}, inside, request.above, inputs)
 

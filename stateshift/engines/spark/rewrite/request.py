@@ -193,7 +193,8 @@ class Request:
 
     def _rules_of_rows(self, store: StoreState, shards: int) -> dict[str, RowRule]:
         """Return the rules of a store, or of its column families; none if not all are known."""
-        schemas, strict = spark_image(self.image).schemas, is_strict(self.image.settings)
+        schemas = spark_image(self.image).schemas
+        strict = is_strict(self.image.settings)
         rules: dict[str, RowRule] = {}
         for name, key in store.named_rules.items():
             schema = schemas[name]
