@@ -287,21 +287,18 @@ def _key_reader(columns: StructType, encoder: Encoder) -> Decode:
             read = row_reader(columns)
             return lambda content: read(_numbered(content), _NUMBERED)
         case "prefix":
-            return _avro_prefix(columns, len(encoder.columns))
+            count = len(encoder.columns)
+            leading = row_reader(columns.sliced(slice(count)))
+            others = row_reader(columns.sliced(slice(count, None)))
+
+            def decode(content: bytes) -> Row:
+                first, rest = halves(content)
+                return (*leading(first, 0), *others(_numbered(rest), _NUMBERED))
+
+            return decode
         case "range":
             return _avro_range(columns, encoder)
     raise FormatError(f"keys of Avro rows are never encoded as {encoder.kind}")
-
-
-def _avro_prefix(columns: StructType, count: int) -> Decode:
-    leading = row_reader(columns.sliced(slice(count)))
-    others = row_reader(columns.sliced(slice(count, None)))
-
-    def decode(content: bytes) -> Row:
-        first, rest = halves(content)
-        return (*leading(first, 0), *others(_numbered(rest), _NUMBERED))
-
-    return decode
 
 
 def _avro_range(columns: StructType, encoder: Encoder) -> Decode:

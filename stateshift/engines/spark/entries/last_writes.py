@@ -114,9 +114,15 @@ class Several:
 
     @classmethod
     def of(cls, writes: list[Writes], which: Ints, hashes: Words) -> Several:
-        block, when = _picked(writes, which)
-        places, first = _grouped(block.keys, hashes, when)
-        return cls(block.take(places), first, places)
+        picked, start = [], 0
+        for write in writes:
+            end = start + len(write.block)
+            own = which[np.searchsorted(which, start) : np.searchsorted(which, end)] - start
+            picked.append(Writes(write.block.take(own), write.when[own]))
+            start = end
+        (whole,) = together(picked)
+        places, first = _grouped(whole.block.keys, hashes, whole.when)
+        return cls(whole.block.take(places), first, places)
 
     def lasts(self, between: bytes) -> tuple[Ints, Block | None]:
         """Return the places of the last writes that stay, and the keys whose values were joined."""
@@ -158,17 +164,6 @@ def _grouped(keys: Binary, hashes: Words, when: Words) -> tuple[Ints, Flags]:
     if (first[1:] & same_hash).any():  # two keys of one hash
         return _grouped(keys, keys.dictionary_encode().indices.to_numpy(), when)
     return order, first
-
-
-def _picked(writes: list[Writes], which: Ints) -> tuple[Block, Words]:
-    picked, start = [], 0
-    for write in writes:
-        end = start + len(write.block)
-        own = which[np.searchsorted(which, start) : np.searchsorted(which, end)] - start
-        picked.append(Writes(write.block.take(own), write.when[own]))
-        start = end
-    (whole,) = together(picked)
-    return whole.block, whole.when
 
 
 def together(writes: list[Writes]) -> list[Writes]:

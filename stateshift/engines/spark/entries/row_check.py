@@ -113,7 +113,14 @@ class RowCheck:
             return None
         keys = keys_of(view, block.keys)
         if keys is None or values_of(view, block.values) is None:
-            decoding = list(self._decoding(view, block))
+            decoding = []
+            for position, (key, value) in enumerate(block.records()):
+                try:
+                    view.decode_key(key)
+                    view.decode_value(value or b"")
+                    decoding.append(position)
+                except FormatError as error:
+                    self.broken.add(key, error)
             keys, block = None, block.take(np.array(decoding, np.int64))
         odd = np.flatnonzero(unlike(view, block.values))
         if len(odd):
@@ -124,16 +131,6 @@ class RowCheck:
             with suppress(FormatError):  # a type whose placement is not known
                 self._place(view, block.keys, keys, self.misplaced)
         return block
-
-    def _decoding(self, view: StoreView, block: Block) -> Iterator[int]:
-        """Yield the positions of the records that decode; the others are broken."""
-        for position, (key, value) in enumerate(block.records()):
-            try:
-                view.decode_key(key)
-                view.decode_value(value or b"")
-                yield position
-            except FormatError as error:
-                self.broken.add(key, error)
 
     def _place(
         self, view: StoreView, keys: Binary, decoded: pa.Array | None, faults: _Faults[_Elsewhere]

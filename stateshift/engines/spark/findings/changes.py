@@ -441,7 +441,12 @@ def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -
     """Refuse keys that belong to several stores, or are not a single row: those stay."""
     own_shards = [shard for shard in image.shards if shard.operator == store.operator]
     is_alone = len(own_shards) == len(store.shards) and not store.families
-    if not is_alone or not _is_one_row(store, evolution):
+    # A key is one row, and all of its columns decide its shard.
+    rule = next(iter((store.rules or {}).values()), None)
+    fields = json.loads(evolution.key)["fields"]
+    placed = tuple((number,) for number in range(len(fields)))
+    is_one_row = rule is not None and rule.encoder.kind in ("plain", "row")
+    if not is_alone or rule is None or not is_one_row or rule.placed != placed:
         yield Finding(
             "refuse",
             f"{where}: its key is kept in several places, or not as one row, and cannot "
@@ -452,12 +457,3 @@ def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -
     elif partitions_of(image) is None:
         fact = f"{where}: the offset log does not say how many partitions there are"
         yield Finding("refuse", fact, hint="let a newer Spark run one batch of it")
-
-
-def _is_one_row(store: StoreState, evolution: Evolution) -> bool:
-    """Whether a key is one row, and all of its columns decide its shard."""
-    rule = next(iter((store.rules or {}).values()), None)
-    if rule is None or rule.encoder.kind not in ("plain", "row"):
-        return False
-    fields = json.loads(evolution.key)["fields"]
-    return rule.placed == tuple((number,) for number in range(len(fields)))

@@ -71,7 +71,12 @@ def pieces_of(
     else:
         for shard in store.shards:
             if keeps_tables(request, shard):
-                yield _keeping(request, store, shard)
+                made = _made(request, store, shard.shard, 1)
+                kept = [path for path in shard.files if path.endswith(".sst")]
+                own_zip, table = made.files
+                target = replace(made, files=(own_zip, *kept, table))
+                size = request.size((without_tables(shard),))
+                yield ShardPiece((shard,), (target,), None, size, keeps_tables=True)
             elif is_rewritten(request, store, shard):
                 yield _alone(request, store, shard.shard, (shard,))
 
@@ -205,15 +210,6 @@ def _alone(
 ) -> ShardPiece:
     size = request.size(sources)
     return ShardPiece(sources, (_made(request, store, shard, table_count(size)),), None, size)
-
-
-def _keeping(request: Request, store: StoreState, shard: ShardFiles) -> ShardPiece:
-    made = _made(request, store, shard.shard, 1)
-    kept = [path for path in shard.files if path.endswith(".sst")]
-    own_zip, table = made.files
-    target = replace(made, files=(own_zip, *kept, table))
-    size = request.size((without_tables(shard),))
-    return ShardPiece((shard,), (target,), None, size, keeps_tables=True)
 
 
 def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[ShardPiece]:

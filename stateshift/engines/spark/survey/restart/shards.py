@@ -5,6 +5,7 @@ theirs. Reads only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 
 from stateshift.engines.spark import layout
@@ -41,7 +42,10 @@ def shards_of(
             if store is None:
                 missing.append(folder_of(*key))
                 continue
-            uuid = _uuid(unique, operator.id, shard, numbers[name]) if store.uses_uuids else ""
+            uuid = ""
+            if store.uses_uuids:
+                with suppress(KeyError, IndexError):  # else the commit names none
+                    uuid = unique[operator.id][shard][numbers[name]]
             files = _chain_at(reading, store, epoch + 1, uuid)
             for path in files.missing:
                 fact = f"{reading.path(path)} is missing: epoch {epoch} cannot be restored"
@@ -85,13 +89,6 @@ def _refuse_more(reading: Reading, listed: ListedFiles, operator: Operator, epoc
             hint="restore the offset log from a copy of the checkpoint; or, where a query that "
             f"was taken back to an earlier batch has left it, move {reading.path(folder)} away",
         )
-
-
-def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
-    try:
-        return unique[operator][shard][store]
-    except (KeyError, IndexError):
-        return ""
 
 
 def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
