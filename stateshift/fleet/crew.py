@@ -19,17 +19,8 @@ from stateshift.engines.spark.check.portions import each_alone, portions
 from stateshift.engines.spark.rewrite.comparison import SUMS
 from stateshift.engines.views import Compared, ExportedPart, HistoryCheck, Tallies, Wanted
 from stateshift.errors import ClusterError, FormatError, MissingFile
+from stateshift.fleet import cutting
 from stateshift.fleet.carrier import OF_SPARK, Asking, Carrier, LabelledOrder, Ways
-from stateshift.fleet.cutting import (
-    PART_BYTES_MIN,
-    WORTHWHILE_BYTES,
-    Cutter,
-    Labelled,
-    ShardAt,
-    check_portions,
-    parts_of,
-    shards_of,
-)
 from stateshift.fleet.masters import check_places
 from stateshift.fleet.orders import Json, Order
 from stateshift.fleet.rewriting import (
@@ -76,12 +67,12 @@ class Crew:
         carrier: Carrier,
         meter: Meter | None = None,
         ways: Ways = OF_SPARK,
-        part_bytes_min: int = PART_BYTES_MIN,
+        part_bytes_min: int = cutting.PART_BYTES_MIN,
     ) -> None:
         self._carrier, self._meter, self._ways = carrier, meter or Unwatched(), ways
         self._part_bytes_min = part_bytes_min
         self.asking = Asking(carrier, self._meter, ways)
-        self._part_bytes = WORTHWHILE_BYTES
+        self._part_bytes = cutting.WORTHWHILE_BYTES
         self._is_uneven = False
 
     def close(self) -> None:
@@ -134,7 +125,7 @@ class Crew:
         if not self._ways.is_chosen:
             return
         parts = sum(max(1, self._count_of(step, world)) for step in steps)
-        if parts < slots and size >= WORTHWHILE_BYTES:
+        if parts < slots and size >= cutting.WORTHWHILE_BYTES:
             count = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
             self._meter.say(
                 f"fleet: {phase} is {count} ({size >> 20} MiB), and {slots} "
@@ -145,8 +136,8 @@ class Crew:
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
 
     @property
-    def _cutter(self) -> Cutter:
-        return Cutter(self.asking.spread, self._carrier.slots(0), self._part_bytes_min)
+    def _cutter(self) -> cutting.Cutter:
+        return cutting.Cutter(self.asking.spread, self._carrier.slots(0), self._part_bytes_min)
 
     def _is_cut(self, step: CompareImages) -> bool:
         """Whether the shards of a step are cut into parts."""
@@ -159,13 +150,13 @@ class Crew:
             return count_of_parts(step, self._part_bytes)
         if not isinstance(step, CompareImages):
             return 1
-        parts = parts_of(step, world, self._is_cut(step))
+        parts = cutting.parts_of(step, world, self._is_cut(step))
         by_size = step.bytes // self._part_bytes if self._is_cut(step) else 0
         return max(by_size, 0 if parts is None else len(parts.source) + len(parts.target))
 
     def run(self, step: Step, world: World) -> Evidence:
         if isinstance(step, CompareImages):
-            parts = parts_of(step, world, self._is_cut(step))
+            parts = cutting.parts_of(step, world, self._is_cut(step))
             if parts is not None:  # the sums of the parts are the step's
                 folds = self._folds(step, [*parts.source, *parts.target], world)
                 count = len(parts.source)
@@ -195,7 +186,9 @@ class Crew:
             return None
         return rewrite_shards(step, count, self.asking.all_of(step, world))
 
-    def _folds(self, step: CompareImages, sides: Sequence[Labelled], world: World) -> list[Fold]:
+    def _folds(
+        self, step: CompareImages, sides: Sequence[cutting.Labelled], world: World
+    ) -> list[Fold]:
         """Return the sums of each side."""
         pieces = self._pieces(step, sides, world)
         orders: list[LabelledOrder] = []
@@ -205,8 +198,8 @@ class Crew:
         return [fold_together(islice(folds, len(own))) for own in pieces]
 
     def _pieces(
-        self, step: CompareImages, sides: Sequence[Labelled], world: World
-    ) -> list[list[Labelled]]:
+        self, step: CompareImages, sides: Sequence[cutting.Labelled], world: World
+    ) -> list[list[cutting.Labelled]]:
         """Return each side in pieces. Shards of merged checkpoints have files of several: stay
         whole.
         """
@@ -222,10 +215,10 @@ class Crew:
         shards = []
         for _, side in sides:
             if len(side.shards) == 1:
-                shards.append(ShardAt(side.location, side.shards[0], side.settings, size))
+                shards.append(cutting.ShardAt(side.location, side.shards[0], side.settings, size))
         cutter = replace(self._cutter, spread=asked)
         settings_of_shards = iter(cutter.settings_of_parts(shards, self._part_bytes))
-        pieces: list[list[Labelled]] = []
+        pieces: list[list[cutting.Labelled]] = []
         for label, side in sides:
             parts = next(settings_of_shards) if len(side.shards) == 1 else [side.settings]
             if len(parts) == 1:
@@ -239,7 +232,7 @@ class Crew:
         if isinstance(step, CompareImages) and self._is_cut(step):
             _, target = step.sides
             try:
-                folds = self._folds(step, shards_of(target, f"{step.name}/target"), world)
+                folds = self._folds(step, cutting.shards_of(target, f"{step.name}/target"), world)
             except (FormatError, MissingFile) as error:
                 return [step.unreadable(error)]
             return step.held(fold_together(folds), evidence)
@@ -249,7 +242,7 @@ class Crew:
     # -- what `look` asks
 
     def deep(self, survey: Survey, image: Image, tallies: Tallies | None) -> tuple[Finding, ...]:
-        return check_portions(self._cutter, list(portions(survey, image)), tallies)
+        return cutting.check_portions(self._cutter, list(portions(survey, image)), tallies)
 
     def histories(self, survey: Survey, image: Image, tallies: Tallies) -> HistoryCheck:
         """Return the check of the snapshots of an image against the changes before them."""
@@ -286,7 +279,7 @@ class Crew:
         there = []
         for image, shard in shards:
             size = sum(sizes.get(path, 0) for path in shard.files)
-            there.append(ShardAt(survey.location, shard, image.settings, size))
+            there.append(cutting.ShardAt(survey.location, shard, image.settings, size))
         part_bytes = self._cutter.bytes_of_part([each.size for each in there])
         part_bytes = min(part_bytes, EXPORTED_BYTES_MAX)
         all_settings = self._cutter.settings_of_parts(there, part_bytes)

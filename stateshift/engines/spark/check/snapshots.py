@@ -44,14 +44,7 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.match import Sided, match_sides
-from stateshift.engines.spark import layout
-from stateshift.engines.spark.chains import (
-    StoreFiles,
-    chain,
-    listed_stores,
-    partitions_of,
-    place_of,
-)
+from stateshift.engines.spark import chains, layout
 from stateshift.engines.spark.entries.fold import fold_shard, writes_in_time
 from stateshift.engines.spark.entries.last_writes import repeated_hashes
 from stateshift.engines.spill import Dealing, RecordBatch, in_memory
@@ -84,7 +77,7 @@ def check_histories(
     for shard, older in histories(storage, survey, image):
         snapshots += 1
         read.update(older, changes_in(shard.files))
-        if not _agree(storage, image, shard, older, tallies.get(place_of(shard))):
+        if not _agree(storage, image, shard, older, tallies.get(chains.place_of(shard))):
             findings += _compared(storage, image, shard, older)
     sizes = sizes_of(survey, read)
     return HistoryCheck(snapshots, tuple(findings), len(sizes), sum(sizes))
@@ -104,15 +97,15 @@ class FirstSnapshot(NamedTuple):
     """A shard whose files begin with a snapshot, of this version."""
 
     shard: ShardFiles
-    store: StoreFiles
+    store: chains.StoreFiles
     version: int
 
 
 def first_snapshots(survey: Survey, image: Image) -> Iterator[FirstSnapshot]:
     """Yield the shards whose files begin with a snapshot, unless only uuids tell them apart."""
-    stores = listed_stores(survey, image)
+    stores = chains.listed_stores(survey, image)
     for shard in image.shards:
-        store = stores.get(place_of(shard))
+        store = stores.get(chains.place_of(shard))
         if store is None or not shard.files or store.uses_uuids:
             continue
         versions = {path: version for (version, _), path in store.snapshots.items()}
@@ -126,14 +119,14 @@ def changes_in(files: Iterable[str]) -> tuple[str, ...]:
     return tuple(path for path in files if path.endswith((".delta", ".changelog")))
 
 
-def older_files(storage: Storage, store: StoreFiles, version: int) -> tuple[str, ...]:
+def older_files(storage: Storage, store: chains.StoreFiles, version: int) -> tuple[str, ...]:
     """Return the files of the version without its snapshot; none where one is missing."""
     store.snapshots.pop((version, ""), None)
     first_change = min((number for number, _ in store.changes), default=2)
     if not store.snapshots and first_change > 1:
         return ()
     try:
-        older = chain(store, version, lambda path: ssts_of(storage, path), lambda path: ())
+        older = chains.chain(store, version, lambda path: ssts_of(storage, path), lambda path: ())
     except (FormatError, MissingFile):
         return ()
     return () if older.missing else older.files
@@ -298,9 +291,9 @@ class _Snapshot:
 
 def order_findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """Yield a refusal for each snapshot of a restart that belongs before or after another one."""
-    stores = listed_stores(survey, image)
+    stores = chains.listed_stores(survey, image)
     for shard in image.shards:
-        store = stores.get(place_of(shard))
+        store = stores.get(chains.place_of(shard))
         if store is None or not shard.files or not shard.files[0].endswith(".zip"):
             continue
         neighbours = _neighbours(store, shard.files[0])
@@ -318,7 +311,7 @@ def order_findings(storage: Storage, survey: Survey, image: Image) -> Iterator[F
                 break
 
 
-def _neighbours(store: StoreFiles, path: str) -> list[tuple[str, int]]:
+def _neighbours(store: chains.StoreFiles, path: str) -> list[tuple[str, int]]:
     """Return this snapshot first, then those of versions close to its own."""
     versions = {own: version for (version, _), own in store.snapshots.items()}
     version = versions[path]
@@ -351,7 +344,7 @@ def _is_exchanged(storage: Storage, image: Image, read: _Snapshot, other: _Snaps
 def _partitions(storage: Storage, image: Image, batch: int) -> int | None:
     path = layout.under(image.path, layout.offset_path(batch))
     try:
-        return partitions_of(decode_offsets(storage.read(path, LOG_MAX)).conf)
+        return chains.partitions_of(decode_offsets(storage.read(path, LOG_MAX)).conf)
     except (FormatError, MissingFile):
         return None
 

@@ -34,16 +34,8 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from stateshift.engines.spark.entries import row_checksums
+from stateshift.engines.spark.entries import rocksdb_version, row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
-from stateshift.engines.spark.entries.rocksdb_version import (
-    Version,
-    check_table,
-    number_of,
-    part_in,
-    version_of,
-    within,
-)
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merge_runs
 from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spark.small_files import errors_at
@@ -136,7 +128,7 @@ def _rows(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
 ) -> Iterator[Writes]:
     checked = has_row_checksums(settings)
-    part = part_in(settings)
+    part = rocksdb_version.part_in(settings)
     count = 0
     for path in newest_files(shard.files, ".snapshot"):
         with errors_at(path):
@@ -144,7 +136,7 @@ def _rows(
             decode = decode_snapshot_blocks if is_snapshot else decode_delta_blocks
             for block in decode(read(path)):
                 bare = _whole(row_checksums.off_rows(block) if checked else block)
-                writes = within(Writes(bare, _times(count, bare)), part)
+                writes = rocksdb_version.within(Writes(bare, _times(count, bare)), part)
                 own = writes.block
                 if deleted is not None and own.values.null_count:
                     deleted(shard.store, own.keys.filter(own.values.is_null()))
@@ -179,12 +171,12 @@ class _RocksDB:
         self._read, self._shard, self._deleted = read, shard, deleted
         self._checked = has_row_checksums(settings)
         self._between = delimiter(settings)
-        self._part = part_in(settings)
-        self._version = Version(shard.files)
+        self._part = rocksdb_version.part_in(settings)
+        self._version = rocksdb_version.Version(shard.files)
 
     def fold_shard(self, bytes_max: int) -> Iterator[tuple[str, Block]]:
         """Yield the entries: see `fold_shard`."""
-        self._version = version_of(self._read, self._shard)
+        self._version = rocksdb_version.version_of(self._read, self._shard)
         for block in self._settled(bytes_max):
             bare = row_checksums.off_values(block, self._between) if self._checked else block
             yield from self._named(bare)
@@ -233,9 +225,9 @@ class _RocksDB:
                 raise FormatError(f"an SST of {table.size} bytes is {length} long", path, length)
             opened = open_alone(file.read, table.size)
             decoded = decode_table(opened, keys)
-            told = self._version.facts.get(number_of(table))
+            told = self._version.facts.get(rocksdb_version.number_of(table))
             if told is not None and keys == ALL_KEYS:
-                decoded = check_table(told, opened, decoded)
+                decoded = rocksdb_version.check_table(told, opened, decoded)
             for block, sequences in decoded:
                 self._report_deleted(block)
                 yield Writes(block, sequences)
@@ -250,7 +242,7 @@ class _RocksDB:
                 header, blocks = decode_changelog_blocks(self._read(path))
                 typed = typed or header.column_families
                 for block in map(row_checksums.off_deletes, blocks) if self._checked else blocks:
-                    writes = within(Writes(block, _times(time, block)), self._part)
+                    writes = rocksdb_version.within(Writes(block, _times(time, block)), self._part)
                     self._report_deleted(writes.block)
                     time += len(block)
                     if len(writes.block):

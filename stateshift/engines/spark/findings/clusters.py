@@ -43,23 +43,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from stateshift.engines.spark import versions
 from stateshift.engines.spark.rewrite.move import Move, StateChange
 from stateshift.engines.spark.rewrite.request import target_version
 from stateshift.engines.spark.survey.restart.operators import PROVIDER, state_refused_since_3
-from stateshift.engines.spark.versions import (
-    CHANGELOGS,
-    FORMAT_2,
-    FORMAT_2_FOUND,
-    FORMAT_2_SINGLE,
-    JOINS,
-    LIST_COMMAS,
-    OFFSETS_2,
-    OLD_STATE_REFUSED,
-    OPERATORS,
-    ROW_CHECKSUMS,
-    TABLES_WITH_XXH3,
-    numbers_of,
-)
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, has_row_checksums
 from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.specification.options import SPARK_KINDS
@@ -77,16 +64,16 @@ def of_ends(move: Move) -> Iterator[Finding]:
     """Report a target's Spark that is older than the job's, or another one, or not known."""
     source, target = move.facts.source_cluster, move.facts.target_cluster
     writer = _written_by(move.facts)
-    running = () if source is None else numbers_of(source.version)
-    if source is not None and running and running >= numbers_of(writer):
+    running = () if source is None else versions.numbers_of(source.version)
+    if source is not None and running and running >= versions.numbers_of(writer):
         newest, newest_shown = running, f"{source.version} on {source.name}"
     elif writer is not None:
-        newest, newest_shown = numbers_of(writer), f"{writer}, which wrote the checkpoint"
+        newest, newest_shown = versions.numbers_of(writer), f"{writer}, which wrote the checkpoint"
     else:
         return
     if target is None:
         return  # without a cluster, `of_clusters` says which Spark wrote the checkpoint
-    target_version = numbers_of(target.version)
+    target_version = versions.numbers_of(target.version)
     if not target_version:
         hints = {
             "command": f'give {target.name} a "version" command',
@@ -115,7 +102,7 @@ def of_ends(move: Move) -> Iterator[Finding]:
 def _written_by(facts: Facts) -> str | None:
     """Return the newest Spark that an image must have been written by, as its survey says it."""
     written = [image.written_by for image in facts.source_images if image.written_by is not None]
-    return max(filter(numbers_of, written), key=numbers_of, default=None)
+    return max(filter(versions.numbers_of, written), key=versions.numbers_of, default=None)
 
 
 def of_clusters(move: Move) -> Iterator[Finding]:
@@ -215,13 +202,13 @@ class Target:
 def of_versions(move: Move) -> Iterator[Finding]:
     """Refuse what the target does not read, where its version is known: its cluster says it."""
     version = target_version(move.facts) or ""
-    parts = numbers_of(version)
+    parts = versions.numbers_of(version)
     if not parts:
         return
     target = Target(version, parts)
     for image, name in move.named_images:
         for fact in state_refused_since_3(image.operators, image.settings):
-            if parts >= OLD_STATE_REFUSED:
+            if parts >= versions.OLD_STATE_REFUSED:
                 hint = (
                     'where it is an inner join, and no decimals are summed, "waive": ["old-state"]'
                 )
@@ -235,28 +222,28 @@ def of_versions(move: Move) -> Iterator[Finding]:
 
 
 def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
-    if image.settings.get(NAMED_SOURCES) == "true" and target.parts < OFFSETS_2:
+    if image.settings.get(NAMED_SOURCES) == "true" and target.parts < versions.OFFSETS_2:
         yield target.refused(
             f"{name} has an offset log of version 2, which Spark {target.version} does not read",
-            OFFSETS_2,
+            versions.OFFSETS_2,
         )
-    if has_row_checksums(image.settings) and target.parts < ROW_CHECKSUMS:
+    if has_row_checksums(image.settings) and target.parts < versions.ROW_CHECKSUMS:
         yield target.refused(
             f"the rows of {name} have checksums, which Spark {target.version} takes for a part of "
             "them",
-            ROW_CHECKSUMS,
+            versions.ROW_CHECKSUMS,
         )
 
 
 def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
     titles = [operator.name or "" for operator in image.operators]
     for title in dict.fromkeys(titles):
-        for start, (called, first) in OPERATORS.items():
+        for start, (called, first) in versions.OPERATORS.items():
             if title.startswith(start) and target.parts < first:
                 fact = f"{name} uses {called}, which Spark {target.version} does not have"
                 yield target.refused(fact, first)
     state_format = image.settings.get(JOIN, "")
-    first = JOINS.get(state_format, (0, 0))
+    first = versions.JOINS.get(state_format, (0, 0))
     if JOIN_OPERATOR in titles and target.parts < first:
         fact = (
             f"{name} has a join of state format {state_format}, which Spark {target.version} "
@@ -265,7 +252,7 @@ def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
         yield target.refused(fact, first)
     transforms = any(title.startswith(TRANSFORMING) for title in titles)
     merges_without_comma = image.settings.get(MERGE_OPERATOR) == "2"
-    commas_since, commas_until = LIST_COMMAS
+    commas_since, commas_until = versions.LIST_COMMAS
     expects_comma = commas_since <= target.parts < commas_until
     if transforms and merges_without_comma and expects_comma:
         yield target.refused(
@@ -287,16 +274,16 @@ def _of_format(move: Move, image: Image, name: str, target: Target) -> Iterator[
         '"checkpoint_format": "v1"}]'
     )
     conf = (move.job.submit.options.get("conf") or {}) if move.job.submit is not None else {}
-    if target.parts < FORMAT_2:
+    if target.parts < versions.FORMAT_2:
         fact = f"{name} is of checkpoint format 2, which Spark {target.version} does not read"
-        yield target.refused(fact, FORMAT_2, way=way)
-    elif target.parts < FORMAT_2_SINGLE and _has_single_shards(image):
+        yield target.refused(fact, versions.FORMAT_2, way=way)
+    elif target.parts < versions.FORMAT_2_SINGLE and _has_single_shards(image):
         fact = (
             f"{name} is of checkpoint format 2 with an operator of one partition, which Spark "
             "4.0 does not take"
         )
-        yield target.refused(fact, FORMAT_2_SINGLE, way=way)
-    elif target.parts < FORMAT_2_FOUND and str(conf.get(FORMAT)) != "2":
+        yield target.refused(fact, versions.FORMAT_2_SINGLE, way=way)
+    elif target.parts < versions.FORMAT_2_FOUND and str(conf.get(FORMAT)) != "2":
         yield Finding(
             "warn",
             f"{name} is of checkpoint format 2, and Spark {target.version} does not find "
@@ -317,7 +304,7 @@ def _of_changelogs(
     change: StateChange, image: Image, name: str, target: Target
 ) -> Iterator[Finding]:
     has_changelogs = any(path.endswith(".changelog") for path in image.state_files)
-    if has_changelogs and not change.rewrites_state and target.parts < CHANGELOGS:
+    if has_changelogs and not change.rewrites_state and target.parts < versions.CHANGELOGS:
         yield Finding(
             "refuse",
             f"{name} keeps RocksDB changelogs, of which Spark {target.version} knows nothing",
@@ -331,8 +318,8 @@ def _of_tables(change: StateChange, image: Image, name: str, target: Target) -> 
     copies_tables = not replace(change, compact=False).rewrites_state
     is_newer = image.written_by is not None and image.written_by.startswith("4.")
     has_tables = any(path.endswith(".sst") for path in image.state_files)
-    if has_tables and copies_tables and is_newer and target.parts < TABLES_WITH_XXH3:
+    if has_tables and copies_tables and is_newer and target.parts < versions.TABLES_WITH_XXH3:
         fact = (
             f"{name} has RocksDB tables whose checksums (XXH3) Spark {target.version} does not know"
         )
-        yield target.refused(fact, TABLES_WITH_XXH3)
+        yield target.refused(fact, versions.TABLES_WITH_XXH3)

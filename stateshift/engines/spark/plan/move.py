@@ -38,14 +38,8 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings.moves import FINDINGS, FINDINGS_OF_START
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.places import Rewriting, with_changes
+from stateshift.engines.spark.plan import publication
 from stateshift.engines.spark.plan.fingerprint import epoch_after, identity_of, plan_of, provisional
-from stateshift.engines.spark.plan.publication import (
-    identities,
-    index_step,
-    keep_owners,
-    publish,
-    staging_steps,
-)
 from stateshift.engines.spark.plan.rounds import round_plan, with_shortest_chains
 from stateshift.engines.spark.rewrite import in_place
 from stateshift.engines.spark.rewrite.files import Reshaping, reshaping_of
@@ -183,7 +177,7 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
 def start_plan(move: Move) -> Plan:
     """Return the plan of a first deployment: write the name index, start the job."""
     staying = replace(move, job=replace(move.job, target=None))
-    published = Phase("publish", tuple(index_step(staying)), ordered=True)
+    published = Phase("publish", tuple(publication.index_step(staying)), ordered=True)
     phases = phases_of(published, *_start(staying, move.facts.source.images))
     return replace(plan_of(move, phases, findings_of(move, FINDINGS_OF_START)), purpose="start")
 
@@ -201,7 +195,7 @@ def move_plan(move: Move) -> Plan:
         else:
             phases = phases_of(
                 Phase("halt", tuple(halt_steps(move)), ordered=True),
-                Phase("publish", tuple(index_step(move)), ordered=True),
+                Phase("publish", tuple(publication.index_step(move)), ordered=True),
                 *_start(move, move.images),
             )
     plan = plan_of(move, phases, findings)
@@ -222,9 +216,12 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         planned_names.pop(file.path, None)
     planned = tuple(planned_copies(move, planned_names))
     beforehand = bool(facts.brought) or facts.target.traits.get("renames_sooner", False)
-    visible = (*index_step(move), *publish(move, images, reshaping, beforehand))
-    first = tuple(staging_steps(visible))
-    own = tuple(identities(move)) if beforehand else ()
+    visible = (
+        *publication.index_step(move),
+        *publication.publish(move, images, reshaping, beforehand),
+    )
+    first = tuple(publication.staging_steps(visible))
+    own = tuple(publication.identities(move)) if beforehand else ()
     written = {path for _, path in wanted} | set(planned_names.values())
     for step in first:
         written.update(step.staged_names)
@@ -245,7 +242,7 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         Phase("copy", (*fences_in_copy, *left_there, *first, *own, *copied.steps, *planned)),
         Phase("transform", (*rewriting.steps(), *reshaping.steps, *renamed)),
         Phase("compare", compares),
-        Phase("publish", (*gone_last, *visible, *keep_owners(move)), ordered=True),
+        Phase("publish", (*gone_last, *visible, *publication.keep_owners(move)), ordered=True),
         *_start(move, move.images),
     )
 
@@ -264,7 +261,7 @@ def _phases_in_place(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         Phase("halt", tuple(fences), ordered=True),
         Phase("transform", reshaping.steps),
         Phase("compare", compares),
-        Phase("publish", (*lifts, *index_step(move)), ordered=True),
+        Phase("publish", (*lifts, *publication.index_step(move)), ordered=True),
         *_start(move, move.images),
         Phase("retire", aside),
     )

@@ -24,15 +24,7 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.keys import KeyRule, is_session, key_rule
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
-from stateshift.engines.spark.rewrite.comparison import (
-    CHANGES,
-    EVOLVE,
-    PART,
-    PLAIN_ROWS,
-    ROWS,
-    SESSIONS,
-    SUMS,
-)
+from stateshift.engines.spark.rewrite import comparison
 from stateshift.engines.spark.rewrite.logs import (
     LogChange,
     joined_logs,
@@ -157,7 +149,7 @@ def _steps(request: Request, pieces: list[ShardPiece]) -> Iterator[TransformShar
     job = request.job_move.job
     compared: dict[str, object] = {}
     source_settings = _target_view(request) | _source_view(request)
-    if job.verify not in ("none", "twice") and SUMS not in source_settings:
+    if job.verify not in ("none", "twice") and comparison.SUMS not in source_settings:
         compared["compared"] = source_settings
     checks = job.mode == "fork" and job.verify_source == "deep"
     rules = request.row_rules if checks else {}
@@ -313,7 +305,9 @@ def _compares(
     compared = [*whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
     settings = _target_view(request)
     source_settings = settings | _source_view(request)
-    if SUMS in source_settings:  # what was added is in no source alone, but in the files of all
+    if (
+        comparison.SUMS in source_settings
+    ):  # what was added is in no source alone, but in the files of all
         compared = [
             replace(piece, sources=(replace(piece.sources[0], files=piece.files),))
             for piece in compared
@@ -334,7 +328,7 @@ def _compares(
 
 
 def _compares_of_kept(request: Request, kept: list[ShardPiece]) -> Iterator[CompareImages]:
-    settings = request.reading() | {CHANGES: "true"}
+    settings = request.reading() | {comparison.CHANGES: "true"}
     for number, bundle in enumerate(bundle_items(kept, bytes_max=DECODED_BYTES_MAX)):
         changes = [without_tables(piece.sources[0]) for piece in bundle]
         yield CompareImages(
@@ -354,10 +348,10 @@ def _target_view(request: Request) -> dict[str, str]:
     """Return the settings by which a comparison reads both sides."""
     settings = request.reading()
     if request.other_provider:
-        settings[ROWS] = PLAIN_ROWS
+        settings[comparison.ROWS] = comparison.PLAIN_ROWS
     sessions = _sessions(request)
     if sessions:
-        settings[SESSIONS] = json.dumps(sessions, sort_keys=True)
+        settings[comparison.SESSIONS] = json.dumps(sessions, sort_keys=True)
     return settings
 
 
@@ -365,10 +359,10 @@ def _source_view(request: Request) -> dict[str, str]:
     """Return the settings by which it sees a source as the target should be."""
     settings = {}
     if request.part:
-        settings[PART] = json.dumps(request.part, sort_keys=True)
+        settings[comparison.PART] = json.dumps(request.part, sort_keys=True)
     if request.evolved:
-        settings[EVOLVE] = json.dumps(plain.to_plain(request.evolved), sort_keys=True)
+        settings[comparison.EVOLVE] = json.dumps(plain.to_plain(request.evolved), sort_keys=True)
     if request.joining and request.columns_added:
         sums = {"sums": _sums(request), "places": list(request.joining.places)}
-        settings[SUMS] = json.dumps(sums, sort_keys=True)
+        settings[comparison.SUMS] = json.dumps(sums, sort_keys=True)
     return settings

@@ -34,15 +34,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stateshift.engines.spark.entries import rocksdb_version
 from stateshift.engines.spark.entries.columnar import hashes_of
 from stateshift.engines.spark.entries.keys import KeyRule
-from stateshift.engines.spark.entries.rocksdb_version import (
-    SHARD_PART,
-    Sample,
-    block_ends,
-    encode_part,
-    table_bounds,
-)
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver, key_makers
@@ -104,8 +98,8 @@ class Gathering:
 
     def between(self, ends: Sequence[bytes | None], scratch: Scratch) -> Gathered | Straight:
         """Return the entries of the tables between some of `bounds`; None is where no table is."""
-        part = encode_part(KeyRange(ends[0], ends[-1]))
-        settings = {**self.options["settings"], SHARD_PART: part}
+        part = rocksdb_version.encode_part(KeyRange(ends[0], ends[-1]))
+        settings = {**self.options["settings"], rocksdb_version.SHARD_PART: part}
         own = replace(self, options={**self.options, "settings": settings})
         return own.in_tables([key for key in ends[1:-1] if key is not None], scratch)
 
@@ -130,7 +124,7 @@ class Gathering:
             return None
         (source,) = self.sources
         (tables,) = self.plain["tables"]
-        return table_bounds(self.open, source, len(tables))
+        return rocksdb_version.table_bounds(self.open, source, len(tables))
 
     def _bounds_of_all(self) -> list[bytes] | None:
         """Return the keys that cut what lies in all sources, as far as their tables show."""
@@ -140,9 +134,9 @@ class Gathering:
         (count,) = counts
         if count == 1:
             return []
-        samples: list[Sample] = []
+        samples: list[rocksdb_version.Sample] = []
         for source in self.sources:
-            lying = block_ends(self.open, source)
+            lying = rocksdb_version.block_ends(self.open, source)
             if lying is None or lying.families != self._families:
                 return None  # keys that begin otherwise are in another order
             samples += lying.samples

@@ -28,14 +28,7 @@ from stateshift.engines.spark.image import Backlog
 from stateshift.engines.spark.layout import deepest_above, number_of_log, offset_path
 from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.small_files import Reading
-from stateshift.engines.spark.survey.file_sources import (
-    batch_of,
-    is_shared,
-    logs_by_source,
-    refuse_other_offset,
-    require_log,
-    surveyed_log,
-)
+from stateshift.engines.spark.survey import file_sources
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import OffsetEntry, SourceOffset, decode_offsets
@@ -78,7 +71,7 @@ def endpoints_of(
     thorough: bool = False,
 ) -> Endpoints:
     """Return the sources in plan order, and the directories that the file sources' logs name."""
-    logs = logs_by_source(source_files)
+    logs = file_sources.logs_by_source(source_files)
     endpoints: list[Endpoint] = []
     embedded: list[EmbeddedPath] = []
     needed = set(source_files)
@@ -95,16 +88,16 @@ def endpoints_of(
                 "memory or socket source has none"
             )
         if endpoint.kind in ("file", "unknown"):
-            refuse_other_offset(reading, index, offset, log)
+            file_sources.refuse_other_offset(reading, index, offset, log)
         if endpoint.kind != "file":
             continue
-        if is_shared(source, offsets, logs):
+        if file_sources.is_shared(source, offsets, logs):
             reading.warn(
                 f"{reading.path(f'sources/{index}')} is not there: either source {index} reads "
                 "the same stream as another source (a self-join has one log), or its log is lost"
             )
             continue
-        surveyed = surveyed_log(reading, offset, log, thorough)
+        surveyed = file_sources.surveyed_log(reading, offset, log, thorough)
         embedded += surveyed.places
         folders.append(folders_of(index, surveyed.places))
         needed -= surveyed.superseded
@@ -137,7 +130,7 @@ def refuse_unreadable_ends(
     newest batch once more, from the end of the batch before (apache/spark:
     MicroBatchExecution.populateStartOffsets, FileStreamSource.getBatch).
     """
-    logs = logs_by_source(source_files)
+    logs = file_sources.logs_by_source(source_files)
     reached: dict[str, int] = {}
     for batch, entry in entries.items():
         for source in entry.offsets:
@@ -145,11 +138,15 @@ def refuse_unreadable_ends(
             offset = _json(source.offset or "")
             kind = position_of(offset, bool(log)).kind
             if kind in ("file", "unknown") and batch != last:
-                refuse_other_offset(reading, source.source, offset, log, offset_path(batch))
-            if kind == "file" and not is_shared(source, entry.offsets, logs):
-                reached[source.source] = max(batch_of(offset), reached.get(source.source, -1))
+                file_sources.refuse_other_offset(
+                    reading, source.source, offset, log, offset_path(batch)
+                )
+            if kind == "file" and not file_sources.is_shared(source, entry.offsets, logs):
+                reached[source.source] = max(
+                    file_sources.batch_of(offset), reached.get(source.source, -1)
+                )
     for index, newest_batch in reached.items():
-        require_log(reading, index, newest_batch, logs.get(index, []))
+        file_sources.require_log(reading, index, newest_batch, logs.get(index, []))
 
 
 def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:
