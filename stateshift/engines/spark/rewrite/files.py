@@ -305,9 +305,8 @@ def _compares(
     compared = [*whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
     settings = _target_view(request)
     source_settings = settings | _source_view(request)
-    if (
-        comparison.SUMS in source_settings
-    ):  # what was added is in no source alone, but in the files of all
+    if comparison.SUMS in source_settings:
+        # What was added is in no source alone, but in the files of all.
         compared = [
             replace(piece, sources=(replace(piece.sources[0], files=piece.files),))
             for piece in compared
