@@ -101,7 +101,8 @@ def hashes_of(view: StoreView, keys: Binary, decoded: pa.Array | None = None) ->
         decoded = keys_of(view, keys)
     if decoded is not None:
         assert view.key is not None, "asked of keys that were decoded"
-        arrays, kinds = [], list[DataType]()
+        arrays: list[pa.Array] = []
+        kinds: list[DataType] = []
         for path in view.placed:
             column, kind = decoded, cast(DataType, view.key)
             for at in path:

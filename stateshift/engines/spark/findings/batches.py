@@ -109,7 +109,8 @@ class _PlannedBatch:
         )
 
     def _kept(self) -> Finding:
-        image, batch, sink, written = self.image, self.batch, self.sink, self.image.planned_state
+        image, batch, sink = self.image, self.batch, self.sink
+        written = image.planned_state
         again = "it runs again on the target over the same input"
         if sink is not None and sink.read:
             has_it = sink.has_batch(image.identity, batch)
