@@ -98,9 +98,13 @@ def _of_checkpoints(job: JobSpec, facts: Facts, data_places: Places) -> Iterator
         own = [(place, new) for place in own_places_of(job, survey)]
         options = _options((*data_places, *own))
         for path, embedded in needed_embedded(survey.images).items():
-            transform = _transform_of(path, embedded, data_places)
-            if transform is not None:
+            folder = path.rpartition("/")[0].rpartition("/")[2]
+            if any(place.role == "self" for place in embedded):
+                is_schema_log = folder.startswith(DELTA_SCHEMA_LOG)
+                transform = REWRITE_SCHEMA_LOG if is_schema_log else REWRITE_OPERATOR_METADATA
                 yield Rewritten(transform, options, source, target, infos[path])
+            elif any(is_covered(place.path, data_places) for place in embedded):
+                yield Rewritten(REWRITE_LOG, options, source, target, infos[path])
 
 
 def own_place(image: Image, place: EmbeddedPath) -> str:
@@ -132,16 +136,6 @@ def own_places_of(job: JobSpec, survey: Survey) -> tuple[str, ...]:
             if root is not None and embedded.found not in ("here", "different"):
                 places.append(root)
     return tuple(dict.fromkeys(places))
-
-
-def _transform_of(path: str, embedded: list[EmbeddedPath], data_places: Places) -> str | None:
-    """Return the transform of a file; None where it names nothing that moves along."""
-    names_itself = any(place.role == "self" for place in embedded)
-    if names_itself:
-        is_schema_log = path.rpartition("/")[0].rpartition("/")[2].startswith(DELTA_SCHEMA_LOG)
-        return REWRITE_SCHEMA_LOG if is_schema_log else REWRITE_OPERATOR_METADATA
-    names_data = any(is_covered(place.path, data_places) for place in embedded)
-    return REWRITE_LOG if names_data else None
 
 
 def with_changes(

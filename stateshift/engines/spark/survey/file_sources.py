@@ -183,8 +183,13 @@ def refuse_cut(reading: Reading, logs: Mapping[str, Batches]) -> None:
     faults: dict[str, str | None] = {}
     for path, batches in logs.items():
         number = number_of_log(path)
-        if number > newest and not path.endswith(".compact"):
-            faults[path] = _fault_of_batch(number, batches)
+        if number <= newest or path.endswith(".compact"):
+            continue
+        foreign = next((batch for batch in batches if batch != number), None)
+        if not batches:
+            faults[path] = "names no file, and each log of a batch names one"
+        elif foreign is not None:
+            faults[path] = f"names files of batch {foreign}, and is the log of batch {number}"
     if newest >= 0:
         path = compactions[newest]
         others = [logs[other] for other in logs if other != path]
@@ -193,15 +198,6 @@ def refuse_cut(reading: Reading, logs: Mapping[str, Batches]) -> None:
         if fault is not None:
             fact = f"{reading.path(path)} {fault}: Spark starts, and reads files twice"
             reading.refuse(fact, path)
-
-
-def _fault_of_batch(number: int, batches: Batches) -> str | None:
-    if not batches:
-        return "names no file, and each log of a batch names one"
-    foreign = next((batch for batch in batches if batch != number), None)
-    if foreign is None:
-        return None
-    return f"names files of batch {foreign}, and is the log of batch {number}"
 
 
 def _fault_of_compaction(newest: int, batches: Batches, others: list[Batches]) -> str | None:
