@@ -4,6 +4,7 @@ refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -31,6 +32,16 @@ def errors_at(path: str) -> Iterator[None]:
         yield
     except FormatError as error:
         raise error.at(path) from error
+
+
+def json_or_text(text: str | None) -> object:
+    """Return decoded JSON; the text itself where it is none."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 class _Contents:

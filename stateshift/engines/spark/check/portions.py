@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from stateshift.engines.bundles import FILES_MAX, bundle_by
 from stateshift.engines.spark.layout import inside, under
-from stateshift.engines.spark.survey.planned_image import planned_files
+from stateshift.engines.spark.survey.planned_image import narrow_image, planned_files
 from stateshift.engines.views import NumberedPart
 from stateshift.formats.spark.names import classify
 from stateshift.survey import FileInfo, Image, PlannedState, ShardFiles, Survey
@@ -89,17 +89,9 @@ def part_of(survey: Survey, image: Image, part: NumberedPart) -> tuple[Survey, I
     def stays(path: str) -> bool:
         return not path.startswith(start) or _place_of(path.removeprefix(start)) not in left_out
 
-    planned = image.planned_state
-    if planned is not None:
-        planned = replace(planned, files=tuple(filter(stays, planned.files)))
-    own = replace(
-        image,
-        shards=tuple(shard for shard in image.shards if shard_place(shard) not in left_out),
-        needed=tuple(filter(stays, image.needed)),
-        planned_state=planned,
-    )
+    shards = (shard for shard in image.shards if shard_place(shard) not in left_out)
     files = tuple(file for file in survey.files if stays(file.path))
-    return replace(survey, files=files), own
+    return replace(survey, files=files), narrow_image(image, stays, shards)
 
 
 def places_in(image: Image) -> set[Place]:

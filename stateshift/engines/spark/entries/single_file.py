@@ -14,6 +14,7 @@ from itertools import chain
 
 from stateshift.engines.spark.entries.store_view import RowSchema
 from stateshift.engines.spark.layout import SINK_LOG
+from stateshift.engines.spark.small_files import json_or_text
 from stateshift.engines.views import DecodedFile
 from stateshift.errors import FormatError
 from stateshift.formats import bounds, marks
@@ -119,7 +120,7 @@ def _offsets(content: bytes, rows: RowSchema) -> Shown:
         "version": entry.version,
         "batch_watermark_ms": entry.watermark_ms,
         "batch_timestamp_ms": entry.timestamp_ms,
-        "sources": {source.source: _json(source.offset) for source in entry.offsets},
+        "sources": {source.source: json_or_text(source.offset) for source in entry.offsets},
         "conf": dict(entry.conf),
     }
     return _document(f"offset log v{entry.version}", value)
@@ -141,10 +142,10 @@ def _source(content: bytes, rows: RowSchema) -> Shown:
         case "file" | "file-sink":
             return _log("file source log", content)
         case "rate":
-            offset = _json(source_log.decode_initial_offset(content))
+            offset = json_or_text(source_log.decode_initial_offset(content))
             return _document("rate source, initial offset", offset)
         case "kafka":
-            return _initial_offset(_json(source_log.decode_initial_offset(content)))
+            return _initial_offset(json_or_text(source_log.decode_initial_offset(content)))
     # Nothing says that it has to be JSON: a source that we do not know may write whatever it likes.
     if content[:1] == b"{":
         with suppress(FormatError):
@@ -168,7 +169,7 @@ def _schema_log(content: bytes, rows: RowSchema) -> Shown:
         "table_id": entry.table_id,
         "commit_version": entry.commit_version,
         "source_path": entry.source_path,
-        "schema": _json(entry.data_schema),
+        "schema": json_or_text(entry.data_schema),
     }
     return _document(f"Delta schema log v{entry.version}", value)
 
@@ -192,7 +193,9 @@ def _schema(content: bytes, rows: RowSchema) -> Shown:
     file = schema.decode_schema(content)
     stores = []
     for store in file.stores:
-        stores.append({"name": store.name, "key": _json(store.key), "value": _json(store.value)})
+        stores.append(
+            {"name": store.name, "key": json_or_text(store.key), "value": json_or_text(store.value)}
+        )
     return _document(f"state schema v{file.version}", stores)
 
 
@@ -257,15 +260,6 @@ def _hadoop_crc(content: bytes, rows: RowSchema) -> Shown:
 def _spark_crc(content: bytes, rows: RowSchema) -> Shown:
     checksum = crc.decode_spark_crc(content)
     return _document("Spark checksum", {"crc32c": checksum.value, "bytes": checksum.size})
-
-
-def _json(text: str | None) -> object:
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 _READERS: dict[str, Reader] = {

@@ -43,7 +43,7 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.places import Rewriting, rewriting_of
-from stateshift.engines.spark.survey.planned_image import after_planned, planned_files
+from stateshift.engines.spark.survey.planned_image import after_planned, narrow_image, planned_files
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offset_conf import CODEC
 from stateshift.specification import JobSpec, Spec
@@ -175,16 +175,9 @@ def leave_dropped(job: JobSpec, image: Image) -> Image:
         area, _, rest = layout.inside(image, path).partition("/")
         return area != "state" or rest.partition("/")[0] not in dropped
 
-    planned_state = image.planned_state
-    if planned_state is not None:
-        planned_state = replace(planned_state, files=tuple(filter(goes, planned_state.files)))
-    return replace(
-        image,
-        operators=tuple(operator for operator in image.operators if operator.id not in dropped),
-        shards=tuple(shard for shard in image.shards if shard.operator not in dropped),
-        needed=tuple(filter(goes, image.needed)),
-        planned_state=planned_state,
-    )
+    operators = tuple(operator for operator in image.operators if operator.id not in dropped)
+    shards = (shard for shard in image.shards if shard.operator not in dropped)
+    return replace(narrow_image(image, goes, shards), operators=operators)
 
 
 @dataclass(frozen=True)

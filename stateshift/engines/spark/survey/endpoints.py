@@ -27,7 +27,7 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.image import Backlog
 from stateshift.engines.spark.layout import deepest_above, number_of_log, offset_path
 from stateshift.engines.spark.places import is_sink_log
-from stateshift.engines.spark.small_files import Reading
+from stateshift.engines.spark.small_files import Reading, json_or_text
 from stateshift.engines.spark.survey import file_sources
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
@@ -78,7 +78,7 @@ def endpoints_of(
     folders: list[SourceFolders] = []
     for source in offsets:
         index, log = source.source, logs.get(source.source, [])
-        offset = _json(source.offset or "")
+        offset = json_or_text(source.offset or "")
         endpoint = _source_endpoint(index, offset, has_log=bool(log))
         endpoints.append(endpoint)
         if endpoint.kind == "memory or socket":
@@ -135,7 +135,7 @@ def refuse_unreadable_ends(
     for batch, entry in entries.items():
         for source in entry.offsets:
             log = logs.get(source.source, [])
-            offset = _json(source.offset or "")
+            offset = json_or_text(source.offset or "")
             kind = position_of(offset, bool(log)).kind
             if kind in ("file", "unknown") and batch != last:
                 file_sources.refuse_other_offset(
@@ -221,14 +221,6 @@ def find_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Findi
             fact = f"{path} is damaged: {error.fact}"
             return (Finding("refuse", fact, hint=hint, path=path, offset=error.offset),)
     return ()
-
-
-def _json(text: str) -> object:
-    """Return an offset as decoded JSON; as its text where it is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 @dataclass(frozen=True)

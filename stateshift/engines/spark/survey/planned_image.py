@@ -30,20 +30,17 @@ seen with 4.0.5 and 4.3.0).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from stateshift.engines.spark.chains import StoreFiles, StoreKey, place_of, store_key
 from stateshift.engines.spark.layout import inside, under
 from stateshift.engines.spark.small_files import Reading
-from stateshift.engines.spark.survey.restart.query_files import (
-    ListedFiles,
-    store_keys,
-)
+from stateshift.engines.spark.survey.restart.query_files import ListedFiles, store_keys
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
-from stateshift.survey import Image, Operator, PlannedState, Survey
+from stateshift.survey import Image, Operator, PlannedState, ShardFiles, Survey
 
 SKIPPING = "Delta, a file sink, or a foreachBatch with txnVersion"
 NAME_THE_SINK = 'name the sink, and the plan says which: "sink": {"kind": "delta", "location": "…"}'
@@ -78,6 +75,15 @@ def planned_files(image: Image) -> Iterator[str]:
     """Yield the state files of a batch that was planned and not committed."""
     if image.planned_state is not None:
         yield from image.planned_state.files
+
+
+def narrow_image(image: Image, stays: Callable[[str], bool], shards: Iterable[ShardFiles]) -> Image:
+    """Return an image of these shards, with only the files whose path stays."""
+    planned = image.planned_state
+    if planned is not None:
+        planned = replace(planned, files=tuple(filter(stays, planned.files)))
+    needed = tuple(filter(stays, image.needed))
+    return replace(image, shards=tuple(shards), needed=needed, planned_state=planned)
 
 
 def lacks_state(image: Image) -> bool:
