@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from stateshift.engines.spark.entries.columnar import keys_of, values_of
 from stateshift.engines.spark.entries.store_view import StoreView, plain_value
+from stateshift.engines.spark.entries.vectors import fits
 from stateshift.engines.views import HINT_FILE
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import part
@@ -35,7 +36,6 @@ from stateshift.formats.spark.types import (
     ArrayType,
     Atomic,
     DataType,
-    DecimalType,
     MapType,
     StructType,
     Value,
@@ -144,24 +144,8 @@ def _at(error: FormatError, piece: StoreRows) -> FormatError:
 _NOTHING = pa.scalar("", pa.large_string())
 _ESCAPED = r'["\\\x00-\x1f]'
 _WHOLE = WIDTHS.keys() - {"boolean", "float", "double"}
-_ATOMIC = frozenset((*WIDTHS, "string", "binary", "void"))
 
 Texts = Column  # a pyarrow.LargeStringArray
-
-
-def fits(kind: DataType) -> bool:
-    """Whether values of this type are written a column at a time."""
-    match kind:
-        case Atomic(name):
-            return name in _ATOMIC
-        case DecimalType():
-            return True
-        case StructType(_, types):
-            return all(map(fits, types))
-        case ArrayType(element):
-            return fits(element)
-        case MapType(key, value):
-            return fits(key) and fits(value)
 
 
 def texts(column: Column, kind: DataType) -> Texts | None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import plain_value
 from stateshift.engines.spark.entries.store_views import views_of
-from stateshift.engines.spark.entries.vectors import arrow_type
+from stateshift.engines.spark.entries.vectors import arrow_type, fits
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.engines.spark.views import json_lines as lines
-from stateshift.engines.spark.views.json_lines import StoreRows, fits, texts
+from stateshift.engines.spark.views.json_lines import StoreRows, texts
 from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructType
 from tests.engines.spark.golden import NAMES, golden
 
