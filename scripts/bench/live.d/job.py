@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from stateshift import live
+from stateshift.live.bins.worker import Delivery
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -46,7 +47,7 @@ class Came:
         self.worker: live.Worker | None = None
         (folder / "came").mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, delivery: live.Delivery) -> None:
+    def __call__(self, delivery: Delivery) -> None:
         now = round(time.time() * 1e6)
         numbers = delivery.table.column("i").to_numpy()
         place = self.folder / "came" / f"{delivery.number:09d}.npy"
