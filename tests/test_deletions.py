@@ -17,13 +17,14 @@ NAMED = {"remove", "move", "prune", "unlink", "rmtree"}  # also where they are h
 # These names, of what is no storage: streams, lists, workdirs of runs, other systems.
 NOT_FILES = {
     "advise/rebalance/placement.py", "cli/commands/completion.py", "cli/commands/dataflow.py",
-    "cli/commands/export.py", "cli/commands/live/status.py", "cli/commands/man.py",
-    "cli/commands/metrics.py", "cli/shell/bin_moves.py", "cli/shell/change.py",
-    "cli/shell/entry.py", "cli/shell/environment.py", "cli/shell/failing.py", "cli/shell/terminal.py",
+    "cli/commands/export.py", "cli/commands/man.py",
+    "cli/commands/metrics.py", "cli/shell/entry.py", "cli/shell/environment.py", "cli/shell/failing.py",
+    "cli/shell/terminal.py",
     "cli/shell/verbosity.py", "cli/shell/work.py", "clusters/livy.py",
     "clusters/standalone/cluster.py", "engines/flink/rewrite/sections.py", "engines/match.py",
     "engines/spark/findings/batches.py",
     "fleet/processes.py", "job/queries.py", "live/bins/controller.py",
+    "live/cli/__init__.py", "live/cli/bins_text.py", "live/cli/group.py", "live/cli/page.py",
     "live/buffer/buffer.py", "live/buffer/sockets.py", "logs.py", "look/checked_parts.py", "migration/calls.py",
     "migration/context.py", "migration/fleet_session.py", "migration/notifications.py",
     "migration/submit_corrections.py", "notification/sending.py",

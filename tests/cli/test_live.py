@@ -15,9 +15,9 @@ from xml.etree import ElementTree
 import pyarrow
 import pytest
 
-from stateshift.cli.views.live_text import progress
 from stateshift.live import acts, proposals
 from stateshift.live.acts import Edit, Manner
+from stateshift.live.cli.chains_text import progress
 from stateshift.live.proposals import ChangeProgress
 from stateshift.live.protocol.chains import Change
 from tests.cli.live_group import FUNCTIONS, Played

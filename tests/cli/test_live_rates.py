@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from stateshift.cli.views import live_html, live_text
 from stateshift.cli.views.text import plain_text
 from stateshift.documents.live import LiveStatusDocument, StatusFacts
 from stateshift.documents.live_rates import (
@@ -15,6 +14,7 @@ from stateshift.documents.live_rates import (
     version_that_ran,
 )
 from stateshift.documents.shape import document_of
+from stateshift.live.cli import chains_text, page
 from stateshift.live.folder import Seal, TaskMeasure, VersionRows, WorkerWord
 from stateshift.live.group_state import GroupState
 from stateshift.live.protocol.chains import (
@@ -126,12 +126,12 @@ def test_a_batch_without_rows_ran_the_version_that_it_began_with() -> None:
 
 def test_a_location_is_shown_without_its_credentials() -> None:
     found = replace(survey([]), location="hdfs://me:secret@there/live")
-    shown = plain_text(live_text.status(StatusFacts(found)))
-    page = live_html.page(StatusFacts(found), ())
-    history = plain_text(live_text.history(found.location, ()))
+    shown = plain_text(chains_text.status(StatusFacts(found)))
+    shown_page = page.page(StatusFacts(found), ())
+    history = plain_text(chains_text.history(found.location, ()))
     for text in (
         shown,
-        page,
+        shown_page,
         history,
         str(document_of(LiveStatusDocument, StatusFacts(found), page=None)),
     ):

@@ -1,9 +1,12 @@
-"""One command a file: it reads its arguments, calls `migration` or `look`, shows the result."""
+"""The table of commands. One command a file: it reads its arguments, calls `migration` or `look`,
+shows the result.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
+from typing import NamedTuple
 
 # The parts of the help, in its order, as the README's table of commands has them.
 PANELS = {
@@ -23,18 +26,30 @@ for _panel, _names in PANELS.items():
     PANEL_OF |= dict.fromkeys(_names, _panel)
 NAMES = tuple(PANEL_OF)
 
-# Those that are groups of commands, whose packages name their members: `stateshift live replace`.
-GROUPS = ("live",)
+# Those that are groups of commands, `stateshift live replace`, and the package of each, which names
+# the module of every member. Imported when one of them is asked for, and by no other way.
+GROUPS = {"live": "stateshift.live.cli"}
+
+
+class Command(NamedTuple):
+    """A command as the parser gets it: its function, and the end of its help."""
+
+    run: Callable[..., int | None]
+    epilog: str
 
 
 def members_of(name: str) -> tuple[str, ...]:
     """Return the commands of a group, in the order of its help; none of what is no group."""
-    if name not in GROUPS:
-        return ()
-    members: tuple[str, ...] = module_of(name).NAMES
-    return members
+    return tuple(import_module(GROUPS[name]).MODULES) if name in GROUPS else ()
 
 
-def module_of(name: str) -> ModuleType:
-    """Import the module of a command, or of a group: a process that runs one waits for no other."""
-    return import_module(f"{__name__}.{name.replace(' ', '.')}")
+def command_of(name: str) -> Command:
+    """Import a command, or a group: a process that runs one waits for no other."""
+    group, _, member = name.rpartition(" ")
+    if group:
+        package = GROUPS[group]
+        module = import_module(f"{package}.{import_module(package).MODULES[member]}")
+        command: Command = module.COMMANDS[member]
+        return command
+    module = import_module(GROUPS.get(name, f"{__name__}.{name}"))
+    return Command(module.command, module.EPILOG)

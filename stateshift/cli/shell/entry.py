@@ -16,14 +16,13 @@ from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature
 from itertools import zip_longest
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 import typer
 from typer.core import TyperGroup
 
 from stateshift import __version__, leave_logging_to_the_program
-from stateshift.cli.commands import GROUPS, NAMES, PANEL_OF, members_of, module_of
+from stateshift.cli.commands import GROUPS, NAMES, PANEL_OF, Command, command_of, members_of
 from stateshift.cli.shell import settings
 from stateshift.cli.shell.options import UNBOUNDED, Json, Verbose
 from stateshift.cli.shell.terminal import Terminal, drop, open_streams, output_errors
@@ -154,7 +153,7 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     )
     top(_top)
     if name in OLD_NAMES:
-        _add_command(app, name, module_of(OLD_NAMES[name]), hidden=True)
+        _add_command(app, name, command_of(OLD_NAMES[name]), hidden=True)
     _add_commands(app, "", NAMES, arguments)
     return app
 
@@ -213,29 +212,29 @@ def _add_commands(
         whole_name = f"{group} {name}".strip()
         if lists_only:
             # Without its options: building those takes half of the time, and the list shows none.
-            about = module_of(whole_name).command.__doc__
+            about = command_of(whole_name).run.__doc__
             app.command(name, help=about, rich_help_panel=PANEL_OF.get(whole_name))(_listed)
         elif whole_name in GROUPS:
             _add_group(app, name, arguments and (arguments[1:] or HELP))
         else:
-            _add_command(app, name, module_of(whole_name))
+            _add_command(app, name, command_of(whole_name))
 
 
 def _listed() -> None: ...
 
 
 def _add_group(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
-    module, members = module_of(name), members_of(name)
+    described, members = command_of(name), members_of(name)
     names_command = bool(arguments) and arguments[0] in members
     group = _empty_parser(names_command)
-    group.callback(epilog=module.EPILOG, add_help_option=not names_command)(module.command)
+    group.callback(epilog=described.epilog, add_help_option=not names_command)(described.run)
     _add_commands(group, name, members, arguments)
     app.add_typer(group, name=name)
 
 
-def _add_command(app: typer.Typer, name: str, module: ModuleType, hidden: bool = False) -> None:
-    command = _telling_errors(with_shared_options(module.command))
-    app.command(name, epilog=module.EPILOG, hidden=hidden)(command)
+def _add_command(app: typer.Typer, name: str, command: Command, hidden: bool = False) -> None:
+    parsed = _telling_errors(with_shared_options(command.run))
+    app.command(name, epilog=command.epilog, hidden=hidden)(parsed)
 
 
 def _top(

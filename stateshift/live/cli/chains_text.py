@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views import bins_text
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
 from stateshift.cli.views.units import clock, many, per_second, span
 from stateshift.documents.live import live_command, names_of
+from stateshift.live.cli import bins_text
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:

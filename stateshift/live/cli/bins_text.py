@@ -1,4 +1,6 @@
-"""The text of bins that move: values in, lines and tables out. Pure."""
+"""The text of bins that move, of their number, and of the state of their keys: values in, lines and
+tables out. Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,17 @@ from stateshift.cli.views.units import clock, dash, many, number, per_second, ra
 from stateshift.documents.live import live_command
 
 if TYPE_CHECKING:
+    from stateshift.documents.bin_count import CountFacts
     from stateshift.documents.bins import (
         BinsFacts,
         MoveFacts,
         PartFacts,
         PastMoveFacts,
     )
+    from stateshift.live.bins.adoption import ImportResult
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import MoveProgress
+    from stateshift.live.bins.state_acts import Eviction
 
 CROSSING_HEADS = ("from", "to", ">bins", "which", ">keys", ">state")
 PART_HEADS = (
@@ -46,6 +51,7 @@ MOVE_HEADS = (
     ">decided in",
     "by",
 )
+LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">rows/s", ">of the mean")
 MOVE_TONES: dict[str, Tone] = {"applied": "good", "under-way": "warn", "aborted": "bad"}
 WHICH_MAX = 40
 HOT_MAX = 3
@@ -139,9 +145,71 @@ def show_aborted(proposal: Proposal | None) -> Iterator[Block]:
         yield Line(f"move {proposal.number} is aborted; all bins stay where they are")
 
 
-def show_steering(words: str) -> Iterator[Block]:
-    """Show what was asked of whoever moves bins."""
-    yield Line(words)
+# ------------------------------------------------------------------------------------ their number
+
+
+def show_count(facts: CountFacts) -> Iterator[Block]:
+    """Show the hottest bins, and the number that they speak for."""
+    yield Line(f"{many(facts.bins.count, 'bin')} in {facts.location}", "strong")
+    rows: list[Row] = []
+    for load in facts.hottest:
+        changes, rate = f"{size(load.changed_per_second)}/s", per_second(load.rows_per_second)
+        amounts = (number(load.keys), size(load.size), changes, rate)
+        rows.append((str(load.bin), load.worker, *amounts, f"{load.times:.1f} x"))
+    yield Table(LOAD_HEADS, tuple(rows))
+    yield Gap()
+    advice = facts.advice
+    if advice.count == facts.bins.count:
+        yield Line(f"so many will do: {advice.reason}")
+        return
+    word = "more" if advice.count > facts.bins.count else "fewer"
+    ask = live_command("bins", facts.location)
+    yield Line(f"{word} would do better: {advice.reason}", "warn")
+    yield Line(f"try it: {ask} --to {advice.count} --check")
+
+
+def show_count_checked(facts: CountFacts) -> Iterator[Block]:
+    """Show what is asked for."""
+    before, wanted = facts.bins.count, facts.wanted
+    assert wanted is not None, "a number was asked for"
+    if wanted == before:
+        yield Line(f"{many(before, 'bin')} are there already", "strong")
+        return
+    act = "split" if wanted > before else "merge"
+    yield Line(f"{act} {many(before, 'bin')} into {number(wanted)} in {facts.location}", "strong")
+    hottest = None
+    if facts.hottest:
+        load = facts.hottest[0]
+        words = f"bin {load.bin} at {load.worker}, {load.times:.1f} times the mean"
+        hottest = ("hottest", words)
+    yield pairs(
+        ("redistributed", f"{many(facts.keys, 'key')}, {size(facts.size)}, each where it is"),
+        ("workers", f"{many(len(facts.bins.running), 'part')} to acknowledge it"),
+        hottest,
+    )
+
+
+def count_progress(moved: MoveProgress) -> str:
+    """Return the progress in one line."""
+    if moved.state == "proposed":
+        return f"acknowledged by {moved.acknowledged} of {moved.parts}"
+    parts = many(moved.parts, "part")
+    return f"{moved.state}: {moved.complete} of {parts} have redistributed their bins"
+
+
+def count_came(facts: CountFacts) -> Iterator[Block]:
+    """Show what came of it."""
+    moved = facts.moved
+    if moved is None:
+        yield Line("checked only: nothing was proposed, and nothing has changed")
+        return
+    parts = many(moved.parts, "part")
+    if facts.state == "finished":
+        whole = f"{many(facts.wanted or 0, 'bin')} at {parts}, in {span(moved.seconds)}"
+        yield Line(whole, "good")
+        return
+    yield Line(f"decided; {moved.complete} of {parts} have redistributed their bins", "warn")
+    yield Line(f"{moved.reason}. Look again: {live_command('status', facts.location)}")
 
 
 # ------------------------------------------------------------------------------------ the group
@@ -310,3 +378,36 @@ def whys(facts: PastMoveFacts) -> Iterator[Line]:
         yield Line(f"move {facts.number} was aborted: {facts.reason}")
         for part, reason in facts.refusals.items():
             yield Line(f"{part} refused it: {reason}", indent=2)
+
+
+# ------------------------------------------------------------------------------------ states
+
+
+def show_import(came: ImportResult) -> Iterator[Block]:
+    """Show the state that was brought in."""
+    yield Line(f"{many(came.keys, 'key')} in {many(came.bins, 'bin')}, {size(came.size)}", "good")
+    yield pairs(
+        ("workers", ", ".join(came.workers)),
+        ("next", "start the job where the exported one had stopped"),
+    )
+
+
+def show_export(to: str, keys: int, bytes_written: int) -> Iterator[Block]:
+    """Show the state that was written."""
+    yield Line(f"{many(keys, 'key')} to {to}, {size(bytes_written)}", "good")
+
+
+def show_eviction(all_evicted: Sequence[Eviction]) -> Iterator[Block]:
+    """Say from where to go on."""
+    for one in all_evicted:
+        yield Line(f"{one.worker} of {one.operator} is evicted: {many(one.bins, 'bin')}", "good")
+        yield pairs(("reads from", _frontier(one)), ("next", _NEXT.format(one.worker)))
+
+
+_NEXT = "start an application as live.Worker(GROUP, {!r}, …), then move its bins"
+
+
+def _frontier(one: Eviction) -> str:
+    if one.frontier is None:
+        return "the beginning: it has no frontier yet"
+    return f"{one.frontier[0]}, or any time before"

@@ -1,0 +1,210 @@
+"""`stateshift live buffer`: records of sources that cannot be replayed, kept for a job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.commands import Command
+from stateshift.cli.shell.options import choice, epilog
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.cli.views.units import bytes_of, many, number, size
+
+if TYPE_CHECKING:
+    from stateshift.cli.views.text import Block
+    from stateshift.live.buffer.queue import Ack, Limits
+    from stateshift.live.buffer.runner import BufferSurvey, RunningBuffer
+
+LISTEN_SCHEMES = ("tcp", "http")
+SERVE_SCHEMES = ("http",)
+ACKS: tuple[Ack, ...] = ("disk", "memory")
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class BufferOptions:
+    """The bounds of a buffer, and what its producers are answered."""
+
+    memory: Annotated[
+        str,
+        typer.Option(
+            "--memory", metavar="SIZE", help="Memory for records, at most. At least 1MiB."
+        ),
+    ] = "64MiB"
+    disk: Annotated[
+        str,
+        typer.Option("--disk", metavar="SIZE", help="Disk for records, at most. At least 16MiB."),
+    ] = "10GiB"
+    keep: Annotated[
+        float,
+        typer.Option(
+            "--keep",
+            metavar="SECONDS",
+            min=0.0,
+            help="Keep what all readers have so long, where the disk's bound allows it.",
+        ),
+    ] = 3600.0
+    ack: Annotated[
+        str,
+        typer.Option(
+            "--ack",
+            metavar="WAY",
+            help="Answer producers when records are on disk, or when they are in memory: quicker, "
+            "and kill -9 loses what is not written yet.",
+        ),
+    ] = "disk"
+
+
+def buffer(
+    terminal: Terminal,
+    options: BufferOptions,
+    directory: Annotated[
+        str, typer.Argument(metavar="DIRECTORY", help="On a disk of this machine.")
+    ],
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--listen",
+            metavar="URL",
+            help="Where producers come: tcp://HOST:PORT (a record a line; ?ack answers how many "
+            "are durable) or http://HOST:PORT (POST a record, or POST /lines). Repeatable.",
+        ),
+    ] = None,
+    serve: Annotated[
+        str, typer.Option("--serve", metavar="URL", help="Where readers come.")
+    ] = "http://127.0.0.1:0",
+    status: Annotated[
+        bool, typer.Option("--status", help="Show the buffer, whether it runs or not.")
+    ] = False,
+    forget: Annotated[
+        str | None,
+        typer.Option("--forget", metavar="READER", help="Keep nothing more for this reader."),
+    ] = None,
+) -> int | None:
+    """Keep records for a job whose source cannot be replayed.
+
+    Runs until it is stopped. Records get numbers, and are kept until all readers have them. A job
+    reads them by their numbers, as often as it needs: live.BufferSource is its source in Spark.
+    Nothing is dropped: when a limit is reached, HTTP answers 503, and sockets are not read.
+    """
+    from stateshift.live.buffer import runner
+    from stateshift.live.buffer.sockets import parse_address
+
+    path = Path(directory)
+    if forget is not None:
+        _show(terminal, runner.forget(path, forget))
+        return None
+    if status:
+        _show(terminal, runner.look(path))
+        return None
+    limits = _limits(options)
+    listens = [parse_address(url, LISTEN_SCHEMES, "--listen") for url in listen or ()]
+    serves = parse_address(serve, SERVE_SCHEMES, "--serve")
+    with runner.run_buffer(path, listens, serves, limits) as at_work:
+        _show(terminal, runner.BufferSurvey(path, at_work.buffer.status(), at_work.running))
+        try:
+            _tell_troubles(terminal, at_work)
+        except KeyboardInterrupt:
+            terminal.say("stopping: producers are refused, what was accepted is written")
+    terminal.say("stopped")
+    return None
+
+
+def _tell_troubles(terminal: Terminal, at_work: RunningBuffer) -> None:
+    """Show when producers begin to be refused, and when that ends; until somebody stops us."""
+    from stateshift.errors import StateshiftError
+
+    never = threading.Event()
+    before = at_work.buffer.status()
+    was_refusing = False
+    while not never.wait(LOOK_SECONDS) and not at_work.buffer.has_ended:
+        now = at_work.buffer.status()
+        is_refusing = now.refused > before.refused
+        if is_refusing and not was_refusing:
+            terminal.say(f"producers are refused: {now.refusal}")
+        if was_refusing and not is_refusing:
+            terminal.say("producers are accepted again, or have given up")
+        before, was_refusing = now, is_refusing
+    raise StateshiftError("the thread that writes has ended", hint="run with -v, and report it")
+
+
+def _limits(options: BufferOptions) -> Limits:
+    from stateshift.live.buffer.queue import Limits
+
+    return Limits(
+        memory=_bytes("--memory", options.memory),
+        disk=_bytes("--disk", options.disk),
+        keep_seconds=options.keep,
+        ack=choice("--ack", options.ack, ACKS),
+    )
+
+
+def _bytes(flag: str, text: str) -> int:
+    from stateshift.errors import Complaint, SpecError
+
+    try:
+        return bytes_of(text)
+    except ValueError as error:
+        raise SpecError((Complaint(flag, str(error), text),), hint=f"{flag} 64MiB") from None
+
+
+def _show(terminal: Terminal, seen: BufferSurvey) -> None:
+    from stateshift.documents.live_buffer import LiveBufferDocument
+
+    terminal.answer_value("live-buffer", LiveBufferDocument, seen, blocks_of(seen))
+
+
+def blocks_of(seen: BufferSurvey) -> Iterator[Block]:
+    """Show a buffer: where it listens, what it holds, and its readers."""
+    from stateshift.cli.views.text import Cell, Gap, Line, Table, pairs
+    from stateshift.documents.live_buffer import state_of
+
+    def part(used: int, limit: int) -> str:
+        return f"{size(used)} of {size(limit)}" if limit else size(used)
+
+    status, running = seen.status, seen.running
+    records = f"none; the next one is {number(status.next)}"
+    if status.first != status.next:
+        records = f"{number(status.first)} to {number(status.next - 1)}"
+        if status.waiting:
+            records += f", and {number(status.waiting)} not durable yet"
+    refused = f"{many(status.refused, 'record')}: {status.refusal}"
+    yield Line(f"buffer {seen.directory}: {state_of(seen)}", "strong")
+    yield pairs(
+        *(("producers", url) for url in (running.listens if running else ())),
+        ("readers", running.serves) if running else None,
+        ("records", records),
+        ("memory", part(status.memory_bytes, status.memory_limit)) if running else None,
+        ("disk", part(status.disk_bytes, status.disk_limit)),
+        ("refused", Cell(refused, "warn")) if status.refused else None,
+        ("failure", Cell(status.failure, "bad")) if status.failure else None,
+    )
+    if status.readers:
+        yield Gap()
+        rows = [
+            (reader.name, number(reader.next), number(status.next - reader.next))
+            for reader in status.readers
+        ]
+        yield Table(("reader", ">reads next", ">behind"), tuple(rows))
+
+
+COMMANDS = {
+    "buffer": Command(
+        buffer,
+        epilog(
+            "stateshift live buffer /srv/orders --listen tcp://127.0.0.1:9000\n"
+            "stateshift live buffer /srv/orders --listen http://127.0.0.1:8091 --disk 50GiB\n"
+            "stateshift live buffer /srv/orders --status\n"
+            "stateshift live buffer /srv/orders --forget old-job",
+            *(2, 3, 4, 6),
+            e0="stopped by Ctrl-C or SIGTERM, and all that was accepted is on disk; or shown",
+            e4="another process runs it, it is no buffer, or a port is taken",
+            e6="it does not answer; or at the end, accepted records could not be written",
+        ),
+    ),
+}

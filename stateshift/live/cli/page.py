@@ -1,0 +1,250 @@
+"""A group as a page that can be sent around: which version ran when in each query, how fast, where
+its bins are, every change and every move. Values in, text out.
+
+    head        the group, and the numbers that everybody asks for
+    bins        where they are, of each worker a picture (`page_drawing`), and their moves
+    queries     of each a picture, and what was measured
+    chains      their functions now
+    changes     every one that there ever was, and why some do not hold
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from stateshift import __version__
+from stateshift.cli.views.page import bullets, chip, escape, table, tag, tile, whole_page
+from stateshift.cli.views.run_html_drawing import Mark
+from stateshift.cli.views.text import Row
+from stateshift.cli.views.units import clock, many, per_second, span
+from stateshift.documents.bins import BinsFacts, PastMoveFacts
+from stateshift.documents.live import PastFacts, QueryFacts, StatusFacts
+from stateshift.documents.live_rates import Sample, stretches
+from stateshift.live.cli import bins_text, chains_text
+from stateshift.live.cli.page_drawing import QueryPast, Timeline, part_picture, query_picture
+from stateshift.live.survey import PartPast
+from stateshift.report import SteeredReport
+
+SAMPLE_HEADS = (
+    ">batch",
+    ">begun at (UTC)",
+    ">versions",
+    ">rows in/s",
+    ">rows out/s",
+    ">a task took",
+    ">the longest",
+)
+TASKS_FOOT = (
+    "Tasks write down what they did every few seconds, and always near a change. The other "
+    "tasks of such a batch are taken to be like them. Rows a second are counted from the begin "
+    "of a batch to that of the next."
+)
+BINS_FOOT = "Of each worker's commits the last ones are kept: pictures of bins begin with them."
+
+
+@dataclass(frozen=True)
+class _Page:
+    """The group, and the timeline of its queries' pictures."""
+
+    facts: StatusFacts
+    changes: Sequence[PastFacts]
+
+    @property
+    def has_chains(self) -> bool:
+        return self.facts.bins is None or bool(self.facts.declarations)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """From the first task that was measured to the last one, or to the last change."""
+        measures = self.facts.survey.measures
+        ended = [task.ended for task in measures]
+        decided = [each.known.change.at for each in self.changes]
+        timeline = Timeline.of(min(task.began for task in measures), max(*ended, *decided))
+        marks: list[Mark] = []
+        for each in self.changes:
+            change = each.known.change
+            start = change.at - timeline.zero
+            if timeline.axis.shows(start, start):
+                what = f"{change.act} {', '.join(change.chains)}"
+                marks.append((change.number, SteeredReport(start, what, each.became)))
+        return replace(timeline, marks=marks)
+
+
+def page(facts: StatusFacts, changes: Sequence[PastFacts]) -> str:
+    """Return the page of a group, with all of its changes."""
+    shown = _Page(facts, changes)
+    parts = [*_head(shown)]
+    if facts.bins is not None:
+        parts += _bins(facts.bins, facts.moves, facts.parts_past)
+    if shown.has_chains:
+        parts += [*_queries(shown), *_tables(shown)]
+    words = []
+    if facts.bins is not None:
+        words.append(BINS_FOOT)
+    if shown.has_chains:
+        words.append(TASKS_FOOT)
+    words.append(f"As of {clock(facts.survey.at)} UTC. Written by stateshift {__version__}.")
+    foot = tag("footer", tag("p", escape(" ".join(words))))
+    return whole_page(f"{facts.location}: live", *parts, foot)
+
+
+def _head(shown: _Page) -> Iterator[str]:
+    facts = shown.facts
+    is_moving = facts.bins is not None and facts.bins.is_moving
+    is_idle = facts.under_way is None and not is_moving
+    state = chip("idle", "good") if is_idle else chip("under way", "warn")
+    yield tag("p", "stateshift live", class_="dim")
+    yield tag("h1", escape(facts.location), state)
+    tiles: list[str] = []
+    if facts.bins is not None:
+        tiles += _bin_tiles(facts.bins, facts.moves)
+    if shown.has_chains:
+        tiles += _chain_tiles(shown)
+    yield tag("dl", *tiles, class_="tiles")
+
+
+def _chain_tiles(shown: _Page) -> Iterator[str]:
+    facts = shown.facts
+    counts = []
+    words = {"applied": "applied", "aborted": "aborted", "reverted": "taken back by an error"}
+    for outcome, word in words.items():
+        count = sum(each.became == outcome for each in shown.changes)
+        if count:
+            counts.append(f"{count} {word}")
+    yield tile("Changes", str(len(shown.changes)), *counts)
+    versions = [f"{each.name}: version {facts.version(each.name)}" for each in facts.declarations]
+    yield tile("Chains", str(len(versions)), *versions)
+    living = [each for each in facts.queries if each.living]
+    workers = many(sum(each.workers for each in living), "worker")
+    yield tile("Queries", str(len({each.query for each in living})), f"{workers} run a chain")
+    last = facts.last
+    if last is not None and last.first_seconds is not None and last.last_seconds is not None:
+        number = f"change {last.known.number}, from the proposal to the last worker"
+        yield tile("Delay", span(last.last_seconds), number, f"first {span(last.first_seconds)}")
+
+
+# ------------------------------------------------------------------------------------ bins
+
+
+def _bin_tiles(facts: BinsFacts, moves: Sequence[PastMoveFacts]) -> Iterator[str]:
+    counts = [f"{name}: {facts.bins.counts[index]}" for index, name in enumerate(facts.bins.names)]
+    yield tile("Bins", str(facts.count), *counts)
+    made = [each for each in moves if _is_made(each)]
+    aborted = sum(each.became == "aborted" for each in moves)
+    words = [f"{aborted} aborted"] if aborted else []
+    yield tile("Moves", str(len(made)), *words)
+
+
+def _is_made(facts: PastMoveFacts) -> bool:
+    return facts.became == "applied" and bool(facts.went)
+
+
+def _bins(
+    facts: BinsFacts, moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]
+) -> Iterator[str]:
+    """Yield the bins of a group: where they are, and their past."""
+    yield tag("h2", "Bins")
+    yield table(bins_text.PART_HEADS, [bins_text.part_row(each) for each in facts.parts])
+    yield from _part_pictures(moves, [part for part in parts if len(part.commits) > 1])
+    if moves:
+        yield tag("h3", "Moves")
+        rows: list[Row] = []
+        lines: list[str] = []
+        for each in moves:
+            rows.extend(bins_text.past_rows(each))
+            lines.extend(line.text for line in bins_text.whys(each))
+        yield table(bins_text.MOVE_HEADS, rows)
+        if lines:
+            yield bullets(lines, "stateshift live history")
+
+
+def _part_pictures(moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]) -> Iterator[str]:
+    if not parts:
+        return
+    timeline = Timeline.of(
+        min(part.commits[0].commit.at for part in parts),
+        max(part.commits[-1].commit.at for part in parts),
+    )
+    marks: list[Mark] = []
+    for each in moves:
+        decided = each.move.decided
+        if decided is None or not _is_made(each):
+            continue
+        at = decided.at - timeline.zero
+        if timeline.axis.shows(at, at):
+            count = many(sum(len(went.bins) for went in each.went), "bin")
+            targets = ", ".join(sorted({went.target for went in each.went}))
+            report = SteeredReport(at, f"move {each.number}", f"{count} to {targets}")
+            marks.append((each.number, report))
+    timeline = replace(timeline, marks=marks)
+    for part in parts:
+        others = [each for each in parts if each.operator == part.operator]
+        yield tag("h3", escape(f"{part.operator} at {part.worker}"))
+        yield tag("figure", part_picture(part, others, timeline))
+
+
+# ------------------------------------------------------------------------------------ queries
+
+
+def _queries(shown: _Page) -> Iterator[str]:
+    if not shown.facts.samples:
+        yield tag("p", "No task was measured yet.", class_="dim")
+        return
+    for query in shown.facts.queries:
+        yield from _query(shown, query)
+
+
+def _query(shown: _Page, query: QueryFacts) -> Iterator[str]:
+    chain_and_query = (query.chain, query.query)
+    facts = shown.facts
+    samples = [each for each in facts.samples if (each.chain, each.query) == chain_and_query]
+    if not samples:
+        return
+    taken_back = [each.known.number for each in shown.changes if each.became == "reverted"]
+    past = QueryPast(
+        label=f"{query.chain} in {query.query}",
+        stretches=stretches(facts.survey, query.chain, query.query),
+        samples=tuple(samples),
+        taken_back=frozenset(taken_back),
+    )
+    yield tag("h2", escape(f"{query.chain}, in query {query.query}"))
+    yield tag("figure", query_picture(past, shown.timeline))
+    yield tag("h3", "Batches that were measured")
+    yield table(SAMPLE_HEADS, [_sample_row(each) for each in samples])
+
+
+def _sample_row(sample: Sample) -> Row:
+    return (
+        str(sample.batch),
+        clock(sample.at),
+        ", ".join(map(str, sample.versions)),
+        per_second(sample.rows_in_per_second),
+        per_second(sample.rows_out_per_second),
+        span(sample.seconds_mean),
+        span(sample.seconds_max),
+    )
+
+
+def _tables(shown: _Page) -> Iterator[str]:
+    facts = shown.facts
+    rows: list[Row] = []
+    for declaration in facts.declarations:
+        rows.extend(chains_text.chain_rows(facts, declaration.name))
+    yield tag("h2", "Chains")
+    yield table(chains_text.CHAIN_HEADS, rows)
+    if facts.queries:
+        yield tag("h3", "Queries")
+        yield table(
+            chains_text.QUERY_HEADS, [chains_text.query_row(each) for each in facts.queries]
+        )
+    if not shown.changes:
+        return
+    yield tag("h2", "Changes")
+    yield table(chains_text.PAST_HEADS, [chains_text.past_row(each) for each in shown.changes])
+    lines: list[str] = []
+    for past in shown.changes:
+        lines.extend(line.text for line in chains_text.whys(past))
+    if lines:
+        yield bullets(lines, "stateshift live history")
