@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stateshift.live.bins.migration import MoveProgress
     from stateshift.live.bins.move_request import Manner, Steps
     from stateshift.live.bins.steering import MoveCarrier, Throttle
-    from stateshift.live.bins.watch import Bins, Part
+    from stateshift.live.bins.watch import Bins, WorkerPart
     from stateshift.live.survey import BinMoves, PastMove
 
 MoveState = Literal["checked", "finished", "applied", "aborted"]
@@ -185,7 +185,7 @@ class PartFacts:
     long, while others have.
     """
 
-    part: Part
+    part: WorkerPart
     bins: int
     lag: int | None
     seconds_since: float | None

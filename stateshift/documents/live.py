@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from stateshift.live.folder import ChainWorker, WorkerWord
     from stateshift.live.proposals import ChangeProgress
     from stateshift.live.protocol.chains import (
-        Change,
         Decision,
         Declaration,
         KnownChange,
         Links,
+        ProposedChange,
         Version,
     )
     from stateshift.live.survey import ChangeWords, GroupSurvey, PartPast
@@ -170,7 +170,7 @@ class PastFacts:
         return self.told.known
 
     @property
-    def change(self) -> Change:
+    def change(self) -> ProposedChange:
         """The change itself."""
         return self.told.known.change
 

@@ -43,11 +43,11 @@ from urllib.parse import quote, unquote
 
 from stateshift.errors import AlreadyThere, FormatError, PlanError
 from stateshift.live.protocol.chains import (
-    Change,
     Decision,
     Declaration,
-    Group,
+    GroupFile,
     KnownChange,
+    ProposedChange,
     Reversal,
     Version,
     damaged_change,
@@ -91,7 +91,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class BatchFailure:
     """The chain whose function has failed a batch, at first."""
 
     chain: str
@@ -176,7 +176,7 @@ _HINTS: dict[type, str] = {
     WorkerWord: "remove the file: workers go on without it",
     TaskMeasure: "remove the file: only what was measured is lost",
     Claim: "stop the query, remove the file, and start the query again",
-    Failure: "remove the file: the batch is run again with the version of its seal",
+    BatchFailure: "remove the file: the batch is run again with the version of its seal",
 }
 
 
@@ -193,7 +193,7 @@ class Folder(ValueFiles):
         """
         self._refuse_shared_creates()
         with contextlib.suppress(AlreadyThere):
-            self.storage.create("group.json", encode(Group(uuid.uuid4().hex)))
+            self.storage.create("group.json", encode(GroupFile(uuid.uuid4().hex)))
         return self.check()
 
     def check(self) -> str:
@@ -327,15 +327,15 @@ class Folder(ValueFiles):
         """Return a proposal's bytes: they are signed."""
         return self.storage.read(_proposed(number), SMALL)
 
-    def read_proposal(self, number: Version, content: bytes) -> Change:
+    def read_proposal(self, number: Version, content: bytes) -> ProposedChange:
         """Return the change that a proposal's bytes say, which has to be the one of that number."""
         path = f"{self.location}/{_proposed(number)}"
-        change = decode(Change, content, path)
+        change = decode(ProposedChange, content, path)
         if change.number != number:
             raise FormatError(f"the proposal of change {change.number}", path)
         return change
 
-    def propose(self, change: Change, signature: bytes | None) -> None:
+    def propose(self, change: ProposedChange, signature: bytes | None) -> None:
         """Propose a change; AlreadyThere if somebody else has proposed one of this number. The
         signature is there before what it signs.
         """
@@ -414,13 +414,13 @@ class Folder(ValueFiles):
         """Claim that a run of a batch puts out rows by a change, or not; return the first claim."""
         return self._first(Claim, _run(query, batch, f"{number}@{run}"), Claim(holds)).holds
 
-    def fail(self, query: str, batch: int, failure: Failure) -> None:
+    def fail(self, query: str, batch: int, failure: BatchFailure) -> None:
         """Write down that a chain's function has failed a batch."""
-        self._first(Failure, _run(query, batch, "failed"), failure)
+        self._first(BatchFailure, _run(query, batch, "failed"), failure)
 
-    def failure(self, query: str, batch: int) -> Failure | None:
+    def failure(self, query: str, batch: int) -> BatchFailure | None:
         """Return the failure of a batch; None if no function of a chain has failed it."""
-        return self._read(Failure, _run(query, batch, "failed"))
+        return self._read(BatchFailure, _run(query, batch, "failed"))
 
     def batches(self) -> dict[str, tuple[int, ...]]:
         """Return the batches of every query whose seals are kept, ascending."""

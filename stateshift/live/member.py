@@ -31,20 +31,20 @@ from stateshift.errors import FormatError, Incompatible, StateshiftError, Storag
 from stateshift.live import code, signing
 from stateshift.live.folder import (
     KEPT_BATCHES,
+    BatchFailure,
     ChainWorker,
-    Failure,
     Folder,
     Seal,
     TaskMeasure,
     WorkerWord,
 )
 from stateshift.live.protocol.chains import (
-    Change,
     ChangeLog,
     Decision,
     KnownChange,
     Link,
     Outcome,
+    ProposedChange,
     Reversal,
     Version,
     damaged_change,
@@ -252,7 +252,7 @@ class Member:
         if self.trust.key is None:
             return
         signing.check(content, self.folder.signature(number, content), self.trust.key)
-        change = decode(Change, content, self.folder.location)
+        change = decode(ProposedChange, content, self.folder.location)
         if (change.number, change.group) != (number, self.folder.check()):
             raise Incompatible(
                 "the change was signed for another group or another place in it",
@@ -299,7 +299,7 @@ class Member:
 
     # ---------------------------------------------------------------- words
 
-    def _answer(self, change: Change, here: TaskPlace) -> None:
+    def _answer(self, change: ProposedChange, here: TaskPlace) -> None:
         """Acknowledge a proposal for this task, or refuse it."""
         if ("answer", change.number, here.worker) in self._said:
             return
@@ -316,7 +316,7 @@ class Member:
             self.folder.say(change.number, word_of(here, word, reason))
             self._said.add(("answer", change.number, here.worker))
 
-    def _prepare(self, change: Change, chain: str) -> None:
+    def _prepare(self, change: ProposedChange, chain: str) -> None:
         """Load the functions that a change brings to this chain, and try them on no rows. Others
         ignore it.
         """
@@ -428,7 +428,7 @@ class Member:
         """Write down that a chain's function fails the batch."""
         text = f"{type(error).__name__}: {error}"[:1000]
         with self._as_far_as_possible("what fails the batch"):
-            self.folder.fail(here.worker.query, here.batch, Failure(here.worker.chain, text))
+            self.folder.fail(here.worker.query, here.batch, BatchFailure(here.worker.chain, text))
 
     def catch_up(self, version: Version) -> None:
         """Read changes until a version is known that a row carries: it was decided before."""

@@ -36,10 +36,10 @@ from stateshift.live.group_state import ChangeRequest, GroupState, takes_itself_
 from stateshift.live.member import ACKNOWLEDGED, RUNNING, decided_here, process_name
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.chains import (
-    Change,
     Decision,
     KnownChange,
     Outcome,
+    ProposedChange,
     Reversal,
     encode,
 )
@@ -63,10 +63,10 @@ SETTLED_EVERY = 10  # changes; as many are read one by one by a worker that begi
 COUNT_SECONDS = 0.3
 
 
-def propose(folder: Folder, now: GroupState, asked: ChangeRequest) -> Change:
+def propose(folder: Folder, now: GroupState, asked: ChangeRequest) -> ProposedChange:
     """Ship the code, then propose the change; one at a time."""
     close_overdue(folder, now)
-    change = Change(
+    change = ProposedChange(
         group=now.group,
         number=len(now.changes) + 1,
         act=asked.act,
@@ -149,7 +149,7 @@ def _command(name: str, folder: Folder, *chains: str) -> str:
 class ChangeProgress:
     """A change so far: the coordinator's table, and when each point was reached."""
 
-    change: Change
+    change: ProposedChange
     state: Coordinator
     workers: int
     acknowledged: int
@@ -174,7 +174,7 @@ class Patience:
 def follow(
     folder: Folder,
     now: GroupState,
-    change: Change,
+    change: ProposedChange,
     patience: Patience,
     progress: Callable[[ChangeProgress], None] = lambda carried: None,
 ) -> ChangeProgress:
@@ -198,7 +198,9 @@ def follow(
 class _Carrier:
     """The coordinator of one change, over a group's folder."""
 
-    def __init__(self, folder: Folder, now: GroupState, change: Change, unattended: bool) -> None:
+    def __init__(
+        self, folder: Folder, now: GroupState, change: ProposedChange, unattended: bool
+    ) -> None:
         self.folder = folder
         self.change = change
         self.unattended = unattended

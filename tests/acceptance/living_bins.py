@@ -30,7 +30,7 @@ from stateshift.live.bins.bin_run import BinWork, Memory, Writing, put_out_as_ta
 from stateshift.live.bins.commits import BinSnapshot, Commit, Ledger, TakenBin
 from stateshift.live.bins.files import Files, Proposal
 from stateshift.live.bins.hashing import HASH
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.stages import Apply, Position
 from stateshift.live.bins.times import BEGIN, Moment
 from stateshift.live.protocol.chains import Decision
@@ -60,7 +60,7 @@ class Applications:
     starts: int = 0
 
     script: ClassVar[Path] = JOBS / "live_bins.py"
-    operators: ClassVar[tuple[Operator, ...]] = (visits,)
+    operators: ClassVar[tuple[BinOperator, ...]] = (visits,)
 
     def __post_init__(self) -> None:
         self.files = Files(open_patiently(self.location))
@@ -236,7 +236,7 @@ class Bins(Applications):
         return put_out_alone(visits, table, self.end_of_log)
 
 
-def put_out_alone(operator: Operator, table: pa.Table, frontier: Moment) -> list[Row]:
+def put_out_alone(operator: BinOperator, table: pa.Table, frontier: Moment) -> list[Row]:
     """Return what one worker alone puts out, sorted: all rows folded at once, as one bin."""
     table = table.append_column(HASH, pa.array([0] * table.num_rows, pa.int64()))
     batch = unread_batch(table, operator, operator.bins).read((), None)

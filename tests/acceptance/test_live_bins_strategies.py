@@ -22,7 +22,7 @@ from stateshift.live.bins.commits import Commit, TakenBin
 from stateshift.live.bins.files import Proposal, wide_enough
 from stateshift.live.bins.migration import MoveProgress
 from stateshift.live.bins.move_request import Manner, check, steps_of
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.times import cut
 from stateshift.live.protocol.configuration import Configuration, Time, Update, apply_updates
 from stateshift.live.protocol.plan_file import Changes, WholeMap
@@ -74,7 +74,7 @@ class Forms(Applications):
     later: Time = 0  # before which nothing was to move in one of them
 
     script: ClassVar[Path] = JOBS / "live_forms.py"
-    operators: ClassVar[tuple[Operator, ...]] = tuple(FORMS.values())
+    operators: ClassVar[tuple[BinOperator, ...]] = tuple(FORMS.values())
 
     def moves(self, bins: Sequence[int], target: int) -> tuple[Move, ...]:
         return tuple(Move(bin, self.at[bin], target) for bin in bins)

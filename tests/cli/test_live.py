@@ -19,7 +19,7 @@ from stateshift.live import acts, proposals
 from stateshift.live.acts import Edit, Manner
 from stateshift.live.cli.chains_text import progress
 from stateshift.live.proposals import ChangeProgress
-from stateshift.live.protocol.chains import Change
+from stateshift.live.protocol.chains import ProposedChange
 from tests.cli.live_group import FUNCTIONS, Played
 from tests.cli.support import Said, said
 
@@ -49,7 +49,7 @@ def changed(played: Played, act: str, *words: str) -> Said:
     return ran
 
 
-def proposed(played: Played, timeout_seconds: float = 30.0) -> Change:
+def proposed(played: Played, timeout_seconds: float = 30.0) -> ProposedChange:
     """A change that somebody has asked for, and waits for no more."""
     manner = Manner(timeout_seconds=timeout_seconds)
     checked = acts.check(played.location, [Edit("score", "remove")], manner)

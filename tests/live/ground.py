@@ -19,7 +19,7 @@ from stateshift.live.folder import ChainWorker, Folder
 from stateshift.live.group_state import ChangeRequest, read_group
 from stateshift.live.member import Group, Member, TaskPlace, Trust
 from stateshift.live.proposals import ChangeProgress, Patience
-from stateshift.live.protocol.chains import Change, Link, NewChain, OnError, When
+from stateshift.live.protocol.chains import Link, NewChain, OnError, ProposedChange, When
 from stateshift.live.task import Chain, Task
 from stateshift.storage.protocol import Storage, Traits
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
@@ -140,7 +140,7 @@ def asked(
     return ChangeRequest("replace", new, "epoch", tuple(packages.values()), on_error, **more)
 
 
-def propose(folder: Folder, what: ChangeRequest) -> Change:
+def propose(folder: Folder, what: ChangeRequest) -> ProposedChange:
     """Propose a change that nobody has checked."""
     return proposals.propose(folder, read_group(folder), what)
 

@@ -11,7 +11,7 @@ from stateshift.errors import AlreadyThere, FormatError, PlanError, UnknownVersi
 from stateshift.live import code
 from stateshift.live.folder import ChainWorker, Folder, Seal
 from stateshift.live.member import TaskPlace, word_of
-from stateshift.live.protocol.chains import Change, Decision, Reversal
+from stateshift.live.protocol.chains import Decision, ProposedChange, Reversal
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.live.ground import GROUP, Ground, SharedCreates, asked, change, giving, propose, run
@@ -137,10 +137,10 @@ def test_a_change_that_holds_for_good_is_not_taken_back() -> None:
 
 def test_a_second_proposal_of_one_number_leaves_the_first_ones_signature() -> None:
     folder = Ground().folder
-    first = Change("g", 1, "replace", {}, 1.0, 60.0)
+    first = ProposedChange("g", 1, "replace", {}, 1.0, 60.0)
     folder.propose(first, b"mine")
     with pytest.raises(AlreadyThere):
-        folder.propose(Change("g", 1, "remove", {}, 1.0, 60.0), b"yours")
+        folder.propose(ProposedChange("g", 1, "remove", {}, 1.0, 60.0), b"yours")
     assert folder.signature(1, folder.proposal(1)) == b"mine"
 
 

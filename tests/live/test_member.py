@@ -17,7 +17,7 @@ from stateshift.live.code import Package
 from stateshift.live.folder import Seal
 from stateshift.live.group_state import ChangeRequest
 from stateshift.live.member import Trust
-from stateshift.live.protocol.chains import Change, Decision, Link, NewChain, Reversal
+from stateshift.live.protocol.chains import Decision, Link, NewChain, ProposedChange, Reversal
 from tests.live.ground import GROUP, Ground, asked, giving, numbers, propose, raising, run, running
 from tests.live.ground import rows as some_rows
 
@@ -155,7 +155,7 @@ def test_a_worker_whose_clock_is_ahead_aborts_nothing_before_its_time(ground: Gr
     for package in what.packages:
         ground.folder.write_code(package.digest, package.content)
     ground.folder.propose(
-        Change(
+        ProposedChange(
             group=ground.folder.check(),
             number=1,
             act=what.act,

@@ -12,7 +12,7 @@ import pytest
 from stateshift.live import signing
 from stateshift.live.folder import ChainWorker, Folder
 from stateshift.live.member import Member, TaskPlace, Trust
-from stateshift.live.protocol.chains import Change, Decision, Link, NewChain, encode
+from stateshift.live.protocol.chains import Decision, Link, NewChain, ProposedChange, encode
 from stateshift.storage.opening import open_storage
 
 HERE = TaskPlace(ChainWorker("score", "q", 0), 1)
@@ -24,9 +24,9 @@ def folder_of(tmp_path: Path) -> Folder:
     return folder
 
 
-def change(folder: Folder, number: int) -> Change:
+def change(folder: Folder, number: int) -> ProposedChange:
     new = NewChain((Link("first:0", "one"),))
-    return Change(folder.check(), number, "replace", {"score": new}, 0.0, 60.0)
+    return ProposedChange(folder.check(), number, "replace", {"score": new}, 0.0, 60.0)
 
 
 def member_of(folder: Folder, key: str | None = None) -> Member:

@@ -13,7 +13,7 @@ import pytest
 from stateshift import live
 from stateshift.errors import FormatError, Incompatible, PlanError, SpecError
 from stateshift.live import code, state
-from stateshift.live.protocol.chains import Change, Decision, Link, NewChain
+from stateshift.live.protocol.chains import Decision, Link, NewChain, ProposedChange
 from stateshift.live.rows import (
     arrow_schema,
     check_types,
@@ -32,11 +32,11 @@ def ground() -> Ground:
     return Ground()
 
 
-def apply(ground: Ground, chains: dict[str, NewChain], on_error: Any = "fail") -> Change:
+def apply(ground: Ground, chains: dict[str, NewChain], on_error: Any = "fail") -> ProposedChange:
     """Propose a change of whole chains, and decide on it."""
     folder = ground.folder
     number = len(list(folder.changes())) + 1
-    change = Change(folder.check(), number, "replace", chains, 0.0, 1e12, "epoch", on_error)
+    change = ProposedChange(folder.check(), number, "replace", chains, 0.0, 1e12, "epoch", on_error)
     folder.propose(change, None)
     folder.decide(number, APPLIED)
     return change

@@ -13,7 +13,7 @@ import pytest
 
 from stateshift.live.bins.batches import Records, unread_batch
 from stateshift.live.bins.hashing import HASH
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.stores import Objects
 from tests.support.nexmark import events as nexmark
 from tests.support.nexmark import live_queries as live
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 class Held:
     """An operator's bins."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: BinOperator) -> None:
         self.operator = operator
         self.bins: dict[int, Objects] = defaultdict(lambda: Objects(operator))
 

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from stateshift.live.bins.files import Proposal
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import Folder
 from stateshift.storage.opening import open_patiently
@@ -97,7 +97,7 @@ class Soak(Applications):
     ends: threading.Event = field(default_factory=threading.Event)
 
     script: ClassVar[Path] = HERE / "live_soak_job.py"
-    operators: ClassVar[tuple[Operator, ...]] = (visits_of_partitions,)
+    operators: ClassVar[tuple[BinOperator, ...]] = (visits_of_partitions,)
 
     @property
     def location(self) -> str:

@@ -16,7 +16,7 @@ from stateshift import live
 from stateshift.errors import AlreadyThere
 from stateshift.live.acts import change
 from stateshift.live.folder import Folder, Seal
-from stateshift.live.protocol.chains import Change, Decision, Link, NewChain
+from stateshift.live.protocol.chains import Decision, Link, NewChain, ProposedChange
 from stateshift.storage.opening import open_patiently
 from tests.cli.live_group import FUNCTIONS, Played
 from tests.support import s3
@@ -92,7 +92,7 @@ def test_of_several_that_seal_decide_and_propose_at_once_one_does(location: str)
     def propose(number: int) -> bool:
         new = NewChain((Link("first:0", str(number)),))
         try:
-            folders[number].propose(Change(name, 1, "x", {"c": new}, 0.0, 60.0), None)
+            folders[number].propose(ProposedChange(name, 1, "x", {"c": new}, 0.0, 60.0), None)
         except AlreadyThere:
             return False
         return True

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from counting import BINS, FORMS, first_state
 
-from stateshift.live.bins.operators import Operator
-from stateshift.live.bins.stores import Objects, Store, Table, read_store
+from stateshift.live.bins.operators import BinOperator
+from stateshift.live.bins.stores import BinTable, Objects, Store, read_store
 
 COLUMNS = ("n", "last", "a", "b", "c", "d")
 
@@ -59,14 +59,14 @@ def _objects(keys: range) -> Store:
 def _table(keys: range) -> Store:
     key = np.arange(keys.start, keys.stop)
     columns = {name: np.full(len(keys), 1, np.int64) for name in COLUMNS}
-    return Table(FORMS["columns"], pa.table({"key": key, **columns}))
+    return BinTable(FORMS["columns"], pa.table({"key": key, **columns}))
 
 
 def _whole(stores: list[Store]) -> list[bytes]:
     return [store.whole() for store in stores]
 
 
-def _read(operator: Operator, pieces: list[bytes]) -> list[Store]:
+def _read(operator: BinOperator, pieces: list[bytes]) -> list[Store]:
     return [read_store(operator, [piece]) for piece in pieces]
 
 

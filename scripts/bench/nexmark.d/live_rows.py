@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from stateshift import live
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 
 FILES_A_BATCH = 2  # of what the first operator has written
 
@@ -57,7 +57,7 @@ def rows(spark: SparkSession, query: str) -> list[list[Any]]:
         return [list(row) for row in zip(*columns, strict=True)]
 
 
-def run(coming: DataFrame, operator: Operator, place: Path) -> None:
+def run(coming: DataFrame, operator: BinOperator, place: Path) -> None:
     """Run an operator on all that comes."""
     output = live.files(str(place / "output"))
     worker = live.Worker(str(place / "group"), "west", operator, output)
@@ -70,7 +70,7 @@ def run(coming: DataFrame, operator: Operator, place: Path) -> None:
         worker.stop()
 
 
-def written(spark: SparkSession, operator: Operator, place: Path) -> DataFrame:
+def written(spark: SparkSession, operator: BinOperator, place: Path) -> DataFrame:
     """Return what an operator has written as a stream, in the order of its commits."""
     reader = spark.readStream.schema(from_arrow_schema(operator.output))
     return reader.option("maxFilesPerTrigger", FILES_A_BATCH).parquet(str(place / "output"))

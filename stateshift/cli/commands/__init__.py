@@ -31,7 +31,7 @@ NAMES = tuple(PANEL_OF)
 GROUPS = {"live": "stateshift.live.cli"}
 
 
-class Command(NamedTuple):
+class Subcommand(NamedTuple):
     """A command as the parser gets it: its function, and the end of its help."""
 
     run: Callable[..., int | None]
@@ -43,13 +43,13 @@ def members_of(name: str) -> tuple[str, ...]:
     return tuple(import_module(GROUPS[name]).MODULES) if name in GROUPS else ()
 
 
-def command_of(name: str) -> Command:
+def command_of(name: str) -> Subcommand:
     """Import a command, or a group: a process that runs one waits for no other."""
     group, _, member = name.rpartition(" ")
     if group:
         package = GROUPS[group]
         module = import_module(f"{package}.{import_module(package).MODULES[member]}")
-        command: Command = module.COMMANDS[member]
+        command: Subcommand = module.COMMANDS[member]
         return command
     module = import_module(GROUPS.get(name, f"{__name__}.{name}"))
-    return Command(module.command, module.EPILOG)
+    return Subcommand(module.command, module.EPILOG)

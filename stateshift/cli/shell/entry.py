@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from stateshift import __version__, leave_logging_to_the_program
-from stateshift.cli.commands import GROUPS, NAMES, PANEL_OF, Command, command_of, members_of
+from stateshift.cli.commands import GROUPS, NAMES, PANEL_OF, Subcommand, command_of, members_of
 from stateshift.cli.shell import settings
 from stateshift.cli.shell.options import UNBOUNDED, Json, Verbose
 from stateshift.cli.shell.terminal import Terminal, drop, open_streams, output_errors
@@ -232,7 +232,7 @@ def _add_group(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
     app.add_typer(group, name=name)
 
 
-def _add_command(app: typer.Typer, name: str, command: Command, hidden: bool = False) -> None:
+def _add_command(app: typer.Typer, name: str, command: Subcommand, hidden: bool = False) -> None:
     parsed = _telling_errors(with_shared_options(command.run))
     app.command(name, epilog=command.epilog, hidden=hidden)(parsed)
 

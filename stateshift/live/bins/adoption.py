@@ -31,9 +31,9 @@ from stateshift.live.bins.commits import BinSnapshot, Commit, Ledger
 from stateshift.live.bins.exported_rows import TIMERS, columns_of
 from stateshift.live.bins.files import Files, GroupStart
 from stateshift.live.bins.hashing import encoders, hash_of, key_kinds
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.parts import KeyHashing, Membership
-from stateshift.live.bins.stores import Objects, Store, Table, read_store
+from stateshift.live.bins.stores import BinTable, Objects, Store, read_store
 from stateshift.live.bins.times import Moment, cut, timer_moment
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.applying import Folded, Key, State
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
 
 def bring_in(
     files: Files,
-    operator: Operator,
+    operator: BinOperator,
     table: pyarrow.Table,
     workers: Sequence[str],
     make_state: Function | None = None,
@@ -147,7 +147,7 @@ def _check_workers(files: Files, begun: GroupStart, asked: GroupStart) -> None:
         )
 
 
-def _check_way(operator: Operator, make_state: Function | None) -> None:
+def _check_way(operator: BinOperator, make_state: Function | None) -> None:
     if (operator.form == "columns") == (make_state is None):
         return
     fact = (
@@ -159,7 +159,7 @@ def _check_way(operator: Operator, make_state: Function | None) -> None:
     raise SpecError((Complaint("state", fact),), hint=hint)
 
 
-def _left(files: Files, operator: Operator, shares: Mapping[str, Share]) -> list[str]:
+def _left(files: Files, operator: BinOperator, shares: Mapping[str, Share]) -> list[str]:
     """Return the workers whose first commit is still to be written. Those that have it from an
     import of the same rows, which has died, are done. Any other state is refused.
     """
@@ -192,7 +192,7 @@ def _is_first_commit(files: Files, commit: Commit | None, share: Share) -> bool:
     return there == share
 
 
-def _has_a_state(operator: Operator, name: str) -> PlanError:
+def _has_a_state(operator: BinOperator, name: str) -> PlanError:
     return PlanError(
         f"worker {name} of {operator.name} has a state already",
         hint="bring state into a group in which the operator has not run yet; an import that has "
@@ -200,7 +200,7 @@ def _has_a_state(operator: Operator, name: str) -> PlanError:
     )
 
 
-def _keys(operator: Operator, table: pyarrow.Table) -> pyarrow.Table:
+def _keys(operator: BinOperator, table: pyarrow.Table) -> pyarrow.Table:
     """Return the columns of the rows' keys."""
     keys = columns_of(table, "key")
     missing = [name for name in operator.key if name not in keys.column_names]
@@ -213,7 +213,7 @@ def _keys(operator: Operator, table: pyarrow.Table) -> pyarrow.Table:
 
 
 def _bins(
-    operator: Operator,
+    operator: BinOperator,
     keys: pyarrow.Table,
     table: pyarrow.Table,
     count: int,
@@ -230,7 +230,7 @@ def _bins(
 
 
 def _tables(
-    operator: Operator, keys: pyarrow.Table, values: pyarrow.Table, bins: Sequence[int]
+    operator: BinOperator, keys: pyarrow.Table, values: pyarrow.Table, bins: Sequence[int]
 ) -> dict[int, Store]:
     import pyarrow
 
@@ -246,11 +246,11 @@ def _tables(
     by_bin: dict[int, list[int]] = defaultdict(list)
     for row, bin in enumerate(bins):
         by_bin[bin].append(row)
-    return {bin: Table(operator, whole.take(rows)) for bin, rows in by_bin.items()}
+    return {bin: BinTable(operator, whole.take(rows)) for bin, rows in by_bin.items()}
 
 
 def _objects(
-    operator: Operator,
+    operator: BinOperator,
     parts: Sequence[tuple[object, ...]],
     values: Sequence[Sequence[object]],
     bins: Sequence[int],
@@ -277,7 +277,7 @@ def _objects(
 
 
 def _first_commit(
-    files: Files, operator: Operator, worker: str, share: Share, bins: Mapping[int, Store]
+    files: Files, operator: BinOperator, worker: str, share: Share, bins: Mapping[int, Store]
 ) -> None:
     """Write a worker's first commit."""
     writing = Writing(operator.name, worker, 0)
@@ -296,7 +296,7 @@ def _first_commit(
 # ------------------------------------------------------------------------------------ out
 
 
-def take_out(files: Files, operator: Operator) -> Iterator[Entry]:
+def take_out(files: Files, operator: BinOperator) -> Iterator[Entry]:
     """Yield every key of an operator with its state, bin by bin; of a bin that is on its way, as it
     was given. A worker that runs on removes what it has rewritten: then the bins that are left are
     looked for again.
@@ -346,7 +346,7 @@ class CommittedBin(NamedTuple):
     kept: BinSnapshot
 
 
-def _places(files: Files, operator: Operator) -> dict[BinOfMany, CommittedBin]:
+def _places(files: Files, operator: BinOperator) -> dict[BinOfMany, CommittedBin]:
     """Return the place of each bin."""
     begun = files.begun()
     places: dict[BinOfMany, CommittedBin] = {}
@@ -361,7 +361,7 @@ def _places(files: Files, operator: Operator) -> dict[BinOfMany, CommittedBin]:
     return places
 
 
-def _ledgers_at_rest(files: Files, operator: Operator) -> dict[str, Ledger]:
+def _ledgers_at_rest(files: Files, operator: BinOperator) -> dict[str, Ledger]:
     """Return the commits of each worker, without bins that others have taken from it, of one moment
     as far as bins move: they are read one after the other, and a bin that moves meanwhile would be
     in two of them, or in none.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stateshift.live.bins.arrow_tables import plain_values
 from stateshift.live.bins.hashing import HASH, key_kinds
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.applying import Key, Value
 from stateshift.live.protocol.configuration import HASH_BITS, bits_of
@@ -101,7 +101,7 @@ class Columns:
         return Columns([moments[number] for number in order], table)
 
 
-class Batch(NamedTuple):
+class RowBatch(NamedTuple):
     """A batch's rows by bin, and the last moment of each partition of the source. Rows that are not
     in this process are None: they are where their bin is. Those that are `unread` are Python's
     once somebody says of which bins. `key_kinds` says how the key's columns are hashed; nothing of
@@ -114,7 +114,7 @@ class Batch(NamedTuple):
     key_kinds: tuple[str, ...] = ()
     unread: UnreadRows | None = None
 
-    def read(self, bins: Collection[int], frontier: Moment | None) -> Batch:
+    def read(self, bins: Collection[int], frontier: Moment | None) -> RowBatch:
         """Return the batch with the rows of some bins, and of all others those from a frontier on:
         whose they are is not decided yet.
         """
@@ -123,7 +123,7 @@ class Batch(NamedTuple):
         return self._replace(rows=self.unread.rows(bins, frontier), unread=None)
 
 
-NOTHING = Batch({}, {}, 0)
+NOTHING = RowBatch({}, {}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class UnreadRows:
     """The rows of a batch that has the column of hashes, as Arrow has them."""
 
     table: pyarrow.Table
-    operator: Operator
+    operator: BinOperator
     times: Sequence[numpy.ndarray[Any, Any]]
     bin_of_row: numpy.ndarray[Any, Any]
 
@@ -172,7 +172,7 @@ class UnreadRows:
         }
 
 
-def unread_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
+def unread_batch(table: pyarrow.Table, operator: BinOperator, bins: int) -> RowBatch:
     """Return a table that has the column of hashes as a batch of so many bins, its rows unread."""
     if table.num_rows == 0:
         return NOTHING
@@ -180,7 +180,7 @@ def unread_batch(table: pyarrow.Table, operator: Operator, bins: int) -> Batch:
     times = [integers(table, name) for name in operator.time]
     seen = _seen(table, operator.promise.partition, times)
     unread = UnreadRows(table, operator, times, bins_of(table, bins))
-    return Batch({}, seen, table.num_rows, key_kinds(table.schema, operator.key), unread)
+    return RowBatch({}, seen, table.num_rows, key_kinds(table.schema, operator.key), unread)
 
 
 def _are_before(
@@ -197,7 +197,7 @@ def _are_before(
     return are_before | are_equal if len(moment) > len(times) else are_before
 
 
-def _whole(table: pyarrow.Table, operator: Operator, moments: list[Moment]) -> Any:  # a function
+def _whole(table: pyarrow.Table, operator: BinOperator, moments: list[Moment]) -> Any:  # a function
     """Return a function that makes rows of a part of the sorted batch."""
     if operator.form == "columns":
         rows = table.drop_columns([HASH])

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stateshift.live.bins.commits import Commit
-from stateshift.live.bins.watch import Bins, Part
+from stateshift.live.bins.watch import Bins, WorkerPart
 
 HOT = 4.0  # times the mean of all bins
 
@@ -82,7 +82,7 @@ def hot(found: Sequence[Load]) -> tuple[Load, ...]:
     return tuple(sorted(hottest, key=lambda load: (-load.times, load.bin)))
 
 
-def _rows(part: Part, commits: Sequence[Commit]) -> Mapping[int, float]:
+def _rows(part: WorkerPart, commits: Sequence[Commit]) -> Mapping[int, float]:
     """Return the rows of each bin of a part that commits have folded."""
     busy: dict[int, float] = {}
     for commit in commits:

@@ -22,13 +22,13 @@ from stateshift.live.bins.batches import Records, Rows
 from stateshift.live.bins.commits import (
     BinChange,
     BinSnapshot,
+    FilePiece,
     GivenBin,
-    Piece,
     RedistributedBin,
     add_piece,
 )
 from stateshift.live.bins.files import data_file
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.stages import Apply, Give, LeaveOut, Position, Stage, Take
 from stateshift.live.bins.stores import (
     Output,
@@ -66,7 +66,7 @@ class BinWork:
     after: Position
     kept: BinSnapshot | None  # as it is here
     taken: Mapping[Time, ArrivedBin]
-    held: tuple[Piece, ...]  # rows of before
+    held: tuple[FilePiece, ...]  # rows of before
     rows: Rows | None
     frontier: Moment | None = None  # before the batch; rows before it are late
     is_rewritten: bool = False  # written as a whole, whether it has changed or not
@@ -86,7 +86,7 @@ class BinResult:
     bin: int
     changed: BinChange | None = None
     given: list[GivenBin] = field(default_factory=list)
-    held: tuple[Piece, ...] = ()
+    held: tuple[FilePiece, ...] = ()
     folded: int = 0
     rows_held: int = 0
     held_first: Moment | None = None  # the earliest of the rows held; None where it is not known
@@ -100,7 +100,7 @@ class BatchResult:
     """
 
     done: list[BinResult]
-    outputs: tuple[Piece, ...] = ()
+    outputs: tuple[FilePiece, ...] = ()
     put_out: int = 0
     tables: list[object] | None = None  # Arrow tables, where they are at hand
     dealt: list[RedistributedBin] = field(default_factory=list)
@@ -115,11 +115,11 @@ class Writing:
         self._states = _NewFile(operator, worker, number)
         self._awaiting = _NewFile(operator, worker, number)
 
-    def add(self, content: bytes) -> Piece:
+    def add(self, content: bytes) -> FilePiece:
         """Add a piece that the next batches replace, and return where it will be."""
         return self._states.add(content)
 
-    def hold(self, content: bytes, position: Position) -> Piece:
+    def hold(self, content: bytes, position: Position) -> FilePiece:
         """Add rows of a bin which cannot be folded yet, and return where they will be."""
         file = self._awaiting if position.place == "awaited" else self._states
         return file.add(content)
@@ -139,8 +139,8 @@ class _NewFile:
         self.parts: list[bytes] = []
         self._size = 0
 
-    def add(self, content: bytes) -> Piece:
-        piece = Piece(self.path, self._size, len(content))
+    def add(self, content: bytes) -> FilePiece:
+        piece = FilePiece(self.path, self._size, len(content))
         self.parts.append(content)
         self._size += len(content)
         return piece
@@ -150,14 +150,14 @@ class _NewFile:
 class Memory:
     """Bins in memory, each with how it is kept."""
 
-    operator: Operator
-    read: Callable[[Piece], bytes]
+    operator: BinOperator
+    read: Callable[[FilePiece], bytes]
     stores: dict[int, tuple[BinSnapshot, Store]] = field(default_factory=dict)
-    fetched: dict[Piece, bytes] = field(default_factory=dict)
+    fetched: dict[FilePiece, bytes] = field(default_factory=dict)
 
     def fetch(self, works: Iterable[BinWork]) -> None:
         """Read the pieces that works need together, in the place of those of other works."""
-        needed: list[Piece] = []
+        needed: list[FilePiece] = []
         for work in works:
             if not work.stages and not work.is_rewritten:
                 continue
@@ -167,15 +167,15 @@ class Memory:
                 needed += self.missing_of(work.bin, kept)
         self.fetch_pieces(needed)
 
-    def fetch_pieces(self, needed: Iterable[Piece]) -> None:
+    def fetch_pieces(self, needed: Iterable[FilePiece]) -> None:
         self.fetched = dict(read_together(needed, self.read))
 
-    def missing_of(self, bin: int, kept: BinSnapshot) -> tuple[Piece, ...]:
+    def missing_of(self, bin: int, kept: BinSnapshot) -> tuple[FilePiece, ...]:
         """Return the pieces of a bin, as it is kept, that are not in memory."""
         known = self.stores.get(bin)
         return kept.pieces[0 if known is None else _common(known, kept) :]
 
-    def content(self, piece: Piece) -> bytes:
+    def content(self, piece: FilePiece) -> bytes:
         """Return the bytes of a piece, which was fetched or is read now."""
         fetched = self.fetched.get(piece)
         return self.read(piece) if fetched is None else fetched
@@ -200,8 +200,8 @@ class Memory:
 
 
 def read_together(
-    pieces: Iterable[Piece], read: Callable[[Piece], bytes]
-) -> Iterator[tuple[Piece, bytes]]:
+    pieces: Iterable[FilePiece], read: Callable[[FilePiece], bytes]
+) -> Iterator[tuple[FilePiece, bytes]]:
     """Yield pieces with their bytes; those that lie close to each other are read by one request. A
     task that another process's bins come to needs a piece of each, and most lie in one file: on an
     object store a request for each would take as long as the batch.
@@ -213,9 +213,9 @@ def read_together(
             yield piece, content[start : start + piece.size]
 
 
-def spans(pieces: Iterable[Piece]) -> list[tuple[Piece, list[Piece]]]:
+def spans(pieces: Iterable[FilePiece]) -> list[tuple[FilePiece, list[FilePiece]]]:
     """Return the spans that are read at a time, each with the pieces in it."""
-    found: list[tuple[Piece, list[Piece]]] = []
+    found: list[tuple[FilePiece, list[FilePiece]]] = []
     for piece in sorted(set(pieces)):
         if found:
             span, inside = found[-1]
@@ -411,7 +411,7 @@ def _is_worth_whole(kept: BinSnapshot, bin: int) -> bool:
     return sum(piece.size for piece in changes) > max(base, 4096)
 
 
-def put_out_as_tables(operator: Operator, put_out: Sequence[Output]) -> list[object]:
+def put_out_as_tables(operator: BinOperator, put_out: Sequence[Output]) -> list[object]:
     """Return the rows that were put out as Arrow tables."""
     if not put_out:
         return []

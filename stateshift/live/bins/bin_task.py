@@ -22,7 +22,7 @@ from stateshift.live.bins.batches import NOTHING, unread_batch
 from stateshift.live.bins.bin_run import BatchResult, BinWork, Memory, Writing, run_works
 from stateshift.live.bins.commits import BinSnapshot
 from stateshift.live.bins.files import Files
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.redistribution import Redistribution, redistribute
 from stateshift.storage.opening import open_patiently
 
@@ -43,7 +43,7 @@ class Assignment:
     """A batch of a worker. `home` is unlike that of any other start of it."""
 
     location: str
-    operator: Operator
+    operator: BinOperator
     worker: str
     home: str
     number: int

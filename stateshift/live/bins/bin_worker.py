@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from stateshift.errors import PlanError, TransientStorageError
-from stateshift.live.bins.batches import NOTHING, Batch
+from stateshift.live.bins.batches import NOTHING, RowBatch
 from stateshift.live.bins.bin_run import BatchResult, BinWork
 from stateshift.live.bins.commits import (
     BinSnapshot,
@@ -50,7 +50,7 @@ from stateshift.live.bins.files import (
     look_until_due,
     own_data,
 )
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.other_workers import OtherWorkers
 from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.redistribution import Redistribution
@@ -66,7 +66,7 @@ POLL_SECONDS = 0.02
 class Home(Protocol):
     """The place where bins are: this process, or those of Spark's executors."""
 
-    def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:
+    def reading(self, rows: Any, bins: int) -> AbstractContextManager[RowBatch]:
         """Return the batch of a DataFrame, or of Arrow's table. Its rows are at hand until the
         end.
         """
@@ -91,7 +91,7 @@ class Proposals:
     """
 
     def __init__(
-        self, files: Files, operator: Operator, name: str, moves: KnownMoves, at: Moment | None
+        self, files: Files, operator: BinOperator, name: str, moves: KnownMoves, at: Moment | None
     ) -> None:
         self.files, self.operator, self.name = files, operator, name
         self.moves = moves
@@ -152,7 +152,7 @@ class Proposals:
 class BinWorker:
     """A worker of an operator, in one process. `step` is called by one thread at a time."""
 
-    def __init__(self, files: Files, operator: Operator, name: str, home: Home) -> None:
+    def __init__(self, files: Files, operator: BinOperator, name: str, home: Home) -> None:
         self.files, self.operator, self.name, self.home = files, operator, name, home
         begun = files.begun()
         assert begun is not None, "a worker has begun the group"
@@ -245,7 +245,7 @@ class BinWorker:
     # ---------------------------------------------------------------- a batch
 
     def step(
-        self, batch: Batch = NOTHING, number: int | None = None, query: str = ""
+        self, batch: RowBatch = NOTHING, number: int | None = None, query: str = ""
     ) -> BatchResult:
         """Do a batch, or between two what has become possible; commit it."""
         began = time.time()

@@ -20,7 +20,7 @@ from stateshift.live.protocol.configuration import Time
 from stateshift.plain import read_fields, to_plain
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """A part of a file, which is named from the group's folder on."""
 
     file: str
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 class BinSnapshot:
     """A bin's state as bytes: a base, and what has changed since, one after the other."""
 
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[FilePiece, ...] = ()
     keys: int = 0
     due: Moment | None = None
 
@@ -49,7 +49,7 @@ class BinChange(NamedTuple):
     """A bin that is here, with the piece that was added; or with all of it, where that is whole."""
 
     bin: int
-    piece: Piece
+    piece: FilePiece
     is_whole: bool
     keys: int
     due: Moment | None
@@ -80,7 +80,7 @@ class HeldRows(NamedTuple):
 
     bin: int
     since: Time | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
 
 
 class RedistributedBin(NamedTuple):
@@ -90,14 +90,14 @@ class RedistributedBin(NamedTuple):
 
     bin: int
     kept: BinSnapshot | None
-    held: tuple[Piece, ...] = ()
+    held: tuple[FilePiece, ...] = ()
 
 
 class PendingOutput(NamedTuple):
     """Output of a commit that is not known to have arrived."""
 
     number: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Commit:
     here: Mapping[str, BinSnapshot] | None = None  # by bin, where the commit is whole
     unclaimed: tuple[GivenBin, ...] = ()  # where it is whole: given before, and not taken yet
     undelivered: tuple[PendingOutput, ...] = ()  # where it is whole: put out before
-    outputs: tuple[Piece, ...] = ()
+    outputs: tuple[FilePiece, ...] = ()
     delivered: int = -1  # the last commit whose output is known to have arrived
     heard: Mapping[str, int] = field(default_factory=dict)  # by worker, its last commit known here
     borrowed: tuple[str, ...] = ()  # files of others that are needed here

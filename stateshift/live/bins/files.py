@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 from stateshift.errors import AlreadyThere, FormatError, PlanError
-from stateshift.live.bins.commits import Commit, CommitOfAnother, Ledger, Piece
+from stateshift.live.bins.commits import Commit, CommitOfAnother, FilePiece, Ledger
 from stateshift.live.bins.compactions import COMMIT_MAX, MOVES_KEPT, CompactionFiles, MovesKept
 from stateshift.live.bins.parts import PartFiles
 from stateshift.live.bins.times import Moment
@@ -300,7 +300,7 @@ class Files(PartFiles, CompactionFiles):
         for path in paths:
             self.storage.remove(path)
 
-    def read(self, piece: Piece) -> bytes:
+    def read(self, piece: FilePiece) -> bytes:
         """Return a piece of a file. A file of empty pieces alone was never written."""
         if piece.size == 0:
             return b""

@@ -25,13 +25,13 @@ import pyarrow
 from stateshift.errors import ClusterError
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.types import Atomic
-from stateshift.live.bins.batches import NOTHING, Batch, Rows, integers, unread_batch
+from stateshift.live.bins.batches import NOTHING, RowBatch, Rows, integers, unread_batch
 from stateshift.live.bins.bin_run import BatchResult, BinWork, Memory, Writing, run_works
 from stateshift.live.bins.bin_task import RETURNED, Assignment, PartitionWork, partition_of
 from stateshift.live.bins.commits import BinSnapshot, RedistributedBin
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.hashing import HASH, key_kinds
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.redistribution import Redistribution, redistribute
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import HASH_BITS, bits_of
@@ -42,12 +42,12 @@ Frame = Any  # a DataFrame of Spark
 class InDriver:
     """All bins of a worker in this process."""
 
-    def __init__(self, files: Files, operator: Operator, worker: str) -> None:
+    def __init__(self, files: Files, operator: BinOperator, worker: str) -> None:
         self.files, self.operator, self.worker = files, operator, worker
         self.memory = Memory(operator, files.read)
 
     @contextmanager
-    def reading(self, rows: Any, bins: int) -> Iterator[Batch]:  # a DataFrame, or Arrow's table
+    def reading(self, rows: Any, bins: int) -> Iterator[RowBatch]:  # a DataFrame, or Arrow's table
         """Bring a batch here; its rows are read once it is known of which bins."""
         table = rows if isinstance(rows, pyarrow.Table) else rows.toArrow()
         yield unread_batch(table, self.operator, bins)
@@ -73,7 +73,9 @@ class Tasks(Protocol):
 
     def partitions(self) -> int: ...
 
-    def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:  # rows: a DataFrame
+    def reading(
+        self, rows: Any, bins: int
+    ) -> AbstractContextManager[RowBatch]:  # rows: a DataFrame
         """Spread a batch's rows over the partitions by bin, of which there are so many, and return
         the batch without rows.
         """
@@ -87,14 +89,16 @@ class Tasks(Protocol):
 class InExecutors:
     """All bins of a worker in the processes of Spark's tasks."""
 
-    def __init__(self, location: str, operator: Operator, worker: str, tasks: Tasks) -> None:
+    def __init__(self, location: str, operator: BinOperator, worker: str, tasks: Tasks) -> None:
         self.location, self.operator, self.worker = location, operator, worker
         self.tasks = tasks
         self.home = uuid.uuid4().hex
         self._ahead: dict[int, BinSnapshot] = {}
         self._bins = operator.bins
 
-    def reading(self, rows: Any, bins: int) -> AbstractContextManager[Batch]:  # rows: a DataFrame
+    def reading(
+        self, rows: Any, bins: int
+    ) -> AbstractContextManager[RowBatch]:  # rows: a DataFrame
         self._bins = bins
         return self.tasks.reading(rows, bins)
 
@@ -165,7 +169,7 @@ class InExecutors:
 class SparkTasks:
     """Tasks of Spark, as many as it runs at a time."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: BinOperator) -> None:
         self.operator = operator
         self._spread: Frame | None = None
 
@@ -173,7 +177,7 @@ class SparkTasks:
         return max(1, min(int(_session().sparkContext.defaultParallelism), self.operator.bins))
 
     @contextmanager
-    def reading(self, rows: Frame, bins: int) -> Iterator[Batch]:
+    def reading(self, rows: Frame, bins: int) -> Iterator[RowBatch]:
         """Repartition a batch by bin, and keep it until it is done."""
         spread = _by_bin(rows, bins, self.partitions()).persist()
         try:
@@ -232,7 +236,7 @@ def _bin(bins: int) -> Any:  # a Column
     return functions.shiftrightunsigned(functions.col(HASH), HASH_BITS - bits).cast("int")
 
 
-def _survey(frame: Frame, operator: Operator, bins: int) -> Batch:
+def _survey(frame: Frame, operator: BinOperator, bins: int) -> RowBatch:
     """Return a batch without its rows, by one aggregation."""
     from pyspark.sql import functions
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -255,7 +259,7 @@ def _survey(frame: Frame, operator: Operator, bins: int) -> Batch:
     return batch._replace(key_kinds=key_kinds(schema, operator.key))
 
 
-def surveyed_batch(table: pyarrow.Table, times: int) -> Batch:
+def surveyed_batch(table: pyarrow.Table, times: int) -> RowBatch:
     """Return the batch of an aggregation, of which the table has a row a partition."""
     if table.num_rows == 0:
         return NOTHING
@@ -266,4 +270,4 @@ def surveyed_batch(table: pyarrow.Table, times: int) -> Batch:
     names = map(str, table.column("partition").to_pylist())  # as the other home says them
     columns = [integers(table, f"last{at}").tolist() for at in range(times)]
     seen: dict[str, Moment] = dict(zip(names, zip(*columns, strict=True), strict=True))
-    return Batch(rows, seen, sum(table.column("size").to_pylist()))
+    return RowBatch(rows, seen, sum(table.column("size").to_pylist()))

@@ -33,7 +33,7 @@ from stateshift.live.bins.move_request import Manner, Steps, TimedStep, command,
 from stateshift.live.bins.steering import MoveCarrier, Steering
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.times import cut
-from stateshift.live.bins.watch import Bins, Part, Watch
+from stateshift.live.bins.watch import Bins, Watch, WorkerPart
 from stateshift.live.member import decided_here, is_gone, process_name
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Time, Update
@@ -107,7 +107,7 @@ def late_parts(bins: Bins, until: Time | None, seconds: float) -> str:
     return fact
 
 
-def _place_of(part: Part, until: Time) -> str:
+def _place_of(part: WorkerPart, until: Time) -> str:
     """Return the place of a part that has not passed a time."""
     if part.frontier is None:
         return "has read no rows"

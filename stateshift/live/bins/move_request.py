@@ -22,7 +22,7 @@ from itertools import chain
 from stateshift.dataflow.move_steps import AllAtOnce, Move, Step, in_steps, strategy_of
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
 from stateshift.live.bins.bin_loads import loads
-from stateshift.live.bins.watch import Bins, Part
+from stateshift.live.bins.watch import Bins, WorkerPart
 from stateshift.live.member import is_gone
 from stateshift.live.protocol.configuration import Time
 from stateshift.live.protocol.plan_file import decode_plan_file, steps_of_plan
@@ -266,7 +266,7 @@ def _refuse_other_code(bins: Bins) -> None:
     """Refuse workers of one operator that run other code, or another Python: the state of one could
     not be read by the other, or would go on otherwise.
     """
-    first: dict[str, Part] = {}
+    first: dict[str, WorkerPart] = {}
     for part in bins.parts:
         one = first.setdefault(part.runs.operator, part)
         pairs = (

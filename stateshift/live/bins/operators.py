@@ -43,7 +43,7 @@ Sides = tuple[str, object, object]  # a column, and what it says of the left inp
 
 
 @dataclass(frozen=True)
-class Operator:
+class BinOperator:
     """An operator as a user has declared it with `live.operator`."""
 
     name: str
@@ -148,7 +148,7 @@ class Notified(NamedTuple):
 _Call = Callable[[Moment, Key, State, tuple[Value, ...]], Any]
 
 
-def _call_fold(operator: Operator) -> _Call:
+def _call_fold(operator: BinOperator) -> _Call:
     function = operator.function
 
     def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
@@ -161,7 +161,7 @@ def _call_fold(operator: Operator) -> _Call:
     return call
 
 
-def _call_unary(operator: Operator) -> _Call:
+def _call_unary(operator: BinOperator) -> _Call:
     function = operator.function
 
     def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
@@ -171,7 +171,7 @@ def _call_unary(operator: Operator) -> _Call:
     return call
 
 
-def _call_binary(operator: Operator) -> _Call:
+def _call_binary(operator: BinOperator) -> _Call:
     function = operator.function
 
     def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
@@ -191,7 +191,7 @@ def _by_input(values: tuple[Value, ...]) -> tuple[tuple[Value, ...], ...]:
     return tuple(tuple(part) for part in found)
 
 
-_CALLS: Mapping[str, Callable[[Operator], _Call]] = {
+_CALLS: Mapping[str, Callable[[BinOperator], _Call]] = {
     "fold": _call_fold,
     "unary": _call_unary,
     "binary": _call_binary,
@@ -210,7 +210,7 @@ def operator(
     values: str | Sequence[str] | None = None,
     sides: Sides | None = None,
     state: object = None,
-) -> Callable[[Function], Operator]:
+) -> Callable[[Function], BinOperator]:
     """Declare a function as an operator whose state moves in bins.
 
     Args:
@@ -233,9 +233,9 @@ def operator(
     promise = promise or InOrder(ties=len(times) == 1)
     named = None if values is None else _names(values)
 
-    def declared(function: Function) -> Operator:
+    def declared(function: Function) -> BinOperator:
         called = name or function.__name__
-        made = Operator(
+        made = BinOperator(
             called, function, form, bins, keys, times, out, promise, named, sides, state
         )
         _check(made)
@@ -248,7 +248,7 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _check(made: Operator) -> None:
+def _check(made: BinOperator) -> None:
     wrong: list[Complaint] = []
     if not made.name or "/" in made.name:
         wrong.append(Complaint("name", f"{made.name!r} is no name of an operator", made.name))

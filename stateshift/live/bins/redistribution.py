@@ -17,9 +17,9 @@ from itertools import chain
 from stateshift.errors import Incompatible
 from stateshift.live.bins.batches import Columns, Records, Row, Rows, keys_of
 from stateshift.live.bins.bin_run import Memory, Writing, portions
-from stateshift.live.bins.commits import BinSnapshot, Piece, RedistributedBin
+from stateshift.live.bins.commits import BinSnapshot, FilePiece, RedistributedBin
 from stateshift.live.bins.hashing import encoders_of, hasher
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.stores import Store, redistribute_stores, rows_as_bytes, rows_from_bytes
 from stateshift.live.protocol.applying import Key
 from stateshift.live.protocol.configuration import HASH_BITS, bits_of, related_bins
@@ -33,7 +33,7 @@ class OldBin:
 
     bin: int
     kept: BinSnapshot | None
-    held: tuple[Piece, ...]
+    held: tuple[FilePiece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def redistribute(
     stores: dict[int, Store] = {}  # by the number before; of bins that have any state
     sources = chain.from_iterable(part.sources for part in parts)
     for some in portions(sources, lambda one: 0 if one.kept is None else one.kept.size):
-        needed: list[Piece] = []
+        needed: list[FilePiece] = []
         for source in some:
             needed += source.held
             if source.kept is not None:
@@ -112,7 +112,7 @@ def _redistribute(
     ]
 
 
-def place_of(operator: Operator, numbers: BinCounts) -> Place:
+def place_of(operator: BinOperator, numbers: BinCounts) -> Place:
     """Return the function that tells the bin of a key."""
     if not numbers.key_kinds:
         raise Incompatible(
@@ -124,7 +124,7 @@ def place_of(operator: Operator, numbers: BinCounts) -> Place:
     return lambda key: hash_of(key) >> shift
 
 
-def _rows_by_bin(rows: Rows, operator: Operator, place: Place) -> dict[int, Rows]:
+def _rows_by_bin(rows: Rows, operator: BinOperator, place: Place) -> dict[int, Rows]:
     """Return rows by the bins of their keys, in the order that they have."""
     if isinstance(rows, Records):
         records: dict[int, list[Row]] = {}

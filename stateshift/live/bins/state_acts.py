@@ -27,7 +27,7 @@ from stateshift.live.bins.adoption import Entry, ImportResult, bring_in, take_ou
 from stateshift.live.bins.commits import Counts
 from stateshift.live.bins.exported_rows import map_columns, with_timers
 from stateshift.live.bins.files import Files
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.times import Moment
 from stateshift.live.code import import_function
 from stateshift.live.folder import Folder
@@ -104,9 +104,9 @@ def _opened(group: str) -> Files:
     return Files(storage)
 
 
-def _operator(name: str) -> Operator:
+def _operator(name: str) -> BinOperator:
     found: object = import_function(name)
-    if not isinstance(found, Operator):
+    if not isinstance(found, BinOperator):
         fact = f"{name} is no operator: {type(found).__name__}"
         raise SpecError((Complaint("OPERATOR", fact, name),), hint="decorate it: live.operator(…)")
     return found
@@ -129,7 +129,7 @@ def _read(file: str) -> pyarrow.Table:
 
 
 def as_table(
-    operator: Operator, entries: Iterable[Entry], shown: Callable[[State], object]
+    operator: BinOperator, entries: Iterable[Entry], shown: Callable[[State], object]
 ) -> pyarrow.Table:
     """Return entries as a table: a column for each of the key's, the state as `shown` has it, and
     its place.

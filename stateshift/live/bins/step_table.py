@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stateshift.live.bins.files import ACKNOWLEDGED, Answer, Proposal
-from stateshift.live.bins.watch import BinAt, Bins, Part
+from stateshift.live.bins.watch import BinAt, Bins, WorkerPart
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.configuration import Update
 from stateshift.live.protocol.task_flow import (
@@ -148,7 +148,7 @@ class StepTable:
             self.state, _, _ = table.advance(self.state, word, now)
 
 
-def _tasks(parts: Sequence[Part]) -> dict[PartKey, Task]:
+def _tasks(parts: Sequence[WorkerPart]) -> dict[PartKey, Task]:
     """Return the task of each part, numbered within its operator."""
     tasks: dict[PartKey, Task] = {}
     counts: dict[str, int] = {}

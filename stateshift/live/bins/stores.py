@@ -1,7 +1,7 @@
 """A bin's state: in memory, and as bytes.
 
-    Objects   a Python object a key, and what keys have asked to see again; as pickles
-    Table     a table of Arrow a bin; as Arrow's own format
+    Objects    a Python object a key, and what keys have asked to see again; as pickles
+    BinTable   a table of Arrow a bin; as Arrow's own format
 
 As bytes a bin is a base and its changes since, one after the other. They are counted from the last
 time that they were asked for.
@@ -23,7 +23,7 @@ from stateshift.live.bins.arrow_tables import (
     to_bytes,
 )
 from stateshift.live.bins.batches import Columns, Records, Rows, keys_of
-from stateshift.live.bins.operators import Notified, Operator
+from stateshift.live.bins.operators import BinOperator, Notified
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.applying import Key, State, Timer, Timers, Value, turns
 
@@ -70,7 +70,7 @@ class Store(Protocol):
 class Objects:
     """A Python object a key."""
 
-    operator: Operator
+    operator: BinOperator
     states: dict[Key, State] = field(default_factory=dict)
     pending: Timers = field(default_factory=Timers)
     until: Moment = ()
@@ -151,10 +151,10 @@ class Objects:
 
 
 @dataclass
-class Table:
+class BinTable:
     """A table of Arrow a bin, its rows told apart by their keys."""
 
-    operator: Operator
+    operator: BinOperator
     table: pyarrow.Table | None = None
     _changed: list[pyarrow.Table] = field(default_factory=list)
 
@@ -187,12 +187,12 @@ class Table:
         self._changed = []
         return to_bytes(self.table)
 
-    def caught_up(self, pieces: Iterable[bytes]) -> Table:
+    def caught_up(self, pieces: Iterable[bytes]) -> BinTable:
         tables = list(read_tables(pieces))
         base = self.table
         if base is None and tables:
             base = tables.pop(0)
-        return Table(self.operator, replace_rows(base, tables, self.operator.key))
+        return BinTable(self.operator, replace_rows(base, tables, self.operator.key))
 
     def entries(self) -> Iterator[tuple[Key, State]]:
         """Yield each key with its row, the key left out."""
@@ -202,20 +202,20 @@ class Table:
             yield key, {name: value for name, value in row.items() if name not in names}
 
 
-def read_store(operator: Operator, pieces: Iterable[bytes]) -> Store:
+def read_store(operator: BinOperator, pieces: Iterable[bytes]) -> Store:
     """Return a bin's state by its bytes; an empty one where there are none."""
-    store: Store = Table(operator) if operator.form == "columns" else Objects(operator)
+    store: Store = BinTable(operator) if operator.form == "columns" else Objects(operator)
     return store.caught_up(pieces)
 
 
 def redistribute_stores(
-    operator: Operator, stores: Sequence[Store], place: Callable[[Key], int]
+    operator: BinOperator, stores: Sequence[Store], place: Callable[[Key], int]
 ) -> dict[int, Store]:
     """Return the states of bins, redistributed into those that `place` tells of each key: all
     whole, and none that is empty. The stores that are given are used up.
     """
     if operator.form == "columns":
-        tables = [store.table for store in stores if isinstance(store, Table)]
+        tables = [store.table for store in stores if isinstance(store, BinTable)]
         return _redistribute_tables(
             operator, [table for table in tables if table is not None], place
         )
@@ -225,7 +225,7 @@ def redistribute_stores(
 
 
 def _redistribute_objects(
-    operator: Operator, stores: Sequence[Objects], place: Callable[[Key], int]
+    operator: BinOperator, stores: Sequence[Objects], place: Callable[[Key], int]
 ) -> dict[int, Store]:
     states: dict[int, dict[Key, State]] = {}
     asked: dict[int, list[Timer]] = {}
@@ -242,7 +242,7 @@ def _redistribute_objects(
 
 
 def _objects(
-    operator: Operator, states: dict[Key, State], asked: list[Timer], until: Moment
+    operator: BinOperator, states: dict[Key, State], asked: list[Timer], until: Moment
 ) -> Objects:
     """Return a bin's objects; its timers are numbered anew, in their order."""
     asked.sort(key=lambda one: (one.time, one.number))
@@ -252,7 +252,7 @@ def _objects(
 
 
 def _redistribute_tables(
-    operator: Operator, tables: Sequence[pyarrow.Table], place: Callable[[Key], int]
+    operator: BinOperator, tables: Sequence[pyarrow.Table], place: Callable[[Key], int]
 ) -> dict[int, Store]:
     import pyarrow
 
@@ -266,7 +266,7 @@ def _redistribute_tables(
             taken = table.take(some)
             fitting.append(taken.cast(fitting[0].schema) if fitting else taken)
     return {
-        bin: Table(operator, pyarrow.concat_tables(some).combine_chunks())
+        bin: BinTable(operator, pyarrow.concat_tables(some).combine_chunks())
         for bin, some in found.items()
     }
 

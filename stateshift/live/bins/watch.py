@@ -1,8 +1,8 @@
 """A group's bins, watched from outside: the worker of each, and the progress and speed of workers.
 
-Part    one worker's part in one operator: its ledger, and its last commits
-Bins    the group at a moment: the configuration, and all parts
-Watch   follows the commits of all parts; nothing is changed by looking
+WorkerPart   one worker's part in one operator: its ledger, and its last commits
+Bins         the group at a moment: the configuration, and all parts
+Watch        follows the commits of all parts; nothing is changed by looking
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BinAt = tuple[int, Time]  # a bin that is given or taken at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WorkerPart:
     """One worker's part in one operator. `given` and `taken` are of its commits since it is
     watched.
     """
@@ -140,7 +140,7 @@ class Bins:
     at: float
     workers: tuple[Membership, ...]
     moves: KnownMoves
-    parts: tuple[Part, ...]
+    parts: tuple[WorkerPart, ...]
     begun: int = 0  # bins that the group began with
 
     @property
@@ -148,14 +148,14 @@ class Bins:
         """The number of bins by all that is decided."""
         return self.moves.configuration.bins
 
-    def count_at(self, part: Part) -> int:
+    def count_at(self, part: WorkerPart) -> int:
         """Return the number of bins by a part's count: it may not have redistributed them yet; a
         part without commits has none to redistribute.
         """
         return self.count if part.ledger.last is None else part.ledger.bins(self.begun)
 
     @property
-    def running(self) -> tuple[Part, ...]:
+    def running(self) -> tuple[WorkerPart, ...]:
         """The parts that were not evicted: they answer proposals, and are waited for.
 
         An evicted part does nothing until somebody starts under its name, who reads all moves
@@ -169,7 +169,7 @@ class Bins:
         return frozenset(part.number for part in self.parts if part.is_evicted)
 
     @property
-    def not_dealt(self) -> tuple[Part, ...]:
+    def not_dealt(self) -> tuple[WorkerPart, ...]:
         """The running parts that have another number of bins still."""
         return tuple(part for part in self.running if self.count_at(part) != self.count)
 
@@ -188,7 +188,7 @@ class Bins:
         return Counter(self.assigned)
 
     @property
-    def furthest(self) -> Part | None:
+    def furthest(self) -> WorkerPart | None:
         """The part that has come furthest; None where there is none."""
         return max(self.parts, key=lambda part: part.at, default=None)
 
@@ -197,7 +197,7 @@ class Bins:
         """The first time whose moves are not all made, by every running part."""
         return min((self.passed_by(part) for part in self.running), default=-1)
 
-    def passed_by(self, part: Part) -> Time:
+    def passed_by(self, part: WorkerPart) -> Time:
         """Return the first time whose moves a part has not made: those of its own bins. It may be
         far behind, and nobody waits for it where others' bins move. Bins that an evicted worker has
         to give are not waited for either: they come once somebody goes on under its name.
@@ -240,7 +240,7 @@ class Bins:
                     weights[each] += kept.size // len(same)
         return tuple(weights)
 
-    def parts_of(self, worker: int) -> tuple[Part, ...]:
+    def parts_of(self, worker: int) -> tuple[WorkerPart, ...]:
         """Return the parts of a worker, by its number."""
         return tuple(part for part in self.parts if part.number == worker)
 
@@ -254,7 +254,7 @@ class Watch:
         self.begun = begun
         self.moves = files.known_moves(begun, len(workers))
         self.workers = workers
-        self.parts: dict[tuple[str, str], Part] = {}
+        self.parts: dict[tuple[str, str], WorkerPart] = {}
         self.meet()
 
     def meet(self) -> None:
@@ -279,14 +279,14 @@ class Watch:
             elif runs.worker in numbers:
                 self.parts[key] = self._read_part(runs, numbers[runs.worker])
 
-    def _read_part(self, runs: OperatorStart, number: int) -> Part:
+    def _read_part(self, runs: OperatorStart, number: int) -> WorkerPart:
         ledger = self.files.ledger(runs.operator, runs.worker)
         found: list[Commit] = []
         for earlier in range(max(0, ledger.number - RECENT), ledger.number + 1):
             commit = self.files.committed(runs.operator, runs.worker, earlier)
             if commit is not None:
                 found.append(commit)
-        return Part(runs, number, ledger, tuple(found))
+        return WorkerPart(runs, number, ledger, tuple(found))
 
     def survey(self) -> Bins:
         """Return the group with all news, and with whoever has just started."""
@@ -311,7 +311,7 @@ class Watch:
         now = time.time()
         return Bins(self.files.location, now, self.workers, self.moves, parts, self.begun.bins)
 
-    def _there(self) -> Iterator[Part]:
+    def _there(self) -> Iterator[WorkerPart]:
         """Yield the parts without those that are gone for good: evicted, and without any bins now
         or on any bin's way that somebody has still to go.
         """

@@ -31,7 +31,7 @@ from stateshift.live.bins.bin_worker import BinWorker, Home
 from stateshift.live.bins.files import Files, GroupStart
 from stateshift.live.bins.hashing import HASH
 from stateshift.live.bins.homes import InDriver, InExecutors, SparkTasks
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.chains import group
 from stateshift.live.code import package, python_version
@@ -124,7 +124,7 @@ class Worker:
         self,
         group_of: Group | str,
         name: str,
-        operator: Operator,
+        operator: BinOperator,
         output: Output,
         first: Sequence[str] = (),
         home: HomeName = "driver",
@@ -271,7 +271,7 @@ def _check(name: str, operator: object, output: object, home: str) -> None:
     wrong = []
     if not name or "/" in name:
         wrong.append(Complaint("name", f"{name!r} is no name of a worker", name))
-    if not isinstance(operator, Operator):
+    if not isinstance(operator, BinOperator):
         wrong.append(Complaint("operator", "no operator: decorate it with live.operator"))
     if not callable(output):
         wrong.append(Complaint("output", "not callable: live.files(…) is one"))
@@ -296,7 +296,7 @@ def _refuse_another(mine: OperatorStart, other: OperatorStart) -> None:
             )
 
 
-def _with_hashes(frame: Frame, operator: Operator) -> Frame:
+def _with_hashes(frame: Frame, operator: BinOperator) -> Frame:
     """Return a DataFrame with the columns that an operator needs, and the hash of each row's
     key.
     """

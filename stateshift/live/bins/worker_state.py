@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from stateshift.errors import SpecError
-from stateshift.live.bins.batches import Batch
+from stateshift.live.bins.batches import RowBatch
 from stateshift.live.bins.bin_run import ArrivedBin, BatchResult, BinWork
 from stateshift.live.bins.commits import (
     BinSnapshot,
@@ -188,7 +188,7 @@ class WorkerState:
         """Whether this worker has committed nothing, and can say how far it is before any row."""
         return self.ledger.last is None and self.frontier_with(None, news) is not None
 
-    def after(self, batch: Batch, news: News, frontier: Moment | None, query: str) -> BatchPlan:
+    def after(self, batch: RowBatch, news: News, frontier: Moment | None, query: str) -> BatchPlan:
         """Return the plan of a batch up to a frontier."""
         ledger, last = self.ledger, self.ledger.last
         changing = self._changing(news.configuration, frontier)
@@ -234,7 +234,7 @@ class WorkerState:
                 left[bin] = one
         return left
 
-    def _work(self, bin: int, batch: Batch, news: News, frontier: Moment | None) -> BinWork:
+    def _work(self, bin: int, batch: RowBatch, news: News, frontier: Moment | None) -> BinWork:
         position = self.position(bin)
         arrived = news.arrived.get(bin, {})
         after = position

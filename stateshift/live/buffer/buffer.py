@@ -19,7 +19,14 @@ from stateshift.errors import PlanError
 from stateshift.live.buffer.folder import Folder, Position, check_reader
 from stateshift.live.buffer.frames import encode_record
 from stateshift.live.buffer.log import Files, Log, found_segments
-from stateshift.live.buffer.queue import Batch, Limits, Queue, RefusedError, records_in, removable
+from stateshift.live.buffer.queue import (
+    Limits,
+    OfferedRecords,
+    Queue,
+    RefusedError,
+    records_in,
+    removable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +106,7 @@ class Buffer:
 
     # ---------------------------------------------------------------- producers
 
-    def offer(self, values: Sequence[bytes]) -> Batch:
+    def offer(self, values: Sequence[bytes]) -> OfferedRecords:
         """Accept records into memory, all or none.
 
         Raises:
@@ -115,7 +122,7 @@ class Buffer:
             self._changed.notify_all()
         return batch
 
-    def wait(self, batch: Batch) -> None:
+    def wait(self, batch: OfferedRecords) -> None:
         """Wait until records are durable.
 
         Raises:
@@ -155,7 +162,7 @@ class Buffer:
                 self._looked_at = time.monotonic()
                 self._remove_old()
 
-    def _write(self, batches: Sequence[Batch]) -> bool:
+    def _write(self, batches: Sequence[OfferedRecords]) -> bool:
         """Write and sync records, and return whether that worked."""
         content = encode_batches(batches)
         try:
@@ -265,7 +272,7 @@ class Buffer:
             return self._queue.next - self._queue.promised
 
 
-def encode_batches(batches: Sequence[Batch]) -> bytes:
+def encode_batches(batches: Sequence[OfferedRecords]) -> bytes:
     """Return records as they are written: all before the first of them is synced."""
     parts: list[bytes] = []
     for batch in batches:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from stateshift.errors import FormatError, PlanError, StorageError
 from stateshift.live.buffer.buffer import Status
 from stateshift.live.buffer.folder import Folder
-from stateshift.live.buffer.frames import Record, decode_records
+from stateshift.live.buffer.frames import BufferRecord, decode_records
 from stateshift.plain import Misfit, from_plain
 
 ANSWER_SECONDS = 30.0
@@ -40,7 +40,7 @@ class Client:
             raise FormatError(f"what answers at {self.place} is no buffer: {error}") from None
         return status
 
-    def records(self, first: int, until: int) -> Iterator[list[Record]]:
+    def records(self, first: int, until: int) -> Iterator[list[BufferRecord]]:
         """Yield the records of a range, in parts, in their order."""
         while first < until:
             content = self._ask("GET", f"/records?from={first}&until={until}")

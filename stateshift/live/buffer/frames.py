@@ -33,7 +33,7 @@ BARRIER = 1 << 31
 LENGTH_MAX = BARRIER - 1
 
 
-class Record(NamedTuple):
+class BufferRecord(NamedTuple):
     """A record: its number, when it came in (microseconds since 1970), and its value."""
 
     number: int
@@ -68,7 +68,7 @@ def decode_segment_head(content: bytes) -> int:
     return int(first)
 
 
-def encode_record(record: Record, is_barrier: bool = False) -> bytes:
+def encode_record(record: BufferRecord, is_barrier: bool = False) -> bytes:
     """Return a record's bytes."""
     assert len(record.value) <= LENGTH_MAX
     length = len(record.value) | (BARRIER if is_barrier else 0)
@@ -77,7 +77,7 @@ def encode_record(record: Record, is_barrier: bool = False) -> bytes:
     return checksum.to_bytes(4, "little") + head[4:] + record.value
 
 
-def decode_records(block: bytes, number: int) -> Iterator[Record]:
+def decode_records(block: bytes, number: int) -> Iterator[BufferRecord]:
     """Yield the records of a block, of which the first one has this number."""
     offset = 0
     while offset < len(block):
@@ -124,7 +124,7 @@ def has_barrier(block: bytes, number: int, offset: int) -> bool:
     return False
 
 
-def _record_at(block: bytes, offset: int) -> Record | None:
+def _record_at(block: bytes, offset: int) -> BufferRecord | None:
     """Return the record at an offset; None where there is no whole one."""
     start = offset + RECORD_HEAD.size
     if start > len(block):
@@ -133,4 +133,4 @@ def _record_at(block: bytes, offset: int) -> Record | None:
     end = start + (length & LENGTH_MAX)
     if end > len(block) or zlib.crc32(memoryview(block)[offset + 4 : end]) != checksum:
         return None
-    return Record(number, at, block[start:end])
+    return BufferRecord(number, at, block[start:end])

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stateshift.errors import StateshiftError
-from stateshift.live.buffer.frames import RECORD_HEAD, Record, skip_records
+from stateshift.live.buffer.frames import RECORD_HEAD, BufferRecord, skip_records
 
 WAITING_BYTES = 200  # Python takes them for a record that waits, beside its value
 BLOCK_BYTES = 1 << 16  # smaller parts are kept in memory as one of this size
@@ -44,7 +44,7 @@ class Limits:
 
 
 @dataclass(eq=False, slots=True)
-class Batch:
+class OfferedRecords:
     """Records of one producer that were accepted as one; it says itself what became of them."""
 
     first: int
@@ -61,12 +61,12 @@ class Batch:
     def is_settled(self) -> bool:
         return self.is_written or self.failure is not None
 
-    def records(self) -> list[Record]:
-        return [Record(self.first + place, self.at, v) for place, v in enumerate(self.values)]
+    def records(self) -> list[BufferRecord]:
+        return [BufferRecord(self.first + place, self.at, v) for place, v in enumerate(self.values)]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RecordBlock:
     """Records that are on disk, and still in memory."""
 
     first: int
@@ -85,9 +85,9 @@ class Queue:
         self.refused = 0
         self.refusal: str | None = None
         self.failure: str | None = None
-        self._waiting: deque[Batch] = deque()
-        self._taken: list[Batch] = []
-        self._recent: deque[Block] = deque()
+        self._waiting: deque[OfferedRecords] = deque()
+        self._taken: list[OfferedRecords] = []
+        self._recent: deque[RecordBlock] = deque()
         self._waiting_memory = 0
         self._waiting_disk = 0
         self._recent_bytes = 0
@@ -102,14 +102,14 @@ class Queue:
 
     # ---------------------------------------------------------------- producers
 
-    def offer(self, values: Sequence[bytes], at: int) -> Batch:
+    def offer(self, values: Sequence[bytes], at: int) -> OfferedRecords:
         """Accept records, all or none, and give them the next numbers."""
         memory, disk = _memory_of(values), _disk_of(values)
         if self._waiting_memory + memory > self.limits.memory:
             raise self.refuse(len(values), "the memory is full: the disk is slower")
         if self.disk_bytes + self._waiting_disk + disk > self.limits.disk:
             raise self.refuse(len(values), "the disk's bound is reached: readers are behind")
-        batch = Batch(self.next, at, values)
+        batch = OfferedRecords(self.next, at, values)
         self.next = batch.until
         self._waiting.append(batch)
         self._waiting_memory += memory
@@ -130,7 +130,7 @@ class Queue:
 
     # ---------------------------------------------------------------- whoever writes
 
-    def take(self, bytes_max: int) -> list[Batch]:
+    def take(self, bytes_max: int) -> list[OfferedRecords]:
         """Return the batches that wait longest, one at least; they count as waiting until they are
         settled.
         """
@@ -157,7 +157,7 @@ class Queue:
         if self._recent and len(self._recent[-1].content) < BLOCK_BYTES:
             last = self._recent.pop()
             first, content = last.first, last.content + content
-        self._recent.append(Block(first, until, content))
+        self._recent.append(RecordBlock(first, until, content))
         self._make_room()
 
     def failed(self, failure: str, disk_bytes: int) -> None:
@@ -179,9 +179,9 @@ class Queue:
 
     # ---------------------------------------------------------------- readers
 
-    def recent(self, number: int, bytes_max: int) -> list[Block]:
+    def recent(self, number: int, bytes_max: int) -> list[RecordBlock]:
         """Return the blocks in memory from a number on; none where it has let go of that one."""
-        blocks: list[Block] = []
+        blocks: list[RecordBlock] = []
         size = 0
         for block in self._recent:
             if block.until <= number:
@@ -195,7 +195,7 @@ class Queue:
         return blocks
 
 
-def records_in(blocks: Sequence[Block], number: int, count: int, bytes_max: int) -> bytes:
+def records_in(blocks: Sequence[RecordBlock], number: int, count: int, bytes_max: int) -> bytes:
     """Return records from a number on out of blocks, of which the first one has it."""
     content = b"".join(block.content for block in blocks)
     start = skip_records(content, number - blocks[0].first, len(content)).end

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError
 from stateshift.live.buffer.client import PATIENCE_SECONDS, Client
 from stateshift.live.buffer.folder import check_reader
-from stateshift.live.buffer.frames import Record
+from stateshift.live.buffer.frames import BufferRecord
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader
@@ -192,7 +192,7 @@ def arrow_batches(options: Options, part: Range) -> Iterator[object]:
         yield pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _decode_text(record: Record) -> str:
+def _decode_text(record: BufferRecord) -> str:
     try:
         return record.value.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.commands import Command
+from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import GroupOf
@@ -238,7 +238,7 @@ def throttle(
 
 
 COMMANDS = {
-    "move": Command(
+    "move": Subcommand(
         move,
         epilog(
             "stateshift live move s3://live/orders --to east --bins 0-127 --check\n"
@@ -259,7 +259,7 @@ COMMANDS = {
             e130="interrupted; run the command again: it moves what is left",
         ),
     ),
-    "bins": Command(
+    "bins": Subcommand(
         show_or_resize,
         epilog(
             "stateshift live bins s3://live/orders\n"
@@ -277,7 +277,7 @@ COMMANDS = {
             e130="interrupted; run the command again: it waits for those that are left",
         ),
     ),
-    "pause": Command(
+    "pause": Subcommand(
         pause,
         epilog(
             "stateshift live pause s3://live/orders",
@@ -286,7 +286,7 @@ COMMANDS = {
             e4="the group has no bins",
         ),
     ),
-    "resume": Command(
+    "resume": Subcommand(
         resume,
         epilog(
             "stateshift live resume s3://live/orders",
@@ -295,7 +295,7 @@ COMMANDS = {
             e4="the group has no bins",
         ),
     ),
-    "throttle": Command(
+    "throttle": Subcommand(
         throttle,
         epilog(
             "stateshift live throttle s3://live/orders --bins 4 --gap 1\n"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.commands import Command
+from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import choice, epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.units import bytes_of, many, number, size
@@ -194,7 +194,7 @@ def blocks_of(seen: BufferSurvey) -> Iterator[Block]:
 
 
 COMMANDS = {
-    "buffer": Command(
+    "buffer": Subcommand(
         buffer,
         epilog(
             "stateshift live buffer /srv/orders --listen tcp://127.0.0.1:9000\n"

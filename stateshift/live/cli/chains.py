@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.commands import Command
+from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import GroupOf
@@ -275,7 +275,7 @@ def _epilog(example: str) -> str:
 
 
 COMMANDS = {
-    "replace": Command(
+    "replace": Subcommand(
         replace,
         _epilog(
             "stateshift live replace s3://live/orders score model_v2:score --check\n"
@@ -286,7 +286,7 @@ COMMANDS = {
             "stateshift live replace s3://live/orders sum model_v2:sum --state model_v2:grow"
         ),
     ),
-    "introduce": Command(
+    "introduce": Subcommand(
         introduce,
         _epilog(
             "stateshift live introduce s3://live/orders score --before 0 rules:keep_eu\n"
@@ -294,14 +294,14 @@ COMMANDS = {
             "stateshift live introduce s3://live/orders score --around 0 tracing:timed"
         ),
     ),
-    "remove": Command(
+    "remove": Subcommand(
         remove,
         _epilog(
             "stateshift live remove s3://live/orders score --at 0 --check\n"
             "stateshift live remove s3://live/orders score --at keep_eu --expect 3"
         ),
     ),
-    "revert": Command(
+    "revert": Subcommand(
         revert,
         _epilog(
             "stateshift live revert s3://live/orders score\n"

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.commands import Command
+from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import GroupOf
@@ -142,7 +142,7 @@ def abort(terminal: Terminal, group: GroupOf) -> int | None:
 
 
 COMMANDS = {
-    "history": Command(
+    "history": Subcommand(
         history,
         epilog(
             "stateshift live history s3://live/orders\n"
@@ -152,7 +152,7 @@ COMMANDS = {
             e4="there is no group at this location, or no such chain",
         ),
     ),
-    "status": Command(
+    "status": Subcommand(
         status,
         epilog(
             "stateshift live status s3://live/orders\n"
@@ -163,7 +163,7 @@ COMMANDS = {
             e4="there is no group at this location",
         ),
     ),
-    "abort": Command(
+    "abort": Subcommand(
         abort,
         epilog(
             "stateshift live abort s3://live/orders",

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.commands import Command
+from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import GroupOf, search_working_directory
@@ -145,7 +145,7 @@ def evict(
 
 
 COMMANDS = {
-    "import": Command(
+    "import": Subcommand(
         bring,
         epilog(
             "stateshift live import s3://live/orders jobs:visits orders.parquet "
@@ -158,7 +158,7 @@ COMMANDS = {
             "workers, or the function raises; nothing was brought in",
         ),
     ),
-    "export": Command(
+    "export": Subcommand(
         export,
         epilog(
             "stateshift live export s3://live/orders jobs:visits --to visits.parquet\n"
@@ -168,7 +168,7 @@ COMMANDS = {
             e0="written",
         ),
     ),
-    "evict": Command(
+    "evict": Subcommand(
         evict,
         epilog(
             "stateshift live evict s3://live/orders west",

@@ -1,13 +1,13 @@
 """Chains of functions that change while a job runs, and which functions hold for which rows. Pure.
 
-    Link          one function of a chain, by the hash of its code; `inner` is the one it is
-                  wrapped around
-    Declaration   a job's word on its chain: its first functions, and the schema that it sends on
-    Change        one reconfiguration of one chain or several: their whole new chains
-    Decision      the end of a proposed change: applied, or aborted with a reason
-    Reversal      the first error of a change that takes itself back
-    KnownChange   a change with all of that, as far as somebody has read it
-    ChangeLog     the changes that a process has taken over, and its next step
+    Link            one function of a chain, by the hash of its code; `inner` is the one it is
+                    wrapped around
+    Declaration     a job's word on its chain: its first functions, and the schema that it sends on
+    ProposedChange  one reconfiguration of one chain or several: their whole new chains
+    Decision        the end of a proposed change: applied, or aborted with a reason
+    Reversal        the first error of a change that takes itself back
+    KnownChange     a change with all of that, as far as somebody has read it
+    ChangeLog       the changes that a process has taken over, and its next step
 
 A *version* is the number of a change; 0 is what the job began with. A chain's functions at a moment
 are those of its newest change that holds there (`effective`). When a change begins to hold is said
@@ -102,7 +102,7 @@ class NewChain:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ProposedChange:
     """One reconfiguration as it is proposed: of several chains, or of one. `group` is the group's
     id, so that a signed proposal holds in no other group.
     """
@@ -130,11 +130,11 @@ class Change:
         return f"nobody decided on it within {self.timeout_seconds:g} s"
 
 
-def damaged_change(number: Version) -> Change:
+def damaged_change(number: Version) -> ProposedChange:
     """Return a change in the place of a proposal that cannot be read: it changes nothing, and its
     time is over.
     """
-    return Change("", number, DAMAGED, {}, 0.0, 0.0, "")
+    return ProposedChange("", number, DAMAGED, {}, 0.0, 0.0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Reversal:
 class KnownChange:
     """A change, and what is known of it."""
 
-    change: Change
+    change: ProposedChange
     decided: Decision | None = None
     reverted: Reversal | None = None
 
@@ -223,7 +223,7 @@ def doubtful(
             yield known
 
 
-def _holds(change: Change, chain: str, moment: RowMoment) -> bool:
+def _holds(change: ProposedChange, chain: str, moment: RowMoment) -> bool:
     new = change.chains.get(chain)
     when = "batch" if new is None else new.when
     if when == "message":
@@ -268,7 +268,7 @@ class ChangeLog:
     """
 
     changes: tuple[KnownChange, ...] = ()
-    pending: Change | None = None
+    pending: ProposedChange | None = None
     revision: int = 0
 
     @property
@@ -295,7 +295,7 @@ class ChangeLog:
         number = self.newest
         return number if number and self.changes[number - 1].reverted is not None else 0
 
-    def await_decision(self, change: Change) -> ChangeLog:
+    def await_decision(self, change: ProposedChange) -> ChangeLog:
         """Return the log up to a change that nobody has decided on."""
         return replace(self, pending=change)
 
@@ -387,7 +387,7 @@ def place_of(chain: str, links: Links, at: int | str | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupFile:
     """The kind of a group's folder, by the file that is written first."""
 
     id: str
@@ -415,7 +415,7 @@ def decode(kind: type[T], content: bytes, path: str) -> T:
     return value
 
 
-def decode_group(content: bytes, path: str) -> Group:
+def decode_group(content: bytes, path: str) -> GroupFile:
     """Return the group of a folder, or refuse one that is no group's, or that a newer stateshift
     writes: that may say more than is known here.
     """
@@ -427,7 +427,7 @@ def decode_group(content: bytes, path: str) -> Group:
     if isinstance(version, int) and found.get("format") == FORMAT and version > FORMAT_VERSION:
         fact = f"written by a newer stateshift: format {version}, not {FORMAT_VERSION}"
         raise UnknownVersion(fact, path, hint="upgrade the program where this runs")
-    group = decode(Group, content, path)
+    group = decode(GroupFile, content, path)
     if group.format != FORMAT:
         raise FormatError(f"not a group: the format is {group.format!r}, not {FORMAT!r}", path)
     return group

@@ -9,7 +9,7 @@ import pytest
 
 from stateshift import live
 from stateshift.errors import FormatError, PlanError, StorageError, UnknownVersion
-from stateshift.live.bins.commits import HeldRows, Piece
+from stateshift.live.bins.commits import FilePiece, HeldRows
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.live.bins.workers import Ground, alone, count_and_ask
 
@@ -49,7 +49,7 @@ def test_others_read_of_rows_held_those_that_wait_for_a_move(damaged: object) ->
     ground.workers["west"].read(20)
     first = ground.files.committed("count_and_ask", "west", 0)
     assert first is not None
-    pieces = (Piece("bins/file", 0, 10),)
+    pieces = (FilePiece("bins/file", 0, 10),)
     held = (
         HeldRows(1, None, pieces),
         HeldRows(2, 7, pieces),

@@ -31,7 +31,7 @@ from stateshift.live.bins.move_request import (
 )
 from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
-from stateshift.live.bins.watch import Bins, Part, Watch
+from stateshift.live.bins.watch import Bins, Watch, WorkerPart
 from stateshift.live.folder import Folder
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import BEGIN, Update
@@ -168,7 +168,7 @@ def test_a_step_is_ahead_of_whoever_is_furthest_by_how_fast_it_is():
     recent = (commit(0, 10.0, 100), commit(1, 11.0, 150), commit(2, 12.0, 300))
     ledger = Ledger(last=recent[-1])
     runs = OperatorStart("count_and_ask", "west", "fold", (), (), "", "", "", 0.0)
-    part = Part(runs, 0, ledger, recent)
+    part = WorkerPart(runs, 0, ledger, recent)
     assert part.rate == 100.0
     assert part.expected(2.0, now=12.0) == 500.0
     assert part.expected(2.0, now=12.5) == 550.0  # a batch is at work

@@ -11,7 +11,7 @@ from stateshift.errors import PlanError
 from stateshift.live.bins.controller import Controller
 from stateshift.live.bins.files import KEPT_COMMITS, WHOLE_EVERY, Files
 from stateshift.live.bins.move_request import refuse_without_rows
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.parts import OperatorStart
 from stateshift.live.bins.state_acts import evict, evict_everywhere, evict_worker
 from stateshift.live.bins.watch import Watch
@@ -47,7 +47,7 @@ def count(key, state, values):
     return Folded(first + len(rows) - 1, tuple(outputs))
 
 
-def counting(name: str, promise: live.InOrder | live.Watermark) -> Operator:
+def counting(name: str, promise: live.InOrder | live.Watermark) -> BinOperator:
     """An operator whose frontier lies before the last rows that it has read: those are held."""
     declared = live.operator(
         bins=BINS, key="key", time="at", out=OUT, values="number", name=name, promise=promise

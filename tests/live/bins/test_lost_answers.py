@@ -12,7 +12,7 @@ from stateshift.errors import AlreadyThere, PlanError, TransientStorageError
 from stateshift.live.bins.files import Files, Proposal
 from stateshift.live.bins.worker import Delivery
 from stateshift.live.folder import Folder
-from stateshift.live.protocol.chains import Change
+from stateshift.live.protocol.chains import ProposedChange
 from stateshift.live.protocol.configuration import Update
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
@@ -216,7 +216,7 @@ def move(storage: Twice) -> None:
 
 
 def change(storage: Twice) -> None:
-    Folder(storage).propose(Change("group", 1, "replace", {}, 1.0, 30.0, by="me"), None)
+    Folder(storage).propose(ProposedChange("group", 1, "replace", {}, 1.0, 30.0, by="me"), None)
 
 
 @pytest.mark.parametrize("write", [data, move, change])

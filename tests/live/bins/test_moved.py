@@ -10,21 +10,21 @@ import pytest
 from stateshift.live.bins.commits import Commit, HeldRows, Ledger
 from stateshift.live.bins.migration import late_parts
 from stateshift.live.bins.parts import OperatorStart
-from stateshift.live.bins.watch import Part
+from stateshift.live.bins.watch import WorkerPart
 
 ROWS = ": moves are made as rows come that are later"
 
 
-def part(worker: str, at: int | None, awaited: tuple[int, ...] = ()) -> Part:
+def part(worker: str, at: int | None, awaited: tuple[int, ...] = ()) -> WorkerPart:
     """A worker that has come so far, and waits for the bins of moves at time 5."""
     runs = OperatorStart("count", worker, "fold", ("key",), ("time",), "out", "", "3.11", 0.0)
     if at is None:
-        return Part(runs, 0, Ledger())
+        return WorkerPart(runs, 0, Ledger())
     last = Commit(0, 0, "", 0.0, 0.0, (float(at), 0), {}, 0)
-    return Part(runs, 0, Ledger(last, held={bin: HeldRows(bin, 5, ()) for bin in awaited}))
+    return WorkerPart(runs, 0, Ledger(last, held={bin: HeldRows(bin, 5, ()) for bin in awaited}))
 
 
-def said(*running: Part, until: int | None = 8) -> str:
+def said(*running: WorkerPart, until: int | None = 8) -> str:
     bins: Any = SimpleNamespace(running=running, passed_by=lambda part: part.passed)
     return late_parts(bins, until, 60.0)
 
@@ -38,7 +38,7 @@ def said(*running: Part, until: int | None = 8) -> str:
         (part("west", 9, (3, 4)), "waits for 2 bins", ""),
     ],
 )
-def test_who_is_behind_is_named_with_what_it_waits_for(behind: Part, stands: str, end: str) -> None:
+def test_who_is_behind_is_named_with_what_it_waits_for(behind: WorkerPart, stands: str, end: str) -> None:
     fact = f"count at west ({stands}) did not pass 8 within 60 s{end}"
     assert said(part("east", 9), behind) == fact
 

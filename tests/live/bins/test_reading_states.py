@@ -11,7 +11,7 @@ import pytest
 from stateshift import live
 from stateshift.live.bins.batches import Records
 from stateshift.live.bins.bin_run import Memory
-from stateshift.live.bins.commits import BinSnapshot, Piece
+from stateshift.live.bins.commits import BinSnapshot, FilePiece
 from stateshift.live.bins.stores import Objects
 
 KEYS = 5000
@@ -35,14 +35,14 @@ def memory() -> Iterator[Memory]:
 
 def test_states_that_are_read_are_not_looked_through_again(memory: Memory) -> None:
     before = gc.get_freeze_count()
-    store = memory.take(0, BinSnapshot((Piece("file", 0, 1),), KEYS))
+    store = memory.take(0, BinSnapshot((FilePiece("file", 0, 1),), KEYS))
     assert gc.isenabled()
     assert gc.get_freeze_count() >= before + KEYS
     assert store.keys == KEYS
 
 
 def test_states_that_were_read_are_freed_once_nobody_has_them(memory: Memory) -> None:
-    store = memory.take(0, BinSnapshot((Piece("file", 0, 1),), KEYS))
+    store = memory.take(0, BinSnapshot((FilePiece("file", 0, 1),), KEYS))
     frozen = gc.get_freeze_count()
     del store
     assert gc.get_freeze_count() <= frozen - KEYS
@@ -50,7 +50,7 @@ def test_states_that_were_read_are_freed_once_nobody_has_them(memory: Memory) ->
 
 def test_whoever_has_no_search_for_garbage_has_none_afterwards(memory: Memory) -> None:
     gc.disable()
-    memory.take(0, BinSnapshot((Piece("file", 0, 1),), KEYS))
+    memory.take(0, BinSnapshot((FilePiece("file", 0, 1),), KEYS))
     assert not gc.isenabled()
 
 
@@ -68,5 +68,5 @@ def test_old_garbage_is_not_kept_for_ever(memory: Memory) -> None:
     gc.collect()
     gc.collect()  # it is as old as objects get
     del ring
-    memory.take(0, BinSnapshot((Piece("file", 0, 1),), KEYS))
+    memory.take(0, BinSnapshot((FilePiece("file", 0, 1),), KEYS))
     assert freed() is None

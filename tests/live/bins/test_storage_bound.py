@@ -7,7 +7,7 @@ import pytest
 
 from stateshift import live
 from stateshift.live.bins.batches import unread_batch
-from stateshift.live.bins.commits import BinSnapshot, Piece
+from stateshift.live.bins.commits import BinSnapshot, FilePiece
 from stateshift.live.bins.hashing import HASH
 from stateshift.live.bins.upkeep import SLACK, worth_rewriting
 from stateshift.live.protocol.configuration import Update
@@ -132,18 +132,18 @@ def test_a_thousand_batches_leave_three_times_the_state_at_most(batches, life):
 
 def test_a_bin_that_keeps_a_dead_file_is_written_anew():
     here = {
-        1: BinSnapshot((Piece("dead", 0, 1 << 16),)),
-        2: BinSnapshot((Piece("alive", 0, 1 << 23),)),
+        1: BinSnapshot((FilePiece("dead", 0, 1 << 16),)),
+        2: BinSnapshot((FilePiece("alive", 0, 1 << 23),)),
     }
     sizes = {"dead": 1 << 24, "alive": 1 << 23}
     assert worth_rewriting(here, sizes) == (1,)
 
 
 def test_a_bin_that_needs_a_file_of_others_is_written_anew():
-    here = {1: BinSnapshot((Piece("theirs", 0, 10),)), 2: BinSnapshot((Piece("ours", 0, 10),))}
+    here = {1: BinSnapshot((FilePiece("theirs", 0, 10),)), 2: BinSnapshot((FilePiece("ours", 0, 10),))}
     assert worth_rewriting(here, {"ours": 10}) == (1,)
 
 
 def test_nothing_is_written_anew_where_little_is_dead():
-    here = {1: BinSnapshot((Piece("ours", 0, 1 << 23),))}
+    here = {1: BinSnapshot((FilePiece("ours", 0, 1 << 23),))}
     assert worth_rewriting(here, {"ours": (1 << 23) + 100}) == ()

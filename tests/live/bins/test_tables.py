@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.live.bins.arrow_tables import read_tables, to_bytes
-from stateshift.live.bins.commits import Piece
+from stateshift.live.bins.commits import FilePiece
 from stateshift.live.bins.files import Files
-from stateshift.live.bins.operators import Operator, operator
-from stateshift.live.bins.stores import Table
+from stateshift.live.bins.operators import BinOperator, operator
+from stateshift.live.bins.stores import BinTable
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 
 KEYS = {"one": ("user",), "two": ("user", "place")}
 
 
-def operator_of(key: tuple[str, ...]) -> Operator:
+def operator_of(key: tuple[str, ...]) -> BinOperator:
     @operator(
         bins=2,
         key=key,
@@ -62,7 +62,7 @@ def test_what_is_read_is_the_last_row_of_each_key_in_the_order_of_changes(
             expected.pop(one, None)
             expected[one] = row
         tables.append(to_bytes(table_of(list(once.values()))))
-    store = Table(operator).caught_up(tables[:at_hand]).caught_up(tables[at_hand:])
+    store = BinTable(operator).caught_up(tables[:at_hand]).caught_up(tables[at_hand:])
     found = [] if store.table is None else store.table.to_pylist()
     assert [tuple(row.values()) for row in found] == list(expected.values())
 
@@ -74,9 +74,9 @@ def _key(row: tuple[int | None, str, int], key: tuple[str, ...]) -> tuple[object
 def test_an_empty_table_is_read_though_a_file_of_nothing_else_was_never_written():
     files = Files(MemoryStorage(MemoryDisk(), "memory://group"))
     counted = operator_of(("a",))
-    size = len(Table(counted).whole())
-    piece = Piece("bins/states/counted/west/data/000000001-once", 0, size)
-    assert Table(counted).caught_up([files.read(piece)]).keys == 0
+    size = len(BinTable(counted).whole())
+    piece = FilePiece("bins/states/counted/west/data/000000001-once", 0, size)
+    assert BinTable(counted).caught_up([files.read(piece)]).keys == 0
 
 
 def test_tables_that_follow_each_other_are_read_whatever_they_are_like() -> None:
@@ -100,7 +100,7 @@ def test_a_change_takes_the_columns_of_the_state() -> None:
     narrow = [("user", pyarrow.int32()), ("n", pyarrow.int16())]
     changed = pyarrow.table([[2, 3], [21, 30]], schema=pyarrow.schema(narrow))
     pieces = [to_bytes(state), to_bytes(changed), to_bytes(changed.slice(1))]
-    read = Table(operator_of(("user",))).caught_up(pieces).table
+    read = BinTable(operator_of(("user",))).caught_up(pieces).table
     assert read is not None
     assert read.schema == state.schema
     assert read.to_pylist() == [

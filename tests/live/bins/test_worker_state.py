@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.live.bins.batches import NOTHING, Batch, Records
+from stateshift.live.bins.batches import NOTHING, Records, RowBatch
 from stateshift.live.bins.bin_run import ArrivedBin, BatchResult, BinResult
-from stateshift.live.bins.commits import BinSnapshot, Commit, HeldRows, Ledger, Piece
+from stateshift.live.bins.commits import BinSnapshot, Commit, FilePiece, HeldRows, Ledger
 from stateshift.live.bins.files import Proposal
 from stateshift.live.bins.stages import Apply, Give, LeaveOut, Take
 from stateshift.live.bins.worker_state import News, PendingCommit, WaitingRows, WorkerState
@@ -22,18 +22,18 @@ from stateshift.live.protocol.configuration import (
 CONFIGURATION = apply_updates(
     initial_configuration([0, 0, 1, 1], 2), [Update(50, 0, 1), Update(50, 2, 0)]
 )
-KEPT = BinSnapshot((Piece("a", 0, 9),), 1)
+KEPT = BinSnapshot((FilePiece("a", 0, 9),), 1)
 LAST = Commit(7, 3, "query", 0.0, 0.0, (40,), {}, 0)
 STATE = WorkerState(0, 4, Ledger(LAST, {0: KEPT, 1: replace(KEPT, due=(45,))}), ("long",))
 NEWS = News(CONFIGURATION)
-HELD = HeldRows(1, None, (Piece("b", 0, 9),))
+HELD = HeldRows(1, None, (FilePiece("b", 0, 9),))
 AHEAD = replace(
     STATE,
     ledger=replace(STATE.ledger, here={1: KEPT}, held={1: HELD}),
     waiting={1: WaitingRows(HELD, (70,), 2, 7)},
 )
 CAME = {2: {50: ArrivedBin(1, KEPT)}}
-ROWS = Batch({3: Records([((41,), "k", 1)])}, {"": (41,)}, 1)
+ROWS = RowBatch({3: Records([((41,), "k", 1)])}, {"": (41,)}, 1)
 
 
 def plan(state=STATE, frontier=(60,), news=NEWS, batch=NOTHING, query="query"):

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from stateshift.live.bins.batches import Batch, bins_of, unread_batch
+from stateshift.live.bins.batches import RowBatch, bins_of, unread_batch
 from stateshift.live.bins.bin_run import BatchResult
 from stateshift.live.bins.bin_task import Assignment, Process, partition_of
 from stateshift.live.bins.files import Files
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 
 PARTITIONS, PROCESSES = 3, 2
 
@@ -23,7 +23,7 @@ PARTITIONS, PROCESSES = 3, 2
 class TwinTasks:
     """Tasks that run here, one after the other."""
 
-    def __init__(self, files: Files, operator: Operator, seed: int) -> None:
+    def __init__(self, files: Files, operator: BinOperator, seed: int) -> None:
         self.files, self.operator = files, operator
         self.random = random.Random(seed)
         self.processes: dict[int, Process] = {}
@@ -33,7 +33,7 @@ class TwinTasks:
         return PARTITIONS
 
     @contextmanager
-    def reading(self, rows: pa.Table, bins: int) -> Iterator[Batch]:
+    def reading(self, rows: pa.Table, bins: int) -> Iterator[RowBatch]:
         self.rows, self.bins = rows, bins
         batch = unread_batch(rows, self.operator, bins).read((), None)
         yield batch._replace(rows=dict.fromkeys(batch.rows))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stateshift.live.bins.files import Files
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import TIES, Ground, Reader, Remembering
@@ -32,7 +32,7 @@ class Walk:
     in the middle of it, and reads from the first row on.
     """
 
-    operator: Operator
+    operator: BinOperator
     seed: object
     kills: bool
     end: int = END

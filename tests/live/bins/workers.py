@@ -21,7 +21,7 @@ from stateshift.live.bins.commits import Commit, GivenBin
 from stateshift.live.bins.files import ACKNOWLEDGED, Files, GroupStart, Proposal, look
 from stateshift.live.bins.hashing import HASH
 from stateshift.live.bins.homes import InDriver, InExecutors
-from stateshift.live.bins.operators import Operator
+from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.state_acts import evict
 from stateshift.live.protocol.applying import Folded
@@ -82,7 +82,7 @@ def table_of(numbers: Sequence[int], keys: int) -> pa.Table:
     )
 
 
-def alone(operator: Operator, until: int, keys: int = KEYS) -> list[tuple[int, ...]]:
+def alone(operator: BinOperator, until: int, keys: int = KEYS) -> list[tuple[int, ...]]:
     """What one worker puts out that reads everything at once."""
     one = Ground(operator, ["alone"], keys)
     one.workers["alone"].read(until)
@@ -168,7 +168,7 @@ class Ground:
 
     def __init__(
         self,
-        operator: Operator,
+        operator: BinOperator,
         names: Sequence[str],
         keys: int = KEYS,
         storage: Storage | None = None,

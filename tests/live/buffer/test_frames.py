@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.live.buffer import frames
-from stateshift.live.buffer.frames import Record
+from stateshift.live.buffer.frames import BufferRecord
 
-THREE = [Record(7, 1, b"first"), Record(8, 2, b""), Record(9, 3, b"third\n\0")]
+THREE = [BufferRecord(7, 1, b"first"), BufferRecord(8, 2, b""), BufferRecord(9, 3, b"third\n\0")]
 
 
-def block(records: list[Record]) -> bytes:
+def block(records: list[BufferRecord]) -> bytes:
     return b"".join(map(frames.encode_record, records))
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(0, 1 << 40))
 def test_what_is_encoded_is_decoded(values: list[bytes], first: int) -> None:
-    records = [Record(first + place, place, value) for place, value in enumerate(values)]
+    records = [BufferRecord(first + place, place, value) for place, value in enumerate(values)]
     assert list(frames.decode_records(block(records), first)) == records
 
 
@@ -46,12 +46,12 @@ def test_a_record_out_of_its_turn_is_noticed() -> None:
 
 
 def test_a_barrier_is_found_behind_what_is_no_record() -> None:
-    later = frames.encode_record(Record(9, 3, b"later"), is_barrier=True)
+    later = frames.encode_record(BufferRecord(9, 3, b"later"), is_barrier=True)
     torn = block(THREE)[:20]
     assert frames.has_barrier(torn + later, 7, 0)
     assert not frames.has_barrier(torn + later[:-1], 7, 0)
-    assert not frames.has_barrier(torn + frames.encode_record(Record(9, 3, b"later")), 7, 0)
-    far = frames.encode_record(Record(900, 3, b"later"), is_barrier=True)
+    assert not frames.has_barrier(torn + frames.encode_record(BufferRecord(9, 3, b"later")), 7, 0)
+    far = frames.encode_record(BufferRecord(900, 3, b"later"), is_barrier=True)
     assert not frames.has_barrier(torn + far, 7, 0), "so many records do not fit in between"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.live.buffer import frames
-from stateshift.live.buffer.frames import SEGMENT_HEAD, Record
+from stateshift.live.buffer.frames import SEGMENT_HEAD, BufferRecord
 from stateshift.live.buffer.log import SUFFIX, Files, Log
 
 SEGMENT = 1000
@@ -19,7 +19,7 @@ SEGMENT = 1000
 
 def put(log: Log, *values: bytes) -> None:
     """Write values as one commit."""
-    records = [Record(log.next + place, 5, value) for place, value in enumerate(values)]
+    records = [BufferRecord(log.next + place, 5, value) for place, value in enumerate(values)]
     parts = [frames.encode_record(record, record is records[0]) for record in records]
     log.append(b"".join(parts), log.next + len(values))
 

@@ -9,14 +9,14 @@ import pytest
 
 from stateshift.errors import FormatError, PlanError, UnknownVersion
 from stateshift.live.protocol.chains import (
-    Change,
     ChangeLog,
     Decision,
-    Group,
+    GroupFile,
     KnownChange,
     Link,
     Links,
     NewChain,
+    ProposedChange,
     Reversal,
     RowMoment,
     When,
@@ -40,7 +40,7 @@ ABORTED = Decision("aborted", 1.0, "me", "no")
 def change(number: int, when: When = "batch", decided: Decision | None = APPLIED) -> KnownChange:
     links = (Link(f"{number:064d}", f"f{number}"),)
     return KnownChange(
-        Change("g", number, "replace", {"score": NewChain(links, when)}, 0.0, 60.0), decided
+        ProposedChange("g", number, "replace", {"score": NewChain(links, when)}, 0.0, 60.0), decided
     )
 
 
@@ -96,7 +96,7 @@ def test_the_state_is_transformed_by_all_that_lies_between() -> None:
     for number in (2, 3):
         new = NewChain((), state=grow)
         changes.append(
-            KnownChange(Change("g", number, "replace", {"score": new}, 0.0, 60.0), APPLIED)
+            KnownChange(ProposedChange("g", number, "replace", {"score": new}, 0.0, 60.0), APPLIED)
         )
     assert transforms(changes, "score", 0, 3) == (grow, grow)
     assert transforms(changes, "score", 2, 3) == (grow,)
@@ -126,13 +126,13 @@ def test_a_function_that_is_not_there_is_refused_with_those_there_are(at: int | 
 def test_a_change_is_read_as_it_was_written() -> None:
     known = change(7)
     wrapped = replace(known.change, chains={"c": NewChain((Link("a", "x", FIRST[0]),), "message")})
-    assert decode(Change, encode(wrapped), "p") == wrapped
+    assert decode(ProposedChange, encode(wrapped), "p") == wrapped
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"number": 1}', b"[" * 9999])
 def test_what_is_no_change_is_refused_with_its_path(content: bytes) -> None:
     with pytest.raises(FormatError) as refused:
-        decode(Change, content, "changes/000001/proposed.json")
+        decode(ProposedChange, content, "changes/000001/proposed.json")
     assert refused.value.path == "changes/000001/proposed.json"
 
 
@@ -142,7 +142,7 @@ def test_a_group_of_a_newer_stateshift_is_refused_by_name_whatever_it_says_besid
         decode_group(newer.encode(), "group.json")
 
 
-@pytest.mark.parametrize("content", [encode(Group("id", format="other")), b"[]", b"{", b"7"])
+@pytest.mark.parametrize("content", [encode(GroupFile("id", format="other")), b"[]", b"{", b"7"])
 def test_what_is_no_group_is_refused(content: bytes) -> None:
     with pytest.raises(FormatError) as refused:
         decode_group(content, "group.json")
