@@ -176,9 +176,7 @@ def carry(
 
 
 def withdraw(checked: CheckedChange, reason: str) -> KnownChange | None:
-    """Abort the change that this process has proposed, unless it is decided; return it. None where
-    nothing was proposed.
-    """
+    """Abort this process's proposal unless it is decided; return it, or None if there is none."""
     folder = checked.folder
     known = folder.change(len(checked.before.changes) + 1)
     if known is None or known.change.by != process_name():
@@ -199,9 +197,7 @@ def open_group(location: str) -> Folder:
 
 
 def _refuse_unexpected(now: GroupState, chain: str, expected: Version) -> None:
-    """Refuse a chain that is at another version: somebody has changed it since, or its change has
-    taken itself back.
-    """
+    """Refuse a chain at another version: changed since, or its change took itself back."""
     links = now.links(chain)
     is_undone = False
     for known in now.changes[:expected]:
@@ -306,9 +302,7 @@ def _refuse_torn_reversal(asked: ChangeRequest) -> None:
 
 
 def check_request(folder: Folder, now: GroupState, asked: ChangeRequest) -> frozenset[str]:
-    """Refuse a request that cannot be met, before anybody is told; return the chains whose types
-    are known to fit.
-    """
+    """Refuse a request that cannot be met; return the chains whose types are known to fit."""
     shipped = {package.digest: package.content for package in asked.packages}
     here = (code.python_version(), code.pyarrow_version())
     typed = set()
@@ -358,9 +352,7 @@ def _check_types(
     functions: Sequence[code.Function],
     unattended: bool,
 ) -> bool:
-    """Run the chain on no rows of its input, and hold the result against its promise; return
-    whether that could be done.
-    """
+    """Run the chain on no rows, and check what it returns; return whether that could be done."""
     if not declaration.output:  # of foreachBatch: the results of its functions are theirs alone
         return False
     content = folder.input_of(declaration.name)

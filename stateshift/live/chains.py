@@ -90,9 +90,7 @@ def declare(chain: Chain, folder: Folder) -> None:
 
 
 def _refuse_another(before: Declaration, now: Declaration, folder: Folder) -> None:
-    """Refuse a chain whose name another one has. Its first functions may have changed, as long as
-    nobody has changed them live.
-    """
+    """Refuse a chain of another's name; first functions may differ until a live change."""
     for what in ("output", "stamp", "follow"):
         old, new = getattr(before, what), getattr(now, what)
         if what == "output":  # one schema may be written in two ways

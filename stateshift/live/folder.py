@@ -83,9 +83,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whether a run of a batch puts out rows by a change that may take itself back: all of its
-    tasks do, or none.
-    """
+    """Whether all tasks of a run put out rows by a change that may take itself back, or none."""
 
     holds: bool
 
@@ -188,9 +186,7 @@ class Folder(ValueFiles):
     # ---------------------------------------------------------------- the group
 
     def ensure(self) -> str:
-        """Make the folder a group's, or check that it is one that we know; return the group's
-        id.
-        """
+        """Make the folder a group's, or check that it is one; return the group's id."""
         self._refuse_shared_creates()
         with contextlib.suppress(AlreadyThere):
             self.storage.create("group.json", encode(GroupFile(uuid.uuid4().hex)))
@@ -275,9 +271,7 @@ class Folder(ValueFiles):
     # ---------------------------------------------------------------- changes
 
     def settled(self) -> tuple[KnownChange, ...]:
-        """Return the changes that nobody can alter any more, read in one; none if that cannot be
-        read, as each of them can be read by itself.
-        """
+        """Return the settled changes; none if they cannot be read: each is read by itself then."""
         try:
             settled = self._read(SettledChanges, "changes/settled.json", CODE_MAX)
         except FormatError as error:
@@ -505,9 +499,7 @@ def _reversal(number: Version) -> str:
 
 
 def _signature(number: Version, content: bytes) -> str:
-    """Return the path of these bytes' signature. Two that propose one change never write over each
-    other's.
-    """
+    """Return the path of these bytes' signature: no two proposers write over each other's."""
     return f"{_change(number)}/signature-{hashlib.sha256(content).hexdigest()}"
 
 

@@ -125,9 +125,7 @@ class _Code:
 
 
 class _Poll:
-    """The times to look for news: before each Arrow batch, so a file is asked for as directly as
-    can be.
-    """
+    """The times to look for news: before each Arrow batch, as cheaply as can be."""
 
     def __init__(self, is_near: bool) -> None:
         self.awaited: str | None = None  # the file of the next proposal, where nothing else is new
@@ -246,9 +244,7 @@ class Member:
             return KnownChange(damaged_change(number), self.folder.decided(number))
 
     def _check_signed(self, number: Version, content: bytes) -> None:
-        """Refuse a proposal that nobody has signed for this group and this place, where the job
-        insists on it.
-        """
+        """Refuse a proposal that nobody has signed for this place, where the job insists."""
         if self.trust.key is None:
             return
         signing.check(content, self.folder.signature(number, content), self.trust.key)
@@ -317,9 +313,7 @@ class Member:
             self._said.add(("answer", change.number, here.worker))
 
     def _prepare(self, change: ProposedChange, chain: str) -> None:
-        """Load the functions that a change brings to this chain, and try them on no rows. Others
-        ignore it.
-        """
+        """Load the functions that a change brings to this chain, and try them on no rows."""
         if change.number in self._distrusted:
             raise self._distrusted[change.number]
         new = change.chains.get(chain)
@@ -381,9 +375,7 @@ class Member:
     # ---------------------------------------------------------------- batches
 
     def seal(self, here: TaskPlace, run: str) -> Seal:
-        """Return the version that a batch begins with: the newest that is known here, or the one
-        that it was sealed with before.
-        """
+        """Return the version that a batch begins with: the newest here, or that of its seal."""
         query, batch = here.worker.query, here.batch
         seal = self.folder.sealed(query, batch)
         if seal is None:
@@ -419,9 +411,7 @@ class Member:
         return self.folder.seal(query, batch, replace(seal, version=version), again=True)
 
     def claim(self, here: TaskPlace, run: str, number: Version, holds: bool) -> bool:
-        """Say whether this run of the batch puts out rows by a change that may take itself back;
-        return the word of the first of its tasks.
-        """
+        """Say whether this run puts out rows by a change; return its first task's word."""
         return self.folder.claim(here.worker.query, here.batch, run, number, holds)
 
     def fails(self, here: TaskPlace, error: Exception) -> None:

@@ -131,9 +131,7 @@ def abort(folder: Folder, now: GroupState) -> KnownChange:
 
 
 def _way_back(folder: Folder, changes: Sequence[KnownChange]) -> str:
-    """Return the command that takes the newest change back; where there is none, the one that
-    shows what runs.
-    """
+    """Return the command that takes the newest change back, or the one that shows the group."""
     held = [known for known in changes if known.holds]
     if not held:
         return _command("status", folder)
@@ -178,9 +176,7 @@ def follow(
     patience: Patience,
     progress: Callable[[ChangeProgress], None] = lambda carried: None,
 ) -> ChangeProgress:
-    """Follow a change until every worker runs it, it is aborted, or the time to wait is over. It is
-    never left undecided.
-    """
+    """Follow a change to its end, or as long as is waited; it is never left undecided."""
     carrier = _Carrier(folder, now, change, patience.unattended)
     pause = Pause(time.sleep)
     while True:

@@ -191,9 +191,7 @@ HINT_NULL = "on no rows Arrow cannot tell the type: say it, pyarrow.array(values
 
 
 def run_on_no_rows(chain: str, functions: Iterable[code.Function], rows: Rows) -> Rows:
-    """Run functions on no rows, one after the other, and return the result; refuse the one that
-    fails.
-    """
+    """Run functions on no rows, one after the other; refuse the one that fails."""
     for function in functions:
         try:
             rows = function(rows)

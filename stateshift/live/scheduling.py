@@ -95,9 +95,7 @@ def _hindered(targets: Sequence[Target], dataflow: Dataflow) -> str | None:
 
 
 def _when(target: Target, targets: Sequence[Target], dataflow: Dataflow | None) -> When:
-    """Return by column where a target's records come from other queries' targets, or from where
-    theirs come from; else by batch.
-    """
+    """Return by column where records come from other queries' targets; else by batch."""
     follow = target.declaration.follow
     when: When = "batch"
     for other in _to_agree_with(target, targets, dataflow):
@@ -125,9 +123,7 @@ def _when(target: Target, targets: Sequence[Target], dataflow: Dataflow | None) 
 def _to_agree_with(
     target: Target, targets: Sequence[Target], dataflow: Dataflow | None
 ) -> list[Target]:
-    """Return the targets in other queries that have to change at one cut with a target: without a
-    dataflow all of them.
-    """
+    """Return the targets in other queries that change at one cut with this one."""
     others = []
     for other in targets:
         if other.name != target.name and not other.queries & target.queries:

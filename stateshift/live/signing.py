@@ -54,9 +54,7 @@ def _refused(key_file: str, why: str) -> SpecError:
 
 
 def check(content: bytes, signature: bytes | None, trusted: str) -> None:
-    """Refuse a proposal that the holder of the trusted key has not signed. `trusted` is the public
-    key as text.
-    """
+    """Refuse a proposal not signed by the holder of the trusted key, given as text."""
     if signature is None:
         raise Incompatible(
             "the change is not signed, and this job takes signed ones only",

@@ -82,9 +82,7 @@ def around(outer: Function, inner: Function) -> Around:
 
 
 def function_of(link: Link, load: Callable[[Link], Function]) -> Function:
-    """Return the function of a link, around those that it was put around. `load` returns the one
-    that a link names itself.
-    """
+    """Return a link's function, around its inner ones; `load` returns the link's own."""
     if link.inner is None:
         return load(link)
     return around(load(link), function_of(link.inner, load))
@@ -92,9 +90,7 @@ def function_of(link: Link, load: Callable[[Link], Function]) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class SlotStates:
-    """The states of a chain's slots after a batch, the version that made them, and the batch that
-    they began with.
-    """
+    """The states of a chain's slots after a batch, their version, and their first batch."""
 
     version: Version
     slots: dict[str, State]

@@ -89,9 +89,7 @@ class PartPast:
 
 @dataclass(frozen=True, slots=True)
 class BinsSurvey:
-    """The bins of a group at a moment, the steering of their moves, and their past where it was
-    asked for.
-    """
+    """The bins of a group, the steering of their moves, and their past if it was asked for."""
 
     bins: Bins
     carried: MoveCarrier | None
@@ -145,9 +143,7 @@ def look(location: str, is_whole: bool = False) -> GroupSurvey:
 
 
 def look_at_bins(location: str, is_whole: bool = False) -> BinsSurvey | None:
-    """Return the bins of a group, with all of their past if that is wanted; None where it has
-    none.
-    """
+    """Return the bins of a group, and all of their past if wanted; None where it has none."""
     found = open_bins(location)
     if found is None:
         return None

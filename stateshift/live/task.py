@@ -49,9 +49,7 @@ _PROCESS = uuid.uuid4().hex[:8]
 
 @dataclass
 class Chain:
-    """A chain as its job holds it. It is pickled with the job's tasks, with the functions that it
-    begins with.
-    """
+    """A chain as its job holds it; pickled with the job's tasks and its first functions."""
 
     name: str
     group: Group
@@ -79,9 +77,7 @@ class Chain:
         )
 
     def __call__(self, rows: Rows, batch_id: int | None = None) -> Rows:
-        """Run the chain: over an iterator of batches in a task, or over a DataFrame and the number
-        of its batch.
-        """
+        """Run the chain, over a task's batches, or over a DataFrame and its batch's number."""
         if batch_id is None:
             return Task(self, member_of(self.group), *place(self)).run(rows)
         return run_batch(self, member_of(self.group), rows, batch_id)
@@ -196,9 +192,7 @@ class Task:
 
     @property
     def changes(self) -> Sequence[KnownChange]:
-        """The changes as this run of the batch takes them: what it puts out rows by holds for all
-        of it, also where it was taken back meanwhile.
-        """
+        """The changes as this run takes them: those it puts out rows by hold for all of it."""
         if not any(self.claims.values()):
             return self.member.log.changes
         return [
@@ -229,9 +223,7 @@ class Task:
                 yield known
 
     def _claims(self, number: Version, wanted: bool) -> bool:
-        """Claim that this run of the batch puts out rows by a change, or that it does not; return
-        the claim that holds.
-        """
+        """Claim whether this run puts out rows by a change; return the claim that holds."""
         holds = self.claims[number] = self.member.claim(self.here, self.run_id, number, wanted)
         self.ready.clear()
         if not holds:
@@ -239,9 +231,7 @@ class Task:
         return holds
 
     def _agrees(self) -> bool:
-        """Whether this run of the batch puts out rows by the changes that hold here, before it puts
-        out the first one.
-        """
+        """Whether this run, before its first row, puts out rows by the changes that hold."""
         agrees = True
         for known in list(self._in_doubt()):
             wanted = known.reverted is None
@@ -249,9 +239,7 @@ class Task:
         return agrees
 
     def _fit(self, batch: Rows) -> None:
-        """Take the schema of the input: by it functions are tried, here and by whoever changes
-        them.
-        """
+        """Take the input's schema: by it functions are tried, here and by whoever changes them."""
         self.fitted = True
         empty = no_rows(batch)
         self.member.fit(
@@ -335,9 +323,7 @@ class Task:
         return with_column(out, column, version, self.chain.output.names.index(column))
 
     def _end(self, began: float) -> None:
-        """Write down what ran, if it is time to or a change is near. A task without rows has run
-        its version, too.
-        """
+        """Write down what ran, if it is time to; a task without rows has run its version, too."""
         if not any(rows for _, rows in self.ran):
             self.member.runs(self.here, self.version)
         member, here = self.member, self.here

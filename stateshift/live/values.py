@@ -22,9 +22,7 @@ POLL_SECONDS_MAX = 0.5
 
 
 class ValueFiles:
-    """A folder's files, on whatever storage it is. `hints` are by the kind of a value that cannot
-    be read.
-    """
+    """A folder's files on any storage; `hints` are by kinds of values that cannot be read."""
 
     hints: ClassVar[Mapping[type, str]] = {}
 

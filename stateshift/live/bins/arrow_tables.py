@@ -97,9 +97,7 @@ def replace_rows(
 
 
 def latest(tables: Sequence[pyarrow.Table], key: Sequence[str]) -> pyarrow.Table | None:
-    """Return the last row of each key of tables that follow each other; None where there is no
-    table. One alone is as it is.
-    """
+    """Return the last row of each key of tables in order; one table alone is as it is."""
     if len(tables) < 2:
         return tables[0] if tables else None
     import numpy
@@ -115,9 +113,7 @@ def latest(tables: Sequence[pyarrow.Table], key: Sequence[str]) -> pyarrow.Table
 
 
 def plain_values(column: pyarrow.ChunkedArray) -> list[object]:
-    """Return a column's values as Python's: numbers by way of numpy, which is a tenth of the
-    time.
-    """
+    """Return a column's values as Python's; numbers by numpy, in a tenth of the time."""
     import pyarrow
 
     kind = column.type

@@ -115,9 +115,7 @@ class RowBatch(NamedTuple):
     unread: UnreadRows | None = None
 
     def read(self, bins: Collection[int], frontier: Moment | None) -> RowBatch:
-        """Return the batch with the rows of some bins, and of all others those from a frontier on:
-        whose they are is not decided yet.
-        """
+        """Return the batch with the rows of some bins, and with all from a frontier on."""
         if self.unread is None:
             return self
         return self._replace(rows=self.unread.rows(bins, frontier), unread=None)

@@ -142,9 +142,7 @@ def apart_in(bins: Bins, count: int) -> list[range]:
 
 @dataclass
 class CountCarrier(Carrier):
-    """Another number of bins on its way: proposed once, and followed. In `moved`, `complete` counts
-    the parts that have it.
-    """
+    """Another number of bins on its way. In `moved`, `complete` counts the parts that have it."""
 
     count: int = 0
 

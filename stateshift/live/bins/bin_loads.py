@@ -21,9 +21,7 @@ HOT = 4.0  # times the mean of all bins
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of a bin, in all operators. `times` compares it with the mean: by keys, by bytes, by
-    bytes that change, or by rows, whichever is most.
-    """
+    """The load of a bin, in all operators. `times` is its largest multiple of a mean."""
 
     bin: int
     worker: str

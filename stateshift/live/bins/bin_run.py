@@ -95,9 +95,7 @@ class BinResult:
 
 @dataclass(slots=True)
 class BatchResult:
-    """The result of a batch: of each bin, and the rows that were put out. Or bins that were
-    redistributed.
-    """
+    """The result of a batch: of each bin, with the rows put out; or redistributed bins."""
 
     done: list[BinResult]
     outputs: tuple[FilePiece, ...] = ()
@@ -269,9 +267,7 @@ def _size(work: BinWork) -> int:
 
 
 def _common(known: tuple[BinSnapshot, Store], kept: BinSnapshot) -> int:
-    """Return the number of pieces that a state in memory has in common with a kept one; 0 where it
-    cannot be caught up.
-    """
+    """Return how many pieces a state in memory has of a kept one; 0 if it cannot catch up."""
     before, store = known
     count = len(before.pieces)
     if kept.pieces[:count] != before.pieces or store.is_changed:
@@ -400,9 +396,7 @@ class _Run:
 
 
 def _is_worth_whole(kept: BinSnapshot, bin: int) -> bool:
-    """Whether a bin is better written as a whole: it has many pieces, or they are large beside the
-    first one.
-    """
+    """Whether a bin has many pieces, or larger ones than its first: it is written whole."""
     if not kept.pieces:
         return True
     base, changes = kept.pieces[0].size, kept.pieces[1:]

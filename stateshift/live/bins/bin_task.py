@@ -96,9 +96,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionWork:
-    """The works of one partition, and the bins that it may read for batches to come. A partition
-    that redistributes bins does nothing else.
-    """
+    """The works of a partition, and bins to read ahead. One that redistributes only does that."""
 
     works: tuple[BinWork, ...]
     ahead: Mapping[int, BinSnapshot]

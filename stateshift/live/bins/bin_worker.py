@@ -67,9 +67,7 @@ class Home(Protocol):
     """The place where bins are: this process, or those of Spark's executors."""
 
     def reading(self, rows: Any, bins: int) -> AbstractContextManager[RowBatch]:
-        """Return the batch of a DataFrame, or of Arrow's table. Its rows are at hand until the
-        end.
-        """
+        """Return the batch of a DataFrame, or of Arrow's table; its rows are here until the end."""
         ...
 
     def run(self, number: int, works: Sequence[BinWork]) -> BatchResult:
@@ -218,9 +216,7 @@ class BinWorker:
             self.step()
 
     def look(self) -> None:
-        """Read the commits of others, and then the moves, so that nobody has passed a move that is
-        not known here.
-        """
+        """Read others' commits, and then the moves: nobody has passed a move not known here."""
         self.others.look()
         self.answer()
         self.state = replace(self.state, ledger=self.ledger.claimed(self.others.ledgers))
@@ -292,9 +288,7 @@ class BinWorker:
             self._has_said_kinds = True
 
     def _plan_frontier(self, own: Moment | None) -> Moment | None:
-        """Return the frontier after a batch, which never goes back. All moves before it are decided
-        then.
-        """
+        """Return the frontier after a batch; it never goes back, all moves before are decided."""
         before = self.frontier
         if before is not None and (own is None or own < before):
             own = before
@@ -382,9 +376,7 @@ class BinWorker:
     # ---------------------------------------------------------------- another number of bins
 
     def redistribute(self) -> bool:
-        """Redistribute all bins where another number of them is due, and go on by that number;
-        return whether it was so.
-        """
+        """Redistribute the bins where another number of them is due; return whether it was so."""
         is_done = False
         while (due := self.moves.due) is not None:
             last = self.ledger.last
@@ -433,9 +425,7 @@ class BinWorker:
         return self._ahead.read_one(asked, coming, self._kept_elsewhere)
 
     def _kept_elsewhere(self, bin: int) -> BinSnapshot | None:
-        """Return a bin as the last worker has committed it that is not this one; None where that is
-        not known.
-        """
+        """Return a bin as the last other worker has committed it; None if that is not known."""
         for since in reversed(self.moves.configuration.history[bin]):
             if since.worker != self.state.me:
                 ledger = self.others.ledgers.get(since.worker)

@@ -74,9 +74,7 @@ class TakenBin(NamedTuple):
 
 
 class HeldRows(NamedTuple):
-    """Rows of a bin that cannot be folded yet. `since` is the time of the move that they wait for;
-    none where they are ahead of the frontier.
-    """
+    """Rows of a bin that wait for a move of the time `since`; or for the frontier, where None."""
 
     bin: int
     since: Time | None
@@ -84,9 +82,7 @@ class HeldRows(NamedTuple):
 
 
 class RedistributedBin(NamedTuple):
-    """A bin by another number of bins: `kept` is None where others have it, and rows of it are held
-    here.
-    """
+    """A bin by another number of them; `kept` is None where others have it, and rows are here."""
 
     bin: int
     kept: BinSnapshot | None
@@ -113,9 +109,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A worker's batch. `batch` is Spark's number; of the last one, where the commit was made
-    between two batches.
-    """
+    """A worker's batch. Between two of Spark's, `batch` is the number of the last one."""
 
     number: int
     batch: int | None
@@ -271,9 +265,7 @@ def redistribution_commit(
 
 
 def whole_commit(commit: Commit, before: Ledger) -> Commit:
-    """Return a commit that lists all bins as they were before it, so that nothing older is
-    needed.
-    """
+    """Return a commit that lists all bins as they were before it: nothing older is needed."""
     here = {str(bin): kept for bin, kept in sorted(before.here.items())}
     return replace(commit, here=here, unclaimed=before.unclaimed, undelivered=before.undelivered)
 

@@ -90,9 +90,7 @@ def _with(
 def with_timers(
     table: pyarrow.Table, timers: pyarrow.Table, key: Sequence[str], names: Mapping[str, str]
 ) -> pyarrow.Table:
-    """Return rows with the times of their keys' timers, and a row more for each key that has
-    nothing but timers.
-    """
+    """Return rows with the times of their timers; keys with timers alone get a row more."""
     import pyarrow
 
     columns = columns_of(timers, "key")

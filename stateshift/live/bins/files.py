@@ -123,9 +123,7 @@ class Files(PartFiles, CompactionFiles):
         return self._first(GroupStart, "bins/bins.json", begun)
 
     def check_declared(self, begun: GroupStart, operator: str, bins: int) -> None:
-        """Refuse an operator that is declared with a number of bins that the group neither began
-        with nor has now.
-        """
+        """Refuse an operator with a number of bins that the group neither began with nor has."""
         if bins == begun.bins:
             return
         count = look(self, self.known_moves(begun, len(begun.workers))).configuration.bins

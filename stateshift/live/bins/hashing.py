@@ -34,9 +34,7 @@ def encoders(schema: pyarrow.Schema, key: Sequence[str]) -> tuple[Encode, ...]:
 
 
 def key_kinds(schema: pyarrow.Schema, key: Sequence[str]) -> tuple[str, ...]:
-    """Return the kind of each key column: those of one kind are hashed alike. The name of a kind
-    that Spark alone hashes has a question mark.
-    """
+    """Return the kind of each key column, by which it is hashed; `?…` where Spark alone can."""
     types = [schema.field(name).type for name in key]
     return tuple(_kind(type_) or f"?{type_}" for type_ in types)
 

@@ -76,9 +76,7 @@ class Tasks(Protocol):
     def reading(
         self, rows: Any, bins: int
     ) -> AbstractContextManager[RowBatch]:  # rows: a DataFrame
-        """Spread a batch's rows over the partitions by bin, of which there are so many, and return
-        the batch without rows.
-        """
+        """Spread a batch's rows over the partitions by bin; return the batch without rows."""
         ...
 
     def run(self, assignment: Assignment) -> dict[int, BatchResult]:
@@ -123,9 +121,7 @@ class InExecutors:
         return BatchResult(list(done), tuple(outputs), sum(one.put_out for one in came))
 
     def redistribute(self, number: int, parts: Sequence[Redistribution]) -> list[RedistributedBin]:
-        """Redistribute bins, each in a task: that of the first one of those that belong
-        together.
-        """
+        """Redistribute bins, each in the task of the first one of those that belong together."""
         if not parts:
             return []
         partitions = self.tasks.partitions()
@@ -204,9 +200,7 @@ def _session() -> Any:  # a SparkSession
 
 
 def _by_bin(frame: Frame, bins: int, partitions: int) -> Frame:
-    """Return a DataFrame with the rows of each bin in its partition: each number of a partition is
-    put for one that Spark's hash sends there.
-    """
+    """Return a DataFrame with the rows of each bin in its partition, as Spark's hash does it."""
     from pyspark.sql import functions
 
     numbers = functions.array(*map(functions.lit, partition_numbers(partitions)))

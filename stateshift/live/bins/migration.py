@@ -423,9 +423,7 @@ class Carrier:
         return None
 
     def _later(self, proposal: Proposal) -> Time | None:
-        """Return the first time that is ahead of everybody who has refused; None where time was not
-        the reason.
-        """
+        """Return the first time ahead of all who refused; None if time was not the reason."""
         if not proposal.updates:
             return None
         latest: Time | None = None

@@ -209,9 +209,7 @@ def check(bins: Bins, steps: Steps, manner: Manner) -> None:
 
 
 def refuse_under_way(bins: Bins) -> None:
-    """Refuse to propose while something is proposed whose time is not over, by somebody who lives
-    as far as is known.
-    """
+    """Refuse while somebody who lives, as far as is known, has proposed, and it is not overdue."""
     open_ = bins.moves.open
     if open_ is not None and time.time() < open_.expires and not is_gone(open_.by):
         raise PlanError(
@@ -221,9 +219,7 @@ def refuse_under_way(bins: Bins) -> None:
 
 
 def refuse_not_dealt(bins: Bins) -> None:
-    """Refuse while somebody has not redistributed its bins yet: it would not know them by their
-    numbers.
-    """
+    """Refuse while somebody knows the bins by other numbers: it has not redistributed them."""
     for part in bins.not_dealt:
         raise PlanError(
             f"worker {part.runs.worker} has {bins.count_at(part)} bins still, of the group's "
@@ -263,9 +259,7 @@ def evicted_error(worker: str) -> PlanError:
 
 
 def _refuse_other_code(bins: Bins) -> None:
-    """Refuse workers of one operator that run other code, or another Python: the state of one could
-    not be read by the other, or would go on otherwise.
-    """
+    """Refuse workers that run other code or Python: one's state may not fit the other."""
     first: dict[str, WorkerPart] = {}
     for part in bins.parts:
         one = first.setdefault(part.runs.operator, part)

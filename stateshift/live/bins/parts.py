@@ -117,9 +117,7 @@ class PartFiles(ValueFiles):
             self.storage.remove(_keyed(keyed.operator, keyed.worker))
 
     def imported(self) -> tuple[KeyHashing, ...]:
-        """Return the parts whose state is imported and that nobody has started yet: a worker says
-        first that it runs, and then how it hashes keys.
-        """
+        """Return the imported parts that nobody has started: who starts says first that it runs."""
         started = {(runs.operator, runs.worker) for runs in self.runs()}
         keyed = self._all(KeyHashing, KEYS)
         return tuple(each for each in keyed if (each.operator, each.worker) not in started)

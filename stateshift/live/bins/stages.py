@@ -23,9 +23,7 @@ Place = Literal["here", "away", "awaited"]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a bin has come at a worker: everything before `at` is done. `since` is the time of
-    the move that is awaited.
-    """
+    """How far a bin has come: all before `at` is done. `since` is the awaited move's time."""
 
     at: Moment
     place: Place
@@ -67,9 +65,7 @@ Stage = Apply | LeaveOut | Give | Take
 def stages(
     history: History, me: int, position: Position, frontier: Moment, arrived: Container[Time]
 ) -> tuple[tuple[Stage, ...], Position]:
-    """Return the stages of a bin up to a frontier, and its position then. `arrived` are the times
-    of the moves of it that were given to here.
-    """
+    """Return a bin's stages up to a frontier, and its position then. `arrived`: moves to here."""
     found: list[Stage] = []
     place, since, at = position.place, position.since, position.at
     if place == "awaited":

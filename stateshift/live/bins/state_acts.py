@@ -44,9 +44,7 @@ TRIES = 20  # as often a worker that lives may commit in between
 
 @dataclass(frozen=True, slots=True)
 class ExportFiles:
-    """Files of `stateshift export`: of state, and of timers; and the operator's names of columns by
-    the files' own.
-    """
+    """Files of `stateshift export`: state, timers; the operator's names by the files' own."""
 
     file: str
     timers: str | None = None
@@ -131,9 +129,7 @@ def _read(file: str) -> pyarrow.Table:
 def as_table(
     operator: BinOperator, entries: Iterable[Entry], shown: Callable[[State], object]
 ) -> pyarrow.Table:
-    """Return entries as a table: a column for each of the key's, the state as `shown` has it, and
-    its place.
-    """
+    """Return entries as a table: the key's columns, the state as `shown` has it, and its place."""
     import pyarrow
 
     columns: dict[str, list[object]] = {name: [] for name in operator.key}

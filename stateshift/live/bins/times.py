@@ -28,9 +28,7 @@ def cut(time: int) -> Moment:
 
 
 def timer_moment(time: int, columns: int) -> Moment:
-    """Return the moment at which something is seen again: beside the rows of its time where time is
-    one column, after them where it is several.
-    """
+    """Return a timer's moment: with its time's rows; after them, where time is several columns."""
     return (time,) if columns == 1 else (time, AFTER_ALL)
 
 

@@ -32,9 +32,7 @@ BinAt = tuple[int, Time]  # a bin that is given or taken at a time
 
 @dataclass(frozen=True, slots=True)
 class WorkerPart:
-    """One worker's part in one operator. `given` and `taken` are of its commits since it is
-    watched.
-    """
+    """A worker's part in an operator; `given` and `taken` are counted since it is watched."""
 
     runs: OperatorStart
     number: int  # the worker's
@@ -326,9 +324,7 @@ class Watch:
 
 
 def open_bins(location: str) -> tuple[Files, GroupStart] | None:
-    """Return the files of a group, and the beginning of its bins; None where it has none. Refuse a
-    location that is no group's.
-    """
+    """Return the files of a group, and the start of its bins; None if it has none."""
     storage = open_patiently(location)
     Folder(storage).check()
     files = Files(storage)

@@ -208,9 +208,7 @@ class Worker:
     # ---------------------------------------------------------------- output
 
     def _deliver_all(self, came: BatchResult | None = None) -> None:
-        """Deliver all output that is not known to have arrived. The tables of the last commit are
-        at hand in its result.
-        """
+        """Deliver what is not known to have arrived; `came` has the last commit's tables."""
         import pyarrow
 
         last = self.running.ledger.number
@@ -284,9 +282,7 @@ def _check(name: str, operator: object, output: object, home: str) -> None:
 
 
 def _refuse_another(mine: OperatorStart, other: OperatorStart) -> None:
-    """Refuse an operator that is declared otherwise at another worker: their states would not
-    fit.
-    """
+    """Refuse an operator that is declared otherwise at another worker: states would not fit."""
     for field in ("form", "key", "time", "output"):
         here, there = getattr(mine, field), getattr(other, field)
         if here != there:
@@ -297,9 +293,7 @@ def _refuse_another(mine: OperatorStart, other: OperatorStart) -> None:
 
 
 def _with_hashes(frame: Frame, operator: BinOperator) -> Frame:
-    """Return a DataFrame with the columns that an operator needs, and the hash of each row's
-    key.
-    """
+    """Return a DataFrame with the columns that an operator needs, and each key's hash."""
     from pyspark.sql import functions
 
     missing = [name for name in (*operator.key, *operator.time) if name not in frame.columns]

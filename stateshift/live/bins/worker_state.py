@@ -109,9 +109,7 @@ class BatchPlan:
         )
 
     def waiting_after(self, commit: Commit, came: BatchResult) -> dict[int, WaitingRows]:
-        """Return the rows that are ahead of the frontier after a commit, of the bins of which that
-        is known.
-        """
+        """Return the rows known to be ahead of the frontier after a commit, by bin."""
         waiting = {one.held.bin: one for one in self.left.values()}
         held = {one.bin: one for one in commit.held}
         for done in came.done:
@@ -223,9 +221,7 @@ class WorkerState:
         return changing
 
     def _left(self, touched: set[int], frontier: Moment | None) -> dict[int, WaitingRows]:
-        """Return the rows held of bins that nothing touches, and that stay as they are. (Another
-        query reads some of them again.)
-        """
+        """Return the held rows that nothing touches. (Another query reads some of them again.)"""
         left: dict[int, WaitingRows] = {}
         for bin, one in self.waiting.items():
             is_ahead = frontier is None or frontier <= one.first
@@ -259,9 +255,7 @@ class WorkerState:
         return replace(self, ledger=pending.after, waiting=pending.waiting, rewritten=frozenset())
 
     def retired(self, configuration: Configuration) -> Configuration:
-        """Return the configuration without what no time can need any more: a bin that is awaited
-        needs the time before its move.
-        """
+        """Return the configuration from the frontier on, or from what is awaited."""
         if self.frontier is None or configuration.last <= configuration.since:
             return configuration
         return retire(configuration, min([self.frontier[0], *self.awaited.values()]) - 1)

@@ -112,9 +112,7 @@ def skip_records(block: bytes, count: int, bytes_max: int) -> Extent:
 
 
 def has_barrier(block: bytes, number: int, offset: int) -> bool:
-    """Return whether behind `offset`, where record `number` should be, there is a whole record with
-    a barrier.
-    """
+    """Return whether a whole record with a barrier is behind `offset`, where `number` is due."""
     last_offset = len(block) - RECORD_HEAD.size
     last_number = number + (len(block) - offset) // RECORD_HEAD.size
     for place in range(offset + 1, last_offset + 1):

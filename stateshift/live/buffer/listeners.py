@@ -80,9 +80,7 @@ class _Lines(BaseRequestHandler):
         super().__init__(request, client, server)
 
     def handle(self) -> None:
-        """Take lines until the producer ends. A last line without its end counts, unless the
-        connection broke.
-        """
+        """Take lines until the producer ends; one without its end counts, if nothing broke."""
         self.request.settimeout(None)
         rest = b""
         while chunk := self.request.recv(CHUNK_BYTES):
@@ -115,9 +113,7 @@ class _Lines(BaseRequestHandler):
             self.request.settimeout(None)
 
     def _refuse(self, size: int) -> None:
-        """Close the connection of a producer whose line is too long: it is the first one that is
-        not kept.
-        """
+        """Close the connection of a line that is too long: it is the first one not kept."""
         largest = self._buffer.request_bytes_max
         logger.error(
             "%s: a line of %d bytes or more; the longest is %d: closed",

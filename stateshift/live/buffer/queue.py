@@ -131,9 +131,7 @@ class Queue:
     # ---------------------------------------------------------------- whoever writes
 
     def take(self, bytes_max: int) -> list[OfferedRecords]:
-        """Return the batches that wait longest, one at least; they count as waiting until they are
-        settled.
-        """
+        """Return the batches that wait longest, one at least; they wait until they are settled."""
         assert not self._taken, "one writes at a time"
         size = 0
         while self._waiting and (not self._taken or size < bytes_max):
@@ -216,9 +214,7 @@ def _disk_of(values: Sequence[bytes]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClosedSegment:
-    """A segment that is not written any more: the number behind its last record, its size, and
-    how long ago it was written.
-    """
+    """A full segment: the number behind its last record, its size, and its age."""
 
     until: int
     size: int

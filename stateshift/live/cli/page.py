@@ -57,7 +57,7 @@ class _Page:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """From the first task that was measured to the last one, or to the last change."""
+        """The time from the first task that was measured to the last, or to the last change."""
         measures = self.facts.survey.measures
         ended = [task.ended for task in measures]
         decided = [each.known.change.at for each in self.changes]

@@ -27,9 +27,7 @@ Value = Any
 
 
 class Folded(NamedTuple):
-    """A key's state after some values, what that put out, and values it wants to see again at
-    times to come.
-    """
+    """A key's state, the rows that it put out, and values to be seen again at times to come."""
 
     state: State
     outputs: tuple[Value, ...] = ()

@@ -131,9 +131,7 @@ class ProposedChange:
 
 
 def damaged_change(number: Version) -> ProposedChange:
-    """Return a change in the place of a proposal that cannot be read: it changes nothing, and its
-    time is over.
-    """
+    """Return a change for a proposal that cannot be read: empty, and its time is over."""
     return ProposedChange("", number, DAMAGED, {}, 0.0, 0.0, "")
 
 
@@ -190,9 +188,7 @@ class KnownChange:
 
 @dataclass(frozen=True, slots=True)
 class RowMoment:
-    """A row's place in a chain's work: the version its batch was sealed with, the newest version
-    that the worker knows, and the one that the row itself carries.
-    """
+    """A row's place: its batch's version, the newest that is known, and the row's own."""
 
     sealed: Version
     known: Version
@@ -244,9 +240,7 @@ def links_at(changes: Sequence[KnownChange], chain: str, first: Links, version: 
 def transforms(
     changes: Sequence[KnownChange], chain: str, after: Version, until: Version
 ) -> tuple[Link, ...]:
-    """Return the functions that transform a chain's state from one version to a later one, in
-    order.
-    """
+    """Return the functions that transform a chain's state between two versions, in order."""
     found = []
     for known in changes:
         new = known.change.chains.get(chain)
@@ -325,9 +319,7 @@ class ChangeLog:
 
 
 def replace_link(chain: str, links: Links, at: int | str | None, link: Link) -> Links:
-    """Return the chain with another function at one place, which need not be named where there is
-    only one.
-    """
+    """Return the chain with another function at one place; it need not be named if alone."""
     at = place_of(chain, links, at)
     return (*links[:at], link, *links[at + 1 :])
 

@@ -59,9 +59,7 @@ def bits_of(bins: int) -> int:
 
 
 def related_bins(bin: int, bins: int, others: int) -> range:
-    """Return the bins, if there were so many others, that have keys of a bin: its parts, or the one
-    that it is a part of.
-    """
+    """Return a bin's parts, if there were so many others; or the one that it is a part of."""
     parts = others // bins
     if parts:
         return range(bin * parts, (bin + 1) * parts)
@@ -197,9 +195,7 @@ def apply_updates(
 
 
 def retire(configuration: Configuration, frontier: Time) -> Configuration:
-    """Return the same function for all times from the frontier on, and none before: what no time
-    can need any more is let go of (M-1).
-    """
+    """Return the same function for all times from the frontier on, and none before (M-1)."""
     if frontier <= configuration.since:
         return configuration
     histories: list[History] = []
@@ -229,9 +225,7 @@ def resize_settled(configuration: Configuration, bins: int) -> Configuration:
 
 
 def split(configuration: Configuration) -> Configuration:
-    """Return every bin in halves, which are where it is. No key is elsewhere for it at any time:
-    nobody has to agree on when.
-    """
+    """Return every bin in halves, where it is: nobody has to agree on when."""
     bins = 2 * configuration.bins
     if bins > BINS_MAX:
         raise SpecError((Complaint("/bins", not_a_count(bins), bins),))
@@ -242,9 +236,7 @@ def split(configuration: Configuration) -> Configuration:
 
 
 def merge(configuration: Configuration) -> Configuration:
-    """Return two halves as one bin again. Refused if they are apart at a time that can still be
-    asked for.
-    """
+    """Return two halves as one bin again; refuse those that are apart at some time."""
     if configuration.bins == 1:
         raise SpecError((Complaint("/bins", "one bin has no half", 1),))
     histories = tuple(map(_without_repetition, configuration.history))

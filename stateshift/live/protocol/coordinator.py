@@ -173,9 +173,7 @@ def advance(before: Coordinator, word: Word, now: float) -> Outcome:
 
 
 def give_up(before: Coordinator, reason: str, now: float) -> Coordinator:
-    """Return an abort taken to its end, where nobody has held anything back: every task runs on as
-    before.
-    """
+    """Return an abort taken to its end: nobody held anything back, every task runs on."""
     state, _, _ = advance(before, GiveUp(reason), now)
     for task in state.flow.tasks:
         state, _, _ = advance(state, Running(task), now)
@@ -183,9 +181,7 @@ def give_up(before: Coordinator, reason: str, now: float) -> Coordinator:
 
 
 def _settled(heard: Coordinator, now: float) -> Outcome:
-    """Finish every step that is now done, and give the orders of the next: words may have come in
-    any order.
-    """
+    """Finish each step that is done, and order the next: words may come in any order."""
     records: list[Record] = []
     orders: list[Sent] = []
     while done := list(_done(heard, now)):
@@ -202,9 +198,7 @@ def _settled(heard: Coordinator, now: float) -> Outcome:
 
 
 def _done(known: Coordinator, now: float) -> Iterator[Record]:
-    """Yield the records of the step that is being waited for, if it is done, and of the one that
-    follows.
-    """
+    """Yield the records of the awaited step, if it is done, and of the one that follows."""
     if known.state == "rolling-back":
         yield from _undone(known, now)
         return

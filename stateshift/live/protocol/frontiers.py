@@ -61,9 +61,7 @@ def frontier_without_bins(
 
 
 def next_move(configuration: Configuration, worker: int, since: Time) -> Time | None:
-    """Return the first time from one on at which a worker gives or takes a bin; None where it has
-    made all its moves.
-    """
+    """Return the first time from `since` on at which a worker gives or takes a bin, or None."""
     times: list[Time] = []
     for history in configuration.history:
         for before, after in pairwise(history):

@@ -100,9 +100,7 @@ class Deployment:
 
 
 def check(modification: Modification, now: Deployment) -> None:
-    """Check whether it can be asked for, and whether the places have free slots (T-5, the first
-    step: allocate).
-    """
+    """Check a request, and whether the places have free slots (T-5, the first step: allocate)."""
     match modification:
         case Migration():
             wrong = tuple(_place_complaints(modification, now))
@@ -167,9 +165,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """The order to the place that a task moves to: begin from this state, and wait for the word to
-    run.
-    """
+    """The order to a task's new place: begin from this state, and wait for the word to run."""
 
     name: str
     snapshot: Snapshot
@@ -194,9 +190,7 @@ Order = Trigger | Restore | Complete | Abort
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A task knows its part; no role is one as well: it ignores the migration, and says so
-    (T-2).
-    """
+    """A task knows its part; without a role it ignores the migration, and says so (T-2)."""
 
     task: Task
     roles: tuple[Role, ...]
