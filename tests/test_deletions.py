@@ -25,7 +25,7 @@ NOT_FILES = {
     "engines/spark/findings/batches.py",
     "fleet/processes.py", "job/queries.py", "live/bins/controller.py",
     "live/cli/__init__.py", "live/cli/bins_text.py", "live/cli/group.py", "live/cli/page.py",
-    "live/buffer/buffer.py", "live/buffer/sockets.py", "logs.py", "look/checked_parts.py", "migration/calls.py",
+    "live/buffer/buffer.py", "live/buffer/listeners.py", "logs.py", "look/checked_parts.py", "migration/calls.py",
     "migration/context.py", "migration/fleet_session.py", "migration/notifications.py",
     "migration/submit_corrections.py", "notification/sending.py",
 }  # fmt: skip

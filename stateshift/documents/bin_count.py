@@ -14,9 +14,8 @@ from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.live.bins.bin_count import Advice
-    from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.migration import MoveProgress
-    from stateshift.live.bins.watch import Bins
+    from stateshift.live.bins.watch import Bins, Load
 
 CountState = Literal["shown", "checked", "finished", "applied", "aborted"]
 HOTTEST_MAX = 10

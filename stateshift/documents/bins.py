@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict
 
 from stateshift.documents.problems import ErrorDocument
 from stateshift.documents.shape import At, OrNone, document_of
-from stateshift.live.bins.bin_loads import hot, loads
+from stateshift.live.bins.watch import hot, loads
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.dataflow.move_steps import Move
-    from stateshift.live.bins.bin_loads import Load
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import MoveProgress
     from stateshift.live.bins.move_request import Manner, Steps
     from stateshift.live.bins.steering import MoveCarrier, Throttle
-    from stateshift.live.bins.watch import Bins, WorkerPart
+    from stateshift.live.bins.watch import Bins, Load, WorkerPart
     from stateshift.live.survey import BinMoves, PastMove
 
 MoveState = Literal["checked", "finished", "applied", "aborted"]

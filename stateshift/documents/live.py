@@ -8,7 +8,6 @@ documents. Pure.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from stateshift.documents.bins import (
 from stateshift.documents.live_rates import Sample, samples, version_of
 from stateshift.documents.problems import ErrorDocument
 from stateshift.documents.shape import At, OrNone, document_of, documents_of
+from stateshift.live.values import live_command
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -379,11 +379,6 @@ class StatusFacts:
 def worker_name(worker: ChainWorker | WorkerWord) -> str:
     """Return a worker's name for people."""
     return f"{worker.chain}-{worker.partition}"
-
-
-def live_command(*words: str) -> str:
-    """Return a command about a group, to be pasted."""
-    return shlex.join(("stateshift", "live", *words))
 
 
 def names_of(links: Links) -> tuple[str, ...]:

@@ -16,14 +16,15 @@ from typing import Literal
 from stateshift.errors import Incompatible, PlanError, StalePlan
 from stateshift.live import code, proposals, scheduling, state
 from stateshift.live.folder import Folder
-from stateshift.live.group_state import (
+from stateshift.live.member import decided_here, process_name
+from stateshift.live.proposals import (
     ALIVE_SECONDS,
+    ChangeProgress,
     ChangeRequest,
     GroupState,
+    Patience,
     read_group,
 )
-from stateshift.live.member import decided_here, process_name
-from stateshift.live.proposals import ChangeProgress, Patience
 from stateshift.live.protocol import chains
 from stateshift.live.protocol.chains import (
     Declaration,

@@ -16,10 +16,9 @@ since.
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.errors import (
@@ -30,18 +29,24 @@ from stateshift.errors import (
     StorageError,
     TransientStorageError,
 )
-from stateshift.live import signing
+from stateshift.live import code, signing
 from stateshift.live.folder import ChainWorker, Folder, WorkerWord
-from stateshift.live.group_state import ChangeRequest, GroupState, takes_itself_back
 from stateshift.live.member import ACKNOWLEDGED, RUNNING, decided_here, process_name
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.chains import (
     Decision,
+    Declaration,
     KnownChange,
+    Links,
+    NewChain,
+    OnError,
     Outcome,
     ProposedChange,
     Reversal,
+    Version,
     encode,
+    links_at,
+    newest,
 )
 from stateshift.live.protocol.coordinator import Coordinator
 from stateshift.live.protocol.task_flow import (
@@ -52,15 +57,18 @@ from stateshift.live.protocol.task_flow import (
     Refused,
     Replacement,
     Running,
-    Task,
     Word,
+    number_tasks,
 )
-from stateshift.live.values import Pause
+from stateshift.live.values import Pause, live_command
 
 logger = logging.getLogger(__name__)
 
 SETTLED_EVERY = 10  # changes; as many are read one by one by a worker that begins
 COUNT_SECONDS = 0.3
+# A query that has begun no batch for so long is not waited for: it reads what is decided when it
+# begins one.
+ALIVE_SECONDS = 600.0
 
 
 def propose(folder: Folder, now: GroupState, asked: ChangeRequest) -> ProposedChange:
@@ -88,7 +96,7 @@ def propose(folder: Folder, now: GroupState, asked: ChangeRequest) -> ProposedCh
     except AlreadyThere:
         raise PlanError(
             f"somebody else has proposed change {change.number} in this moment",
-            hint=_command("status", folder),
+            hint=live_command("status", folder.location),
         ) from None
     except TransientStorageError:
         raise
@@ -106,7 +114,7 @@ def close_overdue(folder: Folder, now: GroupState) -> None:
     if time.time() < change.expires:
         raise PlanError(
             f"change {change.number} is under way since {max(0.0, time.time() - change.at):.0f} s",
-            hint=f"wait for it, or: {_command('abort', folder)}",
+            hint=f"wait for it, or: {live_command('abort', folder.location)}",
         )
     if folder.decide(change.number, decided_here("aborted", change.overdue)).outcome == "applied":
         raise StalePlan(
@@ -134,13 +142,8 @@ def _way_back(folder: Folder, changes: Sequence[KnownChange]) -> str:
     """Return the command that takes the newest change back, or the one that shows the group."""
     held = [known for known in changes if known.holds]
     if not held:
-        return _command("status", folder)
-    return _command("revert", folder, *held[-1].change.chains)
-
-
-def _command(name: str, folder: Folder, *chains: str) -> str:
-    """Return a command about the group, to be pasted."""
-    return shlex.join(("stateshift", "live", name, folder.location, *chains))
+        return live_command("status", folder.location)
+    return live_command("revert", folder.location, *held[-1].change.chains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +206,10 @@ class _Carrier:
         self.previous = now.version
         last = now.changes[now.version - 1] if now.version else None
         self._may_be_taken_back = last is not None and takes_itself_back(last)
-        self.tasks = _tasks(said.worker for said in now.living)
+        # Numbered anew: of a union's second branch the partitions do not begin at 0.
+        workers = {said.worker for said in now.living}
+        in_order = sorted(workers, key=lambda worker: (worker.operator, worker.partition))
+        self.tasks = number_tasks((worker, worker.operator) for worker in in_order)
         self.heard: dict[str, WorkerWord] = {}
         self.decided: Decision | None = None
         self.before = self.folder.last_batches()
@@ -310,13 +316,106 @@ class _Carrier:
         return f"{', '.join(silent[:3])}{more}" if silent else "nobody"
 
 
-def _tasks(workers: Iterable[ChainWorker]) -> Mapping[ChainWorker, Task]:
-    """Return each worker's task in the coordinator's table, numbered within its operator: of a
-    union's second branch the partitions do not begin at 0.
-    """
-    tasks: dict[ChainWorker, Task] = {}
-    counts: Counter[str] = Counter()
-    for worker in sorted(set(workers), key=lambda worker: (worker.operator, worker.partition)):
-        tasks[worker] = Task(worker.operator, counts[worker.operator])
-        counts[worker.operator] += 1
-    return tasks
+# ------------------------------------------------------------------------------------ the group
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRequest:
+    """A wish: new chains by name, and the way to bring them in."""
+
+    act: str
+    chains: Mapping[str, NewChain]
+    scheduler: str
+    packages: tuple[code.Package, ...] = ()
+    on_error: OnError = "fail"
+    timeout_seconds: float = 60.0
+    key: str | None = None
+    # Whether it may be decided although no worker of the targets is there to acknowledge it.
+    unattended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group as a controller finds it: its chains, its changes, and its workers."""
+
+    group: str
+    declarations: Mapping[str, Declaration]
+    changes: tuple[KnownChange, ...]
+    workers: tuple[WorkerWord, ...]
+    # when each query last began a batch, which, and with which version
+    last_begun: Mapping[str, float]
+    last_batches: Mapping[str, int]
+    last_versions: Mapping[str, Version]
+
+    @property
+    def living(self) -> tuple[WorkerWord, ...]:
+        """The workers of queries that have begun a batch of late, or one that they had begun before
+        they went back to an older checkpoint.
+        """
+        last_seen = dict(self.last_begun)
+        for said in self.workers:
+            last_seen[said.query] = max(said.at, last_seen.get(said.query, 0.0))
+        since = time.time() - ALIVE_SECONDS
+        return tuple(said for said in self.workers if last_seen[said.query] > since)
+
+    def newest_of(self, chain: str) -> Version:
+        """Return the newest change of a chain that holds; 0 if it was never changed."""
+        for known in reversed(self.changes):
+            if known.holds and chain in known.change.chains:
+                return known.number
+        return 0
+
+    @property
+    def version(self) -> Version:
+        return newest(self.changes)
+
+    def declaration(self, chain: str) -> Declaration:
+        """Return the declaration of a chain, or refuse with those there are."""
+        if chain not in self.declarations:
+            known = ", ".join(sorted(self.declarations)) or "none"
+            raise PlanError(f"there is no chain {chain!r}", hint=f"chains of the group: {known}")
+        return self.declarations[chain]
+
+    def links(self, chain: str, version: Version | None = None) -> Links:
+        """Return a chain's functions as of a version, or as they are now."""
+        at = self.version if version is None else version
+        return links_at(self.changes, chain, self.declaration(chain).first, at)
+
+    def queries(self, chain: str) -> frozenset[str]:
+        return frozenset(said.query for said in self.living if said.chain == chain)
+
+
+def read_group(folder: Folder) -> GroupState:
+    """Return a group as it is, or refuse a folder that is none."""
+    group = folder.check()
+    declarations = {}
+    for name in folder.chains():
+        declaration = folder.declaration(name)
+        if declaration is not None:
+            declarations[name] = declaration
+    last_begun, last_versions = {}, {}
+    last_batches = folder.last_batches()
+    for query, number in last_batches.items():
+        seal = folder.sealed(query, number)
+        last_begun[query] = 0.0 if seal is None else seal.at
+        last_versions[query] = 0 if seal is None else seal.version
+    # A change may have taken itself back after it was read: none can once a later one is applied.
+    changes = list(folder.changes())
+    last = newest(changes)
+    for place, known in enumerate(changes):
+        if known.number < last and takes_itself_back(known):
+            changes[place] = replace(known, reverted=folder.reverted(known.number))
+    return GroupState(
+        group=group,
+        declarations=declarations,
+        changes=tuple(changes),
+        workers=folder.workers(),
+        last_begun=last_begun,
+        last_batches=last_batches,
+        last_versions=last_versions,
+    )
+
+
+def takes_itself_back(known: KnownChange) -> bool:
+    """Whether a change may still take itself back at an error."""
+    return known.change.on_error == "revert" and known.applied and known.reverted is None

@@ -24,7 +24,7 @@ from stateshift.live.bins.files import (
 from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Watch, open_bins
 from stateshift.live.folder import KEPT_BATCHES, Folder, Seal, TaskMeasure, WorkerWord
-from stateshift.live.group_state import GroupState, read_group
+from stateshift.live.proposals import GroupState, read_group
 from stateshift.live.protocol.chains import Decision, KnownChange
 from stateshift.live.protocol.configuration import Time
 

@@ -5,6 +5,7 @@ others.
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeVar
@@ -83,6 +84,11 @@ class ValueFiles:
         """Write a file that whoever starts after a crash of the machine has to read."""
         self._write(path, content)
         self.storage.sync()
+
+
+def live_command(*words: str) -> str:
+    """Return a command about a group, to be pasted."""
+    return shlex.join(("stateshift", "live", *words))
 
 
 def number_in(name: str) -> int | None:

@@ -16,7 +16,7 @@ from stateshift.documents.live_rates import (
 from stateshift.documents.shape import document_of
 from stateshift.live.cli import chains_text, page
 from stateshift.live.folder import Seal, TaskMeasure, VersionRows, WorkerWord
-from stateshift.live.group_state import GroupState
+from stateshift.live.proposals import GroupState
 from stateshift.live.protocol.chains import (
     Decision,
     Declaration,

@@ -16,9 +16,8 @@ import pyarrow.compute
 from stateshift.live import acts, code, proposals
 from stateshift.live.chains import declare
 from stateshift.live.folder import ChainWorker, Folder
-from stateshift.live.group_state import ChangeRequest, read_group
 from stateshift.live.member import Group, Member, TaskPlace, Trust
-from stateshift.live.proposals import ChangeProgress, Patience
+from stateshift.live.proposals import ChangeProgress, ChangeRequest, Patience, read_group
 from stateshift.live.protocol.chains import Link, NewChain, OnError, ProposedChange, When
 from stateshift.live.task import Chain, Task
 from stateshift.storage.protocol import Storage, Traits

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow
 
 from stateshift.live import scheduling
-from stateshift.live.group_state import ChangeRequest, read_group
 from stateshift.live.member import Member
+from stateshift.live.proposals import ChangeRequest, read_group
 from stateshift.live.protocol.chains import KnownChange, Links, When, links_at
 from stateshift.live.scheduling import Scheduler, Target
 from stateshift.live.task import Chain

@@ -26,9 +26,8 @@ from stateshift.errors import (
 from stateshift.live import acts, code, proposals, state
 from stateshift.live.acts import Edit, Manner
 from stateshift.live.code import Package
-from stateshift.live.group_state import ChangeRequest, read_group
 from stateshift.live.member import Member, Trust
-from stateshift.live.proposals import Patience
+from stateshift.live.proposals import ChangeRequest, Patience, read_group
 from stateshift.live.protocol.chains import Decision, Link, NewChain, Reversal
 from stateshift.live.task import Chain
 from tests.live.ground import (

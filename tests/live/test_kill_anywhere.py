@@ -10,7 +10,7 @@ import pytest
 from stateshift.errors import StateshiftError
 from stateshift.live import code, proposals
 from stateshift.live.folder import Folder
-from stateshift.live.group_state import ChangeRequest, read_group
+from stateshift.live.proposals import ChangeRequest, read_group
 from stateshift.live.protocol.chains import Link, NewChain, When
 from tests.contracts.faulty import Killed
 from tests.kill.moments import Doomed, Moment, Moments

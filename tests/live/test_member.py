@@ -15,8 +15,8 @@ from stateshift.errors import FormatError, StorageError
 from stateshift.live import code
 from stateshift.live.code import Package
 from stateshift.live.folder import Seal
-from stateshift.live.group_state import ChangeRequest
 from stateshift.live.member import Trust
+from stateshift.live.proposals import ChangeRequest
 from stateshift.live.protocol.chains import Decision, Link, NewChain, ProposedChange, Reversal
 from tests.live.ground import GROUP, Ground, asked, giving, numbers, propose, raising, run, running
 from tests.live.ground import rows as some_rows

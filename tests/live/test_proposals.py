@@ -7,8 +7,7 @@ from pathlib import Path
 
 from stateshift.live import proposals
 from stateshift.live.folder import Folder, Seal, WorkerWord
-from stateshift.live.group_state import ChangeRequest, read_group
-from stateshift.live.proposals import Patience
+from stateshift.live.proposals import ChangeRequest, Patience, read_group
 from stateshift.live.protocol.chains import Declaration, NewChain
 from stateshift.storage.opening import open_patiently
 

@@ -8,7 +8,7 @@ import pytest
 
 from stateshift.errors import PlanError
 from stateshift.live import proposals
-from stateshift.live.group_state import read_group
+from stateshift.live.proposals import read_group
 from stateshift.live.scheduling import Scheduler
 from tests.conftest import SEED
 from tests.contracts.faulty import Killed

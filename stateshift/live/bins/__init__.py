@@ -15,8 +15,8 @@
     homes, bin_task   the places of bins: the driver's own process, or those of Spark's tasks
     worker          the part of a job, for foreachBatch; outputs
 
-    watch           a group from outside: the place of each bin, the progress and speed of workers
-    bin_loads, bin_count   hot bins; another number of them
+    watch           a group from outside: the place and load of each bin, the progress of workers
+    bin_count       another number of bins
     move_request    the bins to move, and their steps; checked
     step_table      one proposal, in the protocol's own coordinator
     migration       all steps, carried one after the other

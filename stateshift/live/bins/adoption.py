@@ -353,9 +353,8 @@ def _places(files: Files, operator: BinOperator) -> dict[BinOfMany, CommittedBin
     for name, ledger in _ledgers_at_rest(files, operator).items():
         assert begun is not None, "somebody has committed"
         count = ledger.bins(begun.bins)
-        frontier = None if ledger.last is None else ledger.last.frontier
         for bin, kept in sorted(ledger.here.items()):
-            places[bin, count] = CommittedBin(bin, name, frontier, kept)
+            places[bin, count] = CommittedBin(bin, name, ledger.frontier, kept)
         for given in sorted(ledger.unclaimed):
             places[given.bin, count] = CommittedBin(given.bin, name, cut(given.time), given.kept)
     return places

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stateshift.live.bins.arrow_tables import plain_values
 from stateshift.live.bins.hashing import HASH, key_kinds
@@ -27,28 +27,9 @@ if TYPE_CHECKING:
 Row = tuple[Moment, Key, Value]
 
 
-class Rows(Protocol):
-    """Rows of one bin, in the order of time."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def first(self) -> Moment:
-        """The earliest moment; there are rows."""
-        ...
-
-    def cut(self, moment: Moment) -> tuple[Rows, Rows]:
-        """Return the rows before a moment, and those from it on."""
-        ...
-
-    def merged(self, later: Any) -> Rows:  # rows of the same class
-        """Return these rows and others, in the order of time; at one moment these come first."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Rows as Python objects."""
+    """Rows of one bin as Python objects, in the order of time."""
 
     records: Sequence[Row]
 
@@ -60,10 +41,12 @@ class Records:
         return self.records[0][0]
 
     def cut(self, moment: Moment) -> tuple[Records, Records]:
+        """Return the rows before a moment, and those from it on."""
         at = bisect_left(self.records, moment, key=lambda record: record[0])
         return Records(self.records[:at]), Records(self.records[at:])
 
-    def merged(self, later: Records) -> Records:
+    def merged(self, later: Any) -> Records:  # rows of the same class
+        """Return these rows and others, in the order of time; at one moment these come first."""
         if not self.records or not later.records:
             return self if self.records else later
         both = [*self.records, *later.records]
@@ -73,7 +56,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows as an Arrow table, beside their moments."""
+    """The same as an Arrow table, beside their moments."""
 
     moments: Sequence[Moment]
     table: pyarrow.Table
@@ -90,7 +73,7 @@ class Columns:
         before = Columns(self.moments[:at], self.table.slice(0, at))
         return before, Columns(self.moments[at:], self.table.slice(at))
 
-    def merged(self, later: Columns) -> Columns:
+    def merged(self, later: Any) -> Columns:
         if not self.moments or not later.moments:
             return self if self.moments else later
         import pyarrow
@@ -99,6 +82,9 @@ class Columns:
         order = sorted(range(len(moments)), key=moments.__getitem__)
         table = pyarrow.concat_tables([self.table, later.table]).take(order)
         return Columns([moments[number] for number in order], table)
+
+
+Rows = Records | Columns
 
 
 class RowBatch(NamedTuple):

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from shlex import quote
 
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
-from stateshift.live.bins.bin_loads import HOT, Load, hot
 from stateshift.live.bins.files import Proposal
 from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.migration import Carrier, MoveEndedError
 from stateshift.live.bins.move_request import (
-    command,
     evicted_error,
     hint_if_gone,
     refuse_not_dealt,
@@ -28,7 +25,7 @@ from stateshift.live.bins.move_request import (
     refuse_without_rows,
 )
 from stateshift.live.bins.parts import KeyHashing
-from stateshift.live.bins.watch import Bins
+from stateshift.live.bins.watch import HOT, Bins, Load, hot
 from stateshift.live.protocol.configuration import (
     BEGIN,
     BINS_MAX,
@@ -38,6 +35,7 @@ from stateshift.live.protocol.configuration import (
     not_a_count,
     related_bins,
 )
+from stateshift.live.values import live_command
 
 EMPTY_SHARE = 0.5  # of the bins, beyond which half as many would do
 
@@ -118,11 +116,11 @@ def _refuse_apart(bins: Bins, count: int) -> None:
     first = [*apart[0]]
     target = bins.assigned[first[0]]
     elsewhere = ",".join(str(bin) for bin in first if bins.assigned[bin] != target)
-    hint = f"{command('move', bins.location)} --to {quote(bins.names[target])} --bins {elsewhere}"
+    way = ("--to", bins.names[target], "--bins", elsewhere)
     others = f", and so are {len(apart) - 1} more" if len(apart) > 1 else ""
     raise PlanError(
         f"bins {', '.join(map(str, first))} would be one, and are at different workers{others}",
-        hint=f"bring together what becomes one: {hint}",
+        hint=f"bring together what becomes one: {live_command('move', bins.location, *way)}",
     )
 
 

@@ -20,21 +20,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
 
 from stateshift.errors import PlanError, TransientStorageError
 from stateshift.live.bins.batches import NOTHING, RowBatch
-from stateshift.live.bins.bin_run import BatchResult, BinWork
+from stateshift.live.bins.bin_run import BatchResult
 from stateshift.live.bins.commits import (
     BinSnapshot,
     Commit,
     Counts,
     Ledger,
-    RedistributedBin,
-    borrowed_files,
     redistribution_commit,
     whole_commit,
 )
@@ -50,10 +46,10 @@ from stateshift.live.bins.files import (
     look_until_due,
     own_data,
 )
+from stateshift.live.bins.homes import Home
 from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.other_workers import OtherWorkers
 from stateshift.live.bins.parts import KeyHashing
-from stateshift.live.bins.redistribution import Redistribution
 from stateshift.live.bins.times import Moment, cut
 from stateshift.live.bins.upkeep import Cleaning, ReadingAhead
 from stateshift.live.bins.worker_state import News, PendingCommit, WorkerState, is_passed
@@ -61,26 +57,6 @@ from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import retire
 
 POLL_SECONDS = 0.02
-
-
-class Home(Protocol):
-    """The place where bins are: this process, or those of Spark's executors."""
-
-    def reading(self, rows: Any, bins: int) -> AbstractContextManager[RowBatch]:
-        """Return the batch of a DataFrame, or of Arrow's table; its rows are here until the end."""
-        ...
-
-    def run(self, number: int, works: Sequence[BinWork]) -> BatchResult:
-        """Take bins through their stages, and write the changes."""
-        ...
-
-    def redistribute(self, number: int, parts: Sequence[Redistribution]) -> list[RedistributedBin]:
-        """Redistribute bins by another number of them, and write them."""
-        ...
-
-    def read_ahead(self, bin: int, kept: BinSnapshot) -> None:
-        """Read a bin that will come."""
-        ...
 
 
 class Proposals:
@@ -317,7 +293,8 @@ class BinWorker:
             self._refuse_evicted()
         after = self.ledger.plus(made.commit)
         own = own_data(self.operator.name, self.name)
-        commit = replace(made.commit, borrowed=borrowed_files(after, own))
+        borrowed = sorted(file for file in after.files if not file.startswith(own))
+        commit = replace(made.commit, borrowed=tuple(borrowed))
         made = replace(made, commit=commit, after=replace(after, last=commit))
         try:
             self.files.commit(self.operator.name, self.name, commit)

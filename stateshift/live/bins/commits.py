@@ -179,6 +179,16 @@ class Ledger:
     undelivered: tuple[PendingOutput, ...] = ()
 
     @property
+    def frontier(self) -> Moment | None:
+        """The frontier of the last commit; None where it has read no rows."""
+        return None if self.last is None else self.last.frontier
+
+    @property
+    def awaited(self) -> dict[int, Time]:
+        """The bins that have not come yet, with the times of their moves."""
+        return {one.bin: one.since for one in self.held.values() if one.since is not None}
+
+    @property
     def number(self) -> int:
         """The number of the last commit; -1 where there is none."""
         return -1 if self.last is None else self.last.number
@@ -190,16 +200,13 @@ class Ledger:
     @property
     def files(self) -> set[str]:
         """All files that are needed by what is here, was given, or was put out."""
-        needed: set[str] = set()
-        for kept in self.here.values():
-            needed |= kept.files
-        for given in self.unclaimed:
-            needed |= given.kept.files
-        for held in self.held.values():
-            needed |= {piece.file for piece in held.pieces}
-        for one in self.undelivered:
-            needed |= {piece.file for piece in one.pieces}
-        return needed
+        pieces = chain(
+            chain.from_iterable(kept.pieces for kept in self.here.values()),
+            chain.from_iterable(given.kept.pieces for given in self.unclaimed),
+            chain.from_iterable(held.pieces for held in self.held.values()),
+            chain.from_iterable(one.pieces for one in self.undelivered),
+        )
+        return {piece.file for piece in pieces}
 
     def plus(self, commit: Commit) -> Ledger:
         here = dict(self.here)
@@ -237,11 +244,11 @@ class Ledger:
 
 def _has_taken(taker: Ledger | None, given: GivenBin) -> bool:
     """Whether a worker has taken a bin: it has passed the time, and does not wait for it."""
-    if taker is None or taker.last is None or taker.last.frontier is None:
+    if taker is None or taker.frontier is None:
         return False
     held = taker.held.get(given.bin)
     is_awaited = held is not None and held.since is not None and held.since <= given.time
-    return taker.last.frontier >= cut(given.time) and not is_awaited
+    return taker.frontier >= cut(given.time) and not is_awaited
 
 
 def add_piece(before: BinSnapshot | None, changed: BinChange) -> BinSnapshot:
@@ -268,15 +275,3 @@ def whole_commit(commit: Commit, before: Ledger) -> Commit:
     """Return a commit that lists all bins as they were before it: nothing older is needed."""
     here = {str(bin): kept for bin, kept in sorted(before.here.items())}
     return replace(commit, here=here, unclaimed=before.unclaimed, undelivered=before.undelivered)
-
-
-def borrowed_files(ledger: Ledger, own: str) -> tuple[str, ...]:
-    """Return the files that are needed and lie outside a worker's own folder."""
-    pieces = chain(
-        chain.from_iterable(kept.pieces for kept in ledger.here.values()),
-        chain.from_iterable(given.kept.pieces for given in ledger.unclaimed),
-        chain.from_iterable(held.pieces for held in ledger.held.values()),
-        chain.from_iterable(one.pieces for one in ledger.undelivered),
-    )
-    needed = {piece.file for piece in pieces}
-    return tuple(sorted(file for file in needed if not file.startswith(own)))

@@ -19,19 +19,13 @@ from stateshift.errors import Complaint, PlanError, SpecError, StalePlan
 from stateshift.live.bins.bin_count import CountCarrier, check_count
 from stateshift.live.bins.files import Proposal
 from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier, MoveProgress
-from stateshift.live.bins.move_request import (
-    Manner,
-    Steps,
-    check,
-    command,
-    moves_to,
-    steps_of,
-)
+from stateshift.live.bins.move_request import Manner, Steps, check, moves_to, steps_of
 from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Watch, open_bins, watch_group
 from stateshift.live.member import decided_here, process_name
 from stateshift.live.protocol.configuration import Time
+from stateshift.live.values import live_command
 
 
 class Controller:
@@ -158,7 +152,7 @@ class Controller:
         now = self.status()
         open_ = now.moves.open
         if open_ is None and self.carried is None:
-            raise PlanError("no bins are on their way", hint=command("status", self.location))
+            raise PlanError("no bins are on their way", hint=live_command("status", self.location))
         if self.carried is not None:
             self.steering.stop()
         if open_ is not None:

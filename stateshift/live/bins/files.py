@@ -203,11 +203,7 @@ class Files(PartFiles, CompactionFiles):
     # ---------------------------------------------------------------- commits
 
     def commit(self, operator: str, worker: str, commit: Commit) -> None:
-        """Make a batch visible.
-
-        Raises:
-            PlanError: another process has committed under the same name.
-        """
+        """Make a batch visible; refuse where another process has committed under the name."""
         path = _commit(operator, worker, commit.number)
         is_ours = True
         try:

@@ -25,11 +25,7 @@ Encode = Callable[[Any], bytes]  # a column's value, as the bytes that are hashe
 
 
 def encoders(schema: pyarrow.Schema, key: Sequence[str]) -> tuple[Encode, ...]:
-    """Return the encoders of key columns.
-
-    Raises:
-        SpecError: Spark hashes a column in a way that is not known here.
-    """
+    """Return the encoders of key columns."""
     return encoders_of(key_kinds(schema, key), key)
 
 
@@ -40,11 +36,7 @@ def key_kinds(schema: pyarrow.Schema, key: Sequence[str]) -> tuple[str, ...]:
 
 
 def encoders_of(kinds: Sequence[str], key: Sequence[str]) -> tuple[Encode, ...]:
-    """Return the encoders of key columns by their kinds.
-
-    Raises:
-        SpecError: Spark hashes a column in a way that is not known here.
-    """
+    """Return the encoders of key columns by their kinds; refuse those that Spark alone hashes."""
     for kind, name in zip(kinds, key, strict=True):
         if kind not in _ENCODE:
             fact = f"the column {name} of type {kind[1:]} is hashed by Spark alone"

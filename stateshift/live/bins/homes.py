@@ -159,6 +159,9 @@ class InExecutors:
         self._ahead[bin] = kept
 
 
+Home = InDriver | InExecutors
+
+
 # ------------------------------------------------------------------------------------------- Spark
 
 

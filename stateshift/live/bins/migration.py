@@ -29,7 +29,7 @@ from stateshift.errors import (
 )
 from stateshift.live.bins.compact_moves import EVERY, compact
 from stateshift.live.bins.files import REFUSED, Answer, Proposal
-from stateshift.live.bins.move_request import Manner, Steps, TimedStep, command, refuse_under_way
+from stateshift.live.bins.move_request import Manner, Steps, TimedStep, refuse_under_way
 from stateshift.live.bins.steering import MoveCarrier, Steering
 from stateshift.live.bins.step_table import StepTable
 from stateshift.live.bins.times import cut
@@ -38,7 +38,7 @@ from stateshift.live.member import decided_here, is_gone, process_name
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Time, Update
 from stateshift.live.protocol.rollout import Rollout, advance, updates_ahead
-from stateshift.live.values import POLL_SECONDS_MAX, Pause
+from stateshift.live.values import POLL_SECONDS_MAX, Pause, live_command
 
 logger = logging.getLogger(__name__)
 
@@ -142,11 +142,7 @@ class Carrier:
         self.moved = MoveProgress("waiting", len(self.steps), bins=len(self.ahead))
 
     def carry(self) -> MoveProgress:
-        """Carry the migration to its end, or as far as it comes; return its progress.
-
-        Raises:
-            PlanError: somebody else carries one.
-        """
+        """Carry the migration to its end, or as far as it comes; return its progress."""
         self._refuse_another()
         self.steering.clear()
         try:
@@ -183,7 +179,7 @@ class Carrier:
             raise PlanError(
                 f"bins are moved by {carried.by}: {carried.begun} of {carried.steps} steps have "
                 "begun",
-                hint=f"wait for it, or: {command('abort', self.files.location)}",
+                hint=f"wait for it, or: {live_command('abort', self.files.location)}",
             )
 
     def _carry(self) -> None:
@@ -369,7 +365,7 @@ class Carrier:
         except AlreadyThere:
             raise PlanError(
                 f"somebody else has proposed move {proposal.number} in this moment",
-                hint=command("status", self.files.location),
+                hint=live_command("status", self.files.location),
             ) from None
         except TransientStorageError:
             raise

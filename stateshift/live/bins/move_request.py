@@ -12,7 +12,6 @@ moves.
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,11 +20,11 @@ from itertools import chain
 
 from stateshift.dataflow.move_steps import AllAtOnce, Move, Step, in_steps, strategy_of
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
-from stateshift.live.bins.bin_loads import loads
-from stateshift.live.bins.watch import Bins, WorkerPart
+from stateshift.live.bins.watch import Bins, WorkerPart, loads
 from stateshift.live.member import is_gone
 from stateshift.live.protocol.configuration import Time
 from stateshift.live.protocol.plan_file import decode_plan_file, steps_of_plan
+from stateshift.live.values import live_command
 
 WARM = "warm"
 HINT_PLAN = "the plan begins where the bins are, or where one of its steps has left them"
@@ -101,9 +100,6 @@ def worker_number(bins: Bins, worker: str) -> int:
 def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[Move, ...]:
     """Return moves that even the state out, or the rows, of at most such a share of it: from the
     worker with the most to the one with the least, the largest bin that makes both more alike.
-
-    Raises:
-        PlanError: nobody runs.
     """
     workers = sorted({part.number for part in bins.running} - bins.evicted)
     if not workers:
@@ -214,7 +210,7 @@ def refuse_under_way(bins: Bins) -> None:
     if open_ is not None and time.time() < open_.expires and not is_gone(open_.by):
         raise PlanError(
             f"move {open_.number} is under way since {max(0.0, time.time() - open_.at):.0f} s",
-            hint=f"wait for it, or: {command('abort', bins.location)}",
+            hint=f"wait for it, or: {live_command('abort', bins.location)}",
         )
 
 
@@ -287,12 +283,7 @@ def refuse_past(bins: Bins, time: Time) -> None:
         )
 
 
-def command(name: str, location: str, *more: str) -> str:
-    """Return a command about a group, to be pasted."""
-    return shlex.join(("stateshift", "live", name, location, *more))
-
-
 def hint_if_gone(location: str, worker: str) -> str:
     """Return the hint of an error that waits for a worker: it may be dead."""
-    evict = command("evict", location, worker)
+    evict = live_command("evict", location, worker)
     return f"if {worker} is dead, start it again; if it never comes back: {evict}"

@@ -84,7 +84,7 @@ class BinOperator:
 
     def fold(self) -> Fold:
         """Return the function as the protocol calls it."""
-        call = _CALLS[self.form](self)
+        call = _call_of(self.function, self.form)
         columns = len(self.time)
 
         def folded(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> Folded:
@@ -148,36 +148,25 @@ class Notified(NamedTuple):
 _Call = Callable[[Moment, Key, State, tuple[Value, ...]], Any]
 
 
-def _call_fold(operator: BinOperator) -> _Call:
-    function = operator.function
+def _call_of(function: Function, form: Form) -> _Call:
+    """Return a user's function as all forms are called."""
 
-    def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
+    def fold(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
         for value in values:
             if type(value) is Notified:  # here a value like others
                 values = tuple(one.value if type(one) is Notified else one for one in values)
                 break
         return function(key, state, values)
 
-    return call
-
-
-def _call_unary(operator: BinOperator) -> _Call:
-    function = operator.function
-
-    def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
+    def unary(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
         left, _, notified = _by_input(values)
         return function(time[0], key, state, left, notified)
 
-    return call
-
-
-def _call_binary(operator: BinOperator) -> _Call:
-    function = operator.function
-
-    def call(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
+    def binary(time: Moment, key: Key, state: State, values: tuple[Value, ...]) -> object:
         return function(time[0], key, state, *_by_input(values))
 
-    return call
+    calls: Mapping[str, _Call] = {"fold": fold, "unary": unary, "binary": binary}
+    return calls[form]
 
 
 def _by_input(values: tuple[Value, ...]) -> tuple[tuple[Value, ...], ...]:
@@ -189,13 +178,6 @@ def _by_input(values: tuple[Value, ...]) -> tuple[tuple[Value, ...], ...]:
         else:
             found[value[0]].append(value[1])
     return tuple(tuple(part) for part in found)
-
-
-_CALLS: Mapping[str, Callable[[BinOperator], _Call]] = {
-    "fold": _call_fold,
-    "unary": _call_unary,
-    "binary": _call_binary,
-}
 
 
 def operator(

@@ -52,11 +52,10 @@ class OtherWorkers:
         found: list[Moment] = []
         for known in self._known.values():
             ledger = known.ledger
-            awaits = any(held.since is not None for held in ledger.held.values())
-            if (ledger.here or awaits) and ledger.last is not None:
-                if ledger.last.frontier is None:
+            if ledger.last is not None and (ledger.here or ledger.awaited):
+                if ledger.frontier is None:
                     return []
-                found.append(ledger.last.frontier)
+                found.append(ledger.frontier)
         return found
 
     @property

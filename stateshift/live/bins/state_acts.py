@@ -184,7 +184,7 @@ class Eviction:
 def evict_everywhere(
     files: Files, worker: str, say: Callable[[str], None] = lambda words: None
 ) -> tuple[Eviction, ...]:
-    """Take a worker's name from it, in every operator that it runs; `say` tells the waits."""
+    """The same, in files that are open; none where there is no such worker."""
     evicted = []
     all_runs = [runs for runs in files.runs() if runs.worker == worker]
     for number, runs in enumerate(all_runs, start=1):
@@ -197,11 +197,7 @@ def evict_everywhere(
 def evict(
     files: Files, operator: str, worker: str, say: Callable[[str], None] = lambda words: None
 ) -> Eviction:
-    """Take a worker's name from it.
-
-    Raises:
-        PlanError: there is no such worker, or it commits faster.
-    """
+    """Take a worker's name from it; refuse one that commits faster."""
     names = [one.name for one in files.joined()]
     if worker not in names:
         hint = f"the group has {', '.join(names) or 'none'}"
@@ -209,9 +205,7 @@ def evict(
     for tried in range(1, TRIES + 1):
         ledger = files.ledger(operator, worker)
         last = ledger.last
-        if (
-            last is None
-        ):  # nothing has to be taken from it: its first commit is refused (`bin_worker`)
+        if last is None:  # there is nothing to take: its first commit is refused (`bin_worker`)
             return Eviction(operator, worker, 0, None, 0, None)
         try:
             nothing = replace(  # its batch is the last one's, or somebody would do that again

@@ -13,11 +13,12 @@ The table knows no files: its caller hands over answers and commits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stateshift.live.bins.files import ACKNOWLEDGED, Answer, Proposal
-from stateshift.live.bins.watch import BinAt, Bins, WorkerPart
+from stateshift.live.bins.watch import BinAt, Bins
 from stateshift.live.protocol import coordinator as table
 from stateshift.live.protocol.configuration import Update
 from stateshift.live.protocol.task_flow import (
@@ -34,6 +35,7 @@ from stateshift.live.protocol.task_flow import (
     Shipped,
     Task,
     Word,
+    number_tasks,
 )
 
 PartKey = tuple[str, str]  # operator, worker
@@ -53,14 +55,13 @@ class StepTable:
     """The coordinator of one proposal."""
 
     def __init__(self, bins: Bins, proposal: Proposal) -> None:
-        self.parts = _tasks(bins.running)
+        runs = [part.runs for part in bins.running]
+        self.parts = number_tasks(((one.operator, one.worker), one.operator) for one in runs)
         self.proposal = proposal
         self.last = max((update.time for update in proposal.updates), default=-1)
         self.crossings = tuple(_crossings(bins, proposal.updates))
-        counts: dict[str, int] = {}
-        for task in (*self.parts.values(), *(each.task for each in self.crossings)):
-            counts[task.operator] = counts.get(task.operator, 0) + 1
-        flow = Flow(counts, ())
+        tasks = (*self.parts.values(), *(each.task for each in self.crossings))
+        flow = Flow(Counter(task.operator for task in tasks), ())
         running = {task: worker for (_, worker), task in self.parts.items()}
         running.update({each.task: each.source[1] for each in self.crossings})
         free = dict.fromkeys(bins.names, len(self.crossings))
@@ -146,17 +147,6 @@ class StepTable:
         if word not in self._said:
             self._said.add(word)
             self.state, _, _ = table.advance(self.state, word, now)
-
-
-def _tasks(parts: Sequence[WorkerPart]) -> dict[PartKey, Task]:
-    """Return the task of each part, numbered within its operator."""
-    tasks: dict[PartKey, Task] = {}
-    counts: dict[str, int] = {}
-    for part in parts:
-        operator = part.runs.operator
-        tasks[operator, part.runs.worker] = Task(operator, counts.get(operator, 0))
-        counts[operator] = counts.get(operator, 0) + 1
-    return tasks
 
 
 def _crossings(bins: Bins, updates: Sequence[Update]) -> Iterator[Crossing]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from stateshift.errors import Incompatible
 from stateshift.live.bins.arrow_tables import (
@@ -31,39 +31,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 Output = Any  # rows that were put out: a list of tuples, or a table
-
-
-class Store(Protocol):
-    """The state of one bin, where it is."""
-
-    @property
-    def keys(self) -> int: ...
-
-    @property
-    def due(self) -> Moment | None:
-        """The earliest moment at which something is to be seen again."""
-        ...
-
-    @property
-    def is_changed(self) -> bool: ...
-
-    def apply(self, rows: Any, until: Moment) -> Sequence[Output]:
-        """Fold rows, and timers before a moment; return the output."""
-        ...
-
-    def changes(self) -> bytes:
-        """Return the changes since this, or `whole`, was called last."""
-        ...
-
-    def whole(self) -> bytes: ...
-
-    def caught_up(self, pieces: Iterable[bytes]) -> Store:
-        """Return the state with its changes since it was read."""
-        ...
-
-    def entries(self) -> Iterator[tuple[Key, State]]:
-        """Yield each key with its state."""
-        ...
 
 
 @dataclass
@@ -87,14 +54,16 @@ class Objects:
 
     @property
     def due(self) -> Moment | None:
+        """The earliest moment at which something is to be seen again."""
         return self.pending.earliest
 
     @property
     def is_changed(self) -> bool:
         return self._is_changed
 
-    def apply(self, rows: Records, until: Moment) -> list[tuple[Value, ...]]:
-        put_out: list[tuple[Value, ...]] = []
+    def apply(self, rows: Any, until: Moment) -> list[Output]:  # Records
+        """Fold rows, and timers before a moment; return the output."""
+        put_out: list[Output] = []
         changed = self._changed
         before = len(changed)
         self.until = until
@@ -106,6 +75,7 @@ class Objects:
         return put_out
 
     def changes(self) -> bytes:
+        """Return the changes since this, or `whole`, was called last."""
         states = {key: self.states.get(key) for key in self._changed}
         new = [tuple(one) for one in self.pending.heap if one.number >= self._asked_before]
         self._forget()
@@ -130,6 +100,7 @@ class Objects:
         self._is_changed = False
 
     def caught_up(self, pieces: Iterable[bytes]) -> Objects:
+        """Return the state with its changes since it was read."""
         states, asked, until = self.states, list(self.pending.heap), self.until
         for piece in pieces:
             try:
@@ -170,7 +141,7 @@ class BinTable:
     def is_changed(self) -> bool:
         return bool(self._changed)
 
-    def apply(self, rows: Columns, until: Moment) -> list[pyarrow.Table]:
+    def apply(self, rows: Any, until: Moment) -> list[Output]:  # Columns
         if not len(rows):
             return []
         changed, put_out = self.operator.function(self.table, rows.table)
@@ -200,6 +171,9 @@ class BinTable:
         for row in () if self.table is None else self.table.to_pylist():
             key = row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
             yield key, {name: value for name, value in row.items() if name not in names}
+
+
+Store = Objects | BinTable
 
 
 def read_store(operator: BinOperator, pieces: Iterable[bytes]) -> Store:

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from stateshift.errors import AlreadyThere, Complaint, PlanError, SpecError, TransientStorageError
 from stateshift.live.bins.arrow_tables import from_bytes
 from stateshift.live.bins.bin_run import BatchResult
-from stateshift.live.bins.bin_worker import BinWorker, Home
+from stateshift.live.bins.bin_worker import BinWorker
 from stateshift.live.bins.files import Files, GroupStart
 from stateshift.live.bins.hashing import HASH
-from stateshift.live.bins.homes import InDriver, InExecutors, SparkTasks
+from stateshift.live.bins.homes import Home, InDriver, InExecutors, SparkTasks
 from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.chains import group

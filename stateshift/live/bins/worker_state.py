@@ -142,12 +142,11 @@ class WorkerState:
 
     @property
     def frontier(self) -> Moment | None:
-        return None if self.ledger.last is None else self.ledger.last.frontier
+        return self.ledger.frontier
 
     @property
     def awaited(self) -> dict[int, Time]:
-        held = self.ledger.held.values()
-        return {one.bin: one.since for one in held if one.since is not None}
+        return self.ledger.awaited
 
     @property
     def delivered(self) -> int:

@@ -107,10 +107,8 @@ class Buffer:
     # ---------------------------------------------------------------- producers
 
     def offer(self, values: Sequence[bytes]) -> OfferedRecords:
-        """Accept records into memory, all or none.
-
-        Raises:
-            Refused: there is no room for them, the disk fails, or the buffer ends.
+        """Accept records into memory, all or none; RefusedError where there is no room for them,
+        the disk fails, or the buffer ends.
         """
         at = time.time_ns() // 1000
         with self._changed:
@@ -123,11 +121,7 @@ class Buffer:
         return batch
 
     def wait(self, batch: OfferedRecords) -> None:
-        """Wait until records are durable.
-
-        Raises:
-            Refused: they could not be written, and are not kept.
-        """
+        """Wait until records are durable; RefusedError where they could not be written."""
         with self._changed:
             self._changed.wait_for(lambda: batch.is_settled or self._has_ended)
         if not batch.is_written:
@@ -197,9 +191,7 @@ class Buffer:
 
     def read(self, number: int, count: int, bytes_max: int) -> bytes:
         """Return durable records from a number on, as bytes; empty where there is none yet.
-
-        Raises:
-            Gone: the record was removed, or was never promised.
+        GoneError where the record was removed, or was never promised.
         """
         with self._changed:
             promised = self._queue.promised
@@ -238,8 +230,6 @@ class Buffer:
             self._positions.pop(reader, None)
             if not self._folder.remove_position(check_reader(reader)):
                 raise no_such_reader(reader, self._folder.path)
-
-    # ---------------------------------------------------------------- what it is
 
     def status(self) -> Status:
         with self._positions_lock:

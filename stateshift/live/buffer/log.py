@@ -182,10 +182,8 @@ class Log:
     # ---------------------------------------------------------------- reading
 
     def read(self, number: int, count: int, bytes_max: int) -> bytes:
-        """Return records from a number on, one at least, of one segment.
-
-        Raises:
-            LookupError: the record is not there any more, or not yet.
+        """Return records from a number on, one at least, of one segment; LookupError where the
+        record is not there any more, or not yet.
         """
         with self._lock:
             for segment in reversed(self._segments):

@@ -13,10 +13,9 @@ from stateshift.errors import Complaint, SpecError, StorageError
 from stateshift.live.buffer.buffer import Buffer, Status, open_buffer, stopped_status
 from stateshift.live.buffer.client import Client
 from stateshift.live.buffer.folder import Folder, RunningProcess
-from stateshift.live.buffer.listeners import listen, serve
+from stateshift.live.buffer.listeners import Address, Server, listen, serve
 from stateshift.live.buffer.log import Files
 from stateshift.live.buffer.queue import Limits
-from stateshift.live.buffer.sockets import Address, Server
 
 MEMORY_LEAST = 1 << 20
 DISK_LEAST = 1 << 24

@@ -15,18 +15,17 @@ from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.text import Line
 from stateshift.documents.bin_count import CountFacts, LiveCountDocument
 from stateshift.documents.bins import LiveMoveDocument, MoveFacts, SteeringState, bins_steering
-from stateshift.documents.live import live_command
 from stateshift.documents.problems import failed_document
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
 from stateshift.live.bins import move_request
 from stateshift.live.bins.bin_count import advise_count
-from stateshift.live.bins.bin_loads import loads
 from stateshift.live.bins.controller import Controller
 from stateshift.live.bins.migration import MoveProgress
 from stateshift.live.bins.move_request import Manner, Steps, hint_if_gone
-from stateshift.live.bins.watch import Bins
+from stateshift.live.bins.watch import Bins, loads
 from stateshift.live.cli import bins_text
 from stateshift.live.protocol.configuration import BINS_MAX
+from stateshift.live.values import live_command
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:

@@ -181,9 +181,9 @@ def pause(terminal: Terminal, group: GroupOf) -> int | None:
 
     The step under way is carried out. The next one waits until `stateshift live resume`.
     """
-    from stateshift.documents.live import live_command
     from stateshift.live.bins.controller import Controller
     from stateshift.live.cli.bin_moves import show_steering
+    from stateshift.live.values import live_command
 
     controller = Controller(group)
     controller.pause()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
 from stateshift.cli.views.units import clock, dash, many, number, per_second, ranges, size, span
-from stateshift.documents.live import live_command
+from stateshift.live.bins.move_request import hint_if_gone
+from stateshift.live.values import live_command
 
 if TYPE_CHECKING:
     from stateshift.documents.bin_count import CountFacts
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import MoveProgress
     from stateshift.live.bins.state_acts import Eviction
+    from stateshift.live.bins.steering import Throttle
 
 CROSSING_HEADS = ("from", "to", ">bins", "which", ">keys", ">state")
 PART_HEADS = (
@@ -230,8 +232,6 @@ def status(facts: BinsFacts) -> Iterator[Block]:
 
 def _dead(facts: PartFacts, location: str) -> Iterator[Line]:
     """Say of a part that nobody runs, or that may be dead, how it goes on."""
-    from stateshift.live.bins.move_request import hint_if_gone
-
     name = facts.part.name
     if facts.part.is_evicted:
         worker = facts.part.runs.worker
@@ -292,8 +292,9 @@ def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
     if facts.is_paused:
         resume = live_command("resume", facts.location)
         yield Line(f"moves are paused; to go on: {resume}", "warn")
-    if facts.throttle.bins is not None or facts.throttle.gap_seconds is not None:
-        yield Line(f"moves are throttled: {', '.join(throttle_words(facts))}", "warn")
+    limits = list(_limits(facts.throttle))
+    if limits:
+        yield Line(f"moves are throttled: {', '.join(limits)}", "warn")
     for part in facts.bins.not_dealt:
         count = many(facts.bins.count_at(part), "bin")
         yield Line(f"{part.name} has {count} still, and will deal them anew", "warn")
@@ -315,15 +316,11 @@ def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
         yield Line("no bins are on their way")
 
 
-def throttle_words(facts: BinsFacts) -> Iterator[str]:
-    """Yield the throttle of moves, for people."""
-    if facts.throttle.bins is not None:
-        yield f"at most {many(facts.throttle.bins, 'bin')} a step"
-    if facts.throttle.gap_seconds is not None:
-        yield f"{facts.throttle.gap_seconds:g} s between steps"
-
-
-# ------------------------------------------------------------------------------------ the past
+def _limits(throttle: Throttle) -> Iterator[str]:
+    if throttle.bins is not None:
+        yield f"at most {many(throttle.bins, 'bin')} a step"
+    if throttle.gap_seconds is not None:
+        yield f"{throttle.gap_seconds:g} s between steps"
 
 
 def history(moves: Sequence[PastMoveFacts]) -> Iterator[Block]:
@@ -400,14 +397,9 @@ def show_export(to: str, keys: int, bytes_written: int) -> Iterator[Block]:
 def show_eviction(all_evicted: Sequence[Eviction]) -> Iterator[Block]:
     """Say from where to go on."""
     for one in all_evicted:
+        begin = "the beginning: it has no frontier yet"
+        if one.frontier is not None:
+            begin = f"{one.frontier[0]}, or any time before"
+        following = f"start an application as live.Worker(GROUP, {one.worker!r}, …), then move its "
         yield Line(f"{one.worker} of {one.operator} is evicted: {many(one.bins, 'bin')}", "good")
-        yield pairs(("reads from", _frontier(one)), ("next", _NEXT.format(one.worker)))
-
-
-_NEXT = "start an application as live.Worker(GROUP, {!r}, …), then move its bins"
-
-
-def _frontier(one: Eviction) -> str:
-    if one.frontier is None:
-        return "the beginning: it has no frontier yet"
-    return f"{one.frontier[0]}, or any time before"
+        yield pairs(("reads from", begin), ("next", f"{following}bins"))

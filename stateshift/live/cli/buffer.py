@@ -93,7 +93,7 @@ def buffer(
     Nothing is dropped: when a limit is reached, HTTP answers 503, and sockets are not read.
     """
     from stateshift.live.buffer import runner
-    from stateshift.live.buffer.sockets import parse_address
+    from stateshift.live.buffer.listeners import parse_address
 
     path = Path(directory)
     if forget is not None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
 from stateshift.cli.views.units import clock, many, per_second, span
-from stateshift.documents.live import live_command, names_of
+from stateshift.documents.live import names_of
 from stateshift.live.cli import bins_text
+from stateshift.live.values import live_command
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -38,13 +39,19 @@ def show_checked(facts: ChangeFacts) -> Iterator[Block]:
     for chain in facts.chains:
         before, after = _functions(chain.before), _functions(chain.after)
         rows.append((chain.chain, before, after, WHEN[chain.when]))
+    workers = "none"
+    if facts.workers:
+        queries = many(facts.queries, "query", "queries")
+        workers = f"{many(facts.workers, 'worker')} of {queries} to acknowledge it"
+    if asked.unattended:
+        workers = f"{facts.workers}, none of them is asked"
     yield Line(f"{asked.act} in {facts.location}", "strong")
     yield Table(("chain", "functions now", "functions then", "changes"), tuple(rows))
     yield Gap()
     yield pairs(
         ("checked", "; ".join(_checks(facts))),
         ("scheduler", f"{asked.scheduler}: {facts.checked.choice.reason}"),
-        ("workers", _workers(facts)),
+        ("workers", workers),
         ("on error", "the change is taken back") if asked.on_error == "revert" else None,
     )
 
@@ -63,15 +70,6 @@ def _checks(facts: ChangeFacts) -> Iterator[str]:
         yield f"types of {', '.join(typed)} fit"
     if untyped:
         yield f"types of {', '.join(untyped)} are not checked"
-
-
-def _workers(facts: ChangeFacts) -> str:
-    if facts.checked.asked.unattended:
-        return f"{facts.workers}, none of them is asked"
-    if not facts.workers:
-        return "none"
-    queries = many(facts.queries, "query", "queries")
-    return f"{many(facts.workers, 'worker')} of {queries} to acknowledge it"
 
 
 def progress(carried: ChangeProgress) -> str:
@@ -94,28 +92,18 @@ def came(facts: ChangeFacts) -> Iterator[Block]:
         return
     match facts.state:
         case "finished":
-            everywhere = _everywhere(carried)
-            yield Line(f"change {facts.number} is applied{everywhere}", "good")
+            first, last = carried.first_seconds, carried.last_seconds
+            where = ""
+            if first is not None and last is not None:
+                where = f", and runs everywhere after {span(last)} (first worker {span(first)})"
+            yield Line(f"change {facts.number} is applied{where}", "good")
         case "applied":
+            seen = "nobody runs the chain now: a job begins with it once it is started"
+            if carried.workers:
+                seen = f"{carried.running} of {many(carried.workers, 'worker')} were seen to run it"
+                seen += " so far; the others do with their next batch"
             yield Line(f"change {facts.number} is applied", "good")
-            yield Line(f"{_seen(carried)}. Look again: {facts.status_command}")
-
-
-def _seen(carried: ChangeProgress) -> str:
-    if not carried.workers:
-        return "nobody runs the chain now: a job begins with it once it is started"
-    workers = many(carried.workers, "worker")
-    return (
-        f"{carried.running} of {workers} were seen to run it so far; the others do with their "
-        "next batch"
-    )
-
-
-def _everywhere(carried: ChangeProgress) -> str:
-    first, last = carried.first_seconds, carried.last_seconds
-    if first is None or last is None:
-        return ""
-    return f", and runs everywhere after {span(last)} (first worker {span(first)})"
+            yield Line(f"{seen}. Look again: {facts.status_command}")
 
 
 def show_aborted(known: KnownChange) -> Iterator[Block]:
@@ -159,7 +147,10 @@ def history(
 
 def past_row(facts: PastFacts) -> Row:
     """Return a change of the past as a row of a table."""
-    change = facts.known.change
+    change, first, last = facts.known.change, facts.first_seconds, facts.last_seconds
+    taken = "-"
+    if first is not None and last is not None:
+        taken = f"{span(first)}, {span(last)}"
     return (
         str(change.number),
         clock(change.at),
@@ -167,7 +158,7 @@ def past_row(facts: PastFacts) -> Row:
         chains_of(facts),
         change.scheduler,
         Cell(facts.became, TONES[facts.became]),
-        _first_and_last(facts),
+        taken,
         change.by,
     )
 
@@ -175,13 +166,6 @@ def past_row(facts: PastFacts) -> Row:
 def chains_of(facts: PastFacts) -> str:
     """Return the chains of a change, with their functions."""
     return "; ".join(f"{name}: {_functions(names)}" for name, names in facts.chains.items())
-
-
-def _first_and_last(facts: PastFacts) -> str:
-    first, last = facts.first_seconds, facts.last_seconds
-    if first is None or last is None:
-        return "-"
-    return f"{span(first)}, {span(last)}"
 
 
 def whys(facts: PastFacts) -> Iterator[Line]:
@@ -248,25 +232,23 @@ def chain_rows(facts: StatusFacts, chain: str) -> Iterator[Row]:
 
 def query_row(facts: QueryFacts) -> Row:
     """Return a query as a row of a table."""
-    sample = facts.sample
+    sample, seconds = facts.sample, facts.begun_seconds_ago
+    begun: str | Cell = "-"
+    if seconds is not None:
+        begun = f"{span(seconds)} ago"
+        if not facts.living:
+            begun = Cell(f"{begun}: not waited for", "dim")
     return (
         facts.query,
         facts.chain,
         str(facts.workers),
         str(facts.version),
         "-" if facts.batch is None else str(facts.batch),
-        _begun(facts),
+        begun,
         per_second(facts.rows_in_per_second),
         per_second(facts.rows_out_per_second),
         "-" if sample is None else span(sample.seconds_mean),
     )
-
-
-def _begun(facts: QueryFacts) -> str | Cell:
-    if facts.begun_seconds_ago is None:
-        return "-"
-    words = f"{span(facts.begun_seconds_ago)} ago"
-    return words if facts.living else Cell(f"{words}: not waited for", "dim")
 
 
 def _under_way(facts: StatusFacts) -> Iterator[Block]:

@@ -11,13 +11,14 @@ from stateshift.api.local_files import beside, text_of
 from stateshift.cli.shell.failing import tell_aborted
 from stateshift.cli.shell.options import choice
 from stateshift.cli.shell.progress import tell_changes
-from stateshift.documents.live import ChangeFacts, LiveChangeDocument, live_command
+from stateshift.documents.live import ChangeFacts, LiveChangeDocument
 from stateshift.documents.problems import failed_document
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
 from stateshift.live import acts
 from stateshift.live.acts import CheckedChange, Edit, Manner
 from stateshift.live.cli import chains_text, search_working_directory
 from stateshift.live.proposals import ChangeProgress
+from stateshift.live.values import live_command
 from stateshift.specification.dataflow.parse import parse_dataflow
 
 if TYPE_CHECKING:

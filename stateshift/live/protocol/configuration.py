@@ -216,10 +216,7 @@ def resize(configuration: Configuration, bins: int) -> Configuration:
 
 def resize_settled(configuration: Configuration, bins: int) -> Configuration:
     """Return the configuration by another number of bins, for workers that are all settled: no time
-    before its last move can be asked for any more.
-
-    Raises:
-        SpecError: no power of two, or halves that are at different workers.
+    before its last move can be asked for any more. Refuse halves that are at different workers.
     """
     return resize(retire(configuration, configuration.last), bins)
 

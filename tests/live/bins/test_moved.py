@@ -38,7 +38,9 @@ def said(*running: WorkerPart, until: int | None = 8) -> str:
         (part("west", 9, (3, 4)), "waits for 2 bins", ""),
     ],
 )
-def test_who_is_behind_is_named_with_what_it_waits_for(behind: WorkerPart, stands: str, end: str) -> None:
+def test_who_is_behind_is_named_with_what_it_waits_for(
+    behind: WorkerPart, stands: str, end: str
+) -> None:
     fact = f"count at west ({stands}) did not pass 8 within 60 s{end}"
     assert said(part("east", 9), behind) == fact
 

@@ -15,7 +15,12 @@ def read(piece: FilePiece) -> bytes:
 
 
 def test_every_piece_has_its_own_bytes_whatever_is_read_along():
-    pieces = [FilePiece("b", 7, 3), FilePiece("a", 250, 6), FilePiece("a", 0, 4), FilePiece("a", 2, 1)]
+    pieces = [
+        FilePiece("b", 7, 3),
+        FilePiece("a", 250, 6),
+        FilePiece("a", 0, 4),
+        FilePiece("a", 2, 1),
+    ]
     pieces += [FilePiece("a", 4, 0), FilePiece("a", 0, 4)]
     assert dict(read_together(pieces, read)) == {piece: read(piece) for piece in pieces}
 

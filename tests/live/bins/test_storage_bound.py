@@ -140,7 +140,10 @@ def test_a_bin_that_keeps_a_dead_file_is_written_anew():
 
 
 def test_a_bin_that_needs_a_file_of_others_is_written_anew():
-    here = {1: BinSnapshot((FilePiece("theirs", 0, 10),)), 2: BinSnapshot((FilePiece("ours", 0, 10),))}
+    here = {
+        1: BinSnapshot((FilePiece("theirs", 0, 10),)),
+        2: BinSnapshot((FilePiece("ours", 0, 10),)),
+    }
     assert worth_rewriting(here, {"ours": 10}) == (1,)
 
 

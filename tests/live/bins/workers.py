@@ -16,11 +16,11 @@ import xxhash
 
 from stateshift import live
 from stateshift.live.bins.arrow_tables import from_bytes
-from stateshift.live.bins.bin_worker import BinWorker, Home
+from stateshift.live.bins.bin_worker import BinWorker
 from stateshift.live.bins.commits import Commit, GivenBin
 from stateshift.live.bins.files import ACKNOWLEDGED, Files, GroupStart, Proposal, look
 from stateshift.live.bins.hashing import HASH
-from stateshift.live.bins.homes import InDriver, InExecutors
+from stateshift.live.bins.homes import Home, InDriver, InExecutors
 from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.state_acts import evict

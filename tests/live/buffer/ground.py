@@ -17,10 +17,10 @@ from stateshift.live.buffer.buffer import Buffer, open_buffer
 from stateshift.live.buffer.client import Client
 from stateshift.live.buffer.folder import Folder
 from stateshift.live.buffer.frames import decode_records
+from stateshift.live.buffer.listeners import Address
 from stateshift.live.buffer.log import Files
 from stateshift.live.buffer.queue import Limits
 from stateshift.live.buffer.runner import RunningBuffer, run_buffer
-from stateshift.live.buffer.sockets import Address
 
 LIMITS = Limits(memory=1 << 20, disk=16 << 20)
 SECONDS_MAX = 120.0

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import PlanError, SpecError, StorageError
-from stateshift.live.buffer import sockets
+from stateshift.live.buffer import listeners
 from stateshift.live.buffer.client import Client
+from stateshift.live.buffer.listeners import Address, parse_address
 from stateshift.live.buffer.runner import run_buffer
-from stateshift.live.buffer.sockets import Address, parse_address
 from tests.live.buffer.ground import (
     LIMITS,
     SECONDS_MAX,
@@ -62,7 +62,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_of_it_is_there(tmp_path: Pat
 def test_a_producer_that_goes_on_after_its_refusal_reads_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: bytes, status: bytes
 ) -> None:
-    monkeypatch.setattr(sockets, "LINGER_IDLE_SECONDS", SECONDS_MAX)
+    monkeypatch.setattr(listeners, "LINGER_IDLE_SECONDS", SECONDS_MAX)
     with serving(tmp_path, "http") as at_work:
         (hook,) = at_work.running.listens
         with connected(hook) as producer:
@@ -79,7 +79,7 @@ def test_a_producer_that_goes_on_after_its_refusal_reads_the_answer(
 def test_a_producer_that_sends_on_after_a_line_that_is_too_long_is_not_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "LINGER_IDLE_SECONDS", SECONDS_MAX)
+    monkeypatch.setattr(listeners, "LINGER_IDLE_SECONDS", SECONDS_MAX)
     with serving(tmp_path, "tcp?ack") as at_work, connected(at_work.running.listens[0]) as producer:
         producer.sendall(b"x" * (at_work.buffer.request_bytes_max + 1))
         assert b"error: a line is longer than" in told(producer)
