@@ -36,26 +36,7 @@ _WHERE = {
     "stateful": "stateshift.live.state",
 }
 
-__all__ = [
-    "BufferSource",
-    "Chain",
-    "Controller",
-    "Edit",
-    "Folded",
-    "Group",
-    "InOrder",
-    "Manner",
-    "MoveManner",
-    "Watermark",
-    "Worker",
-    "chain",
-    "change",
-    "files",
-    "group",
-    "keep_running",
-    "operator",
-    "stateful",
-]
+__all__ = list(_WHERE)
 
 
 def __getattr__(name: str) -> object:

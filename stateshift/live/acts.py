@@ -299,9 +299,6 @@ def _refuse_torn_reversal(asked: ChangeRequest) -> None:
         )
 
 
-# ------------------------------------------------------------------------------------ checks
-
-
 def check_request(folder: Folder, now: GroupState, asked: ChangeRequest) -> frozenset[str]:
     """Refuse a request that cannot be met; return the chains whose types are known to fit."""
     shipped = {package.digest: package.content for package in asked.packages}
@@ -348,10 +345,7 @@ def _functions(
 
 
 def _check_types(
-    folder: Folder,
-    declaration: Declaration,
-    functions: Sequence[code.Function],
-    unattended: bool,
+    folder: Folder, declaration: Declaration, functions: Sequence[code.Function], unattended: bool
 ) -> bool:
     """Run the chain on no rows, and check what it returns; return whether that could be done."""
     if not declaration.output:  # of foreachBatch: the results of its functions are theirs alone

@@ -68,14 +68,6 @@ Functions = Sequence[code.Function]
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
-    """The code that a job runs: by a public key, and by who may own the folder of code."""
-
-    key: str | None = None
-    owners: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Group:
     """The folder that the workers of some jobs share, and whose changes they take.
 
@@ -98,63 +90,25 @@ class TaskPlace:
     batch: int
 
 
-@dataclass
-class _OwnChain:
-    """A chain's functions that came with the job into this process."""
-
-    own: Functions
-    # Refuses functions that do not fit: run on no rows. None as long as no rows have come by.
-    fits: Callable[[Functions], None] | None = None
-
-
-class _Code:
-    """The code of a group, loaded once, from a folder that nobody else may write to."""
-
-    def __init__(self, folder: Folder, storage: Storage, owners: Sequence[str]) -> None:
-        self._folder, self._storage, self._owners = folder, storage, owners
-        self._is_guarded = False
-        self._loaded: dict[str, code.Function] = {}
-
-    def load(self, digest: str) -> code.Function:
-        if digest not in self._loaded:
-            if not self._is_guarded:
-                code.guard(self._storage, self._owners)
-                self._is_guarded = True
-            self._loaded[digest] = code.unpack(self._folder.code(digest), digest)
-        return self._loaded[digest]
-
-
-class _Poll:
-    """The times to look for news: before each Arrow batch, as cheaply as can be."""
-
-    def __init__(self, is_near: bool) -> None:
-        self.awaited: str | None = None  # the file of the next proposal, where nothing else is new
-        self._is_near = is_near
-        self._began = 0.0
-
-    def is_due(self) -> bool:
-        if self.awaited is not None:
-            return os.access(self.awaited, os.F_OK)
-        return self._is_near or time.monotonic() - self._began >= LOOK_SECONDS
-
-    def begin(self) -> None:
-        self._began = time.monotonic()
-
-
 class Member:
     """A process's knowledge of one group. Not shared between processes; cheap to make again. The
     queries of one driver share it among their threads.
     """
 
     def __init__(
-        self, folder: Folder, code_storage: Storage, trust: Trust, is_near: bool = True
+        self, folder: Folder, code_storage: Storage, group: Group, is_near: bool = True
     ) -> None:
         self.folder = folder
-        self.trust = trust
+        self.group = group
         self.log = ChangeLog()
-        self._code = _Code(folder, code_storage, trust.owners)
-        self._own: dict[str, _OwnChain] = {}
-        self._poll = _Poll(is_near)
+        self._code_storage = code_storage
+        self._is_near = is_near
+        self._loaded: dict[str, code.Function] = {}  # by their hashes
+        self._own: dict[str, Functions] = {}  # by chain, those that came with the job
+        # By chain: refuses functions that do not fit, run on no rows; once rows have come by.
+        self._fits: dict[str, Callable[[Functions], None]] = {}
+        self._awaited: str | None = None  # the file of the next proposal, where nothing else is new
+        self._looked_at = 0.0
         self._lock = threading.RLock()
         # when each proposal was met that was not decided, by this process's own clock
         self._first_seen: dict[Version, float] = {}
@@ -163,20 +117,16 @@ class Member:
         self._measured_at = self._registered_at = 0.0
 
     @property
-    def changes(self) -> tuple[KnownChange, ...]:
-        return self.log.changes
-
-    @property
     def known(self) -> Version:
         return self.log.newest
 
     def bring(self, chain: str, own: Functions) -> None:
         """Take the job's own functions of a chain along, which came with the job."""
-        self._own.setdefault(chain, _OwnChain(own)).own = own
+        self._own[chain] = own
 
     def fit(self, chain: str, fits: Callable[[Functions], None]) -> None:
         """Set the trial of functions on no rows of a chain's input."""
-        self._own[chain].fits = fits
+        self._fits[chain] = fits
 
     # ---------------------------------------------------------------- news
 
@@ -184,9 +134,9 @@ class Member:
         """Read the news of the group, if it is time to, and answer a proposal. In the middle of a
         batch, a storage that does not answer is asked again later.
         """
-        if not at_once and not self._poll.is_due():
+        if not at_once and not self._is_look_due():
             return
-        self._poll.begin()
+        self._looked_at = time.monotonic()
         try:
             self._read_changes()
         except StorageError as error:
@@ -196,18 +146,24 @@ class Member:
         if self.log.pending is not None:
             self._answer(self.log.pending, here)
 
+    def _is_look_due(self) -> bool:
+        """Whether to look for news: asked before each Arrow batch, so as cheaply as can be."""
+        if self._awaited is not None:
+            return os.access(self._awaited, os.F_OK)
+        return self._is_near or time.monotonic() - self._looked_at >= LOOK_SECONDS
+
     def _read_changes(self) -> None:
         """Take over decisions, up to a proposal that has none, or to the last."""
         with self._lock:
             if self.log.revision == 0:  # settled changes come in one; signatures are checked singly
-                settled = self.folder.settled() if self.trust.key is None else ()
+                settled = self.folder.settled() if self.group.key is None else ()
                 self.log = ChangeLog(settled, revision=1)
             while (known := self._next()) is not None:
                 if known.decided is None:
                     known = self._aborted_if_late(known)
                 if known.decided is None:
                     self.log = self.log.await_decision(known.change)
-                    self._poll.awaited = None
+                    self._awaited = None
                     return
                 # The change before could take itself back until this one was decided.
                 self.look_for_reversal()
@@ -216,7 +172,7 @@ class Member:
                 logger.info(
                     "change %d %s", known.number, "is applied" if known.applied else "is not"
                 )
-            self._poll.awaited = self.folder.file_of(self.log.next)
+            self._awaited = self.folder.file_of(self.log.next)
 
     def _next(self) -> KnownChange | None:
         """Return the first change that is not taken over yet; None if there is none."""
@@ -245,9 +201,9 @@ class Member:
 
     def _check_signed(self, number: Version, content: bytes) -> None:
         """Refuse a proposal that nobody has signed for this place, where the job insists."""
-        if self.trust.key is None:
+        if self.group.key is None:
             return
-        signing.check(content, self.folder.signature(number, content), self.trust.key)
+        signing.check(content, self.folder.signature(number, content), self.group.key)
         change = decode(ProposedChange, content, self.folder.location)
         if (change.number, change.group) != (number, self.folder.check()):
             raise Incompatible(
@@ -321,8 +277,8 @@ class Member:
             return
         functions = self.functions(chain, new.links)
         if new.state is not None:
-            self._code.load(new.state.code)
-        fits = self._own[chain].fits
+            self._load(new.state.code)
+        fits = self._fits.get(chain)
         if fits is not None:
             fits(functions)
 
@@ -440,12 +396,20 @@ class Member:
 
     def functions(self, chain: str, links: Iterable[Link]) -> tuple[code.Function, ...]:
         """Return the functions of links, fetched and loaded unless they are here."""
-        own = self._own[chain].own
+        own = self._own[chain]
 
         def load(link: Link) -> code.Function:
-            return self._code.load(link.code) if link.own is None else own[link.own]
+            return self._load(link.code) if link.own is None else own[link.own]
 
         return tuple(function_of(link, load) for link in links)
+
+    def _load(self, digest: str) -> code.Function:
+        """Load code once, from a folder that nobody else may write to."""
+        if digest not in self._loaded:
+            if not self._loaded:
+                code.guard(self._code_storage, self.group.owners)
+            self._loaded[digest] = code.unpack(self.folder.code(digest), digest)
+        return self._loaded[digest]
 
 
 _members: dict[Group, Member] = {}
@@ -458,8 +422,7 @@ def member_of(group: Group) -> Member:
         folder.check()
         code_storage = open_storage(f"{group.location.rstrip('/')}/code")
         is_near = locations.scheme(group.location) == "file"
-        trust = Trust(group.key, group.owners)
-        _members[group] = Member(folder, code_storage, trust, is_near=is_near)
+        _members[group] = Member(folder, code_storage, group, is_near=is_near)
     return _members[group]
 
 

@@ -21,14 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.errors import (
-    AlreadyThere,
-    FormatError,
-    PlanError,
-    StalePlan,
-    StorageError,
-    TransientStorageError,
-)
+from stateshift.errors import FormatError, PlanError, StalePlan
 from stateshift.live import code, signing
 from stateshift.live.folder import ChainWorker, Folder, WorkerWord
 from stateshift.live.member import ACKNOWLEDGED, RUNNING, decided_here, process_name
@@ -60,7 +53,7 @@ from stateshift.live.protocol.task_flow import (
     Word,
     number_tasks,
 )
-from stateshift.live.values import Pause, live_command
+from stateshift.live.values import Pause, live_command, proposing
 
 logger = logging.getLogger(__name__)
 
@@ -86,23 +79,13 @@ def propose(folder: Folder, now: GroupState, asked: ChangeRequest) -> ProposedCh
         by=process_name(),
     )
     signature = None if asked.key is None else signing.sign(encode(change), asked.key)
-    try:
+    with proposing(f"change {change.number}", "nothing has changed", folder.location):
         settled = [known for known in now.changes if known.number < now.version]
         if settled and len(settled) % SETTLED_EVERY == 0:
             folder.settle(settled)
         for package in asked.packages:
             folder.write_code(package.digest, package.content)
         folder.propose(change, signature)
-    except AlreadyThere:
-        raise PlanError(
-            f"somebody else has proposed change {change.number} in this moment",
-            hint=live_command("status", folder.location),
-        ) from None
-    except TransientStorageError:
-        raise
-    except StorageError as error:
-        hint = "nothing has changed: when that is mended, run this command again"
-        raise error.with_hint(hint) from None
     return change
 
 
@@ -132,8 +115,7 @@ def abort(folder: Folder, now: GroupState) -> KnownChange:
     known = replace(known, decided=held)
     if known.applied:
         raise PlanError(
-            f"change {known.number} was applied in this moment",
-            hint=_way_back(folder, (known,)),
+            f"change {known.number} was applied in this moment", hint=_way_back(folder, (known,))
         )
     return known
 

@@ -69,9 +69,6 @@ def with_column(rows: Rows, column: str, value: int, at: int) -> Rows:
     return rows.add_column(at, pyarrow.field(column, pyarrow.int64()), values)
 
 
-# ------------------------------------------------------------------------------------ schemas
-
-
 def arrow_schema(schema: Schema) -> pyarrow.Schema | None:
     """Return a schema as Arrow's: given as text of DDL, as Spark's, or as Arrow's."""
     import pyarrow

@@ -183,9 +183,6 @@ def _with_words(folder: Folder, changes: Sequence[KnownChange]) -> tuple[ChangeW
     )
 
 
-# ------------------------------------------------------------------------------------ the past
-
-
 def past_moves(files: Files, begun: GroupStart) -> tuple[PastMove, ...]:
     """Return the moves of a group that are kept, oldest first."""
     names = {joined.number: joined.name for joined in files.joined()}

@@ -375,9 +375,6 @@ def _run_of(of: Chain, local: Callable[[str], str | None]) -> str:
     return f"{of.made_by}.{number or '-'}"
 
 
-# ------------------------------------------------------------------------------ in foreachBatch
-
-
 def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
     """Run a chain over a batch of Spark's, in the job's own process. How many rows it has would
     cost a job of its own to know: they are not counted.
@@ -386,9 +383,6 @@ def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
     run_id = _run_of(of, context.getLocalProperty)
     Task(of, member, TaskPlace(ChainWorker(of.name, query, 0), batch), run_id).run_whole(frame)
-
-
-# ------------------------------------------------------------------------------ in the job's driver
 
 
 class Query(Protocol):

@@ -7,10 +7,18 @@ from __future__ import annotations
 import os
 import shlex
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar, TypeVar
 
-from stateshift.errors import AlreadyThere, FormatError, MissingFile
+from stateshift.errors import (
+    AlreadyThere,
+    FormatError,
+    MissingFile,
+    PlanError,
+    StorageError,
+    TransientStorageError,
+)
 from stateshift.live.protocol.chains import decode, encode
 from stateshift.storage.protocol import Storage
 from stateshift.storage.temporaries import apart
@@ -84,6 +92,23 @@ class ValueFiles:
         """Write a file that whoever starts after a crash of the machine has to read."""
         self._write(path, content)
         self.storage.sync()
+
+
+@contextmanager
+def proposing(what: str, nothing: str, location: str) -> Iterator[None]:
+    """Tell whoever proposes that somebody else was first, or that `nothing` was done of it."""
+    try:
+        yield
+    except AlreadyThere:
+        raise PlanError(
+            f"somebody else has proposed {what} in this moment",
+            hint=live_command("status", location),
+        ) from None
+    except TransientStorageError:
+        raise
+    except StorageError as error:
+        hint = f"{nothing}: when that is mended, run this command again"
+        raise error.with_hint(hint) from None
 
 
 def live_command(*words: str) -> str:

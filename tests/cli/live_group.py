@@ -13,7 +13,7 @@ import pyarrow
 
 from stateshift import live
 from stateshift.live.folder import ChainWorker, Folder
-from stateshift.live.member import Member, TaskPlace, Trust
+from stateshift.live.member import Group, Member, TaskPlace
 from stateshift.live.task import Task
 from stateshift.storage.opening import open_storage
 
@@ -75,7 +75,7 @@ class Played:
 
     def _member(self) -> Member:
         code = open_storage(f"{self.location}/code")
-        return Member(Folder(open_storage(self.location)), code, Trust())
+        return Member(Folder(open_storage(self.location)), code, Group(""))
 
     @property
     def folder(self) -> Folder:

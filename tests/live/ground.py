@@ -16,7 +16,7 @@ import pyarrow.compute
 from stateshift.live import acts, code, proposals
 from stateshift.live.chains import declare
 from stateshift.live.folder import ChainWorker, Folder
-from stateshift.live.member import Group, Member, TaskPlace, Trust
+from stateshift.live.member import Group, Member, TaskPlace
 from stateshift.live.proposals import ChangeProgress, ChangeRequest, Patience, read_group
 from stateshift.live.protocol.chains import Link, NewChain, OnError, ProposedChange, When
 from stateshift.live.task import Chain, Task
@@ -25,7 +25,7 @@ from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 
 GROUP = "memory://m/group"
 SCHEMA = pyarrow.schema([("v", pyarrow.int64()), ("k", pyarrow.int64())])
-OURS = Trust(owners=("us",))  # the owner of all files of a disk in memory
+OURS = Group("", owners=("us",))  # the owner of all files of a disk in memory
 
 
 def giving(k: int, column: str = "k") -> code.Function:
@@ -85,7 +85,7 @@ class Ground:
         declare(chain, self.folder)
         return chain
 
-    def member(self, trust: Trust = OURS, storage: Storage | None = None) -> Member:
+    def member(self, trust: Group = OURS, storage: Storage | None = None) -> Member:
         """Return what a new process knows of the group."""
         place = Folder(storage) if storage is not None else self.folder
         return Member(place, self.disk.open(f"{GROUP}/code"), trust)

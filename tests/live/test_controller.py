@@ -26,7 +26,7 @@ from stateshift.errors import (
 from stateshift.live import acts, code, proposals, state
 from stateshift.live.acts import Edit, Manner
 from stateshift.live.code import Package
-from stateshift.live.member import Member, Trust
+from stateshift.live.member import Group, Member
 from stateshift.live.proposals import ChangeRequest, Patience, read_group
 from stateshift.live.protocol.chains import Decision, Link, NewChain, Reversal
 from stateshift.live.task import Chain
@@ -412,7 +412,7 @@ class Disk:
         self.location = location
         self.folder = acts.open_group(location)
         self.chain: Chain = live.chain("score", location, SCHEMA, giving(0))
-        self.member = Member(self.folder, acts.open_group(f"{location}/code").storage, Trust())
+        self.member = Member(self.folder, acts.open_group(f"{location}/code").storage, Group(""))
         self.batch = 0
 
     def work(self, *ignored: object) -> list[int]:

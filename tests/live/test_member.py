@@ -15,7 +15,7 @@ from stateshift.errors import FormatError, StorageError
 from stateshift.live import code
 from stateshift.live.code import Package
 from stateshift.live.folder import Seal
-from stateshift.live.member import Trust
+from stateshift.live.member import Group
 from stateshift.live.proposals import ChangeRequest
 from stateshift.live.protocol.chains import Decision, Link, NewChain, ProposedChange, Reversal
 from tests.live.ground import GROUP, Ground, asked, giving, numbers, propose, raising, run, running
@@ -408,9 +408,9 @@ def test_code_that_others_may_have_written_is_refused(
 def test_owners_that_the_job_names_are_trusted(ground: Ground) -> None:
     chain = ground.chain()
     propose(ground.folder, asked({"score": giving(1)}))
-    run(chain, ground.member(Trust()), 0)
+    run(chain, ground.member(Group("")), 0)
     assert [word for word, _ in words(ground)] == ["refused"]
-    run(chain, ground.member(Trust(owners=("us",))), 1, partition=1)
+    run(chain, ground.member(Group("", owners=("us",))), 1, partition=1)
     assert sorted(word for word, _ in words(ground)) == ["acknowledged", "refused"]
 
 
@@ -437,4 +437,4 @@ def test_threads_of_one_driver_take_each_change_over_once(ground: Ground) -> Non
     for thread in threads:
         thread.join()
     sys.setswitchinterval(before)
-    assert [known.number for known in member.changes] == list(range(1, 31))
+    assert [known.number for known in member.log.changes] == list(range(1, 31))

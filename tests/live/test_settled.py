@@ -11,7 +11,7 @@ import pytest
 
 from stateshift.live import signing
 from stateshift.live.folder import ChainWorker, Folder
-from stateshift.live.member import Member, TaskPlace, Trust
+from stateshift.live.member import Group, Member, TaskPlace
 from stateshift.live.protocol.chains import Decision, Link, NewChain, ProposedChange, encode
 from stateshift.storage.opening import open_storage
 
@@ -31,7 +31,7 @@ def change(folder: Folder, number: int) -> ProposedChange:
 
 def member_of(folder: Folder, key: str | None = None) -> Member:
     code_place = open_storage(f"{folder.location}/code")
-    return Member(folder, code_place, Trust(key))
+    return Member(folder, code_place, Group("", key))
 
 
 def applied(folder: Folder, number: int, signature: bytes | None = None) -> None:
@@ -98,7 +98,7 @@ def test_a_signed_change_holds_at_its_own_place_alone(
     member = member_of(folder, public)
     member.look(HERE, at_once=True)
     assert member.known == 1
-    assert "another place" in str(member.changes[1].decided)
+    assert "another place" in str(member.log.changes[1].decided)
 
 
 def test_a_change_of_another_group_is_not_taken(tmp_path: Path, keys: tuple[str, str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from stateshift import live
 from stateshift.errors import FormatError, Incompatible, SpecError
 from stateshift.live import signing
-from stateshift.live.member import Trust
+from stateshift.live.member import Group
 from stateshift.live.protocol.chains import Decision
 from tests.live.ground import Ground, asked, change, giving, numbers, propose, run
 
@@ -53,8 +53,8 @@ def keys(tmp_path: Path) -> Keys:
     return make_keys(tmp_path)
 
 
-def trusting(keys: Keys) -> Trust:
-    return Trust(keys.public, ("us",))
+def trusting(keys: Keys) -> Group:
+    return Group("", keys.public, ("us",))
 
 
 def words(ground: Ground) -> list[tuple[str, str]]:

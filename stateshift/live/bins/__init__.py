@@ -9,10 +9,10 @@
     commits         a batch's commit as a value, and the fold of commits
     files, parts, compactions   the group's files of bins: commits, data, moves, workers
     worker_state    a worker between two commits, as a value, and the plan of its next batch
-    bin_worker      the same at work: it asks for news, runs, commits
-    other_workers, upkeep   the news of others; files to remove, bins to read ahead
+    bin_worker      the same at work: it asks for news of others, runs, commits
+    upkeep          files to remove, bins to write whole, bins to read ahead
     redistribution  bins by another number of them
-    homes, bin_task   the places of bins: the driver's own process, or those of Spark's tasks
+    homes           the places of bins: the driver's own process, or those of Spark's tasks
     worker          the part of a job, for foreachBatch; outputs
 
     watch           a group from outside: the place and load of each bin, the progress of workers

@@ -87,13 +87,11 @@ def bring_in(
     unless all rows have become state.
 
     Args:
-        files: the group's; no worker of the operator has committed yet, other than what an import
-            of the same rows has written.
+        files: the group's; no worker has committed, but for an import of the same rows.
         operator: whose state it becomes.
         table: the columns `key` and `value`, as `stateshift export` writes them.
         workers: which the bins begin at, in turn.
-        make_state: of a key and a value, the state, with timers also of their times; none for an
-            operator of columns, whose table has the value's columns.
+        make_state: of a key and a value, with timers also of their times; none for `columns`.
     """
     _check_way(operator, make_state)
     asked = GroupStart(operator.bins, tuple(workers))
@@ -150,11 +148,9 @@ def _check_workers(files: Files, begun: GroupStart, asked: GroupStart) -> None:
 def _check_way(operator: BinOperator, make_state: Function | None) -> None:
     if (operator.form == "columns") == (make_state is None):
         return
-    fact = (
-        f"{operator.name} keeps a table a bin: its columns are taken from the rows"
-        if operator.form == "columns"
-        else f"{operator.name} keeps an object a key, which the rows do not say"
-    )
+    fact = f"{operator.name} keeps an object a key, which the rows do not say"
+    if operator.form == "columns":
+        fact = f"{operator.name} keeps a table a bin: its columns are taken from the rows"
     hint = "name a function of (key, value) that returns the state, for all forms but columns"
     raise SpecError((Complaint("state", fact),), hint=hint)
 
@@ -299,11 +295,7 @@ def _first_commit(
 def take_out(files: Files, operator: BinOperator) -> Iterator[Entry]:
     """Yield every key of an operator with its state, bin by bin; of a bin that is on its way, as it
     was given. A worker that runs on removes what it has rewritten: then the bins that are left are
-    looked for again.
-
-    Raises:
-        PlanError: the group has no such operator; its bins move all the time, are rewritten faster
-            than they can be read, or were split or merged meanwhile.
+    looked for again. Refused where they move, or are rewritten, faster than they can be read.
     """
     places = _places(files, operator)
     left = list(places)

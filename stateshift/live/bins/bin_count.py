@@ -65,9 +65,6 @@ def advise_count(bins: Bins, found: Sequence[Load]) -> Advice:
     return Advice(count, f"no bin has {HOT:g} times as much as the mean")
 
 
-# ------------------------------------------------------------------------------------ checks
-
-
 def check_count(bins: Bins, count: int, at: Time | None, keyed: KeyedBy) -> None:
     """Refuse a number of bins that cannot be had, before anybody is told."""
     if not is_count(count):
@@ -133,9 +130,6 @@ def apart_in(bins: Bins, count: int) -> list[range]:
         if len({assigned[bin] for bin in parts}) > 1:
             found.append(parts)
     return found
-
-
-# ------------------------------------------------------------------------------------ carrying
 
 
 @dataclass

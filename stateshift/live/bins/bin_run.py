@@ -30,13 +30,7 @@ from stateshift.live.bins.commits import (
 from stateshift.live.bins.files import data_file
 from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.stages import Apply, Give, LeaveOut, Position, Stage, Take
-from stateshift.live.bins.stores import (
-    Output,
-    Store,
-    read_store,
-    rows_as_bytes,
-    rows_from_bytes,
-)
+from stateshift.live.bins.stores import Output, Store, read_store, rows_as_bytes, rows_from_bytes
 from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import Time
 

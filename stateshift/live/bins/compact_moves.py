@@ -31,12 +31,7 @@ from collections.abc import Callable
 from stateshift.live.bins.compactions import Compaction, MovesBase, MovesKept
 from stateshift.live.bins.files import Files, GroupStart, apply_proposal
 from stateshift.live.bins.watch import Bins
-from stateshift.live.protocol.configuration import (
-    BEGIN,
-    Time,
-    initial_configuration,
-    retire,
-)
+from stateshift.live.protocol.configuration import BEGIN, Time, initial_configuration, retire
 
 EVERY = 32  # moves
 KEPT = 64  # moves

@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields, replace
 from stateshift.errors import AlreadyThere, FormatError, PlanError
 from stateshift.live.bins.commits import Commit, CommitOfAnother, FilePiece, Ledger
 from stateshift.live.bins.compactions import COMMIT_MAX, MOVES_KEPT, CompactionFiles, MovesKept
-from stateshift.live.bins.parts import PartFiles
+from stateshift.live.bins.parts import PartFiles, part_file
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import file_name
 from stateshift.live.protocol.chains import Decision, encode, encode_densely
@@ -183,16 +183,16 @@ class Files(PartFiles, CompactionFiles):
 
     def answer(self, number: int, answer: Answer) -> None:
         """Write a worker's answer to a move, unless it has answered."""
-        name = f"{file_name(answer.operator)}.{file_name(answer.worker)}.json"
+        path = part_file(f"{_move(number)}/words", answer.operator, answer.worker)
         with contextlib.suppress(AlreadyThere):
-            self.storage.create(f"{_move(number)}/words/{name}", encode(answer))
+            self.storage.create(path, encode(answer))
 
     def answers(self, number: int) -> tuple[Answer, ...]:
         return self._all(Answer, f"{_move(number)}/words")
 
     def prepare(self, prepared: ReadAheadBins) -> None:
         """Write the bins that a worker has read ahead."""
-        path = f"{PREPARED}/{file_name(prepared.operator)}.{file_name(prepared.worker)}.json"
+        path = part_file(PREPARED, prepared.operator, prepared.worker)
         self._write(path, encode(prepared))
 
     def prepared(self) -> dict[tuple[str, str], frozenset[int]]:

@@ -20,13 +20,7 @@ from itertools import chain
 from typing import Literal
 
 from stateshift.dataflow.move_steps import Step
-from stateshift.errors import (
-    AlreadyThere,
-    PlanError,
-    StateshiftError,
-    StorageError,
-    TransientStorageError,
-)
+from stateshift.errors import PlanError, StateshiftError
 from stateshift.live.bins.compact_moves import EVERY, compact
 from stateshift.live.bins.files import REFUSED, Answer, Proposal
 from stateshift.live.bins.move_request import Manner, Steps, TimedStep, refuse_under_way
@@ -38,7 +32,7 @@ from stateshift.live.member import decided_here, is_gone, process_name
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Time, Update
 from stateshift.live.protocol.rollout import Rollout, advance, updates_ahead
-from stateshift.live.values import POLL_SECONDS_MAX, Pause, live_command
+from stateshift.live.values import POLL_SECONDS_MAX, Pause, live_command, proposing
 
 logger = logging.getLogger(__name__)
 
@@ -335,7 +329,11 @@ class Carrier:
             self.files.decide(open_.number, decided_here("aborted", reason))
             bins = self.watch.look()
         proposal = self.proposal(bins, updates)
-        self._propose(proposal)
+        move = f"move {proposal.number}"
+        with proposing(move, "nothing more was moved", self.files.location):
+            self.files.propose(proposal)
+        first = proposal.earliest if proposal.updates else None
+        self._tell(state="proposed", number=proposal.number, time=first)
         # Whoever is not met here starts later, and sees the proposal before it reads a row.
         self.table = StepTable(self.watch.survey(), proposal)
         decided = self._await_decision(proposal, self.table)
@@ -358,22 +356,6 @@ class Carrier:
             ahead=self.ahead if self.manner.is_warm else (),
             by=process_name(),
         )
-
-    def _propose(self, proposal: Proposal) -> None:
-        try:
-            self.files.propose(proposal)
-        except AlreadyThere:
-            raise PlanError(
-                f"somebody else has proposed move {proposal.number} in this moment",
-                hint=live_command("status", self.files.location),
-            ) from None
-        except TransientStorageError:
-            raise
-        except StorageError as error:
-            hint = "nothing more was moved: when that is mended, run this command again"
-            raise error.with_hint(hint) from None
-        first = proposal.earliest if proposal.updates else None
-        self._tell(state="proposed", number=proposal.number, time=first)
 
     def _await_decision(self, proposal: Proposal, table: StepTable) -> Decision:
         """Hear the workers, and decide as the table says."""

@@ -181,9 +181,6 @@ def _steps_done(first: Sequence[int], bins: Bins, steps: Sequence[TimedStep]) ->
     return done[-1]
 
 
-# ------------------------------------------------------------------------------------ checks
-
-
 def check(bins: Bins, steps: Steps, manner: Manner) -> None:
     """Refuse steps that cannot be moved as asked, before anybody is told."""
     if not steps:

@@ -97,8 +97,7 @@ class PartFiles(ValueFiles):
         return tuple(found)
 
     def run(self, runs: OperatorStart) -> None:
-        path = f"{RUNS}/{file_name(runs.operator)}.{file_name(runs.worker)}.json"
-        self._write_durably(path, encode(runs))
+        self._write_durably(part_file(RUNS, runs.operator, runs.worker), encode(runs))
 
     def evict_start(self, runs: OperatorStart) -> None:
         """Say that a start was evicted. Whoever starts under its name meanwhile is another one."""
@@ -107,14 +106,14 @@ class PartFiles(ValueFiles):
 
     def keyed(self, operator: str, worker: str) -> KeyHashing | None:
         """Return a worker's way of hashing keys; None if it has not said so."""
-        return self._read(KeyHashing, _keyed(operator, worker))
+        return self._read(KeyHashing, part_file(KEYS, operator, worker))
 
     def say_keyed(self, keyed: KeyHashing) -> None:
-        self._write_durably(_keyed(keyed.operator, keyed.worker), encode(keyed))
+        self._write_durably(part_file(KEYS, keyed.operator, keyed.worker), encode(keyed))
 
     def forget_keyed(self, parts: Iterable[KeyHashing]) -> None:
         for keyed in parts:
-            self.storage.remove(_keyed(keyed.operator, keyed.worker))
+            self.storage.remove(part_file(KEYS, keyed.operator, keyed.worker))
 
     def imported(self) -> tuple[KeyHashing, ...]:
         """Return the imported parts that nobody has started: who starts says first that it runs."""
@@ -128,5 +127,6 @@ def _evicted(runs: OperatorStart) -> str:
     return f"{EVICTED}/{hashlib.sha256(start).hexdigest()}.json"
 
 
-def _keyed(operator: str, worker: str) -> str:
-    return f"{KEYS}/{file_name(operator)}.{file_name(worker)}.json"
+def part_file(under: str, operator: str, worker: str) -> str:
+    """Return the path of a worker's word about its part in an operator."""
+    return f"{under}/{file_name(operator)}.{file_name(worker)}.json"

@@ -166,9 +166,6 @@ def _encoded(table: pyarrow.Table, to: str) -> bytes:
     return bytes(sink.getvalue())
 
 
-# ------------------------------------------------------------------------------------ eviction
-
-
 @dataclass(frozen=True, slots=True)
 class Eviction:
     """The place where whoever goes on under the name has to begin."""

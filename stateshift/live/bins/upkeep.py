@@ -59,11 +59,7 @@ class Cleaning:
 
     def clean_up(self, ledger: Ledger, borrowed: Collection[str]) -> frozenset[int]:
         """Remove what was not needed at the last look either, and commits that nobody needs; return
-        the bins that are worth being written whole.
-
-        Args:
-            ledger: this worker's commits.
-            borrowed: the files that other workers' last commits name.
+        the bins that are worth being written whole. `borrowed` are files that others still name.
         """
         before = self._unneeded
         rewritten = self.look(ledger, borrowed)
@@ -84,11 +80,8 @@ class Cleaning:
 
 
 def worth_rewriting(here: Mapping[int, BinSnapshot], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the bins to write as a whole next: those that need files of others first. Pure.
-
-    Args:
-        here: a worker's bins, as they are kept.
-        sizes: the worker's own files that are needed, with their sizes.
+    """Return the bins to write as a whole next: those that need files of others first. `sizes` are
+    of the worker's own files that are needed. Pure.
     """
     state = sum(kept.size for kept in here.values())
     wanted = [bin for bin, kept in here.items() if kept.files - sizes.keys()]
@@ -121,13 +114,7 @@ def _keeping_dead(here: Mapping[int, BinSnapshot], sizes: Mapping[str, int]) -> 
 
 
 class ReadingAhead:
-    """The bins that a worker has read ahead.
-
-    Args:
-        files: the group's.
-        operator, worker: whose part it is, by their names.
-        read: reads a bin into its home.
-    """
+    """The bins that a worker has read ahead; `read` reads one into its home."""
 
     def __init__(
         self, files: Files, operator: str, worker: str, read: Callable[[int, BinSnapshot], None]
@@ -139,18 +126,11 @@ class ReadingAhead:
         self._told: set[int] = set()
 
     def read_one(
-        self,
-        asked: AheadOf,
-        coming: Sequence[int],
-        kept_of: Callable[[int], BinSnapshot | None],
+        self, asked: AheadOf, coming: Sequence[int], kept_of: Callable[[int], BinSnapshot | None]
     ) -> bool:
-        """Read one bin that will come; return whether there was one. Once there is none any more,
-        tell the group which were read.
-
-        Args:
-            asked: the bins that moves say are worth it; others that were read are forgotten.
-            coming: those of them that will come here.
-            kept_of: a bin as it is kept at the moment; None where that is not known.
+        """Read one bin of those `coming` here, as `kept_of` says it is kept; return whether there
+        was one. Once there is none any more, tell the group which were read. Bins that moves do not
+        ask for any more are forgotten.
         """
         if asked != self._done_for:
             self._done_for = asked

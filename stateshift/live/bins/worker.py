@@ -178,8 +178,6 @@ class Worker:
         self._ends.set()
         self._between.join()
 
-    # ---------------------------------------------------------------- start
-
     def _join(self, first: tuple[str, ...], home: HomeName) -> None:
         """Take part in the group, or refuse what does not fit it."""
         held = self.files.begin(GroupStart(self.operator.bins, first))
@@ -205,8 +203,6 @@ class Worker:
                 _refuse_another(runs, other)
         self.files.run(runs)
 
-    # ---------------------------------------------------------------- output
-
     def _deliver_all(self, came: BatchResult | None = None) -> None:
         """Deliver what is not known to have arrived; `came` has the last commit's tables."""
         import pyarrow
@@ -219,8 +215,6 @@ class Worker:
             table = pyarrow.concat_tables(tables)
             self.output(Delivery(self.operator.name, self.name, waiting.number, table))
             self.running.has_arrived_at(waiting.number)
-
-    # ---------------------------------------------------------------- between batches
 
     def _after_commit(self, came: BatchResult) -> None:
         self._deliver_all(came)

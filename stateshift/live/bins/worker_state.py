@@ -18,14 +18,7 @@ from itertools import chain
 from stateshift.errors import SpecError
 from stateshift.live.bins.batches import RowBatch
 from stateshift.live.bins.bin_run import ArrivedBin, BatchResult, BinWork
-from stateshift.live.bins.commits import (
-    BinSnapshot,
-    Commit,
-    Counts,
-    HeldRows,
-    Ledger,
-    TakenBin,
-)
+from stateshift.live.bins.commits import BinSnapshot, Commit, Counts, HeldRows, Ledger, TakenBin
 from stateshift.live.bins.files import Proposal, wide_enough
 from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.redistribution import BinCounts, OldBin, Redistribution
@@ -173,8 +166,6 @@ class WorkerState:
     def has_arrived(self, news: News) -> bool:
         return any(since in news.arrived.get(bin, {}) for bin, since in self.awaited.items())
 
-    # ---------------------------------------------------------------- a batch
-
     def frontier_with(self, own: Moment | None, news: News) -> Moment | None:
         """Return a frontier, or that of the slowest worker with bins, where none is here."""
         if news.is_resize_due:
@@ -258,8 +249,6 @@ class WorkerState:
         if self.frontier is None or configuration.last <= configuration.since:
             return configuration
         return retire(configuration, min([self.frontier[0], *self.awaited.values()]) - 1)
-
-    # ---------------------------------------------------------------- proposals
 
     def can_redistribute(self, configuration: Configuration) -> bool:
         """Whether this worker has made all moves, and knows how keys are hashed."""

@@ -104,8 +104,6 @@ class Buffer:
     def request_lines_max(self) -> int:
         return self.limits.memory // LINE_MEMORY
 
-    # ---------------------------------------------------------------- producers
-
     def offer(self, values: Sequence[bytes]) -> OfferedRecords:
         """Accept records into memory, all or none; RefusedError where there is no room for them,
         the disk fails, or the buffer ends.
@@ -127,8 +125,6 @@ class Buffer:
         if not batch.is_written:
             fact = batch.failure or "the buffer has ended"
             raise RefusedError(fact, hint="send it again later: nothing of it was kept")
-
-    # ---------------------------------------------------------------- the thread that writes
 
     def _run_writer(self) -> None:
         """Write until the buffer is closed. If this ends in another way, nobody is accepted."""
@@ -186,8 +182,6 @@ class Buffer:
             logger.warning("%s: old records stay: %s", self._folder.path, error)
         with self._changed:
             self._queue.disk_bytes = self._log.disk_bytes
-
-    # ---------------------------------------------------------------- readers
 
     def read(self, number: int, count: int, bytes_max: int) -> bytes:
         """Return durable records from a number on, as bytes; empty where there is none yet.

@@ -56,8 +56,6 @@ class Client:
     def forget(self, reader: str) -> None:
         self._ask("DELETE", f"/readers/{reader}")
 
-    # ---------------------------------------------------------------- asking
-
     def _ask(self, method: str, path: str) -> bytes:
         """Ask, and ask again where nobody answers, as long as patience lasts."""
         until = time.monotonic() + self.patience_seconds

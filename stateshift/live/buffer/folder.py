@@ -68,8 +68,6 @@ class Folder:
     def segments(self) -> Path:
         return self.path / "segments"
 
-    # ---------------------------------------------------------------- what it is
-
     def ensure(self) -> str:
         """Make the directory a buffer's, or check that it is one; return the buffer's id."""
         make_folder(self.path)
@@ -119,8 +117,6 @@ class Folder:
                 ) from None
             yield
 
-    # ---------------------------------------------------------------- where it runs
-
     def running(self) -> RunningProcess | None:
         """Return the process that runs the buffer, or has run it, if it was killed."""
         path = self.path / "running.json"
@@ -134,8 +130,6 @@ class Folder:
             (self.path / "running.json").unlink(missing_ok=True)
         else:
             self._write("running.json", running)
-
-    # ---------------------------------------------------------------- readers
 
     def positions(self) -> dict[str, Position]:
         positions = {}

@@ -127,25 +127,27 @@ class _Lines(BaseRequestHandler):
     def _refuse(self, size: int) -> None:
         """Close the connection of a line that is too long: it is the first one not kept."""
         largest = self._buffer.request_bytes_max
-        logger.error(
-            "%s: a line of %d bytes or more; the longest is %d: closed",
-            self.client_address,
-            size,
-            largest,
-        )
+        words = "%s: a line of %d bytes or more; the longest is %d: closed"
+        logger.error(words, self.client_address, size, largest)
         if self._is_answered:
             self.request.sendall(b"error: a line is longer than %d bytes\n" % largest)
         self.request.shutdown(socket.SHUT_WR)
 
 
-class HttpHandler(BaseHTTPRequestHandler):
-    """HTTP/1.1, quietly."""
+class _BufferHandler(BaseHTTPRequestHandler):
+    """A connection of HTTP/1.1 to a buffer, quietly."""
 
     protocol_version = "HTTP/1.1"
     server_version = "stateshift"
     sys_version = ""
     timeout = IDLE_SECONDS
     disable_nagle_algorithm = True
+
+    def __init__(
+        self, request: Request, client: object, server: BaseServer, buffer: Buffer
+    ) -> None:
+        self._buffer = buffer
+        super().__init__(request, client, server)
 
     def log_message(self, *words: object) -> None:
         """Say nothing for each request."""
@@ -160,16 +162,6 @@ class HttpHandler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(content)
-
-
-class _BufferHandler(HttpHandler):
-    """A connection of HTTP to a buffer."""
-
-    def __init__(
-        self, request: Request, client: object, server: BaseServer, buffer: Buffer
-    ) -> None:
-        self._buffer = buffer
-        super().__init__(request, client, server)
 
 
 class _Posts(_BufferHandler):

@@ -14,7 +14,6 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,8 +105,6 @@ class Log:
             os.fsync(file.fileno())
         sync_directory(self._directory)
 
-    # ---------------------------------------------------------------- writing
-
     def append(self, content: bytes, until: int) -> None:
         """Write records and sync them. After an OSError nothing of them is there."""
         descriptor = self._open_end()
@@ -179,8 +176,6 @@ class Log:
             os.close(self._descriptor)
             self._descriptor = None
 
-    # ---------------------------------------------------------------- reading
-
     def read(self, number: int, count: int, bytes_max: int) -> bytes:
         """Return records from a number on, one at least, of one segment; LookupError where the
         record is not there any more, or not yet.
@@ -193,11 +188,16 @@ class Log:
                 raise LookupError(number)
             offset, at = segment.place_before(number)
             end, until = segment.end, segment.until
-        with _opened(segment.path) as descriptor:
+        try:
+            descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise LookupError(segment.path.name) from None
+        try:
             while at < number:
                 offset, at = self._walk(descriptor, segment, Extent(offset, at), number)
-            count = min(count, until - number)
-            return _read_some(descriptor, offset, end, count, bytes_max)
+            return _read_some(descriptor, offset, end, min(count, until - number), bytes_max)
+        finally:
+            os.close(descriptor)
 
     def _walk(self, descriptor: int, segment: Segment, here: Extent, number: int) -> Extent:
         """Return a place nearer to a record, and remember it."""
@@ -213,18 +213,6 @@ class Log:
         return there
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise LookupError(path.name) from None
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _read_some(descriptor: int, offset: int, end: int, count: int, bytes_max: int) -> bytes:
     """Return so many whole records, fewer if they are larger than `bytes_max`, but one at least."""
     size = max(bytes_max, INDEX_BYTES)
@@ -236,9 +224,6 @@ def _read_some(descriptor: int, offset: int, end: int, count: int, bytes_max: in
         if len(block) < size:
             raise FormatError("segment is truncated", offset=offset)
         size *= 2
-
-
-# ------------------------------------------------------------------------------------ finding
 
 
 def found_segments(directory: Path) -> list[Segment]:

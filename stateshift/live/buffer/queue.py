@@ -100,8 +100,6 @@ class Queue:
     def has_waiting(self) -> bool:
         return bool(self._waiting)
 
-    # ---------------------------------------------------------------- producers
-
     def offer(self, values: Sequence[bytes], at: int) -> OfferedRecords:
         """Accept records, all or none, and give them the next numbers."""
         memory, disk = _memory_of(values), _disk_of(values)
@@ -127,8 +125,6 @@ class Queue:
         """Let go of what is on disk anyway, oldest first."""
         while self._recent and self.memory_bytes > self.limits.memory:
             self._recent_bytes -= len(self._recent.popleft().content)
-
-    # ---------------------------------------------------------------- whoever writes
 
     def take(self, bytes_max: int) -> list[OfferedRecords]:
         """Return the batches that wait longest, one at least; they wait until they are settled."""
@@ -175,8 +171,6 @@ class Queue:
         self._waiting_memory = self._waiting_disk = 0
         self.next = self.promised
 
-    # ---------------------------------------------------------------- readers
-
     def recent(self, number: int, bytes_max: int) -> list[RecordBlock]:
         """Return the blocks in memory from a number on; none where it has let go of that one."""
         blocks: list[RecordBlock] = []
@@ -207,9 +201,6 @@ def _memory_of(values: Sequence[bytes]) -> int:
 
 def _disk_of(values: Sequence[bytes]) -> int:
     return sum(map(len, values)) + RECORD_HEAD.size * len(values)
-
-
-# ------------------------------------------------------------------------------------ removal
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,18 +39,6 @@ class BufferSurvey:
     running: RunningProcess | None
 
 
-def check_limits(limits: Limits) -> Limits:
-    """Refuse bounds in which nothing could be kept."""
-    complaints = []
-    if limits.memory < MEMORY_LEAST:
-        complaints.append(Complaint("--memory", "less than 1 MiB", limits.memory))
-    if limits.disk < DISK_LEAST:
-        complaints.append(Complaint("--disk", "less than 16 MiB", limits.disk))
-    if complaints:
-        raise SpecError(tuple(complaints), hint="--memory 64MiB --disk 10GiB")
-    return limits
-
-
 @contextlib.contextmanager
 def run_buffer(
     directory: Path,
@@ -60,17 +48,17 @@ def run_buffer(
     files: Files | None = None,
 ) -> Iterator[RunningBuffer]:
     """Run a buffer with its listeners. At the end producers are refused, and what was accepted is
-    written.
-
-    Raises:
-        PlanError: the directory is no buffer's, or another process runs it; or a port is taken.
-        StorageError: at the end, records that producers were promised could not be written.
+    written; StorageError where records that producers were promised could not be.
     """
+    complaints = []
+    if limits.memory < MEMORY_LEAST:
+        complaints.append(Complaint("--memory", "less than 1 MiB", limits.memory))
+    if limits.disk < DISK_LEAST:
+        complaints.append(Complaint("--disk", "less than 16 MiB", limits.disk))
+    if complaints:
+        raise SpecError(tuple(complaints), hint="--memory 64MiB --disk 10GiB")
     folder = Folder(directory)
-    with (
-        open_buffer(folder, check_limits(limits), files) as buffer,
-        contextlib.ExitStack() as stack,
-    ):
+    with open_buffer(folder, limits, files) as buffer, contextlib.ExitStack() as stack:
         servers = [listen(buffer, address) for address in listens]
         reading = serve(buffer, serves)
         for server in (*servers, reading):
@@ -122,10 +110,6 @@ def forget(directory: Path, reader: str) -> BufferSurvey:
     if seen.running is not None:
         Client(seen.running.serves, STATUS_SECONDS).forget(reader)
     else:
-        folder = Folder(directory)
-        with (
-            folder.held(),
-            contextlib.closing(Buffer(folder, Limits(MEMORY_LEAST, DISK_LEAST))) as b,
-        ):
-            b.forget(reader)
+        with open_buffer(Folder(directory), Limits(MEMORY_LEAST, DISK_LEAST)) as buffer:
+            buffer.forget(reader)
     return look(directory)

@@ -97,9 +97,6 @@ def _misfit(name: str, found: str, expected: str) -> SpecError:
     return SpecError((Complaint(name, f"{found!r} is not {expected}", found, expected),))
 
 
-# ------------------------------------------------------------------------------------ a query
-
-
 @dataclass(frozen=True, slots=True)
 class Range:
     """The records that one task reads."""
@@ -200,9 +197,6 @@ def _decode_text(record: BufferRecord) -> str:
             f"record {record.number} is no UTF-8: {error.reason} at byte {error.start}",
             hint="read it with value=binary",
         ) from None
-
-
-# ------------------------------------------------------------------------------------ Spark's side
 
 
 @cache

@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,8 +65,20 @@ def command() -> None:
     """Change functions of running jobs, and move their state."""
 
 
-GroupOf = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The group's folder: a URL or a local path.")
+def option(usage: str, help: str, min: float | None = None) -> Any:
+    """Return an option, `--check`, or one with a value, `--to WORKER`, as the parser reads it."""
+    flag, _, metavar = usage.partition(" ")
+    return typer.Option(flag, metavar=metavar or None, help=help, min=min)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """Return an argument, as the parser reads it."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+GroupOf = Annotated[str, argument("GROUP", "The group's folder: a URL or a local path.")]
+CheckOnly = Annotated[
+    bool, option("--check", "Check only. Nothing is proposed, and nothing changes.")
 ]
 
 

@@ -113,14 +113,8 @@ def _share_of(text: str) -> float:
     return share
 
 
-# ------------------------------------------------------------------------------------ carried
-
-
 def carry_out(
-    terminal: Terminal,
-    group: str,
-    options: MoveOptions,
-    steps_of: Callable[[Bins, Manner], Steps],
+    terminal: Terminal, group: str, options: MoveOptions, steps_of: Callable[[Bins, Manner], Steps]
 ) -> int | None:
     """Move bins, and say what came of it; return the exit code."""
     manner = Manner(
@@ -232,8 +226,6 @@ def show_steering(
     throttle = controller.steering.throttled
     location = redact(controller.location)
     terminal.answer(
-        "live-steering",
-        lambda: bins_steering(state, location, throttle, by),
-        [Line(words)],
+        "live-steering", lambda: bins_steering(state, location, throttle, by), [Line(words)]
     )
     return None

@@ -7,16 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
-
 from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.live.cli import GroupOf
-
-CheckOnly = Annotated[
-    bool, typer.Option("--check", help="Check only. Nothing is proposed, and nothing changes.")
-]
+from stateshift.live.cli import CheckOnly, GroupOf, option
 
 
 @dataclass(frozen=True)
@@ -25,63 +19,41 @@ class MoveOptions:
 
     strategy: Annotated[
         str,
-        typer.Option(
-            "--strategy",
-            metavar="S",
-            help="all-at-once, fluid, batched(K), optimised, or warm: copied ahead, then all at "
-            "once.",
+        option(
+            "--strategy S",
+            "all-at-once, fluid, batched(K), optimised, or warm: copied ahead, then all at once.",
         ),
     ] = "all-at-once"
-    gap: Annotated[
-        float, typer.Option("--gap", metavar="SECONDS", min=0.0, help="The pause behind a step.")
-    ] = 0.0
+    gap: Annotated[float, option("--gap SECONDS", "The pause behind a step.", min=0.0)] = 0.0
     lead: Annotated[
         float,
-        typer.Option(
-            "--lead",
-            metavar="SECONDS",
-            min=0.0,
-            help="How far ahead of the furthest worker a step is proposed.",
+        option(
+            "--lead SECONDS", "How far ahead of the furthest worker a step is proposed.", min=0.0
         ),
     ] = 2.0
     at: Annotated[
         int | None,
-        typer.Option(
-            "--at",
-            metavar="TIME",
-            min=1,
-            help="Nothing moves before this logical time; a plan file begins then.",
+        option(
+            "--at TIME", "Nothing moves before this logical time; a plan file begins then.", min=1
         ),
     ] = None
     prepared: Annotated[
         bool,
-        typer.Option(
-            "--prepared", help="Propose all steps together, each for its own time, --gap apart."
-        ),
+        option("--prepared", "Propose all steps together, each for its own time, --gap apart."),
     ] = False
     any_code: Annotated[
-        bool,
-        typer.Option(
-            "--any-code", help="Also between workers that run other code, or another Python."
-        ),
+        bool, option("--any-code", "Also between workers that run other code, or another Python.")
     ] = False
     timeout: Annotated[
         float,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
+        option(
+            "--timeout SECONDS",
+            "Abort a step if not all workers have acknowledged it by then.",
             min=0.1,
-            help="Abort a step if not all workers have acknowledged it by then.",
         ),
     ] = 30.0
     wait: Annotated[
-        float,
-        typer.Option(
-            "--wait",
-            metavar="SECONDS",
-            min=0.0,
-            help="How long to wait for a step to be complete.",
-        ),
+        float, option("--wait SECONDS", "How long to wait for a step to be complete.", min=0.0)
     ] = 60.0
     check: CheckOnly = False
 
@@ -90,33 +62,22 @@ def move(
     terminal: Terminal,
     options: MoveOptions,
     group: GroupOf,
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="WORKER", help="The worker that gets them.")
-    ] = None,
-    bins: Annotated[
-        str | None, typer.Option("--bins", metavar="BINS", help="Their numbers: 0-127,200.")
-    ] = None,
+    to: Annotated[str | None, option("--to WORKER", "The worker that gets them.")] = None,
+    bins: Annotated[str | None, option("--bins BINS", "Their numbers: 0-127,200.")] = None,
     plan: Annotated[
         str | None,
-        typer.Option(
-            "--plan",
-            metavar="FILE",
-            help="Lines `M time worker …` and `D time bin worker …`, as Megaphone has them.",
+        option(
+            "--plan FILE",
+            "Lines `M time worker …` and `D time bin worker …`, as Megaphone has them.",
         ),
     ] = None,
     rebalance: Annotated[
         str | None,
-        typer.Option(
-            "--rebalance",
-            metavar="SHARE",
-            help="Even the state out, moving at most so much of it: 25%.",
-        ),
+        option("--rebalance SHARE", "Even the state out, moving at most so much of it: 25%."),
     ] = None,
     by_rows: Annotated[
         bool,
-        typer.Option(
-            "--by-rows", help="With --rebalance: even the rows out that are folded, not the state."
-        ),
+        option("--by-rows", "With --rebalance: even the rows out that are folded, not the state."),
     ] = False,
 ) -> int | None:
     """Move bins between workers that run on.
@@ -135,29 +96,19 @@ def show_or_resize(
     terminal: Terminal,
     group: GroupOf,
     to: Annotated[
-        int | None,
-        typer.Option("--to", metavar="N", help="Split or merge all bins until there are N."),
+        int | None, option("--to N", "Split or merge all bins until there are N.")
     ] = None,
     at: Annotated[
-        int | None,
-        typer.Option(
-            "--at", metavar="TIME", min=1, help="Each worker does so at this logical time."
-        ),
+        int | None, option("--at TIME", "Each worker does so at this logical time.", min=1)
     ] = None,
     timeout: Annotated[
         float,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            min=0.1,
-            help="Abort if not all workers have acknowledged it by then.",
+        option(
+            "--timeout SECONDS", "Abort if not all workers have acknowledged it by then.", min=0.1
         ),
     ] = 30.0,
     wait: Annotated[
-        float,
-        typer.Option(
-            "--wait", metavar="SECONDS", min=0.0, help="How long to wait for all workers to do it."
-        ),
+        float, option("--wait SECONDS", "How long to wait for all workers to do it.", min=0.0)
     ] = 60.0,
     check: CheckOnly = False,
 ) -> int | None:
@@ -210,13 +161,9 @@ def resume(terminal: Terminal, group: GroupOf) -> int | None:
 def throttle(
     terminal: Terminal,
     group: GroupOf,
-    bins: Annotated[
-        int | None,
-        typer.Option("--bins", metavar="N", min=1, help="Bins a step at most."),
-    ] = None,
+    bins: Annotated[int | None, option("--bins N", "Bins a step at most.", min=1)] = None,
     gap: Annotated[
-        float | None,
-        typer.Option("--gap", metavar="SECONDS", min=0.0, help="The pause behind a step."),
+        float | None, option("--gap SECONDS", "The pause behind a step.", min=0.0)
     ] = None,
 ) -> int | None:
     """Change how fast bins move.

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import choice, epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.units import bytes_of, many, number, size
+from stateshift.live.cli import argument, option
 
 if TYPE_CHECKING:
     from stateshift.cli.views.text import Block
@@ -31,30 +30,24 @@ class BufferOptions:
     """The bounds of a buffer, and what its producers are answered."""
 
     memory: Annotated[
-        str,
-        typer.Option(
-            "--memory", metavar="SIZE", help="Memory for records, at most. At least 1MiB."
-        ),
+        str, option("--memory SIZE", "Memory for records, at most. At least 1MiB.")
     ] = "64MiB"
-    disk: Annotated[
-        str,
-        typer.Option("--disk", metavar="SIZE", help="Disk for records, at most. At least 16MiB."),
-    ] = "10GiB"
+    disk: Annotated[str, option("--disk SIZE", "Disk for records, at most. At least 16MiB.")] = (
+        "10GiB"
+    )
     keep: Annotated[
         float,
-        typer.Option(
-            "--keep",
-            metavar="SECONDS",
+        option(
+            "--keep SECONDS",
+            "Keep what all readers have so long, where the disk's bound allows it.",
             min=0.0,
-            help="Keep what all readers have so long, where the disk's bound allows it.",
         ),
     ] = 3600.0
     ack: Annotated[
         str,
-        typer.Option(
-            "--ack",
-            metavar="WAY",
-            help="Answer producers when records are on disk, or when they are in memory: quicker, "
+        option(
+            "--ack WAY",
+            "Answer producers when records are on disk, or when they are in memory: quicker, "
             "and kill -9 loses what is not written yet.",
         ),
     ] = "disk"
@@ -63,27 +56,19 @@ class BufferOptions:
 def buffer(
     terminal: Terminal,
     options: BufferOptions,
-    directory: Annotated[
-        str, typer.Argument(metavar="DIRECTORY", help="On a disk of this machine.")
-    ],
+    directory: Annotated[str, argument("DIRECTORY", "On a disk of this machine.")],
     listen: Annotated[
         list[str] | None,
-        typer.Option(
-            "--listen",
-            metavar="URL",
-            help="Where producers come: tcp://HOST:PORT (a record a line; ?ack answers how many "
+        option(
+            "--listen URL",
+            "Where producers come: tcp://HOST:PORT (a record a line; ?ack answers how many "
             "are durable) or http://HOST:PORT (POST a record, or POST /lines). Repeatable.",
         ),
     ] = None,
-    serve: Annotated[
-        str, typer.Option("--serve", metavar="URL", help="Where readers come.")
-    ] = "http://127.0.0.1:0",
-    status: Annotated[
-        bool, typer.Option("--status", help="Show the buffer, whether it runs or not.")
-    ] = False,
+    serve: Annotated[str, option("--serve URL", "Where readers come.")] = "http://127.0.0.1:0",
+    status: Annotated[bool, option("--status", "Show the buffer, whether it runs or not.")] = False,
     forget: Annotated[
-        str | None,
-        typer.Option("--forget", metavar="READER", help="Keep nothing more for this reader."),
+        str | None, option("--forget READER", "Keep nothing more for this reader.")
     ] = None,
 ) -> int | None:
     """Keep records for a job whose source cannot be replayed.
@@ -206,5 +191,5 @@ COMMANDS = {
             e4="another process runs it, it is no buffer, or a port is taken",
             e6="it does not answer; or at the end, accepted records could not be written",
         ),
-    ),
+    )
 }

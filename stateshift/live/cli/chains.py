@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.live.cli import GroupOf
+from stateshift.live.cli import CheckOnly, GroupOf, argument, option
 
 if TYPE_CHECKING:
     from stateshift.live.acts import Where
 
-ChainOf = Annotated[str, typer.Argument(metavar="CHAIN", help="The name of a chain.")]
+ChainOf = Annotated[str, argument("CHAIN", "The name of a chain.")]
 
 
 @dataclass(frozen=True)
@@ -24,72 +22,54 @@ class ChangeOptions:
 
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            "--scheduler",
-            metavar="S",
-            help="epoch (by batch) or fries (at once). Otherwise fries where the dataflow allows "
-            "it.",
+        option(
+            "--scheduler S",
+            "epoch (by batch) or fries (at once). Otherwise fries where the dataflow allows it.",
         ),
     ] = None
     dataflow: Annotated[
         str | None,
-        typer.Option(
-            "--dataflow",
-            metavar="FILE",
-            help="What lies between the chains (see: stateshift dataflow). Operators have their "
-            "names.",
+        option(
+            "--dataflow FILE",
+            "What lies between the chains (see: stateshift dataflow). Operators have their names.",
         ),
     ] = None
     on_error: Annotated[
         str,
-        typer.Option(
-            "--on-error",
-            metavar="WAY",
-            help="When a new function raises: fail (the batch), or revert (take the change back).",
+        option(
+            "--on-error WAY",
+            "When a new function raises: fail (the batch), or revert (take the change back).",
         ),
     ] = "fail"
     timeout: Annotated[
         float,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
+        option(
+            "--timeout SECONDS",
+            "Abort the change if not all workers have acknowledged it by then.",
             min=0.1,
-            help="Abort the change if not all workers have acknowledged it by then.",
         ),
     ] = 60.0
     wait: Annotated[
         float,
-        typer.Option(
-            "--wait",
-            metavar="SECONDS",
-            min=0.0,
-            help="How long to wait until every worker runs an applied change.",
+        option(
+            "--wait SECONDS", "How long to wait until every worker runs an applied change.", min=0.0
         ),
     ] = 60.0
     key: Annotated[
-        str | None,
-        typer.Option(
-            "--key", metavar="FILE", help="Sign the change with this private key (Ed25519)."
-        ),
+        str | None, option("--key FILE", "Sign the change with this private key (Ed25519).")
     ] = None
     unattended: Annotated[
-        bool,
-        typer.Option(
-            "--unattended", help="Decide without the workers' word, also where no job runs."
-        ),
+        bool, option("--unattended", "Decide without the workers' word, also where no job runs.")
     ] = False
     expect: Annotated[
         int | None,
-        typer.Option(
-            "--expect",
-            metavar="VERSION",
+        option(
+            "--expect VERSION",
+            "Refuse if a chain has been changed since this version of it.",
             min=0,
-            help="Refuse if a chain has been changed since this version of it.",
         ),
     ] = None
-    check: Annotated[
-        bool, typer.Option("--check", help="Check only. Nothing is proposed, and nothing changes.")
-    ] = False
+    check: CheckOnly = False
 
 
 def replace(
@@ -98,28 +78,23 @@ def replace(
     group: GroupOf,
     targets: Annotated[
         list[str],
-        typer.Argument(
-            metavar="CHAIN FUNCTION…",
-            help="A chain, and the MODULE:FUNCTION that it gets; of several each in turn. A chain "
+        argument(
+            "CHAIN FUNCTION…",
+            "A chain, and the MODULE:FUNCTION that it gets; of several each in turn. A chain "
             "may stand more than once, with another --at each time.",
         ),
     ],
     at: Annotated[
         list[str] | None,
-        typer.Option(
-            "--at",
-            metavar="N|NAME",
-            help="The function that is replaced, by its number from 0 on, or by its name; of "
+        option(
+            "--at N|NAME",
+            "The function that is replaced, by its number from 0 on, or by its name; of "
             "several each in turn. Not needed where a chain has one.",
         ),
     ] = None,
     state: Annotated[
         str | None,
-        typer.Option(
-            "--state",
-            metavar="MODULE:FUNCTION",
-            help="What makes the new function's state of the old one's.",
-        ),
+        option("--state MODULE:FUNCTION", "What makes the new function's state of the old one's."),
     ] = None,
 ) -> int | None:
     """Replace functions of running jobs.
@@ -158,29 +133,19 @@ def introduce(
     group: GroupOf,
     chain: ChainOf,
     function: Annotated[
-        str,
-        typer.Argument(
-            metavar="FUNCTION", help="MODULE:FUNCTION, found from the working directory on."
-        ),
+        str, argument("FUNCTION", "MODULE:FUNCTION, found from the working directory on.")
     ],
     before: Annotated[
-        str | None,
-        typer.Option(
-            "--before", metavar="N|NAME", help="Before the function of this number or name."
-        ),
+        str | None, option("--before N|NAME", "Before the function of this number or name.")
     ] = None,
     after: Annotated[
-        str | None,
-        typer.Option(
-            "--after", metavar="N|NAME", help="After the function of this number or name."
-        ),
+        str | None, option("--after N|NAME", "After the function of this number or name.")
     ] = None,
     around: Annotated[
         str | None,
-        typer.Option(
-            "--around",
-            metavar="N|NAME",
-            help="Around it: it is given the rows, and the function of this number or name.",
+        option(
+            "--around N|NAME",
+            "Around it: it is given the rows, and the function of this number or name.",
         ),
     ] = None,
 ) -> int | None:
@@ -212,10 +177,9 @@ def remove(
     chain: ChainOf,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at",
-            metavar="N|NAME",
-            help="The function in the chain, by its number from 0 on, or by its name. Not needed "
+        option(
+            "--at N|NAME",
+            "The function in the chain, by its number from 0 on, or by its name. Not needed "
             "where there is one.",
         ),
     ] = None,
@@ -234,17 +198,14 @@ def revert(
     terminal: Terminal,
     options: ChangeOptions,
     group: GroupOf,
-    chains: Annotated[
-        list[str], typer.Argument(metavar="CHAIN…", help="Chains, which go back together.")
-    ],
+    chains: Annotated[list[str], argument("CHAIN…", "Chains, which go back together.")],
     to: Annotated[
         int | None,
-        typer.Option(
-            "--to",
-            metavar="VERSION",
-            min=0,
-            help="The version to go back to; 0 is what the job began with. Otherwise what was "
+        option(
+            "--to VERSION",
+            "The version to go back to; 0 is what the job began with. Otherwise what was "
             "before the last change of each.",
+            min=0,
         ),
     ] = None,
 ) -> int | None:

@@ -29,9 +29,6 @@ SILENT_MAX = 5
 NO_FUNCTION = "(none: rows as they are)"
 
 
-# ------------------------------------------------------------------------------------ a change
-
-
 def show_checked(facts: ChangeFacts) -> Iterator[Block]:
     """Show what was checked, and how the change comes in."""
     asked = facts.checked.asked

@@ -10,12 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.live.cli import GroupOf
+from stateshift.live.cli import GroupOf, argument, option
 
 CLEAR = "\x1b[H\x1b[2J"
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -26,15 +24,12 @@ def status(
     group: GroupOf,
     html: Annotated[
         str | None,
-        typer.Option(
-            "--html",
-            metavar="FILE",
-            help="Write a page: which version ran when, how fast; where bins were and went.",
+        option(
+            "--html FILE",
+            "Write a page: which version ran when, how fast; where bins were and went.",
         ),
     ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")
-    ] = False,
+    watch: Annotated[bool, option("--watch", "Show it again every second, until Ctrl-C.")] = False,
 ) -> int | None:
     """Show what runs, and what is under way.
 
@@ -86,9 +81,7 @@ def _watch(terminal: Terminal, group: str) -> None:
 def history(
     terminal: Terminal,
     group: GroupOf,
-    chain: Annotated[
-        str | None, typer.Argument(metavar="CHAIN", help="Only changes of this chain.")
-    ] = None,
+    chain: Annotated[str | None, argument("CHAIN", "Only changes of this chain.")] = None,
 ) -> int | None:
     """Show every change, and what became of it.
 

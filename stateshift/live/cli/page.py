@@ -125,9 +125,6 @@ def _chain_tiles(shown: _Page) -> Iterator[str]:
         yield tile("Delay", span(last.last_seconds), number, f"first {span(last.first_seconds)}")
 
 
-# ------------------------------------------------------------------------------------ bins
-
-
 def _bin_tiles(facts: BinsFacts, moves: Sequence[PastMoveFacts]) -> Iterator[str]:
     counts = [f"{name}: {facts.bins.counts[index]}" for index, name in enumerate(facts.bins.names)]
     yield tile("Bins", str(facts.count), *counts)
@@ -183,9 +180,6 @@ def _part_pictures(moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]) ->
         others = [each for each in parts if each.operator == part.operator]
         yield tag("h3", escape(f"{part.operator} at {part.worker}"))
         yield tag("figure", part_picture(part, others, timeline))
-
-
-# ------------------------------------------------------------------------------------ queries
 
 
 def _queries(shown: _Page) -> Iterator[str]:

@@ -17,7 +17,7 @@ A line goes through all of a picture for each change, or move of bins, with its 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -80,28 +80,22 @@ class QueryPast:
 
 def query_picture(past: QueryPast, timeline: Timeline) -> str:
     """Draw a query."""
-    wanted: list[Wanted] = [
-        (
-            "rows in, a second",
-            "in",
-            _points((each.at, each.rows_in_per_second) for each in past.samples),
-            per_second,
-        ),
-        (
-            "rows out, a second",
-            "in",
-            _points((each.at, each.rows_out_per_second) for each in past.samples),
-            per_second,
-        ),
-        (
-            "a task took, the longest of its batch",
-            "left",
-            _points((each.at, each.seconds_max) for each in past.samples),
-            span,
-        ),
-    ]
+
+    def points(value_of: Callable[[Sample], float | None]) -> list[Point]:
+        values = [(each.at, value_of(each)) for each in past.samples]
+        return [(at, value) for at, value in values if value is not None]
+
+    longest = points(lambda each: each.seconds_max)
+    curves = _curves(
+        [
+            ("rows in, a second", "in", points(lambda each: each.rows_in_per_second), per_second),
+            ("rows out, a second", "in", points(lambda each: each.rows_out_per_second), per_second),
+            ("a task took, the longest of its batch", "left", longest, span),
+        ],
+        timeline,
+    )
     label = f"{past.label}: which version ran when, and how fast, as in the tables"
-    return _picture(_curves(wanted, timeline), timeline, label, list(_lanes(past, timeline)))
+    return _picture(curves, timeline, label, list(_lanes(past, timeline)))
 
 
 def part_picture(part: PartPast, others: Sequence[PartPast], timeline: Timeline) -> str:
@@ -109,21 +103,12 @@ def part_picture(part: PartPast, others: Sequence[PartPast], timeline: Timeline)
     the while is left out.
     """
     commits = [each.commit for each in part.commits]
+    took = [(each.at, max(0.0, each.at - each.began)) for each in commits if each.counts.came]
     wanted: list[Wanted] = [
         ("bins", "in", [(each.commit.at, each.bins) for each in part.commits], _count),
         ("behind the furthest worker", "left", _behind(part, others), span),
-        (
-            "a batch took",
-            "left",
-            [(each.at, max(0.0, each.at - each.began)) for each in commits if each.counts.came],
-            span,
-        ),
-        (
-            "rows that wait for their bins",
-            "in",
-            [(each.at, each.counts.held) for each in commits],
-            _count,
-        ),
+        ("a batch took", "left", took, span),
+        ("rows that wait for their bins", "in", [(e.at, e.counts.held) for e in commits], _count),
     ]
     moving = [each for each in wanted if any(value for _, value in each[2])]
     name = f"{part.operator} at {part.worker}"
@@ -146,9 +131,6 @@ def _picture(
         *marks_drawn(marks, axis, top, bottom),
     )
     return tag("svg", *parts, class_="picture", height=bottom + BELOW, role="img", aria_label=label)
-
-
-# ------------------------------------------------------------------------------------ versions
 
 
 def _lanes(past: QueryPast, timeline: Timeline) -> Iterator[str]:
@@ -183,9 +165,6 @@ def _version_bar(each: VersionStretch, kind: str, timeline: Timeline, y: float) 
         yield tag("text", str(each.version), x=middle, y=y + 11, class_="mid inside")
 
 
-# ------------------------------------------------------------------------------------ curves
-
-
 def _curves(wanted: Sequence[Wanted], timeline: Timeline) -> list[Curve]:
     """Return the curves that have points, placed on the axis."""
     curves = []
@@ -194,11 +173,6 @@ def _curves(wanted: Sequence[Wanted], timeline: Timeline) -> list[Curve]:
             since = [(at - timeline.zero, value) for at, value in points]
             curves.append(Curve(title, kind, place_points(since, timeline.axis), shown))
     return curves
-
-
-def _points(values: Iterable[tuple[float, float | None]]) -> list[Point]:
-    """Return the values that are known."""
-    return [(at, value) for at, value in values if value is not None]
 
 
 def _count(value: float) -> str:

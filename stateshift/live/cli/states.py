@@ -6,18 +6,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from stateshift.cli.commands import Subcommand
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.live.cli import GroupOf, search_working_directory
+from stateshift.live.cli import GroupOf, argument, option, search_working_directory
 
 OperatorOf = Annotated[
-    str,
-    typer.Argument(
-        metavar="OPERATOR", help="MODULE:OPERATOR, found from the working directory on."
-    ),
+    str, argument("OPERATOR", "MODULE:OPERATOR, found from the working directory on.")
 ]
 
 
@@ -25,37 +20,31 @@ def bring(
     terminal: Terminal,
     group: GroupOf,
     operator: OperatorOf,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What `stateshift export` wrote.")],
+    file: Annotated[str, argument("FILE", "What `stateshift export` wrote.")],
     worker: Annotated[
-        list[str],
-        typer.Option(
-            "--worker", metavar="NAME", help="A worker that the bins begin at. Repeatable."
-        ),
+        list[str], option("--worker NAME", "A worker that the bins begin at. Repeatable.")
     ],
     make_state: Annotated[
         str | None,
-        typer.Option(
-            "--with",
-            metavar="FUNCTION",
-            help="MODULE:FUNCTION of a key and a value, which returns the state; all forms but "
+        option(
+            "--with FUNCTION",
+            "MODULE:FUNCTION of a key and a value, which returns the state; all forms but "
             "columns need it.",
         ),
     ] = None,
     names: Annotated[
         list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="THEIRS=OURS",
-            help="The operator's name of a column of the file; of one inside another, key.user. "
+        option(
+            "--map THEIRS=OURS",
+            "The operator's name of a column of the file; of one inside another, key.user. "
             "Repeatable.",
         ),
     ] = None,
     timers: Annotated[
         str | None,
-        typer.Option(
-            "--timers",
-            metavar="FILE",
-            help="What `stateshift export --store` wrote of timers by their key. The function is "
+        option(
+            "--timers FILE",
+            "What `stateshift export --store` wrote of timers by their key. The function is "
             "given their times as well, in milliseconds.",
         ),
     ] = None,
@@ -89,15 +78,12 @@ def export(
     terminal: Terminal,
     group: GroupOf,
     operator: OperatorOf,
-    to: Annotated[
-        str, typer.Option("--to", metavar="FILE", help="A file: .parquet, .arrow or .jsonl.")
-    ],
+    to: Annotated[str, option("--to FILE", "A file: .parquet, .arrow or .jsonl.")],
     show: Annotated[
         str | None,
-        typer.Option(
-            "--with",
-            metavar="FUNCTION",
-            help="MODULE:FUNCTION of a state, which returns what is written; JSON without it.",
+        option(
+            "--with FUNCTION",
+            "MODULE:FUNCTION of a state, which returns what is written; JSON without it.",
         ),
     ] = None,
 ) -> int | None:
@@ -122,7 +108,7 @@ def export(
 def evict(
     terminal: Terminal,
     group: GroupOf,
-    worker: Annotated[str, typer.Argument(metavar="WORKER", help="The name of a worker.")],
+    worker: Annotated[str, argument("WORKER", "The name of a worker.")],
 ) -> int | None:
     """Free the name of a worker that never comes back.
 

@@ -80,12 +80,8 @@ def turns(
 ) -> Iterator[Turn]:
     """Fold the records, and what is asked for before the frontier, in the order of time.
 
-    Args:
-        ready: records in the order of their times, all of them before the frontier.
-        pending: values that are due are taken from it, those that are asked for are added.
-        frontier: everything before it is folded.
-        states: of each key; a state of None is none.
-        fold: computes the state after the values of a key and a time.
+    `ready` are in the order of their times, before the frontier. Values that are due are taken from
+    `pending`, those that are asked for are added. A state of None is none.
     """
     heap = pending.heap
     position, end = 0, len(ready)

@@ -331,11 +331,7 @@ def remove_link(chain: str, links: Links, at: int | str | None) -> Links:
 
 
 def introduce_link(
-    chain: str,
-    links: Links,
-    where: Literal["before", "after", "around"],
-    at: int | str,
-    link: Link,
+    chain: str, links: Links, where: Literal["before", "after", "around"], at: int | str, link: Link
 ) -> Links:
     """Return the chain with a function before, after or around the one at a place."""
     if where == "before" and at == len(links) == 0:

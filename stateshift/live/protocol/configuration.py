@@ -68,12 +68,8 @@ def related_bins(bin: int, bins: int, others: int) -> range:
 
 
 def groups_to_resize(here: Iterable[int], before: int, after: int) -> Iterator[tuple[int, ...]]:
-    """Yield the bins that change their number together: each alone, or those that merge into one.
-
-    Args:
-        here: bins by the number before.
-        before: how many there were.
-        after: how many there will be.
+    """Yield the bins, of those `before`, that change their number together: each alone, or those
+    that merge into one.
     """
     together: dict[int, list[int]] = {}
     for bin in sorted(here):

@@ -35,14 +35,9 @@ from stateshift.live.protocol.configuration import Configuration, Time
 def frontier_without_bins(
     configuration: Configuration, worker: int, own: Moment | None, others: Iterable[Moment]
 ) -> Moment | None:
-    """Return the frontier that a worker may take.
-
-    Args:
-        configuration: all moves that are decided, known to the worker after the others' frontiers
-            were read: they have passed no time of a move that it does not know.
-        worker: its number.
-        own: its own frontier, a moment; None where it has read nothing.
-        others: the frontiers of the workers that have bins.
+    """Return the frontier that a worker may take; `own` is None where it has read nothing, `others`
+    are those of the workers with bins. The configuration was read after the others' frontiers: they
+    have passed no time of a move that it does not know.
     """
     slowest = min(others, default=None)
     if slowest is None or (own is not None and slowest <= own):

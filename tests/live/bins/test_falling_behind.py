@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from stateshift.live.bins.bin_worker import LOOKS_IN_VAIN_MAX
 from stateshift.live.bins.files import KEPT_COMMITS, WHOLE_EVERY
-from stateshift.live.bins.other_workers import LOOKS_IN_VAIN_MAX
 from stateshift.live.bins.watch import Watch
 from stateshift.live.protocol.configuration import Update
 from tests.live.bins.workers import Ground, alone, count_and_ask

@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 
 from stateshift.live.bins.batches import RowBatch, bins_of, unread_batch
 from stateshift.live.bins.bin_run import BatchResult
-from stateshift.live.bins.bin_task import Assignment, Process, partition_of
 from stateshift.live.bins.files import Files
+from stateshift.live.bins.homes import Assignment, Process, partition_of
 from stateshift.live.bins.operators import BinOperator
 
 PARTITIONS, PROCESSES = 3, 2
