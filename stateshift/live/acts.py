@@ -141,18 +141,18 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> CheckedChange
     if manner.expect is not None:
         for name in by_chain:
             _refuse_unexpected(now, name, manner.expect)
-    shipped = _Shipped()
-    links = {name: _links_after(now, name, edits, shipped) for name, edits in by_chain.items()}
+    packages: list[code.Package] = []  # of the functions that the change ships
+    links = {name: _links_after(now, name, edits, packages) for name, edits in by_chain.items()}
     targets = [Target(now.declaration(name), now.queries(name)) for name in by_chain]
     choice = scheduling.choose(targets, manner.dataflow, manner.scheduler)
     asked = ChangeRequest(
         act=edits[0].act,
         chains={
-            name: NewChain(links[name], choice.when[name], _state_transform(edits, shipped))
+            name: NewChain(links[name], choice.when[name], _state_transform(edits, packages))
             for name, edits in by_chain.items()
         },
         scheduler=choice.scheduler,
-        packages=tuple(shipped.packages),
+        packages=tuple(packages),
         on_error=manner.on_error,
         timeout_seconds=manner.timeout_seconds,
         key=manner.key,
@@ -213,20 +213,16 @@ def _refuse_unexpected(now: GroupState, chain: str, expected: Version) -> None:
         )
 
 
-class _Shipped:
-    """The functions that a change ships."""
-
-    def __init__(self) -> None:
-        self.packages: list[code.Package] = []
-
-    def link(self, function: code.Function | str) -> Link:
-        """Package a function, and return the link to it."""
-        package = code.package(function)
-        self.packages.append(package)
-        return Link(package.digest, package.name)
+def _ship(function: code.Function | str, packages: list[code.Package]) -> Link:
+    """Package a function, and return the link to it."""
+    package = code.package(function)
+    packages.append(package)
+    return Link(package.digest, package.name)
 
 
-def _links_after(now: GroupState, chain: str, edits: Sequence[Edit], shipped: _Shipped) -> Links:
+def _links_after(
+    now: GroupState, chain: str, edits: Sequence[Edit], packages: list[code.Package]
+) -> Links:
     """Return a chain as edits make it. Each is about another function of the chain as it is now:
     the last function is edited first, so that no place shifts.
     """
@@ -248,7 +244,7 @@ def _links_after(now: GroupState, chain: str, edits: Sequence[Edit], shipped: _S
     for place, edit in placed.items():
         if edit.act != "remove":
             assert edit.function is not None, "an edit that replaces or introduces has a function"
-            shipped_links[place] = shipped.link(edit.function)
+            shipped_links[place] = _ship(edit.function, packages)
     for place in sorted(placed, reverse=True):
         edit = placed[place]
         if edit.act == "remove":
@@ -274,13 +270,13 @@ def _links_before(edit: Edit, now: GroupState) -> Links:
     return now.links(edit.chain, newest - 1)
 
 
-def _state_transform(edits: Sequence[Edit], shipped: _Shipped) -> Link | None:
+def _state_transform(edits: Sequence[Edit], packages: list[code.Package]) -> Link | None:
     """Return the function that transforms the state of a chain."""
     transforms = [edit.state for edit in edits if edit.state is not None]
     if len(transforms) > 1:
         hint = "one function is called with the name of each slot"
         raise PlanError(f"the state of {edits[0].chain} is transformed twice", hint=hint)
-    return shipped.link(transforms[0]) if transforms else None
+    return _ship(transforms[0], packages) if transforms else None
 
 
 def _refuse_torn_reversal(asked: ChangeRequest) -> None:

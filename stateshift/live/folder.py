@@ -370,9 +370,7 @@ class Folder(ValueFiles):
         return None if held == FOR_GOOD else held
 
     def say(self, number: Version, said: WorkerWord) -> None:
-        """Write a worker's word about a change, unless it has said it: the first time counts, also
-        where its process has been started again since.
-        """
+        """Write a worker's word about a change, unless it, or one before it, has said it."""
         path = f"{_change(number)}/words/{said.worker.file_name}.{said.word}.json"
         with contextlib.suppress(AlreadyThere):
             self.storage.create(path, encode(said))

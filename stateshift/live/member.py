@@ -366,10 +366,6 @@ class Member:
         version = self.log.version_again(first.version, failed_chain)
         return self.folder.seal(query, batch, replace(seal, version=version), again=True)
 
-    def claim(self, here: TaskPlace, run: str, number: Version, holds: bool) -> bool:
-        """Say whether this run puts out rows by a change; return its first task's word."""
-        return self.folder.claim(here.worker.query, here.batch, run, number, holds)
-
     def fails(self, here: TaskPlace, error: Exception) -> None:
         """Write down that a chain's function fails the batch."""
         text = f"{type(error).__name__}: {error}"[:1000]

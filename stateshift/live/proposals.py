@@ -146,9 +146,7 @@ class ChangeProgress:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The time to wait for the workers to run a change once it is decided; for nobody if it is
-    unattended. The decision itself has the change's own time.
-    """
+    """The seconds to wait for workers once a change is decided; for nobody if unattended."""
 
     seconds: float
     unattended: bool = False
@@ -331,9 +329,7 @@ class GroupState:
 
     @property
     def living(self) -> tuple[WorkerWord, ...]:
-        """The workers of queries that have begun a batch of late, or one that they had begun before
-        they went back to an older checkpoint.
-        """
+        """The workers of queries that have begun a batch of late, or that went back to an older."""
         last_seen = dict(self.last_begun)
         for said in self.workers:
             last_seen[said.query] = max(said.at, last_seen.get(said.query, 0.0))

@@ -52,9 +52,7 @@ class BinMoves:
 
 @dataclass(frozen=True, slots=True)
 class PastMove:
-    """A move as it was proposed, and its end. One without `went` is a preparation: bins
-    are copied ahead; or another number of bins, where the proposal says one.
-    """
+    """A move and its end; without `went`, bins are copied ahead, or are another number."""
 
     proposal: Proposal
     decided: Decision | None
@@ -101,9 +99,7 @@ class BinsSurvey:
 
 @dataclass(frozen=True, slots=True)
 class GroupSurvey:
-    """A group at a moment. `told` are the changes asked for, `seals` those of the batches that were
-    measured and of the ones after them, by query.
-    """
+    """A group at a moment; `seals` are of the measured batches and the next ones, by query."""
 
     location: str
     at: float

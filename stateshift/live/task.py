@@ -210,9 +210,7 @@ class Task:
         return RowMoment(self.seal.version, known, self.column)
 
     def _in_doubt(self) -> Iterator[KnownChange]:
-        """Yield the changes of which this run of the batch has to say whether it puts out rows by
-        them. A column that is stamped says so, too.
-        """
+        """Yield the changes of which this run has to say whether it puts out rows by them."""
         if not self.is_streaming:
             return
         for known in doubtful(self.member.log.changes, self.chain.name, self._moment):
@@ -224,7 +222,9 @@ class Task:
 
     def _claims(self, number: Version, wanted: bool) -> bool:
         """Claim whether this run puts out rows by a change; return the claim that holds."""
-        holds = self.claims[number] = self.member.claim(self.here, self.run_id, number, wanted)
+        query, batch = self.here.worker.query, self.here.batch
+        holds = self.member.folder.claim(query, batch, self.run_id, number, wanted)
+        self.claims[number] = holds
         self.ready.clear()
         if not holds:
             self.member.look_for_reversal()
@@ -376,9 +376,7 @@ def _run_of(of: Chain, local: Callable[[str], str | None]) -> str:
 
 
 def run_batch(of: Chain, member: Member, frame: Rows, batch: int) -> None:
-    """Run a chain over a batch of Spark's, in the job's own process. How many rows it has would
-    cost a job of its own to know: they are not counted.
-    """
+    """Run a chain over a batch, in the job's own process; to count its rows would cost a job."""
     context = frame.sparkSession.sparkContext
     query = context.getLocalProperty("sql.streaming.queryId") or "-"
     run_id = _run_of(of, context.getLocalProperty)

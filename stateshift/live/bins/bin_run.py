@@ -261,7 +261,7 @@ def _size(work: BinWork) -> int:
 
 
 def _common(known: tuple[BinSnapshot, Store], kept: BinSnapshot) -> int:
-    """Return how many pieces a state in memory has of a kept one; 0 if it cannot catch up."""
+    """Return the number of pieces of a kept state that are in memory; 0 if it cannot catch up."""
     before, store = known
     count = len(before.pieces)
     if kept.pieces[:count] != before.pieces or store.is_changed:

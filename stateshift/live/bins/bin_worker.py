@@ -321,7 +321,11 @@ class BinWorker:
             raise self._made_before()
         self.look()
         before = self.ledger.last
-        self._note_kinds(batch.key_kinds)
+        if batch.key_kinds and not self._has_said_kinds:  # by the first rows since the start
+            keyed = KeyHashing(self.operator.name, self.name, batch.key_kinds, time.time())
+            self.files.say_keyed(keyed)
+            self.state = replace(self.state, key_kinds=batch.key_kinds)
+            self._has_said_kinds = True
         if number is None and before is not None:
             number, query = before.batch, before.query
         seen = dict(before.seen) if before is not None else {}
@@ -350,14 +354,6 @@ class BinWorker:
             commit = whole_commit(commit, self.ledger)
         self._commit(PendingCommit(commit, self.ledger, plan.works, waiting))
         return came
-
-    def _note_kinds(self, kinds: tuple[str, ...]) -> None:
-        """Tell the group how keys are hashed, by the first rows since the start."""
-        if kinds and not self._has_said_kinds:
-            keyed = KeyHashing(self.operator.name, self.name, kinds, time.time())
-            self.files.say_keyed(keyed)
-            self.state = replace(self.state, key_kinds=kinds)
-            self._has_said_kinds = True
 
     def _plan_frontier(self, own: Moment | None) -> Moment | None:
         """Return the frontier after a batch; it never goes back, all moves before are decided."""

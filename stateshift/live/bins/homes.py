@@ -30,8 +30,6 @@ from typing import Any, Protocol
 import pyarrow
 
 from stateshift.errors import ClusterError, Incompatible, MissingFile
-from stateshift.formats.spark.placement import signed_hash
-from stateshift.formats.spark.types import Atomic
 from stateshift.live.bins.batches import NOTHING, RowBatch, Rows, integers, unread_batch
 from stateshift.live.bins.bin_run import BatchResult, BinWork, Memory, Writing, run_works
 from stateshift.live.bins.commits import BinSnapshot, RedistributedBin
@@ -96,7 +94,6 @@ class Assignment:
 
     def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Run one partition, as mapInArrow calls it."""
-        import pyarrow
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -324,6 +321,9 @@ def _by_bin(frame: Frame, bins: int, partitions: int) -> Frame:
 @cache
 def partition_numbers(partitions: int) -> tuple[int, ...]:
     """Return for each partition an integer that Spark's repartition sends there."""
+    from stateshift.formats.spark.placement import signed_hash  # tasks, too, import this module
+    from stateshift.formats.spark.types import Atomic
+
     found: dict[int, int] = {}
     number = 0
     while len(found) < partitions:

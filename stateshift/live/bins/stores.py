@@ -185,9 +185,7 @@ def read_store(operator: BinOperator, pieces: Iterable[bytes]) -> Store:
 def redistribute_stores(
     operator: BinOperator, stores: Sequence[Store], place: Callable[[Key], int]
 ) -> dict[int, Store]:
-    """Return the states of bins, redistributed into those that `place` tells of each key: all
-    whole, and none that is empty. The stores that are given are used up.
-    """
+    """Return the states of bins redistributed by `place`, none empty; those given are used up."""
     if operator.form == "columns":
         tables = [store.table for store in stores if isinstance(store, BinTable)]
         return _redistribute_tables(

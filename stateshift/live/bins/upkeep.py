@@ -80,9 +80,7 @@ class Cleaning:
 
 
 def worth_rewriting(here: Mapping[int, BinSnapshot], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the bins to write as a whole next: those that need files of others first. `sizes` are
-    of the worker's own files that are needed. Pure.
-    """
+    """Return the bins to write whole next; `sizes` are of the worker's own needed files. Pure."""
     state = sum(kept.size for kept in here.values())
     wanted = [bin for bin, kept in here.items() if kept.files - sizes.keys()]
     if sum(sizes.values()) > MOST * state + SLACK:

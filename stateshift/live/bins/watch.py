@@ -153,9 +153,7 @@ class Bins:
         return self.moves.configuration.bins
 
     def count_at(self, part: WorkerPart) -> int:
-        """Return the number of bins by a part's count: it may not have redistributed them yet; a
-        part without commits has none to redistribute.
-        """
+        """Return a part's number of bins; it may be behind in redistributing them."""
         return self.count if part.ledger.last is None else part.ledger.bins(self.begun)
 
     @property
@@ -262,9 +260,7 @@ class Watch:
         self.meet()
 
     def meet(self) -> None:
-        """Learn of new workers and their operators; and of moves and commits made meanwhile, if so
-        many that they cannot be read one by one any more.
-        """
+        """Learn of new workers and operators, and of what was compacted or forgotten meanwhile."""
         self.workers = self.files.joined()
         kept = self.files.known_moves(self.begun, len(self.workers))
         if kept.decided > self.moves.decided:
@@ -401,9 +397,7 @@ def loads(bins: Bins) -> tuple[Load, ...]:
 
 
 def hot(found: Sequence[Load]) -> tuple[Load, ...]:
-    """Return the bins that have far more than the others, the hottest first; none where there are
-    fewer keys than bins: a single key is far more than the mean then.
-    """
+    """Return the bins with far more than others, hottest first; none with fewer keys than bins."""
     if sum(load.keys for load in found) < len(found):
         return ()
     hottest = [load for load in found if load.times >= HOT]

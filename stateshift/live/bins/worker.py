@@ -164,9 +164,7 @@ class Worker:
         self._raise_what_failed()
 
     def step(self, rows: Any, batch: int | None = None, query: str = "") -> None:
-        """Do a batch: a DataFrame, or Arrow's table, with the column of hashes. The caller has the
-        only hand on this worker.
-        """
+        """Do a batch: a DataFrame or Arrow's table, with hashes. Nobody else calls this now."""
         self.running.answer()
         self.running.redistribute()  # a batch is read by the number of bins that holds for it
         with self.home.reading(rows, self.running.bins) as read:

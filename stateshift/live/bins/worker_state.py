@@ -51,9 +51,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """Rows of a bin that are ahead of the frontier, as they were written for a commit: nothing
-    happens to them before the frontier has passed the first one.
-    """
+    """Rows held of a bin that wait for the frontier to pass the first one, as written."""
 
     held: HeldRows
     first: Moment
@@ -262,9 +260,7 @@ class WorkerState:
         planned: Moment | None,
         key: Sequence[str],
     ) -> str | None:
-        """Return the reason to refuse a proposal, as it is said behind the worker's name; `planned`
-        is the frontier of the batch that is at work.
-        """
+        """Return the reason to refuse a proposal; `planned` is the frontier at work."""
         if proposal.bins is not None:
             return self._reason_against_count(proposal.bins, configuration, key)
         if not proposal.updates:

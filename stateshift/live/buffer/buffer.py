@@ -129,28 +129,29 @@ class Buffer:
     def _run_writer(self) -> None:
         """Write until the buffer is closed. If this ends in another way, nobody is accepted."""
         try:
-            self._write_until_closed()
+            while self._write_next():
+                if time.monotonic() >= self._looked_at + TICK_SECONDS:
+                    self._looked_at = time.monotonic()
+                    self._remove_old()
         finally:
             with self._changed:
                 self._is_closing = self._has_ended = True
                 self._changed.notify_all()
 
-    def _write_until_closed(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._is_closing or self._queue.has_waiting, TICK_SECONDS
-                )
-                if self._is_closing and not self._queue.has_waiting:
-                    return
-                batches = self._queue.take(COMMIT_BYTES) if self._queue.has_waiting else []
-            if batches and not self._write(batches):
-                if self._is_closing:
-                    return
-                time.sleep(RETRY_SECONDS)
-            if time.monotonic() >= self._looked_at + TICK_SECONDS:
-                self._looked_at = time.monotonic()
-                self._remove_old()
+    def _write_next(self) -> bool:
+        """Write what waits, or wait for it; return whether there is more to do."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_closing or self._queue.has_waiting, TICK_SECONDS
+            )
+            if self._is_closing and not self._queue.has_waiting:
+                return False
+            batches = self._queue.take(COMMIT_BYTES) if self._queue.has_waiting else []
+        if batches and not self._write(batches):
+            if self._is_closing:
+                return False
+            time.sleep(RETRY_SECONDS)
+        return True
 
     def _write(self, batches: Sequence[OfferedRecords]) -> bool:
         """Write and sync records, and return whether that worked."""

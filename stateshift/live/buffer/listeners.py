@@ -352,7 +352,11 @@ class Server(ThreadingTCPServer):
         if isinstance(request, socket.socket):
             with suppress(OSError):
                 request.shutdown(socket.SHUT_WR)
-                _read_on(request)
+                ends = time.monotonic() + LINGER_SECONDS
+                while (left := ends - time.monotonic()) > 0:
+                    request.settimeout(min(left, LINGER_IDLE_SECONDS))
+                    if not request.recv(LINGER_BYTES):
+                        break
         self.close_request(request)
 
     def handle_error(self, request: Request, client_address: object) -> None:
@@ -367,12 +371,3 @@ class Server(ThreadingTCPServer):
         thread = threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True)
         thread.start()
         return thread
-
-
-def _read_on(connection: socket.socket) -> None:
-    """Read and drop what a peer still sends, until it ends or for as long as is waited."""
-    ends = time.monotonic() + LINGER_SECONDS
-    while (left := ends - time.monotonic()) > 0:
-        connection.settimeout(min(left, LINGER_IDLE_SECONDS))
-        if not connection.recv(LINGER_BYTES):
-            return

@@ -49,10 +49,15 @@ class MoveWords:
 
 
 def steps_asked(words: MoveWords) -> Callable[[Bins, Manner], Steps]:
-    """Return the steps that were asked for, by the bins as they will be found; refuse words that
-    do not say in one way which bins go where.
-    """
-    _refuse_several(words)
+    """Return the steps asked for, by the bins as they will be; refuse words that say no one way."""
+    if (words.to is None) != (words.bins is None):
+        missing = "--bins" if words.bins is None else "--to"
+        raise SpecError((Complaint(missing, "is missing"),), hint=HINT_BINS)
+    given = [name for name in (words.to, words.plan, words.rebalance) if name is not None]
+    if len(given) != 1:
+        fact = "nothing says what moves" if not given else "more than one of them"
+        complaint = Complaint("--to, --plan, --rebalance", fact)
+        raise SpecError((complaint,), hint=HINT_ONE)
     if words.by_rows and words.rebalance is None:
         raise SpecError((Complaint("--by-rows", "belongs to --rebalance"),), hint=HINT_EVEN)
     if words.rebalance is not None:
@@ -68,17 +73,6 @@ def steps_asked(words: MoveWords) -> Callable[[Bins, Manner], Steps]:
     return lambda now, manner: move_request.steps_of(
         move_request.moves_to(now, target, numbers), manner
     )
-
-
-def _refuse_several(words: MoveWords) -> None:
-    if (words.to is None) != (words.bins is None):
-        missing = "--bins" if words.bins is None else "--to"
-        raise SpecError((Complaint(missing, "is missing"),), hint=HINT_BINS)
-    given = [name for name in (words.to, words.plan, words.rebalance) if name is not None]
-    if len(given) != 1:
-        fact = "nothing says what moves" if not given else "more than one of them"
-        complaint = Complaint("--to, --plan, --rebalance", fact)
-        raise SpecError((complaint,), hint=HINT_ONE)
 
 
 def _bins_of(text: str) -> tuple[int, ...]:

@@ -17,7 +17,6 @@ from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interr
 from stateshift.live import acts
 from stateshift.live.acts import CheckedChange, Edit, Manner
 from stateshift.live.cli import chains_text, search_working_directory
-from stateshift.live.proposals import ChangeProgress
 from stateshift.live.values import live_command
 from stateshift.specification.dataflow.parse import parse_dataflow
 
@@ -50,7 +49,12 @@ def carry_out(
     if not terminal.json:
         terminal.show(chains_text.show_checked(facts))
     if not options.check:
-        facts = ChangeFacts(checked, _carried(terminal, checked, options.wait))
+        words = chains_text.progress
+        try:
+            with tell_changes(terminal, words, lambda each: each.decided is not None) as progress:
+                facts = ChangeFacts(checked, acts.carry(checked, options.wait, progress))
+        except KeyboardInterrupt:
+            raise _interrupted(checked) from None
     if facts.state in ("aborted", "reverted"):
         return _tell_failed(terminal, facts)
     terminal.answer_value("live-change", LiveChangeDocument, facts, chains_text.came(facts))
@@ -87,15 +91,6 @@ def _dataflow(path: str) -> Dataflow:
     except SpecError as error:
         error.where["path"] = path
         raise
-
-
-def _carried(terminal: Terminal, checked: CheckedChange, wait_seconds: float) -> ChangeProgress:
-    words = chains_text.progress
-    try:
-        with tell_changes(terminal, words, lambda each: each.decided is not None) as progress:
-            return acts.carry(checked, wait_seconds, progress)
-    except KeyboardInterrupt:
-        raise _interrupted(checked) from None
 
 
 def _interrupted(checked: CheckedChange) -> Interrupted:

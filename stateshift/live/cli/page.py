@@ -79,7 +79,11 @@ def page(facts: StatusFacts, changes: Sequence[PastFacts]) -> str:
     if facts.bins is not None:
         parts += _bins(facts.bins, facts.moves, facts.parts_past)
     if shown.has_chains:
-        parts += [*_queries(shown), *_tables(shown)]
+        if not facts.samples:
+            parts.append(tag("p", "No task was measured yet.", class_="dim"))
+        for query in facts.queries:
+            parts += _query(shown, query)
+        parts += _tables(shown)
     words = []
     if facts.bins is not None:
         words.append(BINS_FOOT)
@@ -180,14 +184,6 @@ def _part_pictures(moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]) ->
         others = [each for each in parts if each.operator == part.operator]
         yield tag("h3", escape(f"{part.operator} at {part.worker}"))
         yield tag("figure", part_picture(part, others, timeline))
-
-
-def _queries(shown: _Page) -> Iterator[str]:
-    if not shown.facts.samples:
-        yield tag("p", "No task was measured yet.", class_="dim")
-        return
-    for query in shown.facts.queries:
-        yield from _query(shown, query)
 
 
 def _query(shown: _Page, query: QueryFacts) -> Iterator[str]:

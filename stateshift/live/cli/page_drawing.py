@@ -68,9 +68,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class QueryPast:
-    """The past of a query and a chain. Times are in seconds since 1970; `taken_back` are the
-    versions that do not hold any more.
-    """
+    """A query and a chain; times since 1970. `taken_back` versions do not hold any more."""
 
     label: str
     stretches: tuple[VersionStretch, ...]
@@ -99,9 +97,7 @@ def query_picture(past: QueryPast, timeline: Timeline) -> str:
 
 
 def part_picture(part: PartPast, others: Sequence[PartPast], timeline: Timeline) -> str:
-    """Draw a worker's part in an operator, of which `others` are all parts. A curve that was 0 all
-    the while is left out.
-    """
+    """Draw a worker's part in an operator of all parts `others`; curves of 0 are left out."""
     commits = [each.commit for each in part.commits]
     took = [(each.at, max(0.0, each.at - each.began)) for each in commits if each.counts.came]
     wanted: list[Wanted] = [

@@ -86,7 +86,9 @@ def turns(
     heap = pending.heap
     position, end = 0, len(ready)
     while position < end or (heap and heap[0].time < frontier):
-        time = _earliest(ready, position, heap)
+        time = heap[0].time if position == end else ready[position][0]
+        if heap and heap[0].time < time:
+            time = heap[0].time
         first = position
         while position < end and ready[position][0] == time:
             position += 1
@@ -119,13 +121,3 @@ def _grouped(
         due = heappop(heap)
         by_key.setdefault(due.key, []).append(due.value)
     return [(key, tuple(values)) for key, values in by_key.items()]
-
-
-def _earliest(
-    ready: Sequence[tuple[Moment, Key, Value]], position: int, heap: Sequence[Timer]
-) -> Moment:
-    """Return the next time; one of both has something."""
-    if position == len(ready):
-        return heap[0].time
-    time = ready[position][0]
-    return heap[0].time if heap and heap[0].time < time else time

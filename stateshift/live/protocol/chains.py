@@ -52,7 +52,7 @@ DAMAGED = "damaged"  # the act of a proposal that cannot be read
 @dataclass(frozen=True, slots=True)
 class Link:
     """One function of a chain. `code` is the hash of what was shipped, or names one of the job's
-    own functions; `name` is for people; `state` transforms the state of the function before it.
+    own functions; `name` is for people.
     """
 
     code: str
@@ -404,9 +404,7 @@ def decode(kind: type[T], content: bytes, path: str) -> T:
 
 
 def decode_group(content: bytes, path: str) -> GroupFile:
-    """Return the group of a folder, or refuse one that is no group's, or that a newer stateshift
-    writes: that may say more than is known here.
-    """
+    """Return the group of a folder; refuse what is none, or is a newer stateshift's."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):

@@ -68,9 +68,7 @@ def related_bins(bin: int, bins: int, others: int) -> range:
 
 
 def groups_to_resize(here: Iterable[int], before: int, after: int) -> Iterator[tuple[int, ...]]:
-    """Yield the bins, of those `before`, that change their number together: each alone, or those
-    that merge into one.
-    """
+    """Yield the bins, of those `before`, that are split alone, or merge into one."""
     together: dict[int, list[int]] = {}
     for bin in sorted(here):
         first = related_bins(bin, before, after)[0]
@@ -232,7 +230,10 @@ def merge(configuration: Configuration) -> Configuration:
     """Return two halves as one bin again; refuse those that are apart at some time."""
     if configuration.bins == 1:
         raise SpecError((Complaint("/bins", "one bin has no half", 1),))
-    histories = tuple(map(_without_repetition, configuration.history))
+    histories = []
+    for history in configuration.history:  # equal functions have to be equal values
+        changes = [later for earlier, later in pairwise(history) if earlier.worker != later.worker]
+        histories.append((*history[:1], *changes))
     apart: list[Complaint] = []
     for low in range(0, configuration.bins, 2):
         if histories[low] != histories[low + 1]:
@@ -241,13 +242,7 @@ def merge(configuration: Configuration) -> Configuration:
     if apart:
         hint = "move the halves together first, and merge when the older times are retired"
         raise SpecError(tuple(apart), hint=hint)
-    return replace(configuration, history=histories[::2])
-
-
-def _without_repetition(history: History) -> History:
-    """Return a history without entries that change nothing: equal functions are equal values."""
-    changes = (later for earlier, later in pairwise(history) if earlier.worker != later.worker)
-    return (*history[:1], *changes)
+    return replace(configuration, history=tuple(histories[::2]))
 
 
 def _worker(history: History, time: Time) -> int:
@@ -273,9 +268,7 @@ def complaints(
 def _complaints(
     configuration: Configuration, updates: Sequence[Update], latest: Sequence[Time], earliest: Time
 ) -> Iterator[Complaint]:
-    """Yield the complaints about each update. `latest` has the time of each bin's last update,
-    `earliest` is the first time that there may be.
-    """
+    """Yield each update's complaints; `latest` has each bin's last time, `earliest` the first."""
     workers: dict[tuple[Time, int], int] = {}
     for index, (time, bin, worker) in enumerate(updates):
         is_known = 0 <= bin < len(latest)

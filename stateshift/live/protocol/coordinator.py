@@ -133,9 +133,7 @@ Outcome = tuple[Coordinator, tuple[Record, ...], tuple[Sent, ...]]
 
 
 def begin(deployment: Deployment, migration: Modification, checkpoint: int, now: float) -> Outcome:
-    """Return the coordinator of a migration that is possible, with the orders to the sources:
-    `checkpoint` is one that has not begun anywhere.
-    """
+    """Return a migration's coordinator, and orders to the sources; `checkpoint` is a new one."""
     check(migration, deployment)
     steps = steps_of(migration)
     flow, running = deployment.flow, deployment.running

@@ -118,7 +118,15 @@ def check(modification: Modification, now: Deployment) -> None:
             if wrong:
                 hint = "name tasks that run, and places that the cluster has"
                 raise SpecError(wrong, hint=hint)
-            _refuse_short_places(modification, now)
+            wanted = Counter(modification.places.values())
+            short = [
+                f"{place} has free slots for {now.free[place]} of {wanted[place]}"
+                for place in sorted(wanted)
+                if now.free[place] < wanted[place]
+            ]
+            if short:
+                hint = "free task slots there, or move fewer tasks at once"
+                raise PlanError("; ".join(short), hint=hint)
         case Replacement(_, operators):
             known = ", ".join(sorted(now.flow.operators))
             unknown = tuple(
@@ -143,18 +151,6 @@ def _place_complaints(migration: Migration, now: Deployment) -> Iterator[Complai
         if place not in now.free:
             places = ", ".join(sorted(now.free))
             yield Complaint(pointer, f"there is no place {place!r}", place, places)
-
-
-def _refuse_short_places(migration: Migration, now: Deployment) -> None:
-    """Refuse places that have too few free slots."""
-    wanted = Counter(migration.places.values())
-    short = [
-        f"{place} has free slots for {now.free[place]} of {wanted[place]}"
-        for place in sorted(wanted)
-        if now.free[place] < wanted[place]
-    ]
-    if short:
-        raise PlanError("; ".join(short), hint="free task slots there, or move fewer tasks at once")
 
 
 # ------------------------------------------------------------------------------------ the words
