@@ -357,7 +357,7 @@ class Folder(ValueFiles):
 
     def revert(self, number: Version, reverted: Reversal) -> Reversal | None:
         """Take a change back, and return the first error that did; None if it holds for good."""
-        held = self._first(Reversal, _reversal(number), reverted)
+        held = self._first(Reversal, f"{_change(number)}/reverted.json", reverted)
         return None if held == FOR_GOOD else held
 
     def keep(self, number: Version) -> Reversal | None:
@@ -366,7 +366,7 @@ class Folder(ValueFiles):
 
     def reverted(self, number: Version) -> Reversal | None:
         """Return the error that took a change back; None if it holds."""
-        held = self._read(Reversal, _reversal(number))
+        held = self._read(Reversal, f"{_change(number)}/reverted.json")
         return None if held == FOR_GOOD else held
 
     def say(self, number: Version, said: WorkerWord) -> None:
@@ -490,10 +490,6 @@ def _change(number: Version) -> str:
 
 def _proposed(number: Version) -> str:
     return f"{_change(number)}/proposed.json"
-
-
-def _reversal(number: Version) -> str:
-    return f"{_change(number)}/reverted.json"
 
 
 def _signature(number: Version, content: bytes) -> str:

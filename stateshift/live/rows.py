@@ -22,11 +22,6 @@ Schema = Any
 KIND = b"stateshift.kind"
 
 
-def no_rows(batch: Rows) -> Rows:
-    """Return no rows of a batch."""
-    return batch.slice(0, 0) if is_arrow(batch) else batch.iloc[:0]
-
-
 def is_arrow(batch: Rows) -> bool:
     """Whether rows are Arrow's."""
     return not hasattr(batch, "iloc")  # a DataFrame may have a column of any name

@@ -29,7 +29,7 @@ from stateshift.live.rows import (
     check_returned,
     in_base64,
     input_schema,
-    no_rows,
+    is_arrow,
     rows_of,
     run_on_no_rows,
     versions_in,
@@ -241,7 +241,7 @@ class Task:
     def _fit(self, batch: Rows) -> None:
         """Take the input's schema: by it functions are tried, here and by whoever changes them."""
         self.fitted = True
-        empty = no_rows(batch)
+        empty = batch.slice(0, 0) if is_arrow(batch) else batch.iloc[:0]
         self.member.fit(
             self.chain.name, lambda functions: self.chain.try_on_no_rows(functions, empty)
         )

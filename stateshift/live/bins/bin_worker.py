@@ -283,7 +283,8 @@ class BinWorker:
             self.state = self.state.begin(self.moves.configuration)
         self.redistribute()
         self.look()
-        self._note_rewritten(self._cleaning.look(self.ledger, self.others.borrowed))
+        rewritten = self._cleaning.look(self.ledger, self.others.borrowed)
+        self.state = replace(self.state, rewritten=rewritten)
         if self.is_to_join:
             self.step()
 
@@ -381,8 +382,14 @@ class BinWorker:
     # ---------------------------------------------------------------- its commit
 
     def _commit(self, made: PendingCommit) -> None:
-        if self.ledger.last is None:
-            self._refuse_evicted()
+        mine = (self.operator.name, self.name)
+        for runs in self.files.runs() if self.ledger.last is None else ():
+            if (runs.operator, runs.worker) == mine and runs.is_evicted:
+                raise PlanError(
+                    f"worker {self.name} of {self.operator.name} was evicted before its first "
+                    "commit",
+                    hint="start it again",
+                )
         after = self.ledger.plus(made.commit)
         own = own_data(self.operator.name, self.name)
         borrowed = sorted(file for file in after.files if not file.startswith(own))
@@ -431,16 +438,6 @@ class BinWorker:
             moves = self.proposals.moves
             configuration = self.state.retired(moves.configuration)
             self.proposals.moves = replace(moves, configuration=configuration)
-
-    def _refuse_evicted(self) -> None:
-        """Refuse the first commit of a worker whose name was taken from it meanwhile."""
-        for runs in self.files.runs():
-            if (runs.operator, runs.worker) == (self.operator.name, self.name) and runs.is_evicted:
-                raise PlanError(
-                    f"worker {self.name} of {self.operator.name} was evicted before its first "
-                    "commit",
-                    hint="start it again",
-                )
 
     # ---------------------------------------------------------------- another number of bins
 
@@ -509,7 +506,5 @@ class BinWorker:
 
     def clean_up(self) -> None:
         """Remove what nothing names any more; note which bins the next batch writes whole."""
-        self._note_rewritten(self._cleaning.clean_up(self.ledger, self.others.borrowed))
-
-    def _note_rewritten(self, bins: frozenset[int]) -> None:
-        self.state = replace(self.state, rewritten=bins)
+        rewritten = self._cleaning.clean_up(self.ledger, self.others.borrowed)
+        self.state = replace(self.state, rewritten=rewritten)

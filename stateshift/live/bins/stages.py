@@ -89,8 +89,3 @@ def stages(
             place = "here"
     found.append(Apply(frontier) if place == "here" else LeaveOut(frontier))
     return tuple(found), Position(frontier, place)
-
-
-def has_changes(history: History, at: Moment, frontier: Moment) -> bool:
-    """Whether the bin changes its worker between two moments."""
-    return any(at < cut(since.time) <= frontier for since in history)

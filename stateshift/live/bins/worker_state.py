@@ -22,7 +22,7 @@ from stateshift.live.bins.commits import BinSnapshot, Commit, Counts, HeldRows, 
 from stateshift.live.bins.files import Proposal, wide_enough
 from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.redistribution import BinCounts, OldBin, Redistribution
-from stateshift.live.bins.stages import Position, Stage, Take, has_changes, stages
+from stateshift.live.bins.stages import Position, Stage, Take, stages
 from stateshift.live.bins.times import BEGIN, Moment, cut
 from stateshift.live.protocol.configuration import (
     Configuration,
@@ -204,7 +204,8 @@ class WorkerState:
             return changing
         at = BEGIN if self.frontier is None else self.frontier
         for bin, history in enumerate(configuration.history):
-            if len(history) > 1 and has_changes(history, at, frontier):
+            times = [cut(since.time) for since in history] if len(history) > 1 else ()
+            if any(at < time <= frontier for time in times):
                 changing.add(bin)
         return changing
 
@@ -262,7 +263,14 @@ class WorkerState:
     ) -> str | None:
         """Return the reason to refuse a proposal; `planned` is the frontier at work."""
         if proposal.bins is not None:
-            return self._reason_against_count(proposal.bins, configuration, key)
+            if proposal.bins == configuration.bins:
+                return f"has {proposal.bins} bins already"
+            try:
+                encoders_of(self.key_kinds, key)
+                resize_settled(configuration, proposal.bins)
+            except SpecError as error:
+                return f"cannot: {error.complaints[0].message}"
+            return None
         if not proposal.updates:
             return None
         if planned is None:
@@ -272,18 +280,6 @@ class WorkerState:
         wide = wide_enough(configuration, proposal.updates)
         wrong = complaints(wide, proposal.updates, wide.bins)
         return wrong[0].message if wrong else None
-
-    def _reason_against_count(
-        self, bins: int, configuration: Configuration, key: Sequence[str]
-    ) -> str | None:
-        if bins == configuration.bins:
-            return f"has {bins} bins already"
-        try:
-            encoders_of(self.key_kinds, key)
-            resize_settled(configuration, bins)
-        except SpecError as error:
-            return f"cannot: {error.complaints[0].message}"
-        return None
 
     def redistributions(self, bins: int) -> Iterator[Redistribution]:
         """Yield the bins that are redistributed together by another number of them."""

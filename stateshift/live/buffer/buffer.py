@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from stateshift.errors import PlanError
 from stateshift.live.buffer.folder import Folder, Position, check_reader
@@ -224,7 +223,9 @@ class Buffer:
         with self._positions_lock:
             self._positions.pop(reader, None)
             if not self._folder.remove_position(check_reader(reader)):
-                raise no_such_reader(reader, self._folder.path)
+                path = self._folder.path
+                hint = f"stateshift live buffer {path} --status"
+                raise PlanError(f"{path} has no reader {reader}", hint=hint)
 
     def status(self) -> Status:
         with self._positions_lock:
@@ -271,13 +272,6 @@ def readers_of(positions: dict[str, Position]) -> tuple[ReaderStatus, ...]:
     return tuple(
         ReaderStatus(name, position.next, position.at)
         for name, position in sorted(positions.items())
-    )
-
-
-def no_such_reader(reader: str, path: Path) -> PlanError:
-    """Return the error that a buffer has no such reader."""
-    return PlanError(
-        f"{path} has no reader {reader}", hint=f"stateshift live buffer {path} --status"
     )
 
 

@@ -55,11 +55,6 @@ class Segment:
         self.numbers.append(self.first)
         self.offsets.append(SEGMENT_HEAD.size)
 
-    def place_before(self, number: int) -> Extent:
-        """Return the offset of the nearest known record that is not behind a number."""
-        place = bisect.bisect_right(self.numbers, number) - 1
-        return Extent(self.offsets[place], self.numbers[place])
-
     def remember(self, number: int, offset: int) -> None:
         """Note where a record begins, if it is far enough behind the last place."""
         if offset - self.offsets[-1] >= INDEX_BYTES:
@@ -186,7 +181,8 @@ class Log:
                     break
             else:
                 raise LookupError(number)
-            offset, at = segment.place_before(number)
+            place = bisect.bisect_right(segment.numbers, number) - 1
+            offset, at = segment.offsets[place], segment.numbers[place]  # at or before it
             end, until = segment.end, segment.until
         try:
             descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)

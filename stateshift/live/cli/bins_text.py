@@ -219,27 +219,17 @@ def status(facts: BinsFacts) -> Iterator[Block]:
     for name in facts.without_part:
         yield Line(f"worker {name} has not started yet", "warn", indent=2)
     for part in facts.parts:
-        yield from _dead(part, facts.location)
+        name, worker = part.part.name, part.part.runs.worker
+        if part.part.is_evicted:
+            until = f"until an application goes on as live.Worker(GROUP, {worker!r}, …)"
+            yield Line(f"{name} is evicted: {many(part.bins, 'bin')} there {until}", "warn", 2)
+        elif part.is_silent:
+            hint = hint_if_gone(facts.location, worker)
+            silence = f"{name} has committed nothing for {span(part.seconds_since or 0.0)}"
+            yield Line(f"{silence}, others have: {hint}", "warn", 2)
     yield from _hot(facts)
     yield Gap()
     yield from _on_their_way(facts)
-
-
-def _dead(facts: PartFacts, location: str) -> Iterator[Line]:
-    """Say of a part that nobody runs, or that may be dead, how it goes on."""
-    name = facts.part.name
-    if facts.part.is_evicted:
-        worker = facts.part.runs.worker
-        yield Line(
-            f"{name} is evicted: {many(facts.bins, 'bin')} there until an application goes on as "
-            f"live.Worker(GROUP, {worker!r}, …)",
-            "warn",
-            indent=2,
-        )
-    elif facts.is_silent:
-        seconds = span(facts.seconds_since or 0.0)
-        hint = hint_if_gone(location, facts.part.runs.worker)
-        yield Line(f"{name} has committed nothing for {seconds}, others have: {hint}", "warn", 2)
 
 
 def _hot(facts: BinsFacts) -> Iterator[Line]:

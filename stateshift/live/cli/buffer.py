@@ -16,7 +16,7 @@ from stateshift.live.cli import argument, option
 
 if TYPE_CHECKING:
     from stateshift.cli.views.text import Block
-    from stateshift.live.buffer.queue import Ack, Limits
+    from stateshift.live.buffer.queue import Ack
     from stateshift.live.buffer.runner import BufferSurvey, RunningBuffer
 
 LISTEN_SCHEMES = ("tcp", "http")
@@ -79,6 +79,7 @@ def buffer(
     """
     from stateshift.live.buffer import runner
     from stateshift.live.buffer.listeners import parse_address
+    from stateshift.live.buffer.queue import Limits
 
     path = Path(directory)
     if forget is not None:
@@ -87,7 +88,12 @@ def buffer(
     if status:
         _show(terminal, runner.look(path))
         return None
-    limits = _limits(options)
+    limits = Limits(
+        memory=_bytes("--memory", options.memory),
+        disk=_bytes("--disk", options.disk),
+        keep_seconds=options.keep,
+        ack=choice("--ack", options.ack, ACKS),
+    )
     listens = [parse_address(url, LISTEN_SCHEMES, "--listen") for url in listen or ()]
     serves = parse_address(serve, SERVE_SCHEMES, "--serve")
     with runner.run_buffer(path, listens, serves, limits) as at_work:
@@ -116,17 +122,6 @@ def _tell_troubles(terminal: Terminal, at_work: RunningBuffer) -> None:
             terminal.say("producers are accepted again, or have given up")
         before, was_refusing = now, is_refusing
     raise StateshiftError("the thread that writes has ended", hint="run with -v, and report it")
-
-
-def _limits(options: BufferOptions) -> Limits:
-    from stateshift.live.buffer.queue import Limits
-
-    return Limits(
-        memory=_bytes("--memory", options.memory),
-        disk=_bytes("--disk", options.disk),
-        keep_seconds=options.keep,
-        ack=choice("--ack", options.ack, ACKS),
-    )
 
 
 def _bytes(flag: str, text: str) -> int:

@@ -214,7 +214,14 @@ def _chains(facts: StatusFacts) -> Iterator[Block]:
     else:
         yield Line("no job has run a chain yet", "warn", indent=2)
     yield Gap()
-    yield from _under_way(facts)
+    if facts.under_way is not None:
+        yield from _pending(facts, facts.under_way)
+    elif facts.last is None:
+        yield Line("nothing was changed yet")
+    else:
+        known, reasons = facts.last.known, list(whys(facts.last))
+        yield Line("nothing is under way")
+        yield from reasons or [Line(f"change {known.number} {WHY[facts.last.became]}")]
 
 
 def chain_rows(facts: StatusFacts, chain: str) -> Iterator[Row]:
@@ -246,18 +253,6 @@ def query_row(facts: QueryFacts) -> Row:
         per_second(facts.rows_out_per_second),
         "-" if sample is None else span(sample.seconds_mean),
     )
-
-
-def _under_way(facts: StatusFacts) -> Iterator[Block]:
-    under_way = facts.under_way
-    if under_way is not None:
-        yield from _pending(facts, under_way)
-    elif facts.last is None:
-        yield Line("nothing was changed yet")
-    else:
-        known, reasons = facts.last.known, list(whys(facts.last))
-        yield Line("nothing is under way")
-        yield from reasons or [Line(f"change {known.number} {WHY[facts.last.became]}")]
 
 
 def _pending(facts: StatusFacts, under_way: UnderWayFacts) -> Iterator[Block]:

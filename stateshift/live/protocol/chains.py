@@ -170,12 +170,6 @@ class KnownChange:
         return self.change.number
 
     @property
-    def holds_nowhere(self) -> bool:
-        """Whether it was taken back, before or after it was applied."""
-        aborted = self.decided is not None and self.decided.outcome == "aborted"
-        return aborted or self.reverted is not None
-
-    @property
     def applied(self) -> bool:
         """Whether it was decided that it holds; it may have been taken back since."""
         return self.decided is not None and self.decided.outcome == "applied"
@@ -199,7 +193,8 @@ def effective(changes: Sequence[KnownChange], chain: str, moment: RowMoment) -> 
     """Return the newest change that holds for a chain at a moment, whichever chains it changes."""
     version = 0
     for known in changes:
-        if known.holds_nowhere:
+        is_aborted = known.decided is not None and known.decided.outcome == "aborted"
+        if is_aborted or known.reverted is not None:  # it holds nowhere, and holds nothing up
             continue
         if not known.applied or not _holds(known.change, chain, moment):
             break
