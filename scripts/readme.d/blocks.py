@@ -89,7 +89,7 @@ def has_java() -> bool:
 
 def _make_group(folder: Path) -> None:
     """Make a group of two workers that have read some rows. Nobody works on it any more."""
-    from tests.cli.bins_group import PlayedBins
+    from tests.live.cli.bins_group import PlayedBins
 
     (folder / "group").mkdir()
     PlayedBins(folder / "group")

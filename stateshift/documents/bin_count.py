@@ -13,8 +13,8 @@ from stateshift.documents.shape import At, OrNone
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.live.bins.bin_count import Advice
     from stateshift.live.bins.migration import MoveProgress
+    from stateshift.live.bins.move_request import Advice
     from stateshift.live.bins.watch import Bins, Load
 
 CountState = Literal["shown", "checked", "finished", "applied", "aborted"]

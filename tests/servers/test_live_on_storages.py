@@ -18,7 +18,7 @@ from stateshift.live.acts import change
 from stateshift.live.folder import Folder, Seal
 from stateshift.live.protocol.chains import Decision, Link, NewChain, ProposedChange
 from stateshift.storage.opening import open_patiently
-from tests.cli.live_group import FUNCTIONS, Played
+from tests.live.cli.live_group import FUNCTIONS, Played
 from tests.support import s3
 from tests.support.servers import Servers, group
 

@@ -16,8 +16,7 @@
     worker          the part of a job, for foreachBatch; outputs
 
     watch           a group from outside: the place and load of each bin, the progress of workers
-    bin_count       another number of bins
-    move_request    the bins to move, and their steps; checked
+    move_request    the bins to move, and their steps; another number of them; checked
     step_table      one proposal, in the protocol's own coordinator
     migration       all steps, carried one after the other
     compact_moves   the files of earlier moves, folded into one

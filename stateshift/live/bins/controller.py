@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from stateshift.errors import Complaint, PlanError, SpecError, StalePlan
-from stateshift.live.bins.bin_count import CountCarrier, check_count
 from stateshift.live.bins.files import Proposal
-from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier, MoveProgress
-from stateshift.live.bins.move_request import Manner, Steps, check, moves_to, steps_of
+from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier, CountCarrier, MoveProgress
+from stateshift.live.bins.move_request import Manner, Steps, check, check_count, moves_to, steps_of
 from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
 from stateshift.live.bins.watch import Bins, Watch, open_bins, watch_group

@@ -2,6 +2,7 @@
 
     Carrier(watch, steps, manner).carry()   until all has come, it is aborted, or the time to wait
                                             is over; what is decided is never taken back
+    CountCarrier(…).carry()                 the same for another number of bins, proposed once
 
 When the next step may begin is `protocol.rollout`'s to say: once the one before is complete, and
 the pause behind it is over. A worker that has come too far for a proposal says how far it is, and
@@ -30,7 +31,7 @@ from stateshift.live.bins.times import cut
 from stateshift.live.bins.watch import Bins, Watch, WorkerPart
 from stateshift.live.member import decided_here, is_gone, process_name
 from stateshift.live.protocol.chains import Decision
-from stateshift.live.protocol.configuration import Time, Update
+from stateshift.live.protocol.configuration import BEGIN, Time, Update
 from stateshift.live.protocol.rollout import Rollout, advance, updates_ahead
 from stateshift.live.values import POLL_SECONDS_MAX, Pause, live_command, proposing
 
@@ -441,3 +442,29 @@ class Carrier:
             self.steering.carry(carried)
             self.told_at = now
         self.progress(self.moved)
+
+
+@dataclass
+class CountCarrier(Carrier):
+    """Another number of bins on its way. In `moved`, `complete` counts the parts that have it."""
+
+    count: int = 0
+
+    def _carry(self) -> None:
+        if self._look().count != self.count:
+            self._is_proposed((), 0)
+        self._wait_until(self._have_redistributed)
+
+    def proposal(self, bins: Bins, updates: Sequence[Update]) -> Proposal:
+        since = BEGIN if self.manner.at is None else self.manner.at
+        return replace(super().proposal(bins, updates), ahead=(), bins=self.count, since=since)
+
+    def _have_redistributed(self, bins: Bins) -> MoveEndedError | None:
+        left = bins.not_dealt
+        running = len(bins.running)
+        self._tell(state="moving", parts=running, complete=running - len(left))
+        if not left:
+            return None
+        names = ", ".join(part.name for part in left)
+        seconds = f"{self.manner.wait_seconds:g} s"
+        return MoveEndedError("applied", f"{names} did not deal bins anew within {seconds}")

@@ -18,10 +18,9 @@ from stateshift.documents.bins import LiveMoveDocument, MoveFacts, SteeringState
 from stateshift.documents.problems import failed_document
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
 from stateshift.live.bins import move_request
-from stateshift.live.bins.bin_count import advise_count
 from stateshift.live.bins.controller import Controller
 from stateshift.live.bins.migration import MoveProgress
-from stateshift.live.bins.move_request import Manner, Steps, hint_if_gone
+from stateshift.live.bins.move_request import Manner, Steps, advise_count, hint_if_gone
 from stateshift.live.bins.watch import Bins, loads
 from stateshift.live.cli import bins_text
 from stateshift.live.protocol.configuration import BINS_MAX

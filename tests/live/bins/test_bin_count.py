@@ -15,12 +15,11 @@ import pytest
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError
 from stateshift.live.bins.adoption import take_out
 from stateshift.live.bins.batches import unread_batch
-from stateshift.live.bins.bin_count import CountCarrier, advise_count, check_count
 from stateshift.live.bins.compactions import MOVES_BASE, MovesBase
 from stateshift.live.bins.files import Files, Proposal, look
 from stateshift.live.bins.hashing import HASH
-from stateshift.live.bins.migration import MoveProgress
-from stateshift.live.bins.move_request import Manner, moves_even
+from stateshift.live.bins.migration import CountCarrier, MoveProgress
+from stateshift.live.bins.move_request import Manner, advise_count, check_count, moves_even
 from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.state_acts import evict
 from stateshift.live.bins.watch import Load, hot, loads

@@ -13,10 +13,16 @@ from functools import cache
 import pytest
 
 from stateshift.errors import PlanError
-from stateshift.live.bins.bin_count import CountCarrier, check_count
 from stateshift.live.bins.files import Files, Proposal
-from stateshift.live.bins.migration import Carrier, MoveProgress
-from stateshift.live.bins.move_request import Manner, check, moves_even, moves_to, steps_of
+from stateshift.live.bins.migration import Carrier, CountCarrier, MoveProgress
+from stateshift.live.bins.move_request import (
+    Manner,
+    check,
+    check_count,
+    moves_even,
+    moves_to,
+    steps_of,
+)
 from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.state_acts import evict_everywhere
 from stateshift.live.bins.step_table import StepTable

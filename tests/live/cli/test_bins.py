@@ -10,8 +10,8 @@ import pytest
 
 from stateshift import live
 from stateshift.live.bins.move_request import Manner
-from tests.cli.bins_group import PlayedBins
 from tests.cli.support import Said, said
+from tests.live.cli.bins_group import PlayedBins
 
 QUICK = ("--lead", "0", "--timeout", "30", "--wait", "60")
 

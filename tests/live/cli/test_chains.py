@@ -20,8 +20,8 @@ from stateshift.live.acts import Edit, Manner
 from stateshift.live.cli.chains_text import progress
 from stateshift.live.proposals import ChangeProgress
 from stateshift.live.protocol.chains import ProposedChange
-from tests.cli.live_group import FUNCTIONS, Played
 from tests.cli.support import Said, said
+from tests.live.cli.live_group import FUNCTIONS, Played
 
 LONG = ("--timeout", "30", "--wait", "30")
 REVERTED = "ValueError: no model"
@@ -61,7 +61,7 @@ def proposed(played: Played, timeout_seconds: float = 30.0) -> ProposedChange:
 
 def test_a_function_is_replaced_while_the_job_runs(played: Played) -> None:
     ran = changed(played, "replace", "score", "rules:two")
-    assert "tests.cli.live_group:one" in ran.out and "rules:two" in ran.out
+    assert "tests.live.cli.live_group:one" in ran.out and "rules:two" in ran.out
     assert "2 workers of 1 query to acknowledge it" in ran.out
     assert "types of score fit" in ran.out
     assert "epoch: no dataflow is given" in ran.out
@@ -83,7 +83,7 @@ def test_a_function_is_introduced_and_removed_by_its_place(played: Played) -> No
     changed(played, "introduce", "score", "--before", "0", "rules:odd")
     assert played.run_batch() == [1] * 4
     changed(played, "introduce", "score", "rules:timed", "--around", "1")
-    assert "1  rules:timed(tests.cli.live_group:one)" in live("status", played).out
+    assert "1  rules:timed(tests.live.cli.live_group:one)" in live("status", played).out
     changed(played, "remove", "score", "--at", "0")
     assert played.run_batch() == [1] * 8
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.bins_group import PlayedBins
 from tests.cli.support import Said, said
+from tests.live.cli.bins_group import PlayedBins
 
 
 @pytest.fixture
