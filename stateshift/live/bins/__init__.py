@@ -22,7 +22,7 @@
     compact_moves   the files of earlier moves, folded into one
     steering        small files: paused, throttled, stopped
     controller      the calls of a program that moves bins
-    adoption, exported_rows, state_acts   import, export, eviction
+    adoption, state_acts   import, export, eviction
 
 The worker of each bin at each time is `protocol.configuration`; records are folded by
 `protocol.applying`.

@@ -28,7 +28,6 @@ from stateshift.errors import (
 )
 from stateshift.live.bins.bin_run import Writing
 from stateshift.live.bins.commits import BinSnapshot, Commit, Ledger
-from stateshift.live.bins.exported_rows import TIMERS, columns_of
 from stateshift.live.bins.files import Files, GroupStart
 from stateshift.live.bins.hashing import encoders, hash_of, key_kinds
 from stateshift.live.bins.operators import BinOperator
@@ -50,6 +49,7 @@ LOOKS_MAX = 20  # at where the bins are, until two in turn are alike
 BinOfMany = tuple[int, int]  # a bin, and how many there are
 Share = Mapping[int, bytes]  # a worker's bins, as bytes
 Value = JsonObject  # a row's value by column, as `stateshift export` has it
+TIMERS = "timers"  # the column of the times of a key's timers, beside it
 _STATED = ("value", TIMERS)  # the columns that a function makes a key's state of
 
 
@@ -194,6 +194,21 @@ def _has_a_state(operator: BinOperator, name: str) -> PlanError:
         hint="bring state into a group in which the operator has not run yet; an import that has "
         "died goes on with the same file, function and workers",
     )
+
+
+def columns_of(table: pyarrow.Table, name: str) -> pyarrow.Table:
+    """Return the columns inside a struct; a column that is none as itself."""
+    import pyarrow
+
+    if name not in table.column_names:
+        fact = f"there is no column {name}"
+        hint = "give a file that `stateshift export --to FILE.parquet` has written"
+        raise SpecError((Complaint(name, fact),), hint=hint)
+    column = table.column(name).combine_chunks()
+    if not pyarrow.types.is_struct(column.type):
+        return pyarrow.table({name: column})
+    names = [field.name for field in column.type]
+    return pyarrow.table(dict(zip(names, column.flatten(), strict=True)))
 
 
 def _keys(operator: BinOperator, table: pyarrow.Table) -> pyarrow.Table:

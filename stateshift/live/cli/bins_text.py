@@ -23,30 +23,12 @@ if TYPE_CHECKING:
 
 CROSSING_HEADS = ("from", "to", ">bins", "which", ">keys", ">state")
 PART_HEADS = (
-    "worker",
-    "operator",
-    ">bins",
-    ">keys",
-    ">state",
-    ">time",
-    ">behind",
-    ">time/s",
-    ">rows/s",
-    ">held",
-    ">awaited",
-    "committed",
+    *("worker", "operator", ">bins", ">keys", ">state", ">time"),
+    *(">behind", ">time/s", ">rows/s", ">held", ">awaited", "committed"),
 )
 MOVE_HEADS = (
-    ">move",
-    "proposed (UTC)",
-    ">bins",
-    "which",
-    "from",
-    "to",
-    ">time",
-    "outcome",
-    ">decided in",
-    "by",
+    *(">move", "proposed (UTC)", ">bins", "which", "from"),
+    *("to", ">time", "outcome", ">decided in", "by"),
 )
 LOAD_HEADS = (">bin", "worker", ">keys", ">state", ">changes/s", ">rows/s", ">of the mean")
 MOVE_TONES: dict[str, Tone] = {"applied": "good", "under-way": "warn", "aborted": "bad"}

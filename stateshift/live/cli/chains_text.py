@@ -177,15 +177,8 @@ def whys(facts: PastFacts) -> Iterator[Line]:
 
 CHAIN_HEADS = ("chain", ">version", ">", "function")
 QUERY_HEADS = (
-    "query",
-    "chain",
-    ">workers",
-    ">version",
-    ">batch",
-    "begun",
-    ">rows in/s",
-    ">rows out/s",
-    ">a task took",
+    *("query", "chain", ">workers", ">version", ">batch"),
+    *("begun", ">rows in/s", ">rows out/s", ">a task took"),
 )
 
 

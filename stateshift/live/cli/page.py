@@ -28,13 +28,8 @@ from stateshift.live.survey import PartPast
 from stateshift.report import SteeredReport
 
 SAMPLE_HEADS = (
-    ">batch",
-    ">begun at (UTC)",
-    ">versions",
-    ">rows in/s",
-    ">rows out/s",
-    ">a task took",
-    ">the longest",
+    *(">batch", ">begun at (UTC)", ">versions", ">rows in/s"),
+    *(">rows out/s", ">a task took", ">the longest"),
 )
 TASKS_FOOT = (
     "Tasks write down what they did every few seconds, and always near a change. The other "

@@ -12,9 +12,9 @@ from stateshift import live
 from stateshift.errors import Incompatible, MissingFile, PlanError, SpecError
 from stateshift.live.bins import adoption
 from stateshift.live.bins.bin_run import PIECES_MAX
-from stateshift.live.bins.exported_rows import map_columns, with_timers
 from stateshift.live.bins.files import Files
 from stateshift.live.bins.hashing import encoders, hash_of
+from stateshift.live.bins.state_acts import map_columns, with_timers
 from stateshift.live.protocol.applying import Folded
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update

@@ -33,7 +33,9 @@ def known(
     number: int, *chains: str, outcome: str = "applied", is_reverted: bool = False
 ) -> KnownChange:
     links = (Link("a" * 64, "m:f"),)
-    change = ProposedChange("g", number, "replace", {name: NewChain(links) for name in chains}, 0.0, 60.0)
+    change = ProposedChange(
+        "g", number, "replace", {name: NewChain(links) for name in chains}, 0.0, 60.0
+    )
     decided = Decision("applied" if outcome == "applied" else "aborted", 1.0, "me")
     error = Reversal("score", "q", "run", 0, "error", 2.0) if is_reverted else None
     return KnownChange(change, decided, error)
