@@ -26,8 +26,7 @@ from stateshift.live.bins.files import Files, GroupStart, KnownMoves, look
 from stateshift.live.bins.parts import Membership, OperatorStart
 from stateshift.live.bins.times import Moment
 from stateshift.live.folder import Folder
-from stateshift.live.protocol.configuration import BEGIN, Time, related_bins, retire
-from stateshift.live.protocol.frontiers import next_move
+from stateshift.live.protocol.configuration import BEGIN, Time, next_move, related_bins, retire
 from stateshift.storage.opening import open_patiently
 
 HOT = 4.0  # times the mean of all bins

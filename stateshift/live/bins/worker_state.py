@@ -27,12 +27,14 @@ from stateshift.live.bins.times import BEGIN, Moment, cut
 from stateshift.live.protocol.configuration import (
     Configuration,
     Time,
+    WorkerMoves,
     complaints,
+    frontier_without_bins,
     groups_to_resize,
+    is_settled,
     resize_settled,
     retire,
 )
-from stateshift.live.protocol.frontiers import WorkerMoves, frontier_without_bins, is_settled
 
 HELD_COMMITS = 8  # after which rows that are held are written anew, with those that came since
 BUSY = 2.0  # times the mean of the bins of a batch that have folded rows

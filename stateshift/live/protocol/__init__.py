@@ -9,8 +9,8 @@ Pure.
 Keys that move between workers (Megaphone, PVLDB 12(9), 2019):
 
     configuration   bins, and (time, bin) -> worker, changed by updates; retired, split, merged;
-                    `dataflow.move_steps` has the strategies
-    frontiers       how far a worker without bins counts as having come; moves that are left
+                    `dataflow.move_steps` has the strategies. Frontiers: how far a worker
+                    without bins counts as having come; moves that are left
     rollout         when a step may start: flow control, drain gaps, updates ahead of their time
     plan_file       the file format of Megaphone's experiments
     applying        what an operator computes of a key's values, in the order of their times

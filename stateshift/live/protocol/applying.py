@@ -14,12 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from stateshift.live.protocol.configuration import Time
+from stateshift.live.protocol.configuration import Moment, Time
 
-# A number in the model, a tuple where it runs; compared, and nothing else.
-Moment: TypeAlias = Any
 # The operator's own: whoever writes its function knows their types.
 Key = Any
 State = Any

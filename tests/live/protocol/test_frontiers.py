@@ -9,9 +9,10 @@ from stateshift.live.protocol.configuration import (
     Configuration,
     Update,
     apply_updates,
+    frontier_without_bins,
     initial_configuration,
+    next_move,
 )
-from stateshift.live.protocol.frontiers import frontier_without_bins, next_move
 from tests.models.bin_messages import moves_at
 
 WORKERS, BINS, LAST = 4, 4, 20

@@ -12,14 +12,15 @@ from stateshift.errors import SpecError
 from stateshift.live.protocol.configuration import (
     HASH_BITS,
     Update,
+    WorkerMoves,
     apply_updates,
     bin_of,
     groups_to_resize,
     initial_configuration,
+    is_settled,
     related_bins,
     resize_settled,
 )
-from stateshift.live.protocol.frontiers import WorkerMoves, is_settled
 
 HASHES = st.integers(0, (1 << HASH_BITS) - 1)
 COUNTS = st.sampled_from([1 << bits for bits in range(9)])
