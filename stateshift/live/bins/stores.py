@@ -61,8 +61,9 @@ class Objects:
     def is_changed(self) -> bool:
         return self._is_changed
 
-    def apply(self, rows: Any, until: Moment) -> list[Output]:  # Records
+    def apply(self, rows: Rows, until: Moment) -> list[Output]:
         """Fold rows, and timers before a moment; return the output."""
+        assert isinstance(rows, Records)
         put_out: list[Output] = []
         changed = self._changed
         before = len(changed)
@@ -141,9 +142,10 @@ class BinTable:
     def is_changed(self) -> bool:
         return bool(self._changed)
 
-    def apply(self, rows: Any, until: Moment) -> list[Output]:  # Columns
+    def apply(self, rows: Rows, until: Moment) -> list[Output]:
         if not len(rows):
             return []
+        assert isinstance(rows, Columns)
         changed, put_out = self.operator.function(self.table, rows.table)
         if changed.num_rows:
             self.table = replace_rows(self.table, [changed], self.operator.key)

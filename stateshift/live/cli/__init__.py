@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -65,13 +65,13 @@ def command() -> None:
     """Change functions of running jobs, and move their state."""
 
 
-def option(usage: str, help: str, min: float | None = None) -> Any:
+def option(usage: str, help: str, min: float | None = None) -> object:
     """Return an option, `--check`, or one with a value, `--to WORKER`, as the parser reads it."""
     flag, _, metavar = usage.partition(" ")
     return typer.Option(flag, metavar=metavar or None, help=help, min=min)
 
 
-def argument(metavar: str, help: str) -> Any:
+def argument(metavar: str, help: str) -> object:
     """Return an argument, as the parser reads it."""
     return typer.Argument(metavar=metavar, help=help)
 
