@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,7 +148,7 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
     # It may be throttled at any time.
     pace = Pace(adapters.clock, spec.bytes_per_second, spec.operations_per_second)
     not_synced = unsynced_locations(spec)
-    fed = {place for job in spec.jobs for place in places_fed(job)}
+    fed = set(chain.from_iterable(map(places_fed, spec.jobs)))
     claims: dict[str, Claimed] = {}
 
     def storage(location: str) -> Storage:

@@ -15,6 +15,7 @@ from tests.live.bins.workers import TIES, Ground, Reader, Remembering
 NAMES = ("west", "east", "south")
 END = 400
 STEPS_MAX = 5000
+STEPS_OPEN = 500  # a proposal's timeout
 COUNTS = (1, 2, 4, 8, 16, 32)
 
 
@@ -46,6 +47,7 @@ class Walk:
     steps: int = 0
     resized: int = 0
     evicted: int = 0
+    opened: int = 0  # the step at which the last proposal was made
 
     def run(self) -> Ground:
         """Walk to the end of the log, and let everything arrive."""
@@ -84,7 +86,7 @@ class Walk:
         match self.random.randrange(8):
             case 0 if not self.is_open and self._is_dealt():
                 self._propose()
-                self.is_open = True
+                self.is_open, self.opened = True, self.steps
             case 1 | 2:
                 worker.between()
             case 3:
@@ -115,10 +117,17 @@ class Walk:
         return all(worker.running.bins == bins for worker in self.ground.living)
 
     def _is_given_up(self) -> bool:
-        """Abort now and then what not everybody can agree to yet."""
+        """Abort now and then what not everybody can agree to yet; and a move whose time is over, for
+        which a worker waits that came back and counts bins by another number.
+        """
         number = self.ground.moves - 1
         proposal = self.ground.files.proposal(number)
-        if proposal is None or proposal.bins is None or self.random.random() > 0.02:
+        if proposal is None:
+            return False
+        if proposal.bins is None:
+            if self.steps < self.opened + STEPS_OPEN:
+                return False
+        elif self.random.random() > 0.02:
             return False
         decided = Decision("aborted", 0.0, "test", "given up")
         self.ground.files.decide(number, decided)
