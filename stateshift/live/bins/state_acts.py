@@ -326,6 +326,7 @@ def evict(
                 undelivered=(),
                 outputs=(),
                 counts=Counts(held=last.counts.held),
+                busy={},
             )
             files.commit(operator, worker, nothing)
         except PlanError:

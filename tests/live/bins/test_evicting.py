@@ -188,6 +188,18 @@ def test_who_has_gone_for_good_and_has_no_bins_need_not_answer(tmp_path):
     assert {part.runs.worker for part in controller.status().parts} == {"west"}
 
 
+def test_an_eviction_counts_no_row_of_the_commit_before_it():
+    ground = Ground(count_and_ask, ["west", "east"])
+    for until in (50, 90, 130):
+        ground.workers["west"].read(until)
+    last = ground.files.ledger("count_and_ask", "west").last
+    assert last is not None and last.busy
+    evict(ground.files, "count_and_ask", "west")
+    empty = ground.files.ledger("count_and_ask", "west").last
+    assert empty is not None and empty.number == last.number + 1
+    assert (empty.counts.folded, dict(empty.busy)) == (0, {})
+
+
 def test_who_is_not_there_is_not_evicted():
     ground = Ground(count_and_ask, ["west", "east"])
     with pytest.raises(PlanError, match="no worker north"):
