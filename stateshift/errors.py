@@ -76,18 +76,23 @@ class SpecError(StateshiftError):
         super().__init__(first + more, hint=hint)
         self.complaints = complaints
 
+    @classmethod
+    def of(
+        cls,
+        pointer: str,
+        message: str,
+        found: object = None,
+        expected: str | None = None,
+        *,
+        hint: str | None = None,
+    ) -> SpecError:
+        """Return the error of one complaint."""
+        return cls((Complaint(pointer, message, found, expected),), hint=hint)
+
     def as_json(self) -> dict[str, object]:
         return {
             **super().as_json(),
-            "complaints": [
-                {
-                    "pointer": c.pointer,
-                    "message": c.message,
-                    "found": c.found,
-                    "expected": c.expected,
-                }
-                for c in self.complaints
-            ],
+            "complaints": [dict(vars(complaint)) for complaint in self.complaints],
         }
 
 

@@ -107,7 +107,9 @@ class RunLogHandler(logging.Handler):
         try:
             line = (self.format(record) + "\n").encode("utf-8", "backslashreplace")
             if self._size + len(line) > self._bytes_max:
-                self._rotate()
+                self._file.close()
+                self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+                self._open()
             self._file.write(line)
             self._size += len(line)
             if record.levelno >= logging.INFO:  # what is at work is there also after a kill
@@ -123,12 +125,6 @@ class RunLogHandler(logging.Handler):
     def _open(self) -> None:
         self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._size = os.fstat(self._file.fileno()).st_size
-
-    def _rotate(self) -> None:
-        assert self._file is not None
-        self._file.close()
-        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-        self._open()
 
     def _give_up(self) -> None:
         file, self._file = self._file, None

@@ -87,9 +87,7 @@ _LATER = "later"
 
 
 def later(default: T) -> T:
-    """A field of a dataclass that earlier versions had not: it is written only where it is not the
-    default, so that what they wrote stays as it was, and they read what we write.
-    """
+    """A field that earlier versions had not: it is written only where it is not the default."""
     made: Any = dataclasses.field(default=default, metadata={_LATER: True})
     return made  # type: ignore[no-any-return]
 

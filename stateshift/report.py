@@ -220,9 +220,7 @@ class Report:
 
     @property
     def down(self) -> str:
-        """The jobs that the run has stopped and nobody has seen going on, and since when; empty
-        where there are none, or where another run has taken them over.
-        """
+        """Jobs that the run stopped and nobody has seen going on or taken over; since when."""
         if self.failure is not None and self.failure.error == OtherRunError.__name__:
             return ""
         down = [job for job in self.jobs if job.is_down]
@@ -446,9 +444,7 @@ def _warm(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
 
 
 def _compared(steps: Iterable[StepProgress]) -> dict[str, int]:
-    """Return the amounts that are the same on both sides, each in its own unit. "state" is how much
-    of it holds state, whatever its unit. There are no "entries" where no operator was compared.
-    """
+    """Return the equal amounts by unit; "state" is all of state. No operator, no "entries"."""
     counts = {"files": 0, "key_groups": 0, "state": 0}
     for step in steps:
         if step.state == "finished" and isinstance(step.evidence, ImagesCompared):

@@ -309,7 +309,7 @@ class ClusterFacts:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-class Record(NamedTuple):
+class TopicRecord(NamedTuple):
     """A record of a topic, by which it is told from another. `key` and `value` are digests, None
     where there is none. `timestamp` is in milliseconds since 1970; `appended`: the broker has set
     it, and not the producer.
@@ -334,7 +334,7 @@ class Topics:
     spans: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     wrong: str | None = None
     hint: str | None = None
-    records: Mapping[str, Mapping[int, tuple[Record, ...]]] | None = None
+    records: Mapping[str, Mapping[int, tuple[TopicRecord, ...]]] | None = None
     unread: str | None = None
     source: Topics | None = None
 
@@ -395,9 +395,8 @@ class SinkFacts:
         return self.skips_plan is True and self.has_batch(query, batch) is True
 
     def version_to_restore(self, query: str | None, batch: int) -> int | None:
-        """Return the version of the sink that holds the query's output up to `batch`, and nothing
-        newer of it. If `batch` itself made no version, that is the version of the newest batch
-        before it. None where it is not known.
+        """Return the sink's newest version with no more than `batch`: that batch's, or of the
+        newest before. None if not known.
         """
         log = self.log_of(query)
         versions = {} if log is None else log.versions
@@ -464,9 +463,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still to be copied of a job that runs, as of one look: for how long the job would be
-    down for it, and how fast it writes and we bring, where two looks tell.
-    """
+    """What is left to be copied at one look: the downtime for it, and how fast both sides write."""
 
     round: int
     epoch: int | None

@@ -31,7 +31,7 @@ from pathlib import Path
 from shlex import quote
 from typing import IO
 
-from stateshift.errors import Complaint, JournalError, SpecError, StorageError
+from stateshift.errors import JournalError, SpecError, StorageError
 from stateshift.formats.marks import TEMPORARY
 from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.private_files import make_folder, open_private
@@ -124,7 +124,7 @@ class Workdir:
                 more = f" and {len(others) - 1} more" if len(others) > 1 else ""
                 fact = f"{self.path} holds {others[0]}{more}: it is no workdir"
                 hint = "name a directory that is empty, or not there yet"
-                raise SpecError((Complaint("--workdir", fact),), hint=hint)
+                raise SpecError.of("--workdir", fact, hint=hint)
             above = (self.path, *self.path.absolute().parents)
             new = [path for path in above if not path.exists()]
             if not self.path.is_dir():

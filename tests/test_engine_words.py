@@ -198,7 +198,6 @@ OF_BOTH = (
     "migration",
     "cli/views/run_html.py",
     "cli/views/run_text.py",
-    "cli/views/run_live_text.py",
     "cli/views/plan_text.py",
     "cli/views/diff_text.py",
     "cli/shell/progress.py",
@@ -218,7 +217,7 @@ OWN = {
     # only batches are planned before they run
     "migration/source_check.py": {") has the batch", "restore that file from a copy"},
     "step/starting.py": {", but a query of it has ended before it committed a batch"},
-    "step/preparing.py": {"it has to call stateshift.job.wait() before its first query; "},
+    "step/jobs.py": {"it has to call stateshift.job.wait() before its first query; "},
     "cli/views/plan_text.py": {' (nobody can ask: name the brokers of Spark jobs, "kafka")'},
     "step/images.py": {"key group", "key groups"},  # only the comparison of Flink counts them
 }

@@ -43,6 +43,9 @@ CALLED_BY_OTHERS = {
     "schema_text": "what configs/ holds is made and compared with it",
 }
 
+# The decorators of commands: the parser calls a function that has one, by its name as a text.
+OF_COMMANDS = {"command", "shortcut"}
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -53,6 +56,7 @@ class Defined:
     place: str
     name: str
     mentions: frozenset[str]
+    is_command: bool = False
 
 
 def names_in(nodes: Iterable[ast.AST]) -> frozenset[str]:
@@ -96,7 +100,8 @@ def definitions(file: str, body: list[ast.stmt], outer: str = "") -> Iterator[De
             yield from definitions(file, node.body, f"{outer}{node.name}.")
             yield Defined(place, node.name, run_with(node))
         else:
-            yield Defined(place, node.name, names_in([node]))
+            is_command = not outer and not OF_COMMANDS.isdisjoint(names_in(node.decorator_list))
+            yield Defined(place, node.name, names_in([node]), is_command)
 
 
 def run_with(node: ast.ClassDef) -> frozenset[str]:
@@ -132,7 +137,7 @@ def unreached(sources: Mapping[str, str], entries: Iterable[str]) -> list[str]:
         mentioned = frozenset(names)
         left = []
         for each in waiting:
-            if each.name in mentioned or is_special(each.name):
+            if each.name in mentioned or each.is_command or is_special(each.name):
                 names |= each.mentions
             else:
                 left.append(each)

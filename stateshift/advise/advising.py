@@ -28,7 +28,7 @@ from stateshift.advise.evaluate.samples import JobSample, Unusable, usable
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.spark_batches import CoresSource, SparkSample, shows_growth
 from stateshift.advise.evaluate.verdicts import Verdict, verdict_on
-from stateshift.advise.history import Look, Sample
+from stateshift.advise.history import Observation, Sample
 from stateshift.errors import Interrupted, StateshiftError
 from stateshift.world import Clock
 
@@ -80,12 +80,10 @@ class Advice:
 
 @dataclass
 class _Watched:
-    """A subject during a round: earlier looks, the trouble with it, and the times of the looks that
-    the history had when it was last read or written.
-    """
+    """A subject during a round: its looks, its trouble, and the looks that its history had."""
 
     subject: Subject
-    looks: list[Look]
+    looks: list[Observation]
     trouble: str | None = None
     kept: tuple[float, ...] = ()
 
@@ -144,7 +142,7 @@ class Adviser:
         if subject.open is None:
             return
         try:
-            look = Look(subject.open().look())
+            look = Observation(subject.open().look())
         except Interrupted:
             raise
         except StateshiftError as error:
@@ -209,7 +207,7 @@ class Adviser:
         return FlinkInputs(around, tuple(_flink_samples(watched.looks)))
 
 
-def _times(looks: Sequence[Look]) -> tuple[float, ...]:
+def _times(looks: Sequence[Observation]) -> tuple[float, ...]:
     return tuple(look.sample.time for look in looks)
 
 
@@ -228,9 +226,9 @@ def _cores(
     return next(((cores, source) for source, cores in by_source.items() if cores), (None, None))
 
 
-def _flink_samples(looks: Sequence[Look]) -> list[JobSample]:
+def _flink_samples(looks: Sequence[Observation]) -> list[JobSample]:
     return [look.sample for look in looks if isinstance(look.sample, JobSample)]
 
 
-def _spark_samples(looks: Sequence[Look]) -> list[SparkSample]:
+def _spark_samples(looks: Sequence[Observation]) -> list[SparkSample]:
     return [look.sample for look in looks if isinstance(look.sample, SparkSample)]

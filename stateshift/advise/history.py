@@ -37,7 +37,7 @@ _NAME_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observation:
     """The sample of one look, the parallelism that it wanted of each vertex, and their states."""
 
     sample: Sample
@@ -50,9 +50,7 @@ class Look:
 
 
 def file_of(folder: Path, job: str) -> Path:
-    """Return the file of a job. A name that is too long for a file, as Flink SQL makes of many
-    sinks, ends in its digest.
-    """
+    """Return a job's file. A name too long for one, as Flink SQL makes, ends in its digest."""
     name = quote(job, safe=" ()[],=", errors="surrogatepass")
     if len(name) > _NAME_MAX:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
@@ -60,7 +58,7 @@ def file_of(folder: Path, job: str) -> Path:
     return folder / f"{name}{_SUFFIX}"
 
 
-def looks_at(folder: Path, job: str) -> list[Look]:
+def looks_at(folder: Path, job: str) -> list[Observation]:
     """Return the earlier looks at a job, oldest first; none where there is no file yet.
 
     Raises:
@@ -79,8 +77,12 @@ def looks_at(folder: Path, job: str) -> list[Look]:
 
 
 def keep(
-    folder: Path, job: str, looks: Sequence[Look], before: Iterable[float], settings: Settings
-) -> list[Look]:
+    folder: Path,
+    job: str,
+    looks: Sequence[Observation],
+    before: Iterable[float],
+    settings: Settings,
+) -> list[Observation]:
     """Write the looks at a job that a later decision may need, and return them. `before` is the
     times of those that were in the file when it was last read or written: others were added since,
     and stay.
@@ -103,9 +105,7 @@ def keep(
 
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """Be the only writer in a folder: for some milliseconds, so that the others wait. A storage
-    that knows no locks has the last writer win, whose looks suffice.
-    """
+    """Be a folder's only writer, for milliseconds. Without locks the last writer wins."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:
@@ -116,16 +116,15 @@ def _turn(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def add_look(looks: Iterable[Look], newest: Look) -> list[Look]:
-    """Return the looks with a new one after them. Those of a later time are void: a clock was set
-    back, or the job has gone to a cluster whose clock is behind. Else they would count as the last
-    ones until the clock has caught up.
+def add_look(looks: Iterable[Observation], newest: Observation) -> list[Observation]:
+    """Return the looks and a new one. Later ones are void: a clock was set back, or is another
+    cluster's, and they would count as the last for too long.
     """
     before = [look for look in looks if look.sample.time <= newest.sample.time]
     return [*before, newest]
 
 
-def drop_unneeded(looks: Iterable[Look], settings: Settings) -> list[Look]:
+def drop_unneeded(looks: Iterable[Observation], settings: Settings) -> list[Observation]:
     """Return the looks that a later decision may need, oldest first."""
     in_order = sorted(looks, key=lambda look: look.sample.time)
     if not in_order:
@@ -135,7 +134,7 @@ def drop_unneeded(looks: Iterable[Look], settings: Settings) -> list[Look]:
     return [look for look in in_order if look.sample.time >= begins]
 
 
-def _plain(look: Look) -> dict[str, object]:
+def _plain(look: Observation) -> dict[str, object]:
     sample = look.sample
     if isinstance(sample, SparkSample):
         sample = replace(sample, batches=())  # they are in the checkpoint
@@ -144,7 +143,7 @@ def _plain(look: Look) -> dict[str, object]:
     return {**plain, "states": dict(look.states)} if look.states else plain
 
 
-def _decode(line: str) -> Look | None:
+def _decode(line: str) -> Observation | None:
     try:
         plain = json.loads(line)
         refuse_odd_numbers(plain)
@@ -155,7 +154,7 @@ def _decode(line: str) -> Look | None:
         wish = from_plain(Wish, {"time": 0.0, "parallelism": wanted, "states": states})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Misfit):
         return None
-    return Look(sample, wish.parallelism, wish.states)
+    return Observation(sample, wish.parallelism, wish.states)
 
 
 def _unreachable(file: Path, error: OSError) -> StorageError:

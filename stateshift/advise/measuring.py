@@ -36,9 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The capacity of a cluster. `memory` is None where it does not tell; `unknown` is the reason
-    for which nothing can be told.
-    """
+    """A cluster's capacity. `memory`: None if it does not tell; `unknown`: why nothing is known."""
 
     all: float = 0.0
     used: float = 0.0
@@ -160,9 +158,7 @@ def needs_of(verdicts: Sequence[Verdict]) -> Needs:
 
 
 def _falls_behind(verdict: Verdict) -> bool:
-    """Whether a job cannot keep up with the workers that it has: a vertex that is advised more of
-    them can take in too little, or holds back more than the formulas can see.
-    """
+    """Whether a job cannot keep up: a vertex takes in too little, or hides what it holds back."""
     changes = verdict.changes
     up = [each for each in verdict.decisions if changes.get(each.id, 0) > each.parallelism]
     if verdict.engine == "flink" and up and hides_its_backlog(verdict.loads, verdict.decisions):

@@ -39,7 +39,7 @@ from stateshift.clusters.http.rest import Unanswered
 from stateshift.clusters.opening import check_cluster
 from stateshift.clusters.protocol import JobState
 from stateshift.engines.spark.layout import number_of_log
-from stateshift.errors import ClusterError, Complaint, SpecError, StateshiftError
+from stateshift.errors import ClusterError, SpecError, StateshiftError
 from stateshift.formats.marks import fence_owner
 from stateshift.specification.model import ClusterSpec, JobSpec, KafkaSpec, Spec, SubmitSpec
 from stateshift.storage.protocol import Storage
@@ -83,7 +83,7 @@ def of_spec(spec: Spec, only: Collection[str], outside: Outside) -> list[Subject
     for name in only:
         if name not in names:
             message = f"the spec has no job {name!r}{did_you_mean(name, names, BRACKETED)}"
-            raise SpecError((Complaint("--job", message),), hint=f"--job {names[0]!r}")
+            raise SpecError.of("--job", message, hint=f"--job {names[0]!r}")
     subjects: list[Subject] = []
     for job in spec.jobs:
         if job.name not in asked:
@@ -153,9 +153,7 @@ class _FlinkPlace:
         return job
 
     def name_of_ended(self, name: str) -> str:
-        """Return the name of the job of the last id here, while its cluster knows it; else the name
-        that the spec has.
-        """
+        """Return the name of the last id's job, if its cluster knows it; else the spec's."""
         if not self.ids:
             return name
         try:
@@ -312,9 +310,7 @@ def owner_of_fence(queries: Sequence[Checkpoint]) -> str | None:
 def is_left_behind(
     queries: Sequence[Checkpoint], targets: Sequence[Checkpoint], now: float, seconds_max: float
 ) -> bool:
-    """Whether queries stand still, and their targets have gone on: each has later batches. A copied
-    commit is no later batch.
-    """
+    """Whether queries stand still, and targets have later batches (no copied commits)."""
     last = _last_commits(queries)
     further = _last_commits(targets)
     if not last or set(last) != set(further):
@@ -336,9 +332,8 @@ def _last_commits(queries: Sequence[Checkpoint]) -> dict[str, FileInfo]:
 
 def _newest(query: Checkpoint, folder: str) -> FileInfo | None:
     """Return the last log of a folder."""
-    listed = query.storage.list(query.path(folder))
-    files = [file for file in listed if number_of_log(file.path) >= 0]
-    return max(files, key=lambda file: number_of_log(file.path), default=None)
+    logs = dict(query.logs(folder))
+    return logs[max(logs)] if logs else None
 
 
 def _checkpoints(location: str, outside: Outside) -> list[Checkpoint]:

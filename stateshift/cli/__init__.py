@@ -1,7 +1,7 @@
 """The command line: the only place that prints, reads argv, or exits.
 
     main        argv to exit code
-    commands/   one command a file: reads its arguments, calls the program, shows the result
+    commands/   each reads its arguments, calls the program, shows the result
     views/      what is shown, as text, as a JSON document, as a page: values in, values out. Pure
     shell/      what commands share: the entry, settings, options, the terminal, errors, progress
 
@@ -21,9 +21,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None, adapters: Adapters | None = None) -> int | None:
-    """Run one command. `adapters` are how the outside world is reached, where it is not the real
-    one.
-    """
+    """Run one command. `adapters` reach an outside world that is not the real one."""
     from stateshift.cli.shell.entry import enter
 
     return enter(argv, adapters)

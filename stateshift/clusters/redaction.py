@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from stateshift.specification.secret import secret_words
+from stateshift.specification.text import secret_words
 
 _NAME = (
     r"[\w.\-]*(?:passw(?:or)?d|secret|token|credential|api[._\-]?key|access[._\-]?key"

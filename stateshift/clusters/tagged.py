@@ -43,8 +43,8 @@ from stateshift.clusters.stopping import (
 )
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError, StateshiftError
+from stateshift.specification.location import scheme_named
 from stateshift.specification.options import KindOptions
-from stateshift.specification.schemes import scheme_named
 
 C = TypeVar("C")
 

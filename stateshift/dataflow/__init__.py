@@ -5,13 +5,11 @@ A dataflow itself, and its reader, are in `specification.dataflow`.
 
 Operators that change together (the schedulers of Fries, VLDB 2022):
 
-    components        the minimal covering sub-DAG and its components
-    pruning           the operators that need not join
+    components        the minimal covering sub-DAG, its components, the operators that need not join
     schedulers        epoch barrier, naive, multi-version and Fries, as values of one type; whether
                       a schedule is consistent
     reasons           the reasons of each operator for its part in a change; the order of restarts
     cuts              the jobs that stop at one cut, and the waves of a spec's jobs
-    drawing           a schedule as Graphviz and Mermaid draw it
 
 The time that it takes:
 
@@ -22,7 +20,6 @@ The time that it takes:
 Moves in order:
 
     move_steps        moves of bins or jobs, in the steps of a strategy
-    edge_colouring    the least number of steps in which no worker gives or takes twice
 
 Pure. Chance, where it is needed, is an argument. `models` checks all of it against every
 interleaving of small dataflows.

@@ -25,7 +25,14 @@ from graphlib import TopologicalSorter
 from itertools import chain
 
 from stateshift.dataflow.components import Component
-from stateshift.dataflow.move_steps import Fluid, Move, Optimised, Strategy, in_steps, strategy_of
+from stateshift.dataflow.move_steps import (
+    BinMove,
+    Fluid,
+    Optimised,
+    Strategy,
+    in_steps,
+    strategy_of,
+)
 from stateshift.dataflow.schedulers import fries
 from stateshift.specification.dataflow.graph import graph_of, reachable, strong_components
 from stateshift.specification.dataflow.operators import Dataflow
@@ -40,12 +47,9 @@ Part = list[Ring]  # rings that do not wait for each other
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Jobs that stop at one cut.
-
-    Jobs that write what others read come first in `order`; jobs that feed each other are in one
-    part of it, and in `ring`. `joints` are edges from one of its jobs to another, or to a topic of
-    both. `between` are the operators of its components that are of no job that changes: they go on,
-    and what they hold when the jobs stop was made by the jobs as they were before.
+    """Jobs that stop at one cut, writers first in `order`; those that feed each other are one part
+    of it, and in `ring`. `joints`: edges between jobs, or to a topic of both. `between`: operators
+    that go on, and hold what the jobs before the stop have made.
     """
 
     order: tuple[tuple[str, ...], ...]
@@ -178,9 +182,7 @@ def _feeds(dataflow: Dataflow, units: Sequence[Unit]) -> list[list[int]]:
 
 
 def in_waves(spec: Spec, together: Sequence[Wave]) -> tuple[Wave, ...]:
-    """Return the waves, each job in one of them, as far as can be in the order of the spec.
-    `together` has each job once.
-    """
+    """Return waves in the spec's order, as far as can be. `together` has each job once."""
     if spec.waves:
         by_name = {job.name: job for job in spec.jobs}
         return tuple(tuple(by_name[name] for name in wave) for wave in spec.waves)
@@ -194,22 +196,15 @@ def _waves_by_strategy(strategy: Strategy, together: Sequence[Wave]) -> list[lis
     number_of: dict[str, int] = {}  # of clusters, as they are first named
     waves, moves = [], []
     for group, jobs in enumerate(together):
-        pairs = _pairs_of_clusters(jobs)
-        source, target = (number_of.setdefault(end, len(number_of)) for end in pairs[0])
-        if len(pairs) > 1 and isinstance(strategy, Optimised):
+        ends = []
+        for job in jobs:
+            source_place = job.source_cluster or host_of(job.source)
+            ends.append((source_place, job.target_cluster or host_of(job.destination)))
+        source, target = (number_of.setdefault(end, len(number_of)) for end in ends[0])
+        if len(set(ends)) > 1 and isinstance(strategy, Optimised):
             waves.append([group])
         else:
-            moves.append(Move(group, source, target))
+            moves.append(BinMove(group, source, target))
     for step in in_steps(strategy, moves):
         waves.append(sorted(move.bin for move in step))
     return waves
-
-
-def _pairs_of_clusters(jobs: Wave) -> list[tuple[str, str]]:
-    """Return the pairs of clusters between which these jobs move, each pair once."""
-    pairs = []
-    for job in jobs:
-        source = job.source_cluster or host_of(job.source)
-        target = job.target_cluster or host_of(job.destination)
-        pairs.append((source, target))
-    return list(dict.fromkeys(pairs))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from stateshift.dataflow.pruning import Rule
+from stateshift.dataflow.components import Rule
 from stateshift.dataflow.schedulers import SCHEDULERS, Scheduler, is_consistent, schedule
 from stateshift.dataflow.simulation import Chance, Load, simulate
 from stateshift.specification.dataflow.graph import graph_of, topological
@@ -63,7 +63,12 @@ def forecast(
     dataflow = with_replicates(dataflow)
     load, assumed = load_of(dataflow)
     rates = {name: steps[0][1] for name, steps in load.rates.items()}
-    busiest = _busiest(dataflow, rates, load.costs)
+    flow, loads = flows(dataflow, rates), []
+    for operator in dataflow.operators:
+        cost = load.costs[operator.name]
+        able = operator.workers / cost if cost else math.inf
+        loads.append(Busiest(operator.name, flow[operator.name], able))
+    busiest = max(loads, key=lambda each: each.busy)
     no_figure = _no_figure(dataflow, busiest)
     kept: dict[Scheduler, bool] = {}
     seconds: dict[Scheduler, float | None] = {}
@@ -129,20 +134,8 @@ def flows(dataflow: Dataflow, rates: Mapping[str, float]) -> dict[str, float]:
     return flow
 
 
-def _busiest(dataflow: Dataflow, rates: Mapping[str, float], costs: Mapping[str, float]) -> Busiest:
-    flow = flows(dataflow, rates)
-    loads = []
-    for operator in dataflow.operators:
-        cost = costs[operator.name]
-        able = operator.workers / cost if cost else math.inf
-        loads.append(Busiest(operator.name, flow[operator.name], able))
-    return max(loads, key=lambda load: load.busy)
-
-
 def _rate(dataflow: Dataflow, named: Mapping[str, float], costs: Mapping[str, float]) -> float:
-    """Return the rate of the other sources; where none is named, as much as the busiest operator
-    can do in its part of the time.
-    """
+    """Return the unnamed sources' rate: what the busiest operator can take in its share of time."""
     if named:
         return sum(named.values()) / len(named)
     flow = flows(dataflow, dict.fromkeys(dataflow.sources, 1.0))

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from stateshift.dataflow.components import Component
-from stateshift.dataflow.pruning import Pruned
+from stateshift.dataflow.components import Component, Pruned
 from stateshift.dataflow.schedulers import Schedule, fries
 from stateshift.specification.dataflow.graph import graph_of, reachable
-from stateshift.specification.dataflow.operators import Operator
+from stateshift.specification.dataflow.operators import DataflowOperator
 
 Reason = tuple[str, str]
 
@@ -72,9 +71,7 @@ def _downstream(component: Component) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """The neighbourhood of an operator of a component: a member and a target upstream of it, and
-    targets downstream (two where there are more).
-    """
+    """The neighbours of an operator of a component: a member and a target above, targets below."""
 
     member_above: str | None
     target_above: str | None
@@ -109,7 +106,7 @@ def _surroundings(schedule: Schedule, component: Component) -> dict[str, _Surrou
     return near
 
 
-def _one_to_many(operator: Operator, targets: tuple[str, ...]) -> str:
+def _one_to_many(operator: DataflowOperator, targets: tuple[str, ...]) -> str:
     """Return the reason for which it has to be synchronised. Each of several targets may be met by
     one of the copies only, and nothing is said of a single one.
     """
@@ -122,9 +119,8 @@ def _one_to_many(operator: Operator, targets: tuple[str, ...]) -> str:
 
 
 def _between(near: _Surroundings) -> str:
-    """Return the reason for which an operator between members waits. The same tuples meet a target
-    upstream. The outputs of a one-to-many operator for one tuple take this path to the target, and
-    so does the change.
+    """Return the reason of an operator between members: its tuples meet a target above; or a
+    one-to-many operator's outputs, and the change, take this path.
     """
     target = near.targets_below[0]
     if near.target_above is not None:

@@ -37,8 +37,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
-from stateshift.dataflow.components import Component, components
-from stateshift.dataflow.pruning import Pruned, Rule, sort_out
+from stateshift.dataflow.components import Component, Pruned, Rule, components, sort_out
 from stateshift.specification.dataflow.graph import graph_of
 from stateshift.specification.dataflow.operators import Dataflow, with_replicates
 
@@ -73,9 +72,7 @@ class Schedule:
 
     @property
     def paused(self) -> tuple[str, ...]:
-        """Operators that take no data for a moment: they get a control message, or wait for the
-        last of their markers.
-        """
+        """Operators that stop for a control message, or for the last of their markers."""
         return tuple(chain.from_iterable(component.operators for component in self.components))
 
     @property
@@ -102,9 +99,7 @@ class Schedule:
 
 
 def fries(dataflow: Dataflow, targets: Iterable[str], rule: Rule = "sound") -> Schedule:
-    """Return the schedule of Algorithm 1 on the targets and the one-to-many operators above them
-    (Algorithm 2) that no rule prunes (3).
-    """
+    """Return Algorithm 1's schedule of the targets, and the one-to-many operators not pruned."""
     targets = tuple(targets)
     dataflow = with_replicates(dataflow)
     graph = graph_of(dataflow, cut=True)
@@ -176,7 +171,5 @@ def is_consistent(schedule: Schedule) -> bool:
 
 
 def unguarded_operators(schedule: Schedule) -> tuple[str, ...]:
-    """Return the one-to-many operators that only the published rule has spared: targets may meet
-    copies of one tuple before and after their change.
-    """
+    """Return operators that the published rule alone spares: targets may meet mixed copies."""
     return tuple(pruned.operator for pruned in schedule.pruned if pruned.by is None)

@@ -35,7 +35,7 @@ from itertools import chain
 from typing import Literal, NamedTuple, Protocol
 
 from stateshift.dataflow.schedulers import Schedule
-from stateshift.specification.dataflow.operators import Edge, Operator
+from stateshift.specification.dataflow.operators import DataflowOperator, Edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,11 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """`awaited` are the channels whose markers a worker waits for, `marking` those it sends its own
-    along. `heads` get a control message, `changing` take a new function, `tagging` say which
-    version is meant.
+    """`awaited`: channels whose markers a worker waits for; `marking`: those it marks. `heads` get
+    a control message, `changing` a new function, `tagging` name the version.
     """
 
-    workers: tuple[tuple[Operator, int], ...]
+    workers: tuple[tuple[DataflowOperator, int], ...]
     channels: tuple[Channel, ...]
     outs: tuple[tuple[tuple[int, ...], ...], ...]
     awaited: tuple[tuple[int, ...], ...]
@@ -72,7 +71,7 @@ class Wiring:
 def wire(schedule: Schedule) -> Wiring:
     """Return the workers of a schedule, and the channels between them."""
     dataflow = schedule.dataflow
-    workers: list[tuple[Operator, int]] = []
+    workers: list[tuple[DataflowOperator, int]] = []
     numbers: dict[str, list[int]] = {}
     for operator in dataflow.operators:
         first = len(workers)
@@ -119,9 +118,7 @@ class Chance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`rates` are steps: (from this second on, tuples a second). An operator without a cost costs
-    nothing, and keys are even.
-    """
+    """`rates` are steps of (from this second on, tuples a second). Keys are even."""
 
     rates: Mapping[str, tuple[tuple[float, float], ...]]
     costs: Mapping[str, float]
@@ -134,9 +131,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`through`: seconds from the request until a worker that had to do with it was through.
-    `latencies`: (when, how long) of each tuple that came to an end. `backlog_seconds`: the work
-    queued at the slowest worker at the request.
+    """`through`: seconds until a worker was through. `latencies`: (when, how long) of each tuple.
+    `backlog_seconds`: the slowest worker's queue at the request.
     """
 
     through: Mapping[tuple[str, int], float]
@@ -152,9 +148,7 @@ class Run:
 
 
 class Item(NamedTuple):
-    """A tuple on its way: `born` is in seconds, `source` numbers its source tuple, and a `version`
-    other than 0 marks it for the new functions.
-    """
+    """A tuple: `born` in seconds, `source` its source tuple, `version` not 0 for new functions."""
 
     born: float
     source: int
@@ -209,7 +203,10 @@ class _Simulation:
             self.now, _, kind, worker = heapq.heappop(self.events)
             match kind:
                 case "arrives":
-                    self._arrive(worker)
+                    self.sources += 1
+                    item = Item(self.now, self.sources, self.workers[worker].tagging)
+                    self._put(worker, -1, item)
+                    self._next_arrival(worker)
                 case "done":
                     self._finish(worker)
                 case "controlled":
@@ -246,12 +243,6 @@ class _Simulation:
             self._at(when, "arrives", worker)
 
     # -- data
-
-    def _arrive(self, number: int) -> None:
-        self.sources += 1
-        item = Item(self.now, self.sources, self.workers[number].tagging)
-        self._put(number, -1, item)
-        self._next_arrival(number)
 
     def _put(self, worker: int, channel: int, item: Item | None) -> None:
         if item is not None and not item.version:

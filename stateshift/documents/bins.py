@@ -18,7 +18,7 @@ from stateshift.live.bins.watch import hot, loads
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.dataflow.move_steps import Move
+    from stateshift.dataflow.move_steps import BinMove
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import MoveProgress
     from stateshift.live.bins.move_request import Manner, Steps
@@ -101,7 +101,7 @@ class MoveFacts:
         return len(self.moves)
 
     @property
-    def moves(self) -> tuple[Move, ...]:
+    def moves(self) -> tuple[BinMove, ...]:
         """The moves of all steps."""
         return tuple(chain.from_iterable(step.moves for step in self.steps))
 
@@ -165,7 +165,7 @@ class MoveFacts:
         return bool(waits) and waits[1] < GAIN * waits[0]
 
 
-def _cost(bins: Bins, move: Move) -> float:
+def _cost(bins: Bins, move: BinMove) -> float:
     """Return the seconds to give, write, read and take the state of a bin."""
     seconds = 0.0
     for part in bins.parts_of(move.source):

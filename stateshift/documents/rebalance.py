@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 from stateshift.documents.shape import At, OrNone, documents_of
 
 if TYPE_CHECKING:
-    from stateshift.advise.rebalance.decision import Loaded, Move
+    from stateshift.advise.rebalance.decision import JobMove, Loaded
     from stateshift.advise.rebalance.outcome import Carried, CarriedState, Drained, Rebalance
 
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class MoveFacts:
     """A move of the decision; `carried` is None where the run did not come to it."""
 
-    move: Move
+    move: JobMove
     carried: Carried | None
 
     @property

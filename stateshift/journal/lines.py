@@ -143,9 +143,8 @@ def _without(
 
 
 def expect_ours(tail: bytes) -> None:
-    """Refuse a file of somebody else's, which is not ours to cut. A kill, or a crash of the
-    machine, leaves zeros after the last whole line, or the begin of a line of ours: the checksum
-    and the bracket, as far as it goes.
+    """Refuse a file of somebody else's. A kill or crash of the machine leaves zeros, or the begin
+    of a line of ours: the checksum and the bracket.
     """
     head, _, text = tail[:10].partition(b" ")
     is_checksum = len(head) <= 8 and all(digit in b"0123456789abcdef" for digit in head)

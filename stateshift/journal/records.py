@@ -80,9 +80,8 @@ class PlanAdopted:
 
 @dataclass(frozen=True, slots=True)
 class PlansForgotten:
-    """The number of plans that were here, one after the other, and of each job's `rounds` among
-    them. A later plan, which copied nothing itself, answers for what they have copied, and counts
-    as one of them.
+    """The number of plans that were here, in a row, and each job's `rounds` among them. A later
+    plan answers for their copies, and counts as one of them.
     """
 
     kind: ClassVar[str] = "plans-forgotten"

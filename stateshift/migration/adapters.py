@@ -26,7 +26,7 @@ from stateshift.step.claims import refuse_another
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Guarded, Pace, Throttled, Unsynced
-from stateshift.survey import Record
+from stateshift.survey import TopicRecord
 from stateshift.workdir import Workdir
 from stateshift.world import Claimed, Clock, Fencing, Meter, Unwatched, World
 
@@ -45,7 +45,7 @@ AskTopics = Callable[[KafkaSpec, Sequence[str]], Mapping[str, Mapping[int, tuple
 # The records around these offsets, at brokers that a file of properties says how to reach.
 AskRecords = Callable[
     [str, str | None, Mapping[str, Mapping[int, int]]],
-    Mapping[str, Mapping[int, tuple[Record, ...]]],
+    Mapping[str, Mapping[int, tuple[TopicRecord, ...]]],
 ]
 
 
@@ -60,7 +60,7 @@ def ask_kafka(
 
 def read_kafka(
     brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]
-) -> Mapping[str, Mapping[int, tuple[Record, ...]]]:
+) -> Mapping[str, Mapping[int, tuple[TopicRecord, ...]]]:
     """Read records from the brokers themselves, likewise."""
     from stateshift.sources.kafka import records
 

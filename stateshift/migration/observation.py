@@ -19,7 +19,7 @@ from stateshift.migration.plan_book import NumberedPlan
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.step import StopJob, TakeCheckpoint, TakeSavepoint, places_filled
-from stateshift.step.restarting import current_tag
+from stateshift.step.jobs import current_tag
 from stateshift.survey import Facts, Survey
 
 # The steps that end a job.

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from stateshift.errors import PlanError, StorageError, TransientStorageError
-from stateshift.survey import Record
+from stateshift.survey import TopicRecord
 
 # A partition, and an offset range in it: from the first, to before the end.
 Windows: TypeAlias = Mapping[int, tuple[int, int]]
@@ -105,7 +105,7 @@ def records(
     properties: str | None,
     wanted: Mapping[str, Mapping[int, int]],
     connect_ms: int = CONNECT_MS,
-) -> Mapping[str, Mapping[int, tuple[Record, ...]]]:
+) -> Mapping[str, Mapping[int, tuple[TopicRecord, ...]]]:
     """Return the last few records before each offset, and the one at it, if they are there."""
     read = {}
     with _consumer(brokers, properties, connect_ms) as consumer:
@@ -119,11 +119,11 @@ def records(
     return read
 
 
-def _read(consumer: Consumer, topic: str, windows: Windows) -> dict[int, tuple[Record, ...]]:
+def _read(consumer: Consumer, topic: str, windows: Windows) -> dict[int, tuple[TopicRecord, ...]]:
     """Return the records in these windows. Not every offset has one: some were compacted away, some
     end a transaction.
     """
-    records: dict[int, list[Record]] = {number: [] for number in windows}
+    records: dict[int, list[TopicRecord]] = {number: [] for number in windows}
     unread = _assigned(consumer, topic, windows)
     until = time.monotonic() + READ_SECONDS
     while unread:
@@ -140,7 +140,7 @@ def _read(consumer: Consumer, topic: str, windows: Windows) -> dict[int, tuple[R
                 is_log_time = record.timestamp_type == LOG_APPEND_TIME
                 digests = _digest(record.key), _digest(record.value)
                 records[partition.partition].append(
-                    Record(record.offset, time_ms, is_log_time, *digests)
+                    TopicRecord(record.offset, time_ms, is_log_time, *digests)
                 )
         for number, partition in list(unread.items()):
             _, end = windows[number]

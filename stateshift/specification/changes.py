@@ -6,18 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
 from stateshift.specification.grammars import fold
-from stateshift.specification.key import (
-    Key,
-    Keys,
-    Kind,
-    Reader,
-    array,
-    either,
-    map_to,
-    reference,
-)
+from stateshift.specification.key import Key, Keys, Kind, Reader, array, either, map_to, reference
 from stateshift.specification.place import Place
-from stateshift.specification.secret import refuse_secrets
+from stateshift.specification.text import refuse_secrets
 from stateshift.specification.transform import (
     Change,
     Compact,

@@ -82,9 +82,7 @@ def _targets(spec: Spec, jobs: list[ReadJob]) -> Flaws:
 
 
 def _shared_sources(spec: Spec, jobs: list[ReadJob]) -> Flaws:
-    """Jobs that divide a workflow: each says which operators are its own, and takes them
-    elsewhere.
-    """
+    """Jobs that divide a workflow each name their own operators, and take them elsewhere."""
     for read in jobs:
         others = [other for other in jobs if other is not read]
         sharing = [other for other in others if share(read.job, other.job)]
@@ -172,10 +170,8 @@ def _clusters(spec: Spec, read: ReadJob) -> Flaws:
 
 
 def _ends(spec: Spec, read: ReadJob) -> Flaws:
-    """IS-5: the image is copied to another place than where it is.
-
-    If Flink is asked for a savepoint, the source is the folder in which it will make one, and the
-    target may be another one there.
+    """IS-5: the image goes elsewhere. Where Flink is asked for a savepoint, the source is a folder,
+    and the target may be in it.
     """
     job, flink = read.job, read.job.flink
     savepoints = flink.existing_savepoints if flink is not None else ()
@@ -189,9 +185,7 @@ def _ends(spec: Spec, read: ReadJob) -> Flaws:
 
 
 def _merges(spec: Spec, read: ReadJob) -> Flaws:
-    """Algorithm 5 moves these by rename: each into the source, so apart from it and on its file
-    system.
-    """
+    """Algorithm 5 renames these into the source: they are apart from it, on its file system."""
     source, neighbours = read.job.source, _named_ends(read.job)
     places = read.each("merge_jobs", read.job.merge_locations)
     for merge, place in zip(read.job.merge_locations, places, strict=True):
@@ -204,9 +198,7 @@ def _merges(spec: Spec, read: ReadJob) -> Flaws:
 
 
 def _united(spec: Spec, read: ReadJob) -> Flaws:
-    """A checkpoint that is put together with itself would count twice, and one that holds the
-    target would change.
-    """
+    """A checkpoint merged with itself would count twice; one around the target would change."""
     neighbours = _named_ends(read.job)
     for location in locations_merged(read.job.transform):
         name = f"the merged checkpoint {location!r}"
@@ -260,9 +252,7 @@ def _fork_or_sync(spec: Spec, read: ReadJob) -> Flaws:
 
 
 def _warm(spec: Spec, read: ReadJob) -> Flaws:
-    """An image is copied as it is while the job runs, to a place of its own; and the job has to be
-    stopped in the end.
-    """
+    """A warm job's image is copied as it is, elsewhere; in the end somebody stops the job."""
     job, at = read.job, read.at("mode")
     if job.mode != "warm":
         # Keys for all jobs may stand beside jobs of which some are warm.
@@ -333,9 +323,7 @@ def _takes_over(spec: Spec, read: ReadJob) -> Flaws:
 
 
 def _changes(spec: Spec, read: ReadJob) -> Flaws:
-    """The source is not changed, so a changed image has a place of its own; but for a compaction
-    in place.
-    """
+    """The source is not changed, so a changed image goes elsewhere, but for compaction in place."""
     job, at = read.job, read.at("transform")
     if not job.transform:
         return

@@ -140,9 +140,7 @@ class _Cron:
     fields: tuple[frozenset[int], ...]
 
     def holds(self, moment: datetime) -> bool:
-        """Whether it names the minute of a moment: its day by both of its fields for days if one is
-        a star, by either if both are given.
-        """
+        """Whether it names a moment's minute. Two given fields for days are alternatives."""
         minutes, hours, days, months, weekdays = self.fields
         sunday_or_other = {moment.isoweekday(), moment.isoweekday() % 7}  # Sunday is 0 or 7
         in_month = moment.day in days

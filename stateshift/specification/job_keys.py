@@ -47,7 +47,7 @@ from stateshift.specification.model import (
     VerifySource,
 )
 from stateshift.specification.place import Place
-from stateshift.specification.secret import refuse_secrets
+from stateshift.specification.text import refuse_secrets
 from stateshift.specification.values import (
     BOOLEAN,
     CHOICE,
@@ -264,9 +264,7 @@ KAFKA = Keys(
 
 
 def _kafka(reader: Reader, key: Key, place: Place) -> KafkaSpec | None:
-    """Spell servers in one way. All have to be servers, and files of properties on this machine;
-    those of the source belong to its servers.
-    """
+    """Read servers in one spelling, and files on this machine; the source's need its servers."""
     known = reader.known_with(place, KAFKA, "bootstrap_servers")
     if known is None:
         return None
@@ -332,9 +330,7 @@ VERIFY = Keys(
 
 
 def _verify(reader: Reader, key: Key, place: Place) -> object:
-    """Read a word, which says how the target is compared; or an object, which says by the model's
-    names what is done at both ends.
-    """
+    """Read a word for how the target is compared; or an object for both ends."""
     if isinstance(place.value, dict):
         return reader.fields(VERIFY, reader.known(place, VERIFY))
     return reader.value(VERIFY["target"], place)

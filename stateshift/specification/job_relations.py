@@ -16,9 +16,7 @@ from stateshift.specification.model import JobSpec, Spec
 
 
 def group_by_source(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
-    """Return each job once, those together that share a source; by the first of them, in the spec's
-    order.
-    """
+    """Return each job once, with those that share its source, by the first in the spec."""
     groups: list[list[JobSpec]] = []
     for job in spec.jobs:
         group = next((group for group in groups if share(group[0], job)), None)
@@ -41,9 +39,8 @@ def job_to_stop(spec: Spec, job: JobSpec) -> JobSpec:
 
 
 def share(job: JobSpec, other: JobSpec) -> bool:
-    """Whether both take something out of one source: a location where a job writes, or a running
-    job that is to write the images of both. Any number of jobs may start from an image at which
-    nobody writes any more.
+    """Whether both take from one source: where a job writes, or running jobs that write both
+    images. Any number may start from an image at which nobody writes.
     """
     if not (job.writes_at_source or other.writes_at_source):
         return bool(set(job.image_writers) & set(other.image_writers))
@@ -52,9 +49,7 @@ def share(job: JobSpec, other: JobSpec) -> bool:
 
 
 def unsynced_locations(spec: Spec) -> frozenset[str]:
-    """Return the local directories that are copied to without a sync, of all jobs. Those that
-    another job copies to as well, and has synced, are.
-    """
+    """Return the local targets of copies that no job syncs."""
     places: set[str] = set()
     synced: set[str] = set()
     for job in spec.jobs:

@@ -34,9 +34,7 @@ _NAMES_OF_SOURCE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The properties that a spec gives all of its jobs. `defaults` are the values of keys beside
-    `jobs`. `rebalances`: the jobs are found by their names when they are moved.
-    """
+    """The properties of all jobs; `rebalances`: they are found by name when they are moved."""
 
     engine: Engine
     switches_on: bool
@@ -58,9 +56,7 @@ class JobPlaces:
         return next((self.places[name] for name in names if name in self.places), self.place)
 
     def each(self, name: str, values: tuple[object, ...]) -> list[Place]:
-        """Return the places of values of a list or a map: each its own, unless some of them could
-        not be read.
-        """
+        """Return the place of each value of a list or map; the whole's if some are unread."""
         place = self.at(name)
         read_as_one = [place] * len(values)
         if not isinstance(place.value, list | dict) or len(place.value) != len(values):

@@ -32,9 +32,7 @@ NamesAdded = Callable[[str], Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value. `read` returns the value that the model holds, and None after a complaint.
-    A `shared` schema stands once, under `$defs`.
-    """
+    """A kind of value. `read` returns the model's value, or complains and returns None."""
 
     name: str
     read: Callable[[Reader, Key, Place], object]
@@ -76,9 +74,7 @@ class Key:
 
     @property
     def default(self) -> object:
-        """The value that the model holds where the key is left out; MISSING where it must be
-        given.
-        """
+        """The value for a key that is left out; MISSING where it must be given."""
         if self.of is None or self.field is None:
             return dataclasses.MISSING
         model = {f.name: f for f in dataclasses.fields(self.of)}[self.field]
@@ -179,9 +175,8 @@ def nothing_added(group: str) -> Collection[str]:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads on after every complaint. `base` is where relative locations start; `names_added` gives
-    the names that installed packages add to a group of choices; `meant` the hint for a spelling
-    that is none of the keys here.
+    """Reads on after every complaint. `base`: where relative locations start; `names_added`: the
+    choices of installed packages; `meant`: the hint for an unknown spelling.
     """
 
     complaints: Complaints
@@ -207,9 +202,7 @@ class Reader:
         return known if is_whole else None
 
     def split(self, place: Place, keys: Keys) -> tuple[dict[str, Place], list[str]]:
-        """Return the places of the keys in `keys`, and the spellings of all others. A key that is
-        null or blank is left out.
-        """
+        """Return the places of known keys, without null and blank ones; and the other spellings."""
         if not self.is_a(place, dict, "an object"):
             return {}, []
         known: dict[str, Place] = {}
@@ -229,9 +222,7 @@ class Reader:
         return known, rest
 
     def fields(self, keys: Keys, known: Mapping[str, Place]) -> Values:
-        """Return the values of `known`, by the model's field names; those that could not be read
-        are left out.
-        """
+        """Return the values of `known` that could be read, by the model's field names."""
         values = {}
         for name, place in known.items():
             key = keys[name]
@@ -241,9 +232,7 @@ class Reader:
         return values
 
     def object(self, keys: Keys, place: Place, *needed: str) -> Values | None:
-        """Return the values of an object, by the model's field names; None where it is no object,
-        or lacks one that is needed.
-        """
+        """Return an object's values by field names; None if it lacks a needed one."""
         known = self.known_with(place, keys, *needed)
         fields = {} if known is None else self.fields(keys, known)
         return fields if known is not None and set(needed) <= fields.keys() else None
@@ -271,9 +260,7 @@ class Reader:
         return list(place.items) if self.is_a(place, list, expected) else []
 
     def named(self, place: Place, what: str) -> Iterator[tuple[str | None, Place]]:
-        """Yield the objects of a list, or of a map by name: each with the name that the map gives
-        it.
-        """
+        """Yield the objects of a list, or of a map by name, each with the map's name."""
         if isinstance(place.value, list):
             yield from ((None, item) for item in place.items)
         elif self.is_a(place, dict, f"a list of {what}, or a map of them by name"):
@@ -285,9 +272,7 @@ class Reader:
     def name_of(
         self, place: Place, given: str | None, known: Mapping[str, Place], key: Key
     ) -> str | None:
-        """Return the name that stands in the object, or that the map gave; both only where they
-        agree.
-        """
+        """Return the name in the object, or the map's; both only where they agree."""
         inner: str | None = self.value(key, known["name"]) if "name" in known else None
         if given is None:
             self.need(place, known, "name")

@@ -16,9 +16,76 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
 
-from stateshift.specification.schemes import names_of_service, scheme_named
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A scheme. The defaults hold for one that the table does not have."""
+
+    name: str
+    file_system: str  # one word for all names of the same file system
+    service: str  # which kind of storage is behind it
+    opened_by: Literal["local", "hdfs", "fsspec"] = "fsspec"
+    # The connector that Spark needs for it: "" for none. None: Spark has no file system for it.
+    connector: str | None = ""
+    known_to_hadoop: bool = True
+    everywhere_alike: bool = False  # every machine that reaches it sees the same
+
+
+_S3A: Final = "hadoop-aws"
+_AZURE: Final = "hadoop-azure"
+
+_ROWS: Final = (
+    Scheme("file", "file", "file", "local"),
+    Scheme("hdfs", "hdfs", "hdfs", "hdfs", everywhere_alike=True),
+    Scheme("webhdfs", "webhdfs", "hdfs", "hdfs"),
+    Scheme("swebhdfs", "swebhdfs", "hdfs", "hdfs"),
+    Scheme("viewfs", "viewfs", "hdfs", everywhere_alike=True),
+    # Hadoop's name is s3a. Amazon's own (EMR) is s3, s3n is of old, s3p is Flink's alone (Presto's
+    # file system).
+    Scheme("s3", "s3", "s3", connector=None, everywhere_alike=True),
+    Scheme("s3a", "s3", "s3", connector=_S3A, everywhere_alike=True),
+    Scheme("s3n", "s3", "s3", connector=None, everywhere_alike=True),
+    Scheme("s3p", "s3", "s3", connector=None, known_to_hadoop=False),
+    Scheme("gs", "gs", "gcs", connector="the GCS connector", everywhere_alike=True),
+    Scheme("gcs", "gs", "gcs", connector=None),
+    Scheme("abfs", "abfs", "azure", connector=_AZURE, everywhere_alike=True),
+    Scheme("abfss", "abfs", "azure", connector=_AZURE, everywhere_alike=True),
+    Scheme("az", "az", "azure", connector=None),
+    Scheme("adl", "adl", "adl", connector=None),
+    Scheme("wasb", "wasb", "wasb", connector=_AZURE),
+    Scheme("wasbs", "wasbs", "wasb", connector=_AZURE, everywhere_alike=True),
+    Scheme("oss", "oss", "oss", connector="hadoop-aliyun"),
+    Scheme("cosn", "cosn", "cosn", connector="hadoop-cos"),
+    Scheme("sftp", "sftp", "ssh"),
+    Scheme("ssh", "ssh", "ssh"),
+    Scheme("memory", "memory", "memory", connector=None),
+)
+SCHEMES: Final[Mapping[str, Scheme]] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+def scheme_named(name: str) -> Scheme:
+    """Return the row of a scheme, or one of defaults if the table has none."""
+    return SCHEMES.get(name) or Scheme(name, name, name)
+
+
+def names_of_service(service: str) -> tuple[str, ...]:
+    """Return every scheme of a kind of storage."""
+    return tuple(row.name for row in _ROWS if row.service == service)
+
+
+def names_in_hadoop(name: str) -> tuple[str, ...]:
+    """Return every name that Hadoop has for the file system of a scheme."""
+    row = SCHEMES.get(name)
+    if row is None or not row.known_to_hadoop:
+        return (name,)
+    same = [other for other in _ROWS if other.file_system == row.file_system]
+    return tuple(other.name for other in same if other.known_to_hadoop)
+
 
 Relation = Literal["same", "inside", "around", "apart"]
 
@@ -61,9 +128,7 @@ def normal(text: str, base: str | None = None) -> str:
 
 
 def relation(one: str, other: str) -> Relation:
-    """How `one` lies to `other`, both in normal form: the same place, inside it, around it, or
-    apart from it.
-    """
+    """Return whether `one` is the same as, inside, around, or apart from `other` (normal forms)."""
     (ours, our_names), (theirs, their_names) = _parts(one), _parts(other)
     shared = min(len(our_names), len(their_names))
     if ours != theirs or our_names[:shared] != their_names[:shared]:
@@ -79,9 +144,7 @@ def scheme(location: str) -> str:
 
 
 def host_of(location: str) -> str:
-    """`hdfs://namenode:8020` of a location there; what is on one machine's disks is at one
-    place.
-    """
+    """Return `hdfs://namenode:8020` of a location there. Local disks are at one place."""
     (kind, host), _ = _parts(location) if location else (("", ""), [])
     return f"{kind}://{host}"
 
@@ -108,9 +171,7 @@ def _url(url: re.Match[str]) -> str:
 
 
 def _local(path: str) -> str:
-    """`..` is taken back by its name, as Hadoop's Path does it, without looking where a link
-    leads.
-    """
+    """Take `..` back by its name, as Hadoop's Path does, whatever a link leads to."""
     return "file:///" + posixpath.normpath(path).lstrip("/")
 
 

@@ -79,9 +79,7 @@ OnFailure = Literal["restart", "stop", "finish", "rollback", "discard"]
 
 @dataclass(frozen=True, slots=True)
 class HashProfile:
-    """The constants of a polynomial rolling hash: sum of (code + offset) * p^i, mod m at each
-    step.
-    """
+    """The constants of a polynomial rolling hash: sum of (code + offset) * p^i, mod m each time."""
 
     name: str = "default"
     p: int = 31
@@ -92,9 +90,7 @@ class HashProfile:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """An operator by its name, which is its UID. `directory` adopts one that somebody else made
-    (IS-7, IS-9).
-    """
+    """An operator by its name, its UID. `directory`: somebody else's (IS-7, IS-9)."""
 
     name: str
     directory: str | None = None
@@ -135,9 +131,7 @@ class DataSpec:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSpec:
-    """The brokers from which the job reads afterwards, and those that it has read so far: no
-    checkpoint names them.
-    """
+    """The brokers that the job reads afterwards, and has read so far: no checkpoint names them."""
 
     bootstrap_servers: str
     properties: str | None = None
@@ -196,9 +190,8 @@ class Receivers:
 
 @dataclass(frozen=True, slots=True)
 class RebalancedCluster:
-    """A cluster that jobs may be moved to and from. `capacity` is counted in slots of Flink and
-    cores of Spark, `memory` in bytes; the cluster is asked for any that is None. `images` is a
-    location with `{job}` and `{move}`, the number of the move that brings the image.
+    """A cluster that jobs move to and from. `capacity` is in slots of Flink or cores of Spark,
+    `memory` in bytes; None is asked. `images` has `{job}` and `{move}`, a move's number.
     """
 
     name: str
@@ -242,9 +235,8 @@ class Rebalancing:
 
 @dataclass(frozen=True, slots=True)
 class FlinkJob:
-    """The part of a job that only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true
-    takes savepoints and cancels the jobs then, false lets them go on; left out, they end with their
-    savepoints, and lose nothing.
+    """The keys of INFORE's dialect for Flink (IF-1). `cancel_job`: true takes savepoints and
+    cancels, false lets the jobs go on; left out, they end with their savepoints.
     """
 
     job_ids: tuple[str, ...] = ()
@@ -318,9 +310,7 @@ class JobSpec:
 
     @property
     def image_writers(self) -> tuple[str, ...]:
-        """Ids of the running jobs that write its images when they are asked to; none where its
-        images are there already.
-        """
+        """Ids of the running jobs that write its images when asked; none if there are images."""
         if self.flink is None or self.flink.existing_savepoints:
             return ()
         return self.flink.job_ids
@@ -332,9 +322,7 @@ class JobSpec:
 
     @property
     def writes_at_source(self) -> bool:
-        """Whether the running job itself writes where its source is, so that no two jobs start from
-        there.
-        """
+        """Whether the running job itself writes at its source: no two jobs start from there."""
         return self.flink is None
 
     def written_by(self, ids: tuple[str, ...]) -> JobSpec:
@@ -361,9 +349,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A whole request. `restart` false means a first deployment: nothing moves, jobs are
-    prepared and submitted.
-    """
+    """A whole request. Without `restart` nothing moves: jobs are prepared and submitted."""
 
     engine: str
     jobs: tuple[JobSpec, ...]

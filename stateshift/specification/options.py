@@ -102,10 +102,8 @@ SAVEPOINT_FORMAT = _one_of("canonical or native", "canonical", "native")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its name, the kinds of cluster that take it, its value, and its sentence.
-
-    A sentence is empty where the option is a key of the spec, which is described there. `unlike`
-    has the value of a kind whose option of this name is another one.
+    """An option: its name, the kinds that take it, its value, and its sentence (empty where it is a
+    key of the spec). `unlike`: the value of kinds that mean something else by it.
     """
 
     name: str

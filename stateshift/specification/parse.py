@@ -23,14 +23,7 @@ from stateshift.specification.checks import check
 from stateshift.specification.grammars import fold
 from stateshift.specification.job_keys import JOB
 from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
-from stateshift.specification.key import (
-    Engine,
-    Keys,
-    NamesAdded,
-    Reader,
-    Values,
-    nothing_added,
-)
+from stateshift.specification.key import Engine, Keys, NamesAdded, Reader, Values, nothing_added
 from stateshift.specification.location import normal
 from stateshift.specification.model import Spec
 from stateshift.specification.place import Complaints, Place
@@ -79,9 +72,7 @@ def parse_without_dataflow(
     environment: Mapping[str, str] | None = None,
     names_added: NamesAdded = nothing_added,
 ) -> Spec:
-    """Return the same request without its dataflow. A running job asks for its places alone, and
-    may see no other file.
-    """
+    """Return the request without its dataflow: a running job may see no other file."""
     return _parsed(text, base, environment, names_added)[0]
 
 
@@ -143,9 +134,7 @@ def _for_all_jobs(named: Mapping[str, T]) -> dict[str, T]:
 
 
 def _recognise(reader: Reader, root: Place) -> Engine | None:
-    """Return the engine whose own keys the spec uses; a spec that uses both engines' has to name
-    one.
-    """
+    """Return the engine whose own keys the spec uses; with both engines' it has to name one."""
     is_object = isinstance(root.value, dict)
     keyed = root.below if is_object else []
     for jobs in root.below if is_object else ():
@@ -193,7 +182,7 @@ def meant(here: Keys, spelling: str) -> str:
     A smaller part that has such a key comes last: many of its keys are near misses of keys that are
     meant to stand here.
     """
-    parts = _parts_with(spelling)
+    parts = [where for where, keys in {**_PARTS, **_CHANGES}.items() if keys.find(spelling)]
     # A job's key that is one of several other parts says nothing below a job.
     is_common = here is not SPEC and len(parts) >= HOMES_MAX
     if here is not JOB and JOB.find(spelling) and not is_common:
@@ -223,8 +212,3 @@ def _values_spelled(spelling: str) -> list[str]:
                 if fold(choice) == folded:
                     homes.append(f'{where}, as "{key.name}": "{choice}"')
     return list(dict.fromkeys(homes))
-
-
-def _parts_with(spelling: str) -> list[str]:
-    """Return the places of the smaller parts that have such a key."""
-    return [where for where, keys in {**_PARTS, **_CHANGES}.items() if keys.find(spelling)]

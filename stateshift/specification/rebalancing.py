@@ -189,9 +189,7 @@ REBALANCE_OBJECT = Kind("rebalance", object_of(REBALANCE, Rebalancing), referenc
 
 
 def check_rebalancing(complaints: Complaints, root: Place, spec: Spec, jobs: list[ReadJob]) -> None:
-    """Add a complaint for everything in the section that does not fit the jobs and the clusters.
-    `root` is the section.
-    """
+    """Complain of what in the section (`root`) does not fit the jobs and the clusters."""
     section = spec.rebalance
     if section is None:
         return
@@ -209,9 +207,7 @@ def check_rebalancing(complaints: Complaints, root: Place, spec: Spec, jobs: lis
 
 
 def _at(root: Place, name: str) -> Place:
-    """Return the place of a key of the section, however it is spelled; the section where it is left
-    out.
-    """
+    """Return the place of a key, however it is spelled; the section's if it is left out."""
     key = REBALANCE[name]
     return next((root / name for name in root.value if REBALANCE.find(name) is key), root)
 

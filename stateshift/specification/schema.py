@@ -67,9 +67,7 @@ def spec_schema() -> Schema:
 
 
 def dataflow_schema() -> Schema:
-    """Return the JSON Schema of a dataflow. Only the reader checks that names are known and that
-    there is no cycle.
-    """
+    """Return the schema of a dataflow. Only the reader checks names, and that there is no cycle."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "stateshift/dataflow.schema.json",
@@ -89,9 +87,7 @@ def dataflow_schema() -> Schema:
 
 
 def _object(keys: Keys, place: str) -> Schema:
-    """Return an object of these keys, in any spelling, and no others; `place` is where in the
-    document it will stand.
-    """
+    """Return an object of these keys, in any spelling; `place` is where it will stand."""
     return {**_open_object(keys, place), "additionalProperties": False}
 
 
@@ -104,9 +100,7 @@ def _change(kind: str, keys: Keys) -> Schema:
 
 
 def _open_object(keys: Keys, place: str, options: Iterable[Option] = ()) -> Schema:
-    """Return an object of these keys in any case, their words apart by blanks, underscores, hyphens
-    or nothing. The options are carried as given, so any other may stand beside.
-    """
+    """Return an object of these keys in any spelling, and of any others beside `options`."""
     properties = {key.name: _property(key) for key in keys.all}
     for option in filter(lambda option: option.about, options):
         kind = option.expected.type

@@ -58,8 +58,7 @@ from stateshift.specification.rebalancing import (
     REBALANCED_CLUSTER,
     job_groups,
 )
-from stateshift.specification.secret import refuse_secrets
-from stateshift.specification.text import WHERE_CREDENTIALS_BELONG
+from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, refuse_secrets
 from stateshift.specification.values import (
     BOOLEAN,
     CHOICE,

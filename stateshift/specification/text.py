@@ -8,6 +8,19 @@
 Keys are never replaced. Refused are: a key that stands twice in one object, NaN and infinities,
 text that no file name or log can hold (a NUL, half a surrogate pair), a user's password inside a
 URL, and bottomless nesting.
+
+A spec is copied into the workdir and into plans, so it holds no credential:
+
+    {"dbPassword": "x"}, {"fs.s3a.secret.key": "x"}        the value under a telling key
+    ["--password", "x"], ["--db-password=x"]               the argument behind a telling flag, or
+                                                           with it
+    ["DB_PASSWORD=x"], "run.sh --conf fs.s3a.secret.key=x"   an assignment to a telling name, in a
+                                                             list or a command
+    "curl -u name:x", ["curl", "--user=name:x"]            what curl sends as name and password
+
+`password_file` and `fs.s3a.aws.credentials.provider` are not refused: they name where the
+credential is. Nor is a value that is none itself: `{placeholder}`, `$NAME`, `${NAME}` and
+`$(command)` are filled in by whoever runs the command.
 """
 
 from __future__ import annotations
@@ -15,10 +28,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, product
 from typing import Any
 
-from stateshift.errors import Complaint, SpecError
+from stateshift.errors import SpecError
+from stateshift.plain import Value
 from stateshift.specification.place import CREDENTIALS_OF_URL, Complaints, Place
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
@@ -32,9 +48,7 @@ WHERE_CREDENTIALS_BELONG = (
 
 
 class _JsonObject(dict[str, Any]):
-    """An object as it was written: `twice` names the keys that came again; the first value
-    counts.
-    """
+    """An object as it was written. `twice` names keys that came again: the first value counts."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__()
@@ -47,15 +61,19 @@ class _JsonObject(dict[str, Any]):
 
 
 def read_text(text: str, environment: Mapping[str, str], complaints: Complaints) -> Place:
-    """Return the tree of a JSON text, settled: every string is final, and every complaint about the
-    text itself is made.
-    """
+    """Return the settled tree of a JSON text: strings are final, complaints of the text made."""
     return Place(_Settler(environment, complaints).settle(Place(_decode(text), "")), "")
 
 
-def protect(text: str) -> str:
-    """Return the text as a spec has to spell it, so that no `${` in it is replaced."""
-    return text.replace("${", "$${")
+def protect(value: Value) -> Value:
+    """Return a value as a spec has to spell it, so that no `${` in a text of it is replaced."""
+    if isinstance(value, str):
+        return value.replace("${", "$${")
+    if isinstance(value, Mapping):
+        return {key: protect(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [protect(item) for item in value]
+    return value
 
 
 def _decode(text: str) -> object:
@@ -70,7 +88,7 @@ def _decode(text: str) -> object:
     except ValueError as error:  # a number of more digits than Python converts
         fact, cause = f"not a spec: {error}", error
     hint = "JSON takes double quotes, no comments, and no comma after the last item"
-    raise SpecError((Complaint("", fact, expected="one JSON object"),), hint=hint) from cause
+    raise SpecError.of("", fact, None, "one JSON object", hint=hint) from cause
 
 
 class _Settler:
@@ -143,3 +161,113 @@ class _Settler:
             expected = f"export {name}=..., or {literally} for the characters themselves"
         self._complaints.add(place, message, expected)
         return match[0]
+
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SECRET_WORDS = {
+    *("pass", "password", "passwd", "passphrase", "pwd", "secret", "secrets", "token"),
+    *("credential", "credentials"),
+}
+_SECRET_PAIRS = {(word, "key") for word in ("access", "api", "account", "private", "shared")}
+_SECRET_RUNS = (
+    *("password", "passwd", "secretkey", "accesskey", "apikey", "authtoken", "accesstoken"),
+)
+_HARMLESS_END = (
+    *("class", "dir", "enabled", "file", "files", "interval", "length", "location", "path"),
+    *("provider", "providers", "ratio", "type", "wait"),
+)
+
+
+def refuse_secrets(complaints: Complaints, place: Place) -> None:
+    """Complain of every credential at and below a place."""
+    for secret in secrets_in(place):
+        named = repr(secret.key) if is_secret_key(secret.key) else "an argument"
+        message = f"{named} looks like a credential, and specs are copied into plans and journals"
+        complaints.add(secret, message, WHERE_CREDENTIALS_BELONG)
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether the value under this key would be a credential."""
+    words = [word.lower() for word in _WORD.findall(key)]
+    if not words or words[-1] in _HARMLESS_END:
+        return False
+    if not _SECRET_WORDS.isdisjoint(words) or _SECRET_PAIRS & set(pairwise(words)):
+        return True
+    # Words that make a credential may be written together.
+    return any(run in word for word, run in product(words, _SECRET_RUNS))
+
+
+# Placeholders of credentials.
+_FILLED_IN = re.compile(r"\{[^{}]*\}|\$\w+|\$\{[^}]*\}|\$\(.*\)|%\w+%")
+_FLAG = re.compile(r"--?([A-Za-z][\w.\-]*)")
+_ASSIGNMENT = re.compile(r"(?:--?|-D)?([A-Za-z][\w.\-]*)=(.*)", re.DOTALL)
+_NAME_AND_PASSWORD = re.compile(
+    r"((?:-u|--user=|--proxy-user=)=?)?([^:/=\s]+):([^/\s].*)", re.DOTALL
+)
+_USER_FLAGS = ("-u", "-U", "--user", "--proxy-user")
+
+
+def secret_words(words: Sequence[str]) -> Iterator[int]:
+    """Yield the numbers of those of a command's words that are, or hold, a credential."""
+    before = ""
+    of_curl = False
+    for number, word in enumerate(words):
+        if _is_credential(before, word, of_curl):
+            yield number
+        of_curl = of_curl or word.rpartition("/")[2] == "curl"
+        before = word
+
+
+def _is_credential(before: str, word: str, of_curl: bool) -> bool:
+    """Whether a word is, or holds, a credential; `before` is the word before it."""
+    if of_curl and _is_user_and_password(before, word):
+        return True
+    assignment = _ASSIGNMENT.fullmatch(word)
+    if assignment is not None:
+        return is_secret_key(assignment[1]) and _is_secret_text(assignment[2])
+    flag = _FLAG.fullmatch(before)
+    if flag is None or _FLAG.fullmatch(word) is not None:
+        return False
+    return is_secret_key(flag[1]) and _is_secret_text(word)
+
+
+def _is_user_and_password(before: str, word: str) -> bool:
+    """Whether these are two words, or one, of curl's that name a user with a password."""
+    user = _NAME_AND_PASSWORD.fullmatch(word)
+    if user is None:
+        return False
+    flag, _, password = user.groups()
+    return (flag is not None or before in _USER_FLAGS) and _is_secret_text(password)
+
+
+def _is_secret_text(text: str) -> bool:
+    """Whether a text is there, and no placeholder."""
+    return bool(text) and _FILLED_IN.fullmatch(text.strip("\"'")) is None
+
+
+def words_of(command: str) -> list[str]:
+    """Return a command's words as a shell would take them apart; by blanks where it could not."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
+def secrets_in(place: Place) -> Iterator[Place]:
+    """Yield the places at and below this one that hold a credential. Their values are left out."""
+    value = place.value
+    secret: set[object] = set()
+    if isinstance(value, str) and any(True for _ in secret_words(words_of(value))):
+        yield place.hidden
+    if isinstance(value, dict):
+        for key in filter(is_secret_key, value):
+            if not isinstance(value[key], bool) and value[key] not in (None, "", [], {}):
+                secret.add(key)
+    if isinstance(value, list):
+        words = [word if isinstance(word, str) else "" for word in value]
+        secret = set(secret_words(words))
+    for key, below in place.children:
+        if key in secret:
+            yield below.hidden
+        else:
+            yield from secrets_in(below)

@@ -210,9 +210,7 @@ def is_host_port(text: str) -> bool:
 
 
 def _page(reader: Reader, key: Key, place: Place) -> str | None:
-    """Read the URL of a page. Anything else may be a password from its first letter on, and is not
-    repeated.
-    """
+    """Read the URL of a page. Anything else may be a password, and is not repeated."""
     if isinstance(place.value, str) and place.value.startswith(WEB):
         return place.value
     expected = f"a URL that begins with {' or '.join(WEB)}, such as http://driver:4040"
@@ -377,8 +375,7 @@ UNTIL = Kind("until", spelling(normal_until, "a time that may remain: remaining 
 CUTOVER = Kind(
     "cutover",
     spelling(
-        normal_cutover,
-        "ready, manual, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC",
+        normal_cutover, "ready, manual, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC"
     ),
     _pattern(rf"^\s*({_CUTOVER_WORDS}|{_HOURS})\s*$"),
 )

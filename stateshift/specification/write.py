@@ -31,7 +31,6 @@ from stateshift.specification.model import (
     HashProfile,
     JobSpec,
     OperatorSpec,
-    RebalancedCluster,
     Rebalancing,
     Spec,
     SubmitSpec,
@@ -49,7 +48,7 @@ def to_plain_spec(spec: Spec) -> dict[str, object]:
     throttle = _fields(spec, THROTTLE.all)
     if throttle:
         fields["throttle"] = throttle
-    protected: dict[str, object] = _protected({"version": 1, **fields, "jobs": jobs})
+    protected: dict[str, object] = protect({"version": 1, **fields, "jobs": jobs})
     return protected
 
 
@@ -109,16 +108,15 @@ _KEYS = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, TAKE_OVER, ON, RECEI
 def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:
     fields = _fields(rebalancing, REBALANCE.all)
     if fields.pop("clusters", None):
-        fields["clusters"] = {each.name: _plain_cluster(each) for each in rebalancing.clusters}
+        clusters = fields["clusters"] = {}
+        for cluster in rebalancing.clusters:
+            plain = clusters[cluster.name] = _fields(cluster, REBALANCED_CLUSTER.all)
+            plain.pop("capacity", None)
+            capacity = {"slots": cluster.capacity, "memory": cluster.memory}
+            given = {name: count for name, count in capacity.items() if count is not None}
+            if given:
+                plain["capacity"] = given
     return fields
-
-
-def _plain_cluster(cluster: RebalancedCluster) -> dict[str, object]:
-    fields = _fields(cluster, REBALANCED_CLUSTER.all)
-    fields.pop("capacity", None)
-    capacity = {"slots": cluster.capacity, "memory": cluster.memory}
-    given = {name: count for name, count in capacity.items() if count is not None}
-    return {**fields, "capacity": given} if given else fields
 
 
 _PLAIN: Mapping[type, Callable[[Any], object]] = {
@@ -126,13 +124,3 @@ _PLAIN: Mapping[type, Callable[[Any], object]] = {
     Rebalancing: _plain_rebalancing,
     Dataflow: to_plain,
 }
-
-
-def _protected(value: Any) -> Any:
-    if isinstance(value, str):
-        return protect(value)
-    if isinstance(value, Mapping):
-        return {key: _protected(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_protected(item) for item in value]
-    return value

@@ -1,7 +1,7 @@
 """Steps: worthwhile units of journaled work, engine-neutral, each a frozen value.
 
 kind            module      does
-PrepareJob      preparing   start the target's application early: it waits for its image
+PrepareJob      jobs        start the target's application early: it waits for its image
 StopJob         jobs        stop the job at a consistent epoch unless it is already stopped
 TakeSavepoint   savepoints  let the engine write an image, and end the job with it if the spec says
                             so
@@ -27,9 +27,8 @@ AwaitProgress   starting    wait until the job restored from this image commits 
 from stateshift.step.fences import FenceSource, LiftFence, ReadyFence
 from stateshift.step.files import CopyFiles, MoveFiles, Rename, StageFiles, WriteFile
 from stateshift.step.images import CompareImages
-from stateshift.step.jobs import StopJob
+from stateshift.step.jobs import PrepareJob, StopJob
 from stateshift.step.owners import KeepOwners
-from stateshift.step.preparing import PrepareJob
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step, places_filled
 from stateshift.step.rounds import BringFiles, KeepBrought
 from stateshift.step.savepoints import TakeCheckpoint, TakeSavepoint

@@ -1,17 +1,31 @@
 """The files of steps: content that is recognised by its digest, written where it is not there
 already, asked for again, and removed where it is still ours.
+
+Large files are read ahead while the piece before is still being written: else each of two networks,
+or directions of one, is idle while the other is used. All of them share PIECES_MAX pieces, so that
+many at once take no more memory than a few. One that gets none is read piece by piece.
+
+A step does several items at once (`each`) where they wait for a network. The storages say how many:
+on a disk one after the other is as fast. A storage with a lane (`storage.lanes`) is used by all
+steps of a run together for as many as are worth it, one without for `Traits.at_once` in each step.
+Results come in the items' order. After the first failure or an interruption no more are begun,
+those that run may finish, and it is raised: the step's repeat finds what they left.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
+from itertools import chain
+from queue import Empty, Full, Queue
+from typing import TypeVar
 
 from stateshift.errors import MissingFile
-from stateshift.step.ahead import FROM_BYTES, ahead
-from stateshift.step.at_once import each
 from stateshift.step.protocol import Discrepancy, FileEvidence
 from stateshift.storage.protocol import Content, Input, Storage
 from stateshift.survey import FileInfo
@@ -131,9 +145,7 @@ class _Digesting:
 def files_hold(
     world: World, location: str, files: Sequence[FileEvidence], replaceable: bool = False
 ) -> list[Discrepancy]:
-    """Return a discrepancy for each file that does not hold what was written. `replaceable` ones
-    hold as long as they are there.
-    """
+    """Return a discrepancy for each file that has changed; `replaceable` ones need only exist."""
     storage = world.storage(location)
 
     def ask(file: FileEvidence) -> Discrepancy | None:
@@ -180,3 +192,163 @@ def paths_in_words(paths: tuple[str, ...]) -> str:
     if len(paths) == 1:
         return paths[0]
     return f"{len(paths)} files ({paths[0]} … {paths[-1]})"
+
+
+# Smaller ones are read whole before anything of them is sent.
+FROM_BYTES = 8 * 1024 * 1024
+
+PIECES = 4  # of one file
+PIECES_MAX = 24  # of all: at 4 MiB each some 100 MiB
+
+_SECONDS_BETWEEN = 0.05
+
+_free = threading.BoundedSemaphore(PIECES_MAX)
+
+
+def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the same chunks. An error is raised after those that came before it."""
+    reader = _Reader(chunks)
+    try:
+        threading.Thread(
+            target=copy_context().run, args=(reader.run,), name="ahead", daemon=True
+        ).start()
+    except RuntimeError:  # no more threads: then as if there were nothing to gain
+        yield from chunks
+        return
+    try:
+        yield from reader.read()
+    finally:
+        reader.close()
+
+
+class _Reader:
+    """A thread that fills a queue, at last with None or an error. Each chunk holds one of the
+    pieces, but for the first after one that was taken: no reader waits for other files.
+    """
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._queue: Queue[tuple[bytes | BaseException | None, bool]] = Queue(PIECES)
+        self._closed = threading.Event()
+
+    def run(self) -> None:
+        last: BaseException | None = None
+        try:
+            while (piece := self._piece()) is not None:
+                chunk = None
+                try:
+                    chunk = next(self._chunks, None)
+                finally:
+                    if chunk is None:
+                        _give_back(piece)
+                if chunk is None:
+                    break
+                self._put(chunk, piece)
+            if isinstance(self._chunks, Generator):
+                self._chunks.close()
+        except BaseException as error:
+            last = error
+        self._put(last, False)
+        del last  # its traceback holds this frame
+        if self._closed.is_set():
+            self._empty()
+
+    def read(self) -> Iterator[bytes]:
+        while True:
+            chunk, piece = self._queue.get()
+            _give_back(piece)
+            if isinstance(chunk, BaseException):
+                try:
+                    raise chunk
+                finally:
+                    del chunk
+            if chunk is None:
+                return
+            yield chunk
+
+    def close(self) -> None:
+        """End the thread, without waiting for the piece that it reads: nobody wants that."""
+        self._closed.set()
+        self._empty()
+
+    def _empty(self) -> None:
+        with suppress(Empty):
+            while True:
+                _give_back(self._queue.get_nowait()[1])
+
+    def _piece(self) -> bool | None:
+        """Whether the next chunk holds a piece; None once nobody wants it."""
+        while not self._closed.is_set():
+            if self._queue.empty():
+                return False
+            if _free.acquire(timeout=_SECONDS_BETWEEN):
+                return True
+        return None
+
+    def _put(self, chunk: bytes | BaseException | None, piece: bool) -> None:
+        while not self._closed.is_set():
+            try:
+                self._queue.put((chunk, piece), timeout=_SECONDS_BETWEEN)
+                return
+            except Full:
+                continue
+        _give_back(piece)
+
+
+def _give_back(piece: bool) -> None:
+    if piece:
+        _free.release()
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def each(
+    world: World,
+    items: Sequence[T],
+    do: Callable[[T], R],
+    *storages: Storage,
+    size: Callable[[T], int] = lambda _: 0,
+) -> list[R]:
+    """Do every item. Return the results in order. `size` is the bytes that an item moves."""
+    at_once = min(len(items), max(storage.traits.at_once for storage in storages))
+    if at_once <= 1:
+        return [_one(world, item, do) for item in items]
+    # Each lane once, and in one order: steps that wait for two do not wait for each other.
+    lane_at = {storage.location: storage.traits.lane for storage in storages}
+    lanes = [lane for _, lane in sorted(lane_at.items()) if lane is not None]
+    failed = threading.Event()
+
+    def one_of_many(item: T) -> list[R]:
+        moved = None
+        try:
+            if failed.is_set():
+                return []
+            done = [_one(world, item, do)]
+            moved = size(item)
+            return done
+        except BaseException:
+            failed.set()
+            raise
+        finally:
+            for lane in lanes:
+                lane.leave(moved)
+
+    with ThreadPoolExecutor(at_once, thread_name_prefix="item") as threads:
+        futures = []
+        for item in items:
+            with ExitStack() as entered:
+                for lane in lanes:
+                    lane.enter()
+                    entered.callback(lane.leave, None)
+                if failed.is_set():
+                    break
+                futures.append(threads.submit(copy_context().run, one_of_many, item))
+                entered.pop_all()
+    return list(chain.from_iterable(future.result() for future in futures))
+
+
+def _one(world: World, item: T, do: Callable[[T], R]) -> R:
+    world.check_interrupted()
+    return do(item)

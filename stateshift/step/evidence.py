@@ -81,9 +81,7 @@ class OperatorFold:
 
 @dataclass(frozen=True, slots=True)
 class FilesWritten(Evidence):
-    """The files that a step has written, with their sizes and digests; and the folds of the shards
-    that it has read for them, each by the name that `images.reading_of` gives it.
-    """
+    """Files that a step has written, and folds of shards read for them, by `reading_of`."""
 
     files: tuple[FileEvidence, ...]
     read: Mapping[str, OperatorFold] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from stateshift.errors import AlreadyThere, MissingFile, OtherRunError, StalePlan, StorageError
 from stateshift.formats.marks import FENCE, fence_owner, fence_text
-from stateshift.step.at_once import each
+from stateshift.step.contents import each
 from stateshift.step.evidence import FenceLifted, FenceReadied, SourceFenced
 from stateshift.step.marks import NoFiles, content_of
 from stateshift.step.protocol import Discrepancy, Evidence
@@ -24,9 +24,7 @@ OTHERS_SECONDS_MAX = 30.0  # for runs that were second to take away what they ha
 
 @dataclass(frozen=True, slots=True)
 class ReadyFence(NoFiles):
-    """Write a fence's files beforehand, under neutral names, to be renamed: on HDFS a new file is
-    waited for, half a second; a rename is not.
-    """
+    """Write a fence's files beforehand, to be renamed: HDFS waits half a second for new ones."""
 
     kind: ClassVar[str] = "ReadyFence"
     name: str

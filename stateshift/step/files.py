@@ -14,10 +14,10 @@ from typing import ClassVar, NamedTuple
 
 from stateshift.errors import AlreadyThere, StalePlan, StorageError
 from stateshift.formats.marks import FOLDER, STAGED
-from stateshift.step.at_once import each
 from stateshift.step.contents import (
     NewFile,
     digest_of,
+    each,
     files_hold,
     may_hold,
     paths_in_words,
@@ -127,9 +127,7 @@ class CopyFiles(Bundle):
 
 @dataclass(frozen=True, slots=True)
 class StageFiles(Bundle):
-    """Copy the files that will make an image visible, under names that say nothing to its engine:
-    nobody waits for that. The step that publishes them has the evidence.
-    """
+    """Copy what will make an image visible under neutral names; publishing has the evidence."""
 
     kind: ClassVar[str] = "StageFiles"
     name: str
@@ -240,9 +238,7 @@ class MoveFiles(NoFiles):
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Write literal bytes, given as text where they are text and as base64 where not. `replaces` is
-    the text that is there before, in a place that is not ours: undo puts it back.
-    """
+    """Write text, or base64. `replaces` is the text of a place not ours: undo puts it back."""
 
     kind: ClassVar[str] = "WriteFile"
     decodes: ClassVar[bool] = False

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from stateshift import plain
 from stateshift.errors import FormatError, MissingFile, VerifyError
-from stateshift.step.at_once import each
-from stateshift.step.contents import LARGE_BYTES, digest_of, same_checksum
+from stateshift.step.contents import LARGE_BYTES, digest_of, each, same_checksum
 from stateshift.step.evidence import FilesWritten, ImagesCompared, OperatorFold, of_kind
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence
@@ -294,9 +293,7 @@ def _compare_bytes(
 
 
 def _identity(sums: Mapping[str, int] | None) -> tuple[int, int] | None:
-    """Return the number of entries in all and the sum, on which two sides have to agree. Another
-    side, or version, may count the same entries otherwise.
-    """
+    """Return the number of all entries, whatever their units, and the sum: sides agree on these."""
     if sums is None:
         return None
     return sum(sums.get(unit, 0) for unit in UNITS), sums[SUM]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from stateshift.step.at_once import each
+from stateshift.step.contents import each
 from stateshift.step.evidence import OwnersGiven
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence

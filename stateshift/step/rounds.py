@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from stateshift.errors import MissingFile
-from stateshift.step.at_once import each
 from stateshift.step.contents import (
     LARGE_BYTES,
     NewFile,
     digest_of,
+    each,
     files_hold,
     paths_in_words,
     reading,

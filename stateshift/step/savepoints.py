@@ -28,9 +28,9 @@ from stateshift.errors import ClusterError, FormatError, MissingFile
 from stateshift.formats.flink import METADATA
 from stateshift.plain import JsonObject
 from stateshift.step.evidence import ImageTaken, of_kind
+from stateshift.step.jobs import Restart
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
-from stateshift.step.restarting import Restart
 from stateshift.world import World
 
 ENDING = ("Suspend Savepoint", "Terminate Savepoint")
@@ -239,9 +239,8 @@ class TakeCheckpoint(TakesImage):
         return CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max)
 
     def _last(self, world: World, image: str) -> str:
-        """Return the last checkpoint. A cluster's list for a job that has ended may be some seconds
-        old: if this one is not there, or a later one lies beside, it is asked again. A checkpoint
-        that it never lists was not completed, whatever was written.
+        """Return the last checkpoint. Clusters list an ended job's some seconds late: if this one
+        is gone, or later ones lie beside, ask again. One that is never listed was not completed.
         """
         later = later_ones(world, image)
         until = world.clock.now() + LISTED_SECONDS_MAX

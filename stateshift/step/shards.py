@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from stateshift.plain import JsonObject
-from stateshift.step.at_once import each
 from stateshift.step.contents import (
     NewFile,
+    each,
     files_hold,
     may_hold,
     paths_in_words,

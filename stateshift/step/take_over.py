@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -126,20 +125,16 @@ class FencePrimary(NoFiles):
         return Fencing(), why
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        size = len(fence_text(world.run).encode())
         try:
-            for path in list(self._ours(world)):
-                world.storage(self.location).remove(path)
+            storage = world.storage(self.location)
+            for file in list(storage.list()):
+                if file.size != size:
+                    continue
+                if fence_owner(content_of(storage, file.path) or b"") == world.run:
+                    storage.remove(file.path)
         except StorageError as error:
             return [f"{self.location} may hold our fence still: {error.fact}"]
         if isinstance(evidence, PrimaryFenced) and evidence.was_stopped:
             return [f"{self.job} was stopped: start it again from {self.location}"]
         return []
-
-    def _ours(self, world: World) -> Iterator[str]:
-        storage = world.storage(self.location)
-        size = len(fence_text(world.run).encode())
-        for file in storage.list():
-            if file.size != size:
-                continue
-            if fence_owner(content_of(storage, file.path) or b"") == world.run:
-                yield file.path

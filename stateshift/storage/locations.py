@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from stateshift.errors import StorageError
-from stateshift.specification.location import NoLocation
+from stateshift.specification.location import NoLocation, scheme_named
 from stateshift.specification.location import normal as spelled
-from stateshift.specification.schemes import scheme_named
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 _NO_NAMES: Final = frozenset(("", ".", ".."))

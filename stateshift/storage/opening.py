@@ -1,7 +1,7 @@
 """The storage of a location: the local disk, HDFS, what other packages add, else fsspec.
 
 The local disk costs no import of fsspec, nor does HDFS. Other packages add storages by entry points
-of the group `stateshift.storages`, each for a scheme that is not in `specification.schemes`:
+of the group `stateshift.storages`, each for a scheme that is not in `specification.location`:
 
     [project.entry-points."stateshift.storages"]
     shelf = "my_package:open_storage"       # open_storage("shelf://host/path") -> Storage
@@ -13,7 +13,7 @@ import os
 import time
 
 from stateshift import extensions
-from stateshift.specification.schemes import SCHEMES, scheme_named
+from stateshift.specification.location import SCHEMES, scheme_named
 from stateshift.storage import locations
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.protocol import Storage

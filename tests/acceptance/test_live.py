@@ -16,14 +16,14 @@ import pytest
 from stateshift import live
 from stateshift.errors import Incompatible
 from stateshift.live.acts import Edit
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge
 from tests.acceptance import live_functions as functions
 from tests.acceptance.living import PATIENCE, Living, by_k, running
 
 pytestmark = pytest.mark.spark
 
 FLOW = Dataflow(
-    (Operator("read"), Operator("score"), Operator("write")),
+    (DataflowOperator("read"), DataflowOperator("score"), DataflowOperator("write")),
     (Edge("read", "score"), Edge("score", "write")),
 )
 FRIES = replace(PATIENCE, scheduler="fries", dataflow=FLOW)

@@ -17,7 +17,7 @@ from typing import ClassVar
 import pytest
 
 from stateshift import live
-from stateshift.dataflow.move_steps import Move
+from stateshift.dataflow.move_steps import BinMove
 from stateshift.live.bins.commits import Commit, TakenBin
 from stateshift.live.bins.files import Proposal, wide_enough
 from stateshift.live.bins.migration import MoveProgress
@@ -48,7 +48,7 @@ MARGIN_SECONDS = 6.0  # nobody has read so far ahead
 class Migration:
     """What was asked for under a name, and the proposals that were applied for it."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[BinMove, ...]
     proposals: tuple[tuple[Proposal, float], ...]  # with when they were decided
 
     @property
@@ -76,10 +76,10 @@ class Forms(Applications):
     script: ClassVar[Path] = JOBS / "live_forms.py"
     operators: ClassVar[tuple[BinOperator, ...]] = tuple(FORMS.values())
 
-    def moves(self, bins: Sequence[int], target: int) -> tuple[Move, ...]:
-        return tuple(Move(bin, self.at[bin], target) for bin in bins)
+    def moves(self, bins: Sequence[int], target: int) -> tuple[BinMove, ...]:
+        return tuple(BinMove(bin, self.at[bin], target) for bin in bins)
 
-    def by_program(self, name: str, moves: tuple[Move, ...], manner: Manner) -> None:
+    def by_program(self, name: str, moves: tuple[BinMove, ...], manner: Manner) -> None:
         """Let a program in another process than the jobs move bins."""
         controller = live.Controller(self.location)
         first = controller.status().moves.decided
@@ -101,14 +101,14 @@ class Forms(Applications):
         assert moved.state == "finished", moved
         self._note(name, moves, first)
 
-    def by_command(self, name: str, moves: tuple[Move, ...], *options: str) -> None:
+    def by_command(self, name: str, moves: tuple[BinMove, ...], *options: str) -> None:
         """Let the command move bins."""
         first = live.Controller(self.location).status().moves.decided
         words = ("--timeout", "120", "--wait", "240", *options)
         stateshift("live", "move", self.location, *words, cwd=self.folder)
         self._note(name, moves, first)
 
-    def _note(self, name: str, moves: tuple[Move, ...], first: int) -> None:
+    def _note(self, name: str, moves: tuple[BinMove, ...], first: int) -> None:
         for move in moves:
             self.at[move.bin] = move.target
         found = []

@@ -19,7 +19,7 @@ from stateshift.advise import history
 from stateshift.advise.evaluate.inputs import inputs_from
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.verdicts import verdict_on
-from stateshift.advise.history import Look
+from stateshift.advise.history import Observation
 from stateshift.api.restarts import restart_times
 from tests.advise.making import sample, vertex
 from tests.advise.measured_flink import BEGAN, Measured, MeasuredFlink, Part
@@ -459,7 +459,7 @@ def test_one_long_restart_is_forgotten_after_three_more_runs() -> None:
 
 def test_looks_that_another_process_has_added_meanwhile_stay(tmp_path: Path) -> None:
     settings = Settings()
-    looks = [Look(sample(at, vertex(at, 1000, 0.5))) for at in (400.0, 460.0, 470.0, 520.0)]
+    looks = [Observation(sample(at, vertex(at, 1000, 0.5))) for at in (400.0, 460.0, 470.0, 520.0)]
     first = history.keep(tmp_path, "orders", looks[:1], (), settings)
     assert history.keep(tmp_path, "orders", looks[:2], [400.0], settings) == looks[:2]
     # Another one had read the file before the second look was written.
@@ -473,7 +473,7 @@ def test_looks_that_another_process_has_added_meanwhile_stay(tmp_path: Path) -> 
 def _look_at(folder: Path, begin: int, count: int) -> None:
     for number in range(begin, begin + count):
         before = history.looks_at(folder, "orders")
-        look = Look(sample(400.0 + number, vertex(400.0 + number, 1000, 0.5)))
+        look = Observation(sample(400.0 + number, vertex(400.0 + number, 1000, 0.5)))
         times = [each.sample.time for each in before]
         history.keep(folder, "orders", [*before, look], times, Settings())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli.commands import rollback
+from stateshift.cli.commands import runs
 from stateshift.errors import StorageError
 from stateshift.storage.protocol import Storage
 from stateshift.workdir import Workdir
@@ -566,7 +566,7 @@ def test_resuming_what_is_over_says_that_nothing_is_left_to_do(tmp_path: Path) -
 def test_a_run_that_another_process_holds_is_refused_without_a_word_on_interruptions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollback, "SECONDS_MAX", 0.3)  # it does not end when it is asked to
+    monkeypatch.setattr(runs, "SECONDS_MAX", 0.3)  # it does not end when it is asked to
     outside = with_checkpoint()
     outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
     with Workdir("w").hold():

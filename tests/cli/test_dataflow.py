@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from stateshift.dataflow.pruning import RULES
+from stateshift.dataflow.components import RULES
 from stateshift.dataflow.schedulers import SCHEDULERS
 from stateshift.specification.dataflow.keys import EDGE, OPERATOR
 from stateshift.specification.dataflow.operators import Kind, Way

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
 from stateshift.documents.run import RunFacts
@@ -29,12 +28,12 @@ def test_the_downtime_of_a_run_at_work_ticks_between_two_words_of_its_process() 
     told = Live(110.0, "orders", "copy", began=105.0, down_since=102.0)
     later = ticking(told, 162.0)
     assert later is not None
-    assert "1 min 00 s so far" in render_live.line(stopped_and_failed(), later)
+    assert "1 min 00 s so far" in render_run.line(stopped_and_failed(), later)
 
 
 def test_a_clock_that_goes_back_gives_no_negative_downtime() -> None:
     told = ticking(Live(90.0, "orders", "copy", down_since=102.0), 80.0)
-    assert "-" not in render_live.line(stopped_and_failed(), told)
+    assert "-" not in render_run.line(stopped_and_failed(), told)
 
 
 def test_a_failed_run_tells_for_how_long_its_job_has_been_down() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.cli.commands import GROUPS, NAMES
-from stateshift.cli.shell.reference import program_and_commands
+from stateshift.cli.commands.reference import program_and_commands
 from stateshift.cli.views.completion import SHELLS, script
 from stateshift.cli.views.manual import CommandFacts, Parameter, man_page, page_name
 from tests.cli.support import said, whole_names

@@ -15,8 +15,7 @@ from stateshift.advise.advising import Advice
 from stateshift.advise.evaluate.inputs import Circumstances, FlinkInputs, Inputs
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.verdicts import verdict_on
-from stateshift.cli.commands.metrics import observe_run
-from stateshift.cli.views.metrics_text import exposition
+from stateshift.cli.commands.metrics import exposition, observe_run
 from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.documents.advice import advice_document
 from stateshift.documents.metrics import (

@@ -11,7 +11,7 @@ import pytest
 
 from stateshift.advise.rebalance.decision import decide
 from stateshift.advise.rebalance.memory import Memory
-from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Policy
 from tests.advise.rebalance.clusters import FlinkClusters
 from tests.advise.rebalance.grounds import job, situation
 

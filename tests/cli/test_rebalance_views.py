@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from stateshift.advise.rebalance.decision import Decision, decide
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.outcome import Carried, CarriedState, Rebalance
-from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Policy
 from stateshift.cli.views import rebalance_html, rebalance_text
 from stateshift.cli.views.text import plain_text
 from stateshift.documents.rebalance import RebalanceDocument

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.cli.views.endpoints_text import position
+from stateshift.cli.views.findings_text import position
 from stateshift.documents.shape import document_of
 from stateshift.documents.survey import EndpointDocument
 from stateshift.survey import Endpoint

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli.commands.evolve import column_of
+from stateshift.cli.commands.transforms import column_of
 from stateshift.storage.opening import open_storage
 from tests.cli.support import said
 from tests.engines.flink import golden

@@ -6,12 +6,12 @@ import inspect
 from dataclasses import fields
 from types import SimpleNamespace
 
-from stateshift.cli.commands import fork, gather
-from stateshift.cli.commands import inspect as inspect_command
+from stateshift.cli.commands import command_of
 from stateshift.cli.shell.entry import Parsed, with_shared_options
 from stateshift.cli.shell.options import LocalRunOptions, RunOptions
 from stateshift.cli.shell.terminal import Terminal
 
+INSPECT, FORK, GATHER = (command_of(name).function for name in ("inspect", "fork", "gather"))
 RUN_OPTIONS = [field.name for field in fields(RunOptions)]
 
 
@@ -20,18 +20,18 @@ def parameters(command: Parsed) -> list[str]:
 
 
 def test_every_command_has_json_and_verbose_last() -> None:
-    for command in (inspect_command.command, fork.command, gather.command):
+    for command in (INSPECT, FORK, GATHER):
         assert parameters(command)[0] == "context"
         assert parameters(command)[-2:] == ["json", "verbose"]
 
 
 def test_a_command_that_starts_a_run_has_an_option_for_each_field_behind_its_own() -> None:
-    assert parameters(fork.command)[1:-2] == ["source", "to", "waive", "no_sync", *RUN_OPTIONS]
-    assert not set(RUN_OPTIONS) & set(parameters(inspect_command.command))
+    assert parameters(FORK)[1:-2] == ["source", "to", "waive", "no_sync", *RUN_OPTIONS]
+    assert not set(RUN_OPTIONS) & set(parameters(INSPECT))
 
 
 def test_a_run_that_no_fleet_can_share_has_no_fleet() -> None:
-    assert set(RUN_OPTIONS) - set(parameters(gather.command)) == {"fleet"}
+    assert set(RUN_OPTIONS) - set(parameters(GATHER)) == {"fleet"}
     assert LocalRunOptions().fleet is None
 
 

@@ -6,14 +6,14 @@ from stateshift.cli.views.text import (
     Cell,
     Gap,
     Line,
-    Table,
+    TextTable,
     pairs,
     plain_text,
     rich_blocks,
     section,
 )
 
-TABLE = Table(("name", ">bytes"), (("orders", "1,024"), (Cell("注文", "warn"), "7")))
+TABLE = TextTable(("name", ">bytes"), (("orders", "1,024"), (Cell("注文", "warn"), "7")))
 
 
 def test_columns_line_up_also_below_wide_characters() -> None:
@@ -48,17 +48,17 @@ def test_a_terminal_gets_the_same_words_and_no_markup_is_read_from_them() -> Non
 
 def test_a_long_table_is_shown_plainly_at_a_terminal_too() -> None:
     rows = tuple((str(number), "x") for number in range(2000))
-    lines = [str(line) for line in rich_blocks([Table(("a", "b"), rows)])]
-    assert lines == plain_text([Table(("a", "b"), rows)]).splitlines()
+    lines = [str(line) for line in rich_blocks([TextTable(("a", "b"), rows)])]
+    assert lines == plain_text([TextTable(("a", "b"), rows)]).splitlines()
 
 
 def test_a_line_break_in_a_cell_does_not_break_the_table() -> None:
-    assert plain_text([Table(("a", "b"), (("x\ny", "z"),))]) == "  a    b\n  x y  z\n"
+    assert plain_text([TextTable(("a", "b"), (("x\ny", "z"),))]) == "  a    b\n  x y  z\n"
 
 
 def test_what_would_move_the_cursor_is_shown_as_an_escape() -> None:
     hostile = "a\x1b[2Jb\x07\r\x9b1m\u202ec"
-    blocks = [Line(hostile), Table(("", ""), (("file", hostile),))]
+    blocks = [Line(hostile), TextTable(("", ""), (("file", hostile),))]
     console = Console(
         file=io.StringIO(),
         force_terminal=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge
 
 ONE_TO_ONE = ("one-to-one",)
 ANY_KIND = ("one-to-one", "one-to-one", "one-to-many", "one-to-many", "blocking")
@@ -27,7 +27,7 @@ def dataflows(
         ("forward", "partitioned", "broadcast") if workers_max > 1 and flags else ("forward",)
     )
     operators = tuple(
-        Operator(
+        DataflowOperator(
             "abcdefghijkl"[i],
             draw(st.sampled_from(kinds)),
             draw(some),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import pairwise, product
 
 from stateshift.dataflow.schedulers import Schedule
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator, Way
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge, Way
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def drawn(
     kinds = dict.fromkeys(names(many), "one-to-many") | dict.fromkeys(names(blocking), "blocking")
     return Dataflow(
         tuple(
-            Operator(
+            DataflowOperator(
                 name,
                 kinds.get(name, "one-to-one"),
                 name in names(unique),

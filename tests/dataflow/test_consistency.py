@@ -17,7 +17,7 @@ from stateshift.dataflow.schedulers import (
     schedule,
     unguarded_operators,
 )
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge
 from tests.dataflow.random_dataflows import dataflows, with_targets
 from tests.dataflow.samples import UNSOUND, W2, drawn
 from tests.models.test_interleavings import failing
@@ -69,7 +69,9 @@ def _counting_several(chance: Random, count: int) -> Iterator[Schedule]:
     """
     while count:
         names, kinds = "abcde", ("one-to-one", "one-to-many")
-        operators = [Operator(name, chance.choice(kinds), chance.random() < 0.5) for name in names]  # type: ignore[arg-type]
+        operators = [
+            DataflowOperator(name, chance.choice(kinds), chance.random() < 0.5) for name in names
+        ]  # type: ignore[arg-type]
         edges = [
             Edge(one, other, one_per_tuple=chance.random() < 0.4)
             for i, one in enumerate(names)

@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.dataflow.edge_colouring import Edge, colours
 from stateshift.dataflow.move_steps import (
     AllAtOnce,
     Batched,
+    BinMove,
+    Edge,
     Fluid,
-    Move,
     Optimised,
     Step,
     Strategy,
+    colours,
     degree,
     in_steps,
     strategy_of,
@@ -131,7 +132,7 @@ def test_conflicts_and_colours_too_many_would_be_seen() -> None:
 
 
 @st.composite
-def moves(draw: st.DrawFn) -> tuple[Move, ...]:
+def moves(draw: st.DrawFn) -> tuple[BinMove, ...]:
     bins, workers = 1 << draw(st.integers(0, 6)), draw(st.integers(1, 6))
     assigned = st.lists(st.integers(0, workers - 1), min_size=bins, max_size=bins)
     return moves_between(draw(assigned), draw(assigned))
@@ -141,7 +142,9 @@ def moves(draw: st.DrawFn) -> tuple[Move, ...]:
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 @given(moves=moves())
 @settings(deadline=None)
-def test_every_strategy_makes_every_move_once(strategy: Strategy, moves: tuple[Move, ...]) -> None:
+def test_every_strategy_makes_every_move_once(
+    strategy: Strategy, moves: tuple[BinMove, ...]
+) -> None:
     steps = in_steps(strategy, moves)
     assert sorted(move for step in steps for move in step) == sorted(moves)
     assert all(steps)
@@ -151,7 +154,7 @@ def test_every_strategy_makes_every_move_once(strategy: Strategy, moves: tuple[M
 @given(moves=moves(), count=st.integers(1, 9))
 @settings(deadline=None)
 def test_steps_are_as_many_and_as_large_as_the_strategy_says(
-    moves: tuple[Move, ...], count: int
+    moves: tuple[BinMove, ...], count: int
 ) -> None:
     sizes = [
         [len(step) for step in in_steps(s, moves)] for s in (AllAtOnce(), Fluid(), Batched(count))
@@ -200,9 +203,9 @@ def test_other_words_are_refused_with_those_there_are(text: str) -> None:
 
 def test_what_differs_moves() -> None:
     found = moves_between([0, 0, 2, 2], [0, 1, 2, 3])
-    assert found == (Move(1, 0, 1), Move(3, 2, 3))
+    assert found == (BinMove(1, 0, 1), BinMove(3, 2, 3))
     assert updates_of(found, 45) == (Update(45, 1, 1), Update(45, 3, 3))
-    assert degree([Move(0, 0, 1), Move(1, 0, 2), Move(2, 1, 2), Move(3, 3, 2)]) == 3
+    assert degree([BinMove(0, 0, 1), BinMove(1, 0, 2), BinMove(2, 1, 2), BinMove(3, 3, 2)]) == 3
 
 
 def test_sides_that_do_not_fit_each_other_are_refused_together() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.dataflow.pruning import RULES
+from stateshift.dataflow.components import RULES
 from stateshift.dataflow.reasons import reasons
 from stateshift.dataflow.schedulers import SCHEDULERS, schedule
 from stateshift.specification.dataflow.operators import Dataflow

@@ -33,7 +33,7 @@ from stateshift.clusters.opening import open_cluster
 from stateshift.engines.registry import engines
 from stateshift.migration import Adapters, Proposal
 from stateshift.specification import Spec, parse_spec
-from stateshift.step import restarting
+from stateshift.step import jobs as steps_of_jobs
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.opening import open_storage
 from stateshift.storage.wrappers import Retrying
@@ -157,7 +157,7 @@ def scenario(
     with ExitStack() as stack:
         # A job that is started again runs, or has failed, at the first look.
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(restarting, "SETTLED_SECONDS", 0.0)
+        patch.setattr(steps_of_jobs, "SETTLED_SECONDS", 0.0)
         place = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="stateshift kill ", dir=memory)
         )

@@ -9,7 +9,7 @@ import pytest
 from stateshift.errors import PlanError, SpecError
 from stateshift.live.protocol.chains import Declaration
 from stateshift.live.scheduling import Target, choose
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge
 
 
 def target(
@@ -18,7 +18,7 @@ def target(
     return Target(Declaration(name, (), (), "", "3.11", "26", stamp, follow), frozenset((query,)))
 
 
-def flow(*operators: Operator) -> Dataflow:
+def flow(*operators: DataflowOperator) -> Dataflow:
     edges = tuple(Edge(above.name, below.name) for above, below in pairwise(operators))
     return Dataflow(operators, edges)
 
@@ -34,7 +34,7 @@ def test_a_target_that_no_query_runs_has_to_agree_with_nobody() -> None:
 
 
 def test_one_target_behind_one_to_one_operators_may_change_at_once() -> None:
-    dataflow = flow(Operator("read"), Operator("score"), Operator("write"))
+    dataflow = flow(DataflowOperator("read"), DataflowOperator("score"), DataflowOperator("write"))
     choice = choose([target("score")], dataflow, None)
     assert (choice.scheduler, choice.when) == ("fries", {"score": "message"})
     assert choose([target("score")], dataflow, "epoch").when == {"score": "batch"}
@@ -43,8 +43,8 @@ def test_one_target_behind_one_to_one_operators_may_change_at_once() -> None:
 @pytest.mark.parametrize(
     "dataflow",
     [
-        flow(Operator("read"), Operator("a"), Operator("b")),
-        flow(Operator("a", kind="one-to-many"), Operator("b")),
+        flow(DataflowOperator("read"), DataflowOperator("a"), DataflowOperator("b")),
+        flow(DataflowOperator("a", kind="one-to-many"), DataflowOperator("b")),
     ],
 )
 def test_targets_that_a_record_can_meet_in_turn_change_by_batch(dataflow: Dataflow) -> None:
@@ -55,7 +55,7 @@ def test_targets_that_a_record_can_meet_in_turn_change_by_batch(dataflow: Datafl
 
 
 def test_a_target_behind_a_one_to_many_operator_changes_by_batch() -> None:
-    dataflow = flow(Operator("split", kind="one-to-many"), Operator("a"))
+    dataflow = flow(DataflowOperator("split", kind="one-to-many"), DataflowOperator("a"))
     assert choose([target("a")], dataflow, None).when == {"a": "batch"}
 
 
@@ -86,14 +86,14 @@ def test_a_target_alone_goes_by_its_batches_though_it_follows_a_column() -> None
 
 
 def test_queries_that_the_dataflow_keeps_apart_need_no_column() -> None:
-    apart = Dataflow((Operator("a"), Operator("b")), ())
+    apart = Dataflow((DataflowOperator("a"), DataflowOperator("b")), ())
     choice = choose([target("a", "q1"), target("b", "q2")], apart, "epoch")
     assert choice.when == {"a": "batch", "b": "batch"}
 
 
 def test_a_dataflow_without_the_chain_is_refused_with_what_it_has() -> None:
     with pytest.raises(SpecError) as refused:
-        choose([target("score")], flow(Operator("read")), None)
+        choose([target("score")], flow(DataflowOperator("read")), None)
     assert "there are: read" in str(refused.value.hint)
 
 

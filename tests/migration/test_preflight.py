@@ -15,11 +15,11 @@ from stateshift import migration
 from stateshift.errors import PlanError, TransientStorageError
 from stateshift.migration import Adapters
 from stateshift.specification import KafkaSpec, Spec
-from stateshift.survey import Finding, Record
+from stateshift.survey import Finding, TopicRecord
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 
 Spans = Mapping[str, Mapping[int, tuple[int, int]]]
-Records = Mapping[str, Mapping[int, tuple[Record, ...]]]
+Records = Mapping[str, Mapping[int, tuple[TopicRecord, ...]]]
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_the_records_around_the_offsets_are_asked_of_the_brokers_of_both_sides(
     ) -> Records:
         asked.append((brokers, properties, offsets))
         value = "shifted" if brokers == "new:1" else "as it was"
-        return {"topic": {0: (Record(19, 5, False, None, value),)}}
+        return {"topic": {0: (TopicRecord(19, 5, False, None, value),)}}
 
     adapters = replace(
         ground.adapters, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read
@@ -163,7 +163,7 @@ def test_records_that_were_asked_for_and_not_to_be_had_stop_the_plan(
     ) -> Records:
         if brokers == mute:
             raise TransientStorageError("it may not read there", location=brokers)
-        return {"topic": {0: (Record(19, 5, False, None, "x"),)}}
+        return {"topic": {0: (TopicRecord(19, 5, False, None, "x"),)}}
 
     adapters = replace(
         ground.adapters, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from stateshift.dataflow.move_steps import (
     AllAtOnce,
     Batched,
+    BinMove,
     Fluid,
-    Move,
     Optimised,
     Strategy,
     in_steps,
@@ -47,7 +47,7 @@ GROUND = Ground(
     step_seconds=0.5,
     record_bytes=1.0,
 )
-SPREAD = (Move(0, 0, 2), Move(2, 1, 3))
+SPREAD = (BinMove(0, 0, 2), BinMove(2, 1, 3))
 QUIET = 1 / 20
 FINE = (Fluid(), Batched(4), Optimised())
 
@@ -55,8 +55,8 @@ FINE = (Fluid(), Batched(4), Optimised())
 def test_a_step_takes_as_long_as_its_busiest_worker() -> None:
     found = predict([SPREAD], GROUND)
     assert found == Prediction(1.5 + QUIET, 1.5, 2 * 200 + 40 * 1.5, 1)
-    assert predict([(Move(0, 0, 2), Move(1, 0, 3))], GROUND).seconds == 2.5
-    assert predict([(Move(0, 0, 2), Move(2, 1, 2))], GROUND).seconds == 2.5
+    assert predict([(BinMove(0, 0, 2), BinMove(1, 0, 3))], GROUND).seconds == 2.5
+    assert predict([(BinMove(0, 0, 2), BinMove(2, 1, 2))], GROUND).seconds == 2.5
 
 
 @pytest.mark.row("M-4")
@@ -66,7 +66,7 @@ def test_without_a_gap_the_next_step_waits_for_what_the_first_left_and_with_one_
     """Half busy: 1.5 s of waiting leave 0.75 s of work, which takes 1.5 s to be done beside what
     comes meanwhile.
     """
-    steps = [(move,) for move in (Move(0, 0, 1), Move(0, 1, 0))]
+    steps = [(move,) for move in (BinMove(0, 0, 1), BinMove(0, 1, 0))]
     level = replace(GROUND, rate=20.0)
     # After the first step worker 1 has three of four bins: it is busy for 15 of 40.
     assert predict(steps, level).latency_seconds_max == pytest.approx(1.5 + 1.5 * 0.25 + 1 / 25)
@@ -81,7 +81,9 @@ def test_without_a_gap_the_next_step_waits_for_what_the_first_left_and_with_one_
 @pytest.mark.row("M-4")
 def test_at_half_load_a_gap_brings_the_worst_latency_from_two_steps_to_one() -> None:
     steps = [
-        (Move(bin, 0, 2),) if n % 2 == 0 else (Move(bin, 2, 0),) for bin in (0,) for n in range(40)
+        (BinMove(bin, 0, 2),) if n % 2 == 0 else (BinMove(bin, 2, 0),)
+        for bin in (0,)
+        for n in range(40)
     ]
     ground = replace(GROUND, rate=20.0 / 0.5, step_seconds=0.0)
     transfer = 1.0
@@ -92,7 +94,7 @@ def test_at_half_load_a_gap_brings_the_worst_latency_from_two_steps_to_one() -> 
 
 
 @st.composite
-def migrations(draw: st.DrawFn) -> tuple[tuple[Move, ...], Ground]:
+def migrations(draw: st.DrawFn) -> tuple[tuple[BinMove, ...], Ground]:
     bins, workers = 1 << draw(st.integers(0, 5)), draw(st.integers(1, 5))
     assigned = st.lists(st.integers(0, workers - 1), min_size=bins, max_size=bins)
     before, after = draw(assigned), draw(assigned)
@@ -106,7 +108,7 @@ def migrations(draw: st.DrawFn) -> tuple[tuple[Move, ...], Ground]:
 @given(migrations(), st.sampled_from(FINE))
 @settings(deadline=None)
 def test_no_strategy_is_worse_than_all_at_once_but_in_how_long_it_takes(
-    migration: tuple[tuple[Move, ...], Ground], strategy: Strategy
+    migration: tuple[tuple[BinMove, ...], Ground], strategy: Strategy
 ) -> None:
     """But for what a record takes when nothing moves: on the way, one worker may have more than
     before or after.
@@ -122,7 +124,7 @@ def test_no_strategy_is_worse_than_all_at_once_but_in_how_long_it_takes(
 @given(migrations(), st.sampled_from(STRATEGIES), st.floats(0, 100))
 @settings(deadline=None)
 def test_a_longer_gap_never_makes_a_record_wait_longer(
-    migration: tuple[tuple[Move, ...], Ground], strategy: Strategy, gap: float
+    migration: tuple[tuple[BinMove, ...], Ground], strategy: Strategy, gap: float
 ) -> None:
     moves, ground = migration
     steps = in_steps(strategy, moves)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.advise.rebalance.policy import Policy
+from stateshift.advise.rebalance.situation import Policy
 from stateshift.errors import SpecError
 from stateshift.migration import jobs_of
 from stateshift.specification import Rebalancing, Spec, parse_spec, to_plain_spec

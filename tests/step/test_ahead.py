@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from stateshift.errors import StorageError, TransientStorageError
-from stateshift.step import ahead as module
-from stateshift.step.ahead import FROM_BYTES, PIECES, PIECES_MAX, ahead
-from stateshift.step.contents import NewFile, reading, settle
+from stateshift.step import contents as module
+from stateshift.step.contents import FROM_BYTES, PIECES, PIECES_MAX, NewFile, ahead, reading, settle
 from stateshift.survey import FileInfo
 from tests.support.ground import SOURCE, TARGET, Around, Ground
 

@@ -14,7 +14,7 @@ import pytest
 
 from stateshift.errors import Interrupted, MissingFile
 from stateshift.step import CopyFiles
-from stateshift.step.at_once import each
+from stateshift.step.contents import each
 from stateshift.storage.temporaries import apart, temporary
 from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage

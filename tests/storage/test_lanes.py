@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from stateshift.errors import TransientStorageError
-from stateshift.step.at_once import each
+from stateshift.step.contents import each
 from stateshift.storage.lanes import ROUND_FILES, Lane, Width
 from stateshift.storage.wrappers import Patience, Retrying
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage

@@ -21,7 +21,6 @@ import pytest
 
 from stateshift.cli.views import plan_text as render_plan
 from stateshift.cli.views import run_html as render_html
-from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
 from stateshift.documents.plan import plan_document, plan_facts
@@ -137,5 +136,5 @@ class Heard:
         self.say(*strings_of(document_of(StatusDocument, RunFacts(report, "run"))))
         for live in self.live[-3:]:
             shown = render_run.status(RunFacts(report, "run", held=True, live=live))
-            self.say(*plain_text(shown).splitlines(), render_live.line(report, live))
-            self.say(*plain_text(render_live.watch(report, live)).splitlines())
+            self.say(*plain_text(shown).splitlines(), render_run.line(report, live))
+            self.say(*plain_text(render_run.watch(report, live)).splitlines())

@@ -22,7 +22,7 @@ from open_loop import Rates
 from pyspark import cloudpickle
 
 from stateshift.live.acts import ChangeResult, Edit, Manner, change
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -149,9 +149,9 @@ class Job:
 
 def dataflow(chains: Sequence[str]) -> Dataflow:
     """What lies between the chains: each has its share of what is read."""
-    middle = tuple(Operator(name) for name in chains)
+    middle = tuple(DataflowOperator(name) for name in chains)
     edges = [Edge("read", name) for name in chains] + [Edge(name, "write") for name in chains]
-    return Dataflow((Operator("read"), *middle, Operator("write")), tuple(edges))
+    return Dataflow((DataflowOperator("read"), *middle, DataflowOperator("write")), tuple(edges))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from random import Random
 
 from stateshift.dataflow.schedulers import Scheduler, schedule
 from stateshift.dataflow.simulation import Load, Run, simulate
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge
 
 REQUEST, SECONDS = 10.0, 120.0
 SURGE_SECONDS, REPLACED_SECONDS = 20.0, 24.0
@@ -32,7 +32,7 @@ def drawn(
     workers = workers or {}
     return Dataflow(
         tuple(
-            Operator(
+            DataflowOperator(
                 name,
                 "one-to-many" if name == many else "one-to-one",
                 name == unique,

@@ -11,7 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from stateshift.dataflow.schedulers import fries
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge
 
 Found = list[frozenset[str]]
 T = TypeVar("T")
@@ -24,7 +24,7 @@ def random_dataflow(operators: int, edges: int, chance: Random) -> Dataflow:
         one, other = sorted(chance.sample(range(operators), 2))
         ends.add((one, other))
     return Dataflow(
-        tuple(Operator(name, "one-to-one", False, 1) for name in names),
+        tuple(DataflowOperator(name, "one-to-one", False, 1) for name in names),
         tuple(Edge(names[one], names[other], "forward", False) for one, other in sorted(ends)),
     )
 

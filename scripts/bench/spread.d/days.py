@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from day import STEP, STEPS, Fleet, jobs_at
 
 from stateshift.advise.rebalance.decision import decide
+from stateshift.advise.rebalance.limits import cost_of, rates_of
 from stateshift.advise.rebalance.memory import Memory
-from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Situation, Unit, loads_of
-from stateshift.advise.rebalance.worth import cost_of, rates_of
+from stateshift.advise.rebalance.situation import Policy, Situation, Unit, loads_of
 
 # Whoever moves at each trigger: at once, to the mean, whatever it costs, as often as it likes.
 EACH_TRIGGER = Policy(

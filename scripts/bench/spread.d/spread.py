@@ -19,8 +19,12 @@ from days import WAYS, Day, lived  # noqa: E402
 from stateshift.advise.rebalance.limits import movable  # noqa: E402
 from stateshift.advise.rebalance.memory import Memory  # noqa: E402
 from stateshift.advise.rebalance.placement import place  # noqa: E402
-from stateshift.advise.rebalance.policy import Policy  # noqa: E402
-from stateshift.advise.rebalance.situation import Situation, loads_of, units_of  # noqa: E402
+from stateshift.advise.rebalance.situation import (  # noqa: E402
+    Policy,
+    Situation,
+    loads_of,
+    units_of,
+)
 
 JOBS, CLUSTERS = 1000, 50
 FEW_JOBS, FEW_CLUSTERS, FEW = 12, 3, 40

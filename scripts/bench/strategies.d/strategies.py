@@ -20,7 +20,7 @@ from matchings import matched_again_and_again
 from pages import left_alone, missing, wrapped
 from paper import EXTRA_MEMORY, FLAT_UP_TO, GAP_WAITS, LOWER_BY, SLOPES
 
-from stateshift.dataflow.move_steps import AllAtOnce, Fluid, Move, Optimised, degree, in_steps
+from stateshift.dataflow.move_steps import AllAtOnce, BinMove, Fluid, Optimised, degree, in_steps
 from tests.models.sweeps import (
     PAPER,
     PAPER_BINS,
@@ -260,9 +260,9 @@ def _curves(
     yield from in_letters(over_values(rates, M), RATE)
 
 
-def _random_moves(chance: random.Random, workers: int, count: int) -> list[Move]:
+def _random_moves(chance: random.Random, workers: int, count: int) -> list[BinMove]:
     pairs = (chance.sample(range(workers), 2) for _ in range(count))
-    return [Move(bin, source, target) for bin, (source, target) in enumerate(pairs)]
+    return [BinMove(bin, source, target) for bin, (source, target) in enumerate(pairs)]
 
 
 def _seconds_said(seconds: float) -> str:

@@ -6,6 +6,5 @@ loads             rates over the samples: input, busy time, lag
 flink_formulas    true processing rate, target rate, thresholds, the parallelism that follows
 spark_batches     the same rates of a Spark job, read from its batches
 verdicts          fits, scale, move or unknown, and the reasons
-explaining        each formula with its numbers
 inputs            the inputs of a verdict, as one value
 """

@@ -59,9 +59,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class VertexDecision:
-    """The result of the formulas for a vertex. An infinite rate is None: nothing came in, or it was
-    not busy; and without an upper threshold there is no `down`.
-    """
+    """The formulas' result for a vertex. None is an infinite rate, or a missing threshold."""
 
     id: str
     name: str
@@ -107,9 +105,7 @@ def decide(
     restart_seconds: float,
     states: Mapping[str, State] = _NOTHING,
 ) -> tuple[VertexDecision, ...]:
-    """Return the decision of each vertex, in the order of the loads. `states` is what the last look
-    has seen of those that had too little.
-    """
+    """Return each vertex's decision, in the loads' order; `states`: what the last look saw."""
     backlog = is_backlog(loads, settings)
     targets = target_rates(loads, settings)
     by_id = {load.id: load for load in loads}
@@ -210,9 +206,7 @@ def _target(
 
 
 def _upstream(load: VertexLoad) -> list[str]:
-    """Return the vertices that a vertex reads from, each once: a join of a stream with itself has
-    two edges from one vertex, and its records come over both.
-    """
+    """Return the vertices that a vertex reads from, each once: a self-join has two edges."""
     return list(dict.fromkeys(edge.vertex for edge in load.inputs))
 
 
@@ -247,9 +241,7 @@ def _edge_rate(
 
 
 def true_processing_rate(load: VertexLoad, settings: Settings) -> tuple[float, bool]:
-    """Return the rate that a vertex could take at its parallelism, and whether that was observed of
-    a source that is held back, rather than computed from its busy time.
-    """
+    """Return the rate that a vertex could take, and whether it was observed, not computed."""
     idle = load.input_rate <= 0 or load.busy <= 0
     by_busy = math.inf if idle else load.input_rate / load.busy
     if load.observed is None:
@@ -272,9 +264,8 @@ class _Surroundings:
 def capacity(
     target: TargetRate, utilization: float, settings: Settings, restart_seconds: float
 ) -> float:
-    """Return the rate that a vertex needs so that it is used to a share. With `restart_seconds`,
-    the records that arrive during a restart are caught up as well. Infinite where nothing may be
-    used.
+    """Return the rate for a used share (infinite for none); with `restart_seconds`, what arrives
+    during a restart is caught up, too.
     """
     if utilization <= 0:
         return math.inf
@@ -353,9 +344,7 @@ def ceiling_of(load: VertexLoad, settings: Settings) -> Ceiling | None:
 
 
 def align(wanted: int, now: int, groups: int, settings: Settings, highest: int) -> int:
-    """Return the parallelism near `wanted` that divides `groups` better, as the settings' mode
-    says; `wanted` itself where there is none.
-    """
+    """Return a parallelism near `wanted` that divides `groups` better, by the settings' mode."""
     if settings.alignment == "OFF":
         return wanted
     last = now if wanted < now else min(groups, highest)

@@ -46,9 +46,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """The facts of a job beside its load. `trouble` is the reason for which it could not be
-    measured, `note` a word on the cluster it runs on, `since` the time of its move there, None for
-    never.
+    """The facts beside a job's load: `trouble` is why it was not measured, `note` a word on its
+    cluster, `since` the time of its move there (None: never).
     """
 
     job: str
@@ -82,9 +81,7 @@ class FlinkInputs:
 
 @dataclass(frozen=True, slots=True)
 class SparkInputs:
-    """A query of Spark, as its checkpoint, brokers and driver tell of it. `cores` are those that it
-    runs on, None where nobody said; `cores_from` is the source.
-    """
+    """A query, as its checkpoint, brokers and driver tell of it. `cores`: None if not known."""
 
     around: Circumstances
     samples: tuple[SparkSample, ...] = ()

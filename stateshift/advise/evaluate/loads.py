@@ -110,9 +110,8 @@ def _busy(versions: Sequence[VertexSample], settings: Settings) -> float:
 
 
 def _observed(versions: Sequence[VertexSample], settings: Settings) -> float | None:
-    """Return the records that a source reads in a second while nothing holds it back: its rate over
-    the time that it was not backpressured. Counts only while enough waits that it always had
-    something to read, and was never idle.
+    """Return a source's rate while nothing holds it back: over the time that it was not
+    backpressured, and only while it always had something to read.
     """
     observations = []
     for earlier, later in pairwise(versions):
@@ -138,9 +137,7 @@ def _records_skew(first: VertexSample, last: VertexSample) -> float | None:
 
 
 def _shares(first: VertexSample, last: VertexSample, counter: str) -> list[float]:
-    """Return the share of time that each subtask spent so between two samples. Busy time may go
-    back a little: that of a subtask that is held back all the time, say.
-    """
+    """Return each subtask's share of time between two samples. Busy time may go back a little."""
     shares = []
     for before, after in zip(first.subtasks, last.subtasks, strict=True):
         spent = _known(getattr(after, counter)) - _known(getattr(before, counter))
@@ -181,9 +178,7 @@ ALIKE: Final = 1.03
 
 @dataclass(frozen=True, slots=True)
 class EdgeFlow:
-    """The records on the edges from one vertex to another: all that the writer has counted, less
-    those that `others` read, which have outputs of their own; each record as many times.
-    """
+    """The records between two vertices: all of the writer's, less those that `others` count."""
 
     writer: str
     others: tuple[str, ...] = ()
@@ -209,9 +204,7 @@ class _Queues:
         return edges
 
     def _edge(self, writer: str, reader: VertexSample) -> EdgeFlow | None:
-        """Flink counts a record once that goes to several vertices, and each of those reads it. One
-        of a side output is counted beside them. Seen of 2.3.0.
-        """
+        """Flink counts a record for several vertices once, one of a side output besides (2.3.0)."""
         strategies = [edge.ship_strategy for edge in reader.inputs if edge.vertex == writer]
         others = []
         for each in self.last.values():
@@ -257,9 +250,7 @@ class _Queues:
 def _with_queue(
     load: VertexLoad, queues: _Queues, first: VertexSample, last: VertexSample
 ) -> VertexLoad:
-    """Return the load of a vertex with the records that wait before it. Growth is the difference of
-    two rates, each by the clock of its own tasks.
-    """
+    """Return a vertex's load with its queue, which grows by two rates, each by its own clock."""
     edges = queues.edges(last) if load.id in queues.full and not load.is_source else None
     if edges is None:
         return load

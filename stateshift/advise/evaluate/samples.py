@@ -37,9 +37,8 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskSample:
-    """Counters of one subtask since it was started. The three times add up to how long it runs by
-    its own clock. None is what Flink did not tell, or told as NaN. `attempt` counts how often the
-    subtask was started.
+    """Counters of a subtask since its start. Three times add up to its own clock; None is not told,
+    or NaN. `attempt` counts its starts.
     """
 
     records_in: float | None
@@ -140,16 +139,11 @@ def usable(
 
 
 def is_of_run(sample: JobSample, last: JobSample) -> bool:
-    """Whether a sample is of the same run of the job as the last one: not before its start, and
-    with as many subtasks.
-    """
+    """Whether a sample is of the last one's run: not before its start, with as many subtasks."""
     if sample.job_id != last.job_id or sample.started != last.started:
         return False
-    return _shape(sample) == _shape(last)
-
-
-def _shape(sample: JobSample) -> list[tuple[str, int]]:
-    return [(vertex.id, vertex.parallelism) for vertex in sample.vertices]
+    widths = [(vertex.id, vertex.parallelism) for vertex in sample.vertices]
+    return widths == [(vertex.id, vertex.parallelism) for vertex in last.vertices]
 
 
 def _in_window(settled: Sequence[JobSample], settings: Settings) -> list[JobSample]:
@@ -264,9 +258,8 @@ def _missing(sample: JobSample) -> Iterator[str]:
 
 
 def _growing(vertex: VertexSample) -> Iterator[tuple[str, float | None]]:
-    """Yield the counters of a vertex that only grow. Busy time does not: it is the rest that idle
-    and backpressured time leave of the clock, and Flink adds to those a while later. Source: Flink,
-    TaskIOMetricGroup (getAccumulatedBusyTime), TimerGauge.
+    """Yield a vertex's counters that only grow. Busy time is the rest of the clock, and Flink adds
+    to the others later (TaskIOMetricGroup, TimerGauge).
     """
     yield "records in", vertex.records_in
     yield "records out", vertex.records_out

@@ -76,9 +76,7 @@ class StateShards:
 
 @dataclass(frozen=True, slots=True)
 class DriverReport:
-    """A look at a driver. Rates are records a second, over the last trigger; they and the figures
-    behind them are None unless `spark.sql.streaming.metricsEnabled` is true.
-    """
+    """A look at a driver. Rates, of the last trigger, need `spark.sql.streaming.metricsEnabled`."""
 
     application: str
     executors: int
@@ -129,9 +127,8 @@ class SparkSample:
 
 @dataclass(frozen=True, slots=True)
 class QueryLoad:
-    """The load of a query, and whether its batches follow each other without a pause, so that they
-    do not tell it. `counted`: its rates are records; otherwise shares of the time between batches.
-    `worked` is the share of time for which it worked on records, where it tells that.
+    """A query's load. `back_to_back`: no pauses tell it. `counted`: rates are records, else shares
+    of time. `worked`: the share of time with records.
     """
 
     load: VertexLoad
@@ -151,9 +148,7 @@ def query_load(
     cores: int | None,
     since: float | None = None,
 ) -> QueryLoad | Unusable:
-    """Return the load of a query over the last window of its batches; or why nobody can tell.
-    Everything before `since` is void: the query was started elsewhere then.
-    """
+    """Return a query's load over its last window, or why it is not known. `since`: its start."""
     begun = -math.inf if since is None else since
     in_order = sorted(samples, key=lambda sample: sample.time)
     in_order = [sample for sample in in_order if sample.time >= begun]
@@ -180,9 +175,7 @@ def shows_growth(sample: SparkSample, settings: Settings) -> bool:
 
 
 def recent(batches: Sequence[PlannedBatch], settings: Settings) -> list[PlannedBatch]:
-    """Return the newest batches that follow each other, of the last window; at least the last two
-    where batches are longer than that.
-    """
+    """Return the newest batches in a row, of the last window; at least the last two."""
     in_order = sorted(batches, key=lambda batch: batch.id)
     done = [batch for batch in in_order if batch.committed is not None]
     following: list[PlannedBatch] = done[-1:]
@@ -195,10 +188,7 @@ def recent(batches: Sequence[PlannedBatch], settings: Settings) -> list[PlannedB
 
 
 def _in_step(batches: Sequence[PlannedBatch]) -> tuple[list[PlannedBatch], str]:
-    """Return the newest batches that are in step by their times, and the fault that parts them from
-    those before; "" if none does. A clock may be set, and a query that goes on elsewhere has
-    another.
-    """
+    """Return the newest batches in step by their times, and the fault before them, or ""."""
     for number in range(len(batches) - 1, 0, -1):
         step = _step_between(batches[number - 1], batches[number])
         if step:
@@ -300,9 +290,8 @@ def _took(batch: PlannedBatch) -> float:
 
 
 def _seconds_needed(batch: PlannedBatch) -> float:
-    """Return the most that a query had to be busy for a batch with no pause after it. One that has
-    read all that waited could have been larger: the rest of its time is there once, however many
-    records it has. One that has left records, or does not tell, may be as large as it can be.
+    """Return the most that a batch with no pause behind it has needed. One that has read all could
+    have been larger: its idle time counts once. Others may be as large as they can be.
     """
     if batch.work_seconds is None or batch.waiting is None:
         return _took(batch)
@@ -312,9 +301,7 @@ def _seconds_needed(batch: PlannedBatch) -> float:
 
 
 def _growth(batches: Sequence[PlannedBatch]) -> float | None:
-    """Return the growth a second of the records that wait before a batch, by all of them: one may
-    have been held up. None where too few tell.
-    """
+    """Return the growth a second of what waits, by all batches. None where too few tell."""
     known = _with_waiting(batches)
     if len(known) < TOLD_MIN:
         return None
@@ -329,9 +316,7 @@ def _with_waiting(batches: Sequence[PlannedBatch]) -> list[PlannedBatch]:
 
 
 def _lag_rate(in_order: Sequence[SparkSample], settings: Settings) -> float | None:
-    """Return the growth of the lag a second: over the last window or, if nobody looked within it,
-    since the look before. None where it was not seen twice.
-    """
+    """Return the lag's growth a second, over the window or since the last look; None if unseen."""
     last = in_order[-1]
     earlier = [sample for sample in in_order if sample.time < last.time]
     known = [sample for sample in earlier if sample.lag is not None]
@@ -345,9 +330,7 @@ def _lag_rate(in_order: Sequence[SparkSample], settings: Settings) -> float | No
 
 
 def shards_of(files: Iterable[tuple[str, int, int]]) -> StateShards | None:
-    """Return the spread of the state, by the operator, the partition and the bytes of each of its
-    files; None of a query without state.
-    """
+    """Return the state's spread by operator, partition and files' bytes; None without state."""
     by_operator: dict[str, dict[int, int]] = {}
     for operator, partition, size in files:
         sizes = by_operator.setdefault(operator, {})

@@ -174,9 +174,7 @@ def restart_seconds(around: Circumstances) -> float:
 
 
 def hides_its_backlog(loads: Sequence[VertexLoad], decisions: Sequence[VertexDecision]) -> bool:
-    """Whether a source is held back by a full vertex, and does not tell its lag: more arrives than
-    the formulas can see.
-    """
+    """Whether a full vertex holds back a source without a lag: the formulas see too little."""
     sources = [load for load in loads if load.is_source]
     held = any(load.backpressured >= HELD_BACK for load in sources if load.lag is None)
     fullest = max(decision.utilization for decision in decisions)
@@ -184,9 +182,7 @@ def hides_its_backlog(loads: Sequence[VertexLoad], decisions: Sequence[VertexDec
 
 
 def settled_changes(decisions: Sequence[VertexDecision], around: Circumstances) -> dict[str, int]:
-    """Return the new parallelism of vertices: none unless one of them is outside. Fewer are advised
-    only once they were wanted for the whole of `scale-down.interval`.
-    """
+    """Return new parallelisms, fewer only if wanted all through `scale-down.interval`."""
     settled = {}
     for each in decisions:
         settled[each.id] = each.wanted
@@ -200,9 +196,7 @@ def settled_changes(decisions: Sequence[VertexDecision], around: Circumstances) 
 
 
 def beyond_bounds(decisions: Sequence[VertexDecision]) -> dict[str, int]:
-    """Return the parallelism of vertices that have too little, and as many as a bound allows: the
-    job does not keep up, and a reason says how the bound is lifted.
-    """
+    """Return the parallelism of vertices that have too little, and all that a bound allows."""
     changes = {}
     for each in decisions:
         if each.limit is not None:
@@ -215,9 +209,7 @@ def beyond_bounds(decisions: Sequence[VertexDecision]) -> dict[str, int]:
 def wished_less(
     decision: VertexDecision, wishes: Sequence[Wish], now: float, settings: Settings
 ) -> int | None:
-    """Return the most that was wanted of a vertex within `scale-down.interval`, if less than it has
-    was wanted throughout; None otherwise.
-    """
+    """Return the most that was wanted within `scale-down.interval`; None unless always fewer."""
     if settings.scale_down_interval <= 0:
         return decision.wanted
     streak: list[Wish] = []
@@ -257,9 +249,7 @@ def _with_totals(verdict: Verdict, around: Circumstances) -> Verdict:
 
 
 def lag_of(loads: Sequence[VertexLoad]) -> float | None:
-    """Return the records that wait, before sources and between vertices; None where no source
-    tells, and no queue is seen.
-    """
+    """Return the records that wait for sources and vertices; None where nothing tells it."""
     known = [load.lag for load in loads if load.lag is not None]
     queued = sum(load.queued for load in loads)
     return sum(known) + queued if known or queued else None
@@ -268,9 +258,7 @@ def lag_of(loads: Sequence[VertexLoad]) -> float | None:
 def drain_seconds(
     lag: float | None, used: float, decisions: Sequence[VertexDecision], loads: Sequence[VertexLoad]
 ) -> float | None:
-    """Return the time of the lag at today's capacity: lag / (TPR - lambda), of the job's narrowest
-    vertex. None where it is not drained.
-    """
+    """Return lag / (TPR - lambda) of the narrowest vertex. None where it is not drained."""
     if lag is None:
         return None
     if lag == 0:
@@ -392,9 +380,7 @@ def _bounded(
 def _keeps_up(
     inputs: SparkInputs, measured: QueryLoad, decisions: tuple[VertexDecision, ...]
 ) -> Verdict:
-    """Return the verdict on a query without pauses whose lag does not grow: its capacity is more
-    than its input, and nobody has seen by how much.
-    """
+    """Return the verdict on a query without pauses or growing lag: its headroom is not known."""
     around, load = inputs.around, measured.load
     # Its batches take all of the time at any load.
     decisions = tuple(replace(each, is_below=False, is_saturated=False) for each in decisions)
@@ -419,9 +405,8 @@ def _keeps_up(
 def since_last_step(
     samples: Sequence[Sample], falls_behind: Callable[[Sequence[Sample], float], bool]
 ) -> Sequence[Sample]:
-    """Return the samples since the load has changed for good: each interval from there on says the
-    opposite of all of them together. `falls_behind` tells it of some samples, by vertices that are
-    busy for so much of the time at least.
+    """Return the samples since the load has changed for good: each interval then says the opposite
+    of all. `falls_behind` judges samples by their busiest vertices.
     """
     marks = [samples[-1]]  # far enough apart, the newest among them
     for sample in reversed(samples):

@@ -70,7 +70,18 @@ class Driver:
             if count is None or count > CORES_MAX:
                 raise self._odd("lists executors in a way that Spark does not")
             cores.append(int(count))
-        return report_of(application, [count for count in cores if count > 0], gauges)
+        cores = [count for count in cores if count > 0]
+        took_ms = gauges.get("latency")
+        return DriverReport(
+            application=application,
+            executors=len(cores),
+            cores=sum(cores),
+            input_rate=gauges.get("inputRate-total"),
+            processing_rate=gauges.get("processingRate-total"),
+            batch_seconds=None if took_ms is None else took_ms / 1000,
+            state_rows=_count(gauges.get("states-rowsTotal")),
+            state_bytes=_count(gauges.get("states-usedBytes")),
+        )
 
     def _application(self) -> str:
         applications = self._list("/api/v1/applications")
@@ -128,21 +139,6 @@ def gauges_of(name: str, metrics: Json) -> dict[str, float]:
         if prefix.endswith(f"{_PREFIX}{name}") and value is not None:
             numbers[what] = value
     return numbers
-
-
-def report_of(application: str, cores: list[int], gauges: Mapping[str, float]) -> DriverReport:
-    """Return the report that these figures are."""
-    took_ms = gauges.get("latency")
-    return DriverReport(
-        application=application,
-        executors=len(cores),
-        cores=sum(cores),
-        input_rate=gauges.get("inputRate-total"),
-        processing_rate=gauges.get("processingRate-total"),
-        batch_seconds=None if took_ms is None else took_ms / 1000,
-        state_rows=_count(gauges.get("states-rowsTotal")),
-        state_bytes=_count(gauges.get("states-usedBytes")),
-    )
 
 
 def _count(value: float | None) -> int | None:

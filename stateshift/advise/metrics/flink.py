@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,7 +103,8 @@ class FlinkJob:
         names = self.calls.metrics(self.id, vertex)
         wanted = sorted({found[1] for found in map(_SOURCE_METRIC.match, names) if found})
         sums = self.calls.sums(self.id, vertex, wanted) if wanted else {}
-        return VertexPages(page, sums, partition_count(names))
+        partitions = {match.groups() for match in map(_PARTITION.search, names) if match}
+        return VertexPages(page, sums, len(partitions) or None)  # none of them: it names none
 
     def _error(self, fact: str) -> ClusterError:
         return ClusterError(fact, cluster=self.calls.cluster, job=self.id)
@@ -152,6 +153,10 @@ def _vertex(vertex: Json, inputs: tuple[Input, ...], pages: VertexPages) -> Vert
     lag = None if inputs else _metric(pages.sums, ".pendingRecords")
     if lag is not None:
         lag = max(0.0, lag)  # a source that is ahead of its broker may say less than none
+    counted_at = None  # the mean of its subtasks, while each of them says something
+    ages = [_age_ms(subtask) for subtask in pages.page["subtasks"]]
+    if ages and math.isfinite(sum(ages)):
+        counted_at = (float(pages.page["now"]) - sum(ages) / len(ages)) / 1000
     return VertexSample(
         id=str(vertex["id"]),
         name=str(vertex["name"]),
@@ -163,18 +168,8 @@ def _vertex(vertex: Json, inputs: tuple[Input, ...], pages: VertexPages) -> Vert
         subtasks=tuple(map(_subtask, pages.page["subtasks"])),
         lag=lag,
         partitions=None if inputs else pages.partitions,
-        counted_at=mean_count_time(pages.page),
+        counted_at=counted_at,
     )
-
-
-def mean_count_time(page: Json) -> float | None:
-    """Return the time at which the counters of a vertex were taken, in seconds since 1970: the mean
-    of its subtasks. None while some of them say nothing.
-    """
-    ages = [_age_ms(subtask) for subtask in page["subtasks"]]
-    if not ages or not math.isfinite(sum(ages)):
-        return None
-    return (float(page["now"]) - sum(ages) / len(ages)) / 1000
 
 
 def source_records(
@@ -221,14 +216,6 @@ def _sum(values: Iterable[float | None]) -> float | None:
     numbers = list(values)
     known = [number for number in numbers if number is not None]
     return sum(known) if known and len(known) == len(numbers) else None
-
-
-def partition_count(names: Sequence[str]) -> int | None:
-    """Return the number of Kafka's partitions that a vertex reads, by the names of its metrics;
-    None where they name none.
-    """
-    found = {match.groups() for match in map(_PARTITION.search, names) if match}
-    return len(found) or None
 
 
 def running_jobs(calls: FlinkCalls) -> tuple[tuple[str, str], ...]:

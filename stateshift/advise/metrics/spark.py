@@ -94,6 +94,13 @@ class Checkpoint:
         """Return the path below the checkpoint of a file that its storage has listed."""
         return path.removeprefix(f"{self.prefix}/") if self.prefix else path
 
+    def logs(self, folder: str) -> Iterator[tuple[int, FileInfo]]:
+        """Yield the number of each log in a folder, and its file."""
+        for file in self.storage.list(self.path(folder)):
+            number = number_of_log(file.path)
+            if number >= 0:
+                yield number, file
+
     def read(self, name: str, size_max: int | None = None) -> bytes:
         """Return one of its files."""
         return self.storage.read(self.path(name), size_max)
@@ -115,7 +122,7 @@ class SparkQuery:
         Raises:
             StorageError: the checkpoint cannot be read, holds no offsets, or brokers do not answer.
         """
-        commits = {number: file.modified for number, file in self._logs(_COMMITS)}
+        commits = {number: file.modified for number, file in self.checkpoint.logs(_COMMITS)}
         progress = self._progress(commits)
         planned = self._entries(commits)
         # The last two planned batches say how far a query has read that tells its batches.
@@ -127,11 +134,12 @@ class SparkQuery:
             batches = []
             for (_, before), (number, entry) in pairwise(sorted(entries.items())):
                 started, records = entry.timestamp_ms / 1000, records_of(before, entry)
-                committed = commits.get(number) or None
-                batches.append(PlannedBatch(number, started, committed, records))
+                batches.append(PlannedBatch(number, started, commits.get(number) or None, records))
         else:
             batches = reported_batches(progress)
-        read = read_until(entries, commits)
+        # The positions after the last committed batch; nothing where no source tells.
+        committed = max((number for number in entries if number in commits), default=None)
+        read = {} if committed is None else positions_of(entries[committed]) or {}
         ends = self._ends(read)
         newest = entries[max(entries)]
         report, trouble = self._driver_report(max(commits, default=-1))
@@ -155,9 +163,7 @@ class SparkQuery:
         )
 
     def _driver_report(self, committed: int) -> tuple[DriverReport | None, str]:
-        """Return the driver's report, or the reason for none; neither where nobody has named it.
-        The checkpoint tells enough for a verdict: no error ends the look.
-        """
+        """Return the driver's report, or why there is none: the checkpoint alone is enough."""
         if self.driver is None:
             return None, ""
         try:
@@ -170,9 +176,7 @@ class SparkQuery:
             return None, error.fact
 
     def _progress(self, commits: Mapping[int, float]) -> QueryProgress | None:
-        """Return the query's own report on its last batches, if it counts: the file is there, of
-        this version, and not behind the last commits.
-        """
+        """Return the query's own report, if it is of this version and not behind the commits."""
         path = self.checkpoint.path(PROGRESS)
         try:
             progress = decode_progress(self.checkpoint.read(PROGRESS, SIZE_MAX), path)
@@ -188,16 +192,9 @@ class SparkQuery:
         # Also before it, where the checkpoint has gone back since.
         return None if newest != last.id and silent > BEHIND_SECONDS_MAX else progress
 
-    def _logs(self, folder: str) -> Iterator[tuple[int, FileInfo]]:
-        """Yield the number of each log in a folder, and its file."""
-        for file in self.checkpoint.storage.list(self.checkpoint.path(folder)):
-            number = number_of_log(file.path)
-            if number >= 0:
-                yield number, file
-
     def _entries(self, commits: Mapping[int, float]) -> Iterator[tuple[int, OffsetEntry]]:
         """Yield the newest planned batches, as far back as the window goes, and one before it."""
-        files = sorted(self._logs(_OFFSETS), reverse=True)[:BATCHES_MAX]
+        files = sorted(self.checkpoint.logs(_OFFSETS), reverse=True)[:BATCHES_MAX]
         newest = max(commits.values(), default=0.0)
         for number, file in files:
             content = self.checkpoint.storage.read(file.path)
@@ -260,16 +257,6 @@ def positions_of(entry: OffsetEntry) -> dict[Place, int] | None:
             for partition, offset in partitions.items():
                 places[source.source, str(topic), int(partition)] = int(offset)
     return places or None
-
-
-def read_until(
-    entries: Mapping[int, OffsetEntry], commits: Mapping[int, float]
-) -> dict[Place, int]:
-    """Return the positions after the last committed batch; nothing where no source tells."""
-    committed = [number for number in entries if number in commits]
-    if not committed:
-        return {}
-    return positions_of(entries[max(committed)]) or {}
 
 
 def lag_of(read: Mapping[Place, int], ends: Mapping[tuple[str, int], int]) -> int:

@@ -11,12 +11,27 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from stateshift.advise.rebalance.limits import Movable, has_room, movable
+from stateshift.advise.rebalance.limits import (
+    Flows,
+    Movable,
+    Worth,
+    cost_of,
+    gain_of,
+    has_room,
+    movable,
+    rates_of,
+)
 from stateshift.advise.rebalance.memory import Memory, Moved, Trigger, judge_moves, triggers_of
 from stateshift.advise.rebalance.placement import Placement, place
-from stateshift.advise.rebalance.policy import HOUR, Policy
-from stateshift.advise.rebalance.situation import Cluster, Situation, Unit, loads_of, units_of
-from stateshift.advise.rebalance.worth import Flows, Worth, cost_of, gain_of, rates_of
+from stateshift.advise.rebalance.situation import (
+    HOUR,
+    Cluster,
+    Policy,
+    Situation,
+    Unit,
+    loads_of,
+    units_of,
+)
 
 # This part of the jobs must have a load that can be told; else nothing is moved.
 KNOWN_MIN = 0.95
@@ -36,10 +51,8 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """Jobs that this run moves from one cluster to another, or to another parallelism where they
-    are. `parallelism` is that of the jobs whose parallelism changes.
-    """
+class JobMove:
+    """Jobs that move to another cluster, or (by `parallelism`) to another width where they are."""
 
     jobs: tuple[str, ...]
     source: str
@@ -69,15 +82,13 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of a run. `reason` explains it in a line; `bound` is a load of the fullest
-    cluster that no spread is below, and `is_best` whether no better spread exists.
-    """
+    """A run's decision. `bound`: no fullest cluster is below; `is_best`: no spread is better."""
 
     at: float
     reason: str
     clusters: tuple[Loaded, ...]
     triggers: tuple[Trigger, ...]
-    moves: tuple[Move, ...]
+    moves: tuple[JobMove, ...]
     stays: tuple[Stay, ...]
     bound: float
     is_best: bool
@@ -91,7 +102,7 @@ class _Spreading:
     situation: Situation
     policy: Policy
     flows: Flows
-    moves: list[Move] = field(default_factory=list)
+    moves: list[JobMove] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
     # The reason, by unit and target: moves of this spread or a better one that are not worth it.
     unworthy: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -182,9 +193,7 @@ def _worthwhile(
 
 
 def _unknown(situation: Situation) -> str:
-    """Return the clusters that cannot be judged, or the number of jobs without a known load; "" if
-    enough is known.
-    """
+    """Return the clusters, or the number of jobs, that cannot be judged; "" if enough can."""
     clusters = [f"{one.name}: {one.unknown}" for one in situation.clusters if one.unknown]
     if clusters:
         return "; ".join(clusters)
@@ -211,9 +220,7 @@ def _why_not(situation: Situation, triggers: tuple[Trigger, ...], policy: Policy
 
 
 def _too_soon(trigger: Trigger, situation: Situation, policy: Policy) -> str:
-    """Return the reason for which this run does not count as another one, or the one before it not
-    as in a row; "" if both count.
-    """
+    """Return the reason for which this run, or the one before, does not count; "" if both do."""
     since = situation.at - trigger.counted_at
     if trigger.too_old is not None:
         hours = abs(situation.at - trigger.too_old) / HOUR
@@ -304,7 +311,7 @@ def _try(run: _Spreading, unit: Unit, target: str, reasons: Mapping[str, str]) -
             changes[job.name] = job.wanted
     run.flows.shift(unit, target)
     run.moves.append(
-        Move(
+        JobMove(
             jobs=tuple(job.name for job in unit.jobs),
             source=source.name,
             target=target,
@@ -319,9 +326,8 @@ def _try(run: _Spreading, unit: Unit, target: str, reasons: Mapping[str, str]) -
 
 
 def _scale(run: _Spreading, unit: Unit, triggers: tuple[Trigger, ...]) -> bool:
-    """Give a job more workers where it is, if it cannot keep up and that is worth a restart. It
-    happens to one job a run and cluster, and after as many runs as a move. Fewer would bring no
-    records: that waits for a move.
+    """Give a job more workers where it is, if that is worth a restart: one a run and cluster, after
+    as many runs as a move. Fewer bring nothing; that waits for a move.
     """
     (job, *others), cluster = unit.jobs, run.clusters[unit.cluster]
     is_due = any(each.is_due and each.cluster == cluster.name for each in triggers)
@@ -347,7 +353,7 @@ def _scale(run: _Spreading, unit: Unit, triggers: tuple[Trigger, ...]) -> bool:
         return False
     reason = f"{job.name} cannot keep up with {job.width:g} workers, and needs {job.wanted}"
     run.moves.append(
-        Move(
+        JobMove(
             jobs=(job.name,),
             source=cluster.name,
             target=cluster.name,

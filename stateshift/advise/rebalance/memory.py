@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Situation, mean_of
+from stateshift.advise.rebalance.situation import Policy, Situation, mean_of
 
 # A move must have brought this part of the promised relief.
 BROUGHT_MIN = 0.5
@@ -53,11 +52,7 @@ class Memory:
 
 
 def judge_moves(memory: Memory, at: float, loads: Mapping[str, float], policy: Policy) -> Memory:
-    """Return the memory with earlier moves judged by today's loads, and old ones forgotten.
-
-    A move is judged once, by the first run after it. One that is as long ahead was made by a clock
-    that was set back since: it is forgotten, too.
-    """
+    """Return the memory with earlier moves judged once by today's loads, and old ones forgotten."""
     failed = [moved for moved in memory.failed if abs(at - moved.at) < policy.remembered_seconds]
     for moved in memory.moves:
         brought = moved.load_before - loads.get(moved.source, moved.load_promised)

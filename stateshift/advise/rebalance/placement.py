@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stateshift.advise.rebalance.limits import Movable, has_room
-from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Cluster, mean_of
+from stateshift.advise.rebalance.situation import Cluster, Policy, mean_of
 
 # Spreads that are looked at before the best one so far has to do.
 LOOKED_AT_MAX = 100_000
@@ -37,10 +36,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The cluster of each unit, by its place in the list: a new one, or its own if it stays.
-
-    `bound` is a load of the fullest cluster that no spread is below, as a part of its capacity.
-    """
+    """The cluster of each unit, by its place in the list; no fullest one is below `bound`."""
 
     places: tuple[str, ...]
     cost: Cost
@@ -97,9 +93,7 @@ def place(
 
 
 def _bound(ground: Ground, loads: Mapping[str, float]) -> float:
-    """Return the least load of the fullest cluster: the jobs that cannot move, the mean, and each
-    unit where it is the smallest part.
-    """
+    """Return the least load of the fullest cluster: by fixed jobs, the mean, and each unit."""
     open_clusters = ground.open_clusters
     if not open_clusters:
         return 0.0

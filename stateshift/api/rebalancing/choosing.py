@@ -12,10 +12,9 @@ from statistics import median
 from typing import cast
 
 from stateshift import migration
-from stateshift.advise.rebalance.decision import Decision, Move, decide
+from stateshift.advise.rebalance.decision import Decision, JobMove, decide
 from stateshift.advise.rebalance.memory import Memory
-from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Situation
+from stateshift.advise.rebalance.situation import Policy, Situation
 from stateshift.api.rebalancing.folder import RebalanceFolder
 from stateshift.api.rebalancing.memory_needs import without_memory
 from stateshift.api.rebalancing.move_spec import Way, spec_of_move
@@ -92,7 +91,7 @@ class MoveChooser:
                 ways = tuple(self.ways[_key(move)] for move in decision.moves)
                 return PlannedDecision(situation, decision, ways)
 
-    def _plan(self, situation: Situation, move: Move) -> Situation:
+    def _plan(self, situation: Situation, move: JobMove) -> Situation:
         """Plan a move; return the situation with what its plan says."""
         failed = reason_against(self.folder, self.request, move, self.adapters.clock.now())
         if failed is not None:
@@ -134,7 +133,7 @@ class MoveChooser:
         except ClusterError:
             return False
 
-    def _with_downtime(self, situation: Situation, move: Move, proposal: Proposal) -> Situation:
+    def _with_downtime(self, situation: Situation, move: JobMove, proposal: Proposal) -> Situation:
         """Return the situation with the plan's estimate, for jobs whose restart nobody has
         measured.
         """
@@ -154,11 +153,11 @@ class MoveChooser:
         return replace(situation, jobs=tuple(jobs))
 
 
-def _key(move: Move) -> _Key:
+def _key(move: JobMove) -> _Key:
     return move.jobs, move.target
 
 
-def _forbid(situation: Situation, move: Move, reason: str) -> Situation:
+def _forbid(situation: Situation, move: JobMove, reason: str) -> Situation:
     """Return the situation in which a move is not possible."""
     jobs = []
     for job in situation.jobs:

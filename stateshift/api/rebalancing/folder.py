@@ -30,8 +30,7 @@ from urllib.parse import quote as quote_all
 from stateshift.advise.rebalance.decision import Decision
 from stateshift.advise.rebalance.memory import Memory, Moved
 from stateshift.advise.rebalance.outcome import Cordon
-from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Situation
+from stateshift.advise.rebalance.situation import Policy, Situation
 from stateshift.errors import JournalError
 from stateshift.formats.marks import TEMPORARY
 from stateshift.plain import Misfit, from_plain, to_plain

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stateshift.advise.measuring import Capacity
-from stateshift.advise.rebalance.decision import Decision, Move
+from stateshift.advise.rebalance.decision import Decision, JobMove
 from stateshift.specification import JobSpec, RebalancedCluster
 from stateshift.specification.values import size_of
 
@@ -55,7 +55,7 @@ def without_memory(
     needed_by: Mapping[str, int | None],
     clusters: Mapping[str, RebalancedCluster],
     told: Mapping[str, Capacity],
-) -> Iterator[tuple[Move, str]]:
+) -> Iterator[tuple[JobMove, str]]:
     """Yield the moves for which their target has not enough memory, and why."""
     free: dict[str, int] = {}
     for name, cluster in clusters.items():

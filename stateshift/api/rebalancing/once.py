@@ -16,8 +16,7 @@ from stateshift.advise.evaluate.inputs import refuse_odd_numbers
 from stateshift.advise.rebalance.decision import decide, is_undecided
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.outcome import Carried, Rebalance
-from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Situation
+from stateshift.advise.rebalance.situation import Policy, Situation
 from stateshift.api.local_files import text_of
 from stateshift.api.rebalancing.carrying import carry_out, go_on, plan_move, waiting
 from stateshift.api.rebalancing.choosing import MoveChooser, PlannedDecision, policy_of

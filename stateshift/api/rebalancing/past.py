@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from stateshift import migration, plain
-from stateshift.advise.rebalance.decision import Move
+from stateshift.advise.rebalance.decision import JobMove
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.api.rebalancing.folder import MoveRecord, RebalanceFolder
 from stateshift.api.rebalancing.request import RebalanceRequest
@@ -147,7 +147,7 @@ def remember_failure(
 
 
 def reason_against(
-    folder: RebalanceFolder, request: RebalanceRequest, move: Move, now: float
+    folder: RebalanceFolder, request: RebalanceRequest, move: JobMove, now: float
 ) -> str | None:
     """Return the reason why a move is not tried now; None if there is none."""
     spec = _fingerprint(request.spec, move.jobs)

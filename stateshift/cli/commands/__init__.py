@@ -1,12 +1,12 @@
-"""The table of commands. One command a file: it reads its arguments, calls `migration` or `look`,
-shows the result.
+"""The commands: each reads its arguments, calls the program, shows the result. Commands of one
+shape share a module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
-from typing import NamedTuple
+
+from stateshift.cli.shell.options import Command
 
 # The parts of the help, in its order, as the README's table of commands has them.
 PANELS = {
@@ -30,12 +30,16 @@ NAMES = tuple(PANEL_OF)
 # the module of every member. Imported when one of them is asked for, and by no other way.
 GROUPS = {"live": "stateshift.live.cli"}
 
-
-class Subcommand(NamedTuple):
-    """A command as the parser gets it: its function, and the end of its help."""
-
-    run: Callable[..., int | None]
-    epilog: str
+# The modules of several commands. Any other command has a module of its own name.
+MODULES = {
+    "looks": ("inspect", "export", "diff", "uid"),
+    "plans": ("plan", "apply"),
+    "runs": ("resume", "rollback", "status", "runs"),
+    "steering": ("cutover", "pause", "throttle", "failover"),
+    "transforms": ("compact", "repartition", "rewind", "fork", "convert", "rename", "evolve"),
+    "images": ("move", "split", "merge", "gather", "repair"),
+    "reference": ("schema", "man", "completion"),
+}
 
 
 def members_of(name: str) -> tuple[str, ...]:
@@ -43,13 +47,18 @@ def members_of(name: str) -> tuple[str, ...]:
     return tuple(import_module(GROUPS[name]).MODULES) if name in GROUPS else ()
 
 
-def command_of(name: str) -> Subcommand:
-    """Import a command, or a group: a process that runs one waits for no other."""
+def command_of(name: str) -> Command:
+    """Import a command, or a group. A process that runs one waits for no module of another."""
     group, _, member = name.rpartition(" ")
+    if name in GROUPS:
+        module = import_module(GROUPS[name])
+        return Command(module.command, module.EPILOG)
     if group:
         package = GROUPS[group]
-        module = import_module(f"{package}.{import_module(package).MODULES[member]}")
-        command: Subcommand = module.COMMANDS[member]
+        commands = import_module(f"{package}.{import_module(package).MODULES[member]}").COMMANDS
+        command: Command = commands[member]
         return command
-    module = import_module(GROUPS.get(name, f"{__name__}.{name}"))
-    return Subcommand(module.command, module.EPILOG)
+    shared = [module for module, names in MODULES.items() if name in names]
+    module = import_module(f"{__name__}.{shared[0] if shared else name}")
+    declared: Command = getattr(module, name)
+    return declared

@@ -2,102 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stateshift.cli.shell.measuring import (
-    SAMPLE,
-    Changed,
-    Sample,
-    refuse_beside_replay,
-    require_argument,
-    seconds_in,
-    settings_in,
-)
-from stateshift.cli.shell.options import WORKDIRS, Jobs, Workdirs, epilog
+from stateshift.cli.shell.options import WORKDIRS, Jobs, Workdirs, argument, command, flag, option
 from stateshift.cli.shell.terminal import Terminal
+from stateshift.errors import SpecError
 
 if TYPE_CHECKING:
-    from stateshift.advise.advising import Advice, Adviser
-    from stateshift.api.advice import AdviceRequest
+    from stateshift.advise.evaluate.settings import Settings
 
-EPILOG = epilog(
+
+SAMPLE = "60s"
+Sample = Annotated[
+    str, option("--sample", "TIME", "How long to measure, where one look is not enough.")
+]
+Changed = Annotated[
+    list[str] | None,
+    option(
+        "--set", "KEY=VALUE", "A setting, as the Flink operator's autoscaler calls it. Repeatable."
+    ),
+]
+
+
+@command(
     "stateshift advise orders.json\n"
     "stateshift advise http://jobmanager:8081 --job orders --explain\n"
     "stateshift advise s3a://bucket/checkpoints/orders --driver-ui http://driver:4040\n"
     "stateshift advise orders.json --history /var/lib/stateshift --json",
-    2,
-    6,
-    8,
-    130,
+    (2, 6, 8, 130),
     e0='a verdict on each job; "cannot tell" is one',
     e6="the history's folder cannot be read or written",
     e8="what rebalance has kept is damaged",
     e130="you stopped watching",
 )
-
-
-def command(
+def advise(
     terminal: Terminal,
     given: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[SPEC|URL|LOCATION]",
-            help="A spec; or the URL of a Flink; or a checkpoint of Spark.",
-        ),
+        argument("[SPEC|URL|LOCATION]", "A spec; or the URL of a Flink; or a checkpoint of Spark."),
     ] = None,
     job: Jobs = None,
     sample: Sample = SAMPLE,
     history: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--history",
-            metavar="DIR",
-            help="Keep each look here. The next measures from it on, and waits for nothing.",
+            "DIR",
+            "Keep each look here. The next measures from it on, and waits for nothing.",
         ),
     ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show each formula with its numbers.")
-    ] = False,
+    explain: Annotated[bool, flag("--explain", "Show each formula with its numbers.")] = False,
     setting: Changed = None,
     cores: Annotated[
-        int | None,
-        typer.Option("--cores", metavar="N", min=1, help="What a job of Spark runs on."),
+        int | None, option("--cores", "N", "What a job of Spark runs on.", min=1)
     ] = None,
     driver_ui: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--driver-ui",
-            metavar="URL",
-            help="Also ask the driver of the job of Spark, such as http://driver:4040.",
+            "URL",
+            "Also ask the driver of the job of Spark, such as http://driver:4040.",
         ),
     ] = None,
     driver_ca_file: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--driver-ca-file",
-            metavar="FILE",
-            help="The authority that signed the driver's certificate, if its page is https.",
+            "FILE",
+            "The authority that signed the driver's certificate, if its page is https.",
         ),
     ] = None,
     replay: Annotated[
         str | None,
-        typer.Option(
-            "--replay", metavar="FILE", help="Judge again what --json has written; look at nothing."
-        ),
+        option("--replay", "FILE", "Judge again what --json has written; look at nothing."),
     ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Repeat every --sample until you stop it.")
-    ] = False,
+    watch: Annotated[bool, flag("--watch -w", "Repeat every --sample until you stop it.")] = False,
     workdirs: Workdirs = WORKDIRS,
     rebalance: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--rebalance",
-            metavar="DIR",
-            help="Where `rebalance` keeps what it knows, if not in WORKDIRS/rebalance-<spec>.",
+            "DIR",
+            "Where `rebalance` keeps what it knows, if not in WORKDIRS/rebalance-<spec>.",
         ),
     ] = None,
 ) -> int | None:
@@ -108,49 +96,75 @@ def command(
     Changes nothing. A job that cannot be measured gets "cannot tell" with the reason.
     """
     from stateshift.api.advice import AdviceRequest, adviser_of, replay_advice
+    from stateshift.cli.views import advise_text
+    from stateshift.documents.advice import advice_documents
 
     if replay is not None:
         refuse_beside_replay(
             given is not None or watch, "judges a file again, and looks at no jobs"
         )
-        _show(terminal, replay_advice(replay, job or ()), explain)
-        return None
-    example = "stateshift advise http://jobmanager:8081"
-    request = AdviceRequest(
-        require_argument(given, "SPEC|URL|LOCATION", example),
-        tuple(job or ()),
-        settings_in(setting or ()),
-        seconds_in(sample),
-        history,
-        cores,
-        workdirs,
-        driver_ui,
-        rebalance,
-        driver_ca_file,
-    )
-    adviser = adviser_of(request, terminal.adapters())
-    if watch:
-        _watch(terminal, adviser, request, explain)
-    _show(terminal, adviser.round(), explain)
+        advice = replay_advice(replay, job or ())
+    else:
+        example = "stateshift advise http://jobmanager:8081"
+        request = AdviceRequest(
+            require_argument(given, "SPEC|URL|LOCATION", example),
+            tuple(job or ()),
+            settings_in(setting or ()),
+            seconds_in(sample),
+            history,
+            cores,
+            workdirs,
+            driver_ui,
+            rebalance,
+            driver_ca_file,
+        )
+        adapters = terminal.adapters()
+        adviser = adviser_of(request, adapters)
+        advice = adviser.round()
+        while watch:  # until Ctrl-C
+            documents = partial(advice_documents, advice)
+            terminal.answer("advise", documents, advise_text.watch(advice, explain))
+            adapters.clock.sleep(request.sample_seconds)
+            advice = adviser.round()
+    documents = partial(advice_documents, advice)
+    terminal.answer("advise", documents, advise_text.blocks(advice, explain))
     return None
 
 
-def _watch(terminal: Terminal, adviser: Adviser, request: AdviceRequest, explain: bool) -> None:
-    """Judge again and again. It ends with Ctrl-C."""
-    from stateshift.cli.views import advise_text
-    from stateshift.documents.advice import advice_documents
-
-    clock = terminal.adapters().clock
-    while True:
-        advice = adviser.round()
-        terminal.answer(
-            "advise", partial(advice_documents, advice), advise_text.watch(advice, explain)
-        )
-        clock.sleep(request.sample_seconds)
+def require_argument(given: str | None, argument: str, example: str) -> str:
+    """Return an argument that may be left out only beside `--replay`."""
+    if given is None:
+        raise SpecError.of(argument, "missing", hint=example)
+    return given
 
 
-def _show(terminal: Terminal, advice: list[Advice], explain: bool) -> None:
-    from stateshift.cli.views import advise_text
-    from stateshift.documents.advice import advice_documents
+def seconds_in(text: str, option: str = "--sample") -> float:
+    """Return a time that an option gives."""
+    from stateshift.advise.evaluate.settings import duration
 
-    terminal.answer("advise", lambda: advice_documents(advice), advise_text.blocks(advice, explain))
+    try:
+        seconds = duration(text)
+    except ValueError as error:
+        message = f"{text!r}: expected {error}"
+        raise SpecError.of(option, message, text, hint=f"{option} 60s") from error
+    if seconds <= 0:
+        raise SpecError.of(option, "a time above 0", hint=f"{option} 60s")
+    return seconds
+
+
+def settings_in(given: Sequence[str]) -> Settings:
+    """Return the settings that `--set` has changed."""
+    from stateshift.advise.evaluate.settings import settings_from
+
+    pairs = [text.partition("=") for text in given]
+    for text, (_, sign, _) in zip(given, pairs, strict=True):
+        if not sign:
+            message = f"{text!r} is no KEY=VALUE"
+            raise SpecError.of("--set", message, hint="--set utilization.target=0.6")
+    return settings_from({key: value for key, _, value in pairs})
+
+
+def refuse_beside_replay(is_given: bool, message: str) -> None:
+    """Refuse what asks for a look or an act beside `--replay`, which does neither."""
+    if is_given:
+        raise SpecError.of("--replay", message, hint="leave the rest out")

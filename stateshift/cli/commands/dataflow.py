@@ -7,15 +7,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stateshift.cli.shell.options import choice, epilog
+from stateshift.cli.shell.options import argument, choice, command, flag, option
 from stateshift.cli.shell.terminal import Terminal
+from stateshift.errors import SpecError
 
 if TYPE_CHECKING:
     from stateshift.specification.dataflow.operators import Dataflow
 
-EPILOG = """\b
+NOTES = """\b
 A DATAFLOW is a file of JSON:
   {"operators": [{"name": "read"}, {"name": "split", "kind": "one-to-many"},
                  {"name": "score", "workers": 4}],
@@ -72,45 +71,37 @@ Rules (--rule) by which fries leaves one-to-many operators out:
                  consistent with several targets; the output then says so
   none           leaves none out
 
-""" + epilog(
-    "stateshift dataflow payment-fraud.dataflow.json --targets 'fraud model,apply rules'\n"
-    "stateshift dataflow payment-fraud.dataflow.json --targets 'join features' --explain\n"
-    "stateshift dataflow plan.json --targets Score --dot | dot -Tsvg > change.svg",
-    2,
-    e2="the dataflow is not valid, or does not have such a target",
-)
+"""
 
 _SEED = 1
 STDIN = "standard input"
 HINT = "name a file (- is standard input): a dataflow of JSON, or the plan of a running job"
 
 
-def command(
+@command(
+    "stateshift dataflow payment-fraud.dataflow.json --targets 'fraud model,apply rules'\n"
+    "stateshift dataflow payment-fraud.dataflow.json --targets 'join features' --explain\n"
+    "stateshift dataflow plan.json --targets Score --dot | dot -Tsvg > change.svg",
+    (2,),
+    before=NOTES,
+    e2="the dataflow is not valid, or does not have such a target",
+)
+def dataflow(
     terminal: Terminal,
-    dataflow: Annotated[
-        str,
-        typer.Argument(metavar="DATAFLOW", help="A file (or -): JSON, or a running job's plan."),
-    ],
+    dataflow: Annotated[str, argument("DATAFLOW", "A file (or -): JSON, or a running job's plan.")],
     targets: Annotated[
-        list[str],
-        typer.Option(
-            "--targets", metavar="A,B", help="Operators that change, by name. May be repeated."
-        ),
+        list[str], option("--targets", "A,B", "Operators that change, by name. May be repeated.")
     ],
     scheduler: Annotated[
-        str, typer.Option("--scheduler", metavar="S", help="fries, epoch, multi-version or naive.")
+        str, option("--scheduler", "S", "fries, epoch, multi-version or naive.")
     ] = "fries",
-    rule: Annotated[
-        str, typer.Option("--rule", metavar="R", help="sound, published or none.")
-    ] = "sound",
+    rule: Annotated[str, option("--rule", "R", "sound, published or none.")] = "sound",
     explain: Annotated[
-        bool, typer.Option("--explain", help="Explain for each operator why it has to wait.")
+        bool, flag("--explain", "Explain for each operator why it has to wait.")
     ] = False,
-    dot: Annotated[
-        bool, typer.Option("--dot", help="Print a drawing for Graphviz, and nothing else.")
-    ] = False,
+    dot: Annotated[bool, flag("--dot", "Print a drawing for Graphviz, and nothing else.")] = False,
     mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="Print a drawing for Mermaid, and nothing else.")
+        bool, flag("--mermaid", "Print a drawing for Mermaid, and nothing else.")
     ] = False,
 ) -> int | None:
     """Which operators must change together.
@@ -123,24 +114,21 @@ def command(
     from random import Random
 
     from stateshift.cli.views import dataflow_text as render_dataflow
-    from stateshift.dataflow import drawing
+    from stateshift.dataflow.components import RULES
     from stateshift.dataflow.delays import forecast
-    from stateshift.dataflow.pruning import RULES
     from stateshift.dataflow.schedulers import SCHEDULERS, schedule
     from stateshift.documents.dataflow import DataflowDocument, change_facts
-    from stateshift.errors import Complaint, SpecError
 
     if sum((terminal.json, dot, mermaid)) > 1:  # one document at a time goes to stdout
-        raise SpecError(
-            (Complaint("--json, --dot, --mermaid", "more than one document at once"),),
-            hint="leave all but one of them out",
-        )
+        message, hint = "more than one document at once", "leave all but one of them out"
+        raise SpecError.of("--json, --dot, --mermaid", message, hint=hint)
     chosen = choice("--scheduler", scheduler, SCHEDULERS)
     by = choice("--rule", rule, RULES)
     flow, wanted = _read(dataflow, targets)
     change = schedule(flow, wanted, chosen, by)
     if dot or mermaid:
-        sys.stdout.write(drawing.dot(change) if dot else drawing.mermaid(change))
+        draw = render_dataflow.dot if dot else render_dataflow.mermaid
+        sys.stdout.write("\n".join(draw(change)) + "\n")
         return None
     delays = forecast(flow, wanted, by, lambda: Random(_SEED))
     facts = change_facts(change, delays, explain)
@@ -151,11 +139,8 @@ def command(
 
 
 def _read(path: str, targets: list[str]) -> tuple[Dataflow, tuple[str, ...]]:
-    """Return a dataflow, and the operators that change. An error names the file, unless it is
-    about an option.
-    """
+    """Return a dataflow, and what changes. Errors name the file, but for those about an option."""
     from stateshift.api.local_files import beside, text_of
-    from stateshift.errors import Complaint, SpecError
     from stateshift.specification.dataflow.parse import parse_request
 
     is_stdin = path == "-"
@@ -167,19 +152,15 @@ def _read(path: str, targets: list[str]) -> tuple[Dataflow, tuple[str, ...]]:
             error.where["path"] = STDIN if is_stdin else path
         raise
     if not wanted:
-        raise SpecError((Complaint("--targets", "names no operator"),), hint="--targets A,B")
+        raise SpecError.of("--targets", "names no operator", hint="--targets A,B")
     return flow, wanted
 
 
 def _input() -> str:
-    """Return all of standard input; what is no text is the request's fault, as that of a file
-    is.
-    """
-    from stateshift.errors import Complaint, SpecError
-
+    """Return all of standard input. As with a file, it is the request's fault if it is no text."""
     raw = getattr(sys.stdin, "buffer", None)  # there is none where it was closed
     try:
         return "" if raw is None else str(raw.read(), "utf-8-sig")
     except UnicodeDecodeError as error:
         fact = f"not UTF-8 text (at byte {error.start})"
-        raise SpecError((Complaint(STDIN, fact),), hint=HINT) from error
+        raise SpecError.of(STDIN, fact, hint=HINT) from error

@@ -6,72 +6,63 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from stateshift.cli.commands.runs import below
-from stateshift.cli.shell.options import WORKDIRS, epilog
+from stateshift.cli.shell.options import WORKDIRS, argument, command, option
 from stateshift.cli.shell.terminal import Terminal
+from stateshift.errors import SpecError, StateshiftError
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision
-    from stateshift.documents.metrics import ObservedRun, RebalanceRecord, TimedVerdict
+    from stateshift.documents.metrics import Family, ObservedRun, RebalanceRecord
 
-EPILOG = epilog(
+
+@command(
     "stateshift metrics /var/lib/stateshift\n"
     "stateshift metrics --to /var/lib/node_exporter/stateshift.prom\n"
     "stateshift metrics --advice /var/lib/stateshift/advice.json\n"
     "stateshift metrics --rebalance .stateshift/rebalance-clusters",
-    2,
-    6,
+    (2, 6),
     e0="printed or written, whatever state the runs are in, and whatever is damaged",
     e2="a directory is not there, or the request is not valid",
     e6="the file cannot be written",
 )
-
-
-def command(
+def metrics(
     terminal: Terminal,
     dirs: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="DIR…", help="Workdirs, or directories of workdirs. In place of --workdirs."
-        ),
+        argument("DIR…", "Workdirs, or directories of workdirs. In place of --workdirs."),
     ] = None,
     workdirs: Annotated[
         str,
-        typer.Option(
-            "--workdirs",
-            metavar="DIR",
-            envvar="STATESHIFT_WORKDIRS",
-            help="Where to look for workdirs.",
-        ),
+        option("--workdirs", "DIR", "Where to look for workdirs.", envvar="STATESHIFT_WORKDIRS"),
     ] = WORKDIRS,
     output: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--to",
-            metavar="FILE",
-            help="Write a file for node_exporter's textfile collector, whole or not at all.",
+            "FILE",
+            "Write a file for node_exporter's textfile collector, whole or not at all.",
         ),
     ] = None,
     advice: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--advice",
-            metavar="FILE",
-            help="What `advise --json` has written, where it has run already: adds verdicts and "
+            "FILE",
+            "What `advise --json` has written, where it has run already: adds verdicts and "
             "headroom. Repeatable.",
         ),
     ] = None,
     rebalance: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--rebalance",
-            metavar="DIR",
-            help="Where `rebalance` keeps what it knows, where it has run already: adds its "
+            "DIR",
+            "Where `rebalance` keeps what it knows, where it has run already: adds its "
             "decision and moves. Repeatable.",
         ),
     ] = None,
@@ -85,26 +76,26 @@ def command(
     """
     import time
 
+    from stateshift.api.advice import replay_advice
     from stateshift.api.local_files import write_whole
-    from stateshift.cli.views import metrics_text
-    from stateshift.documents.metrics import families, metrics_document
-    from stateshift.errors import Complaint, SpecError
+    from stateshift.documents.metrics import TimedVerdict, families, metrics_document
 
     for folder in dirs or ():
         if not os.path.isdir(folder):  # its jobs would silently have no metrics
-            raise SpecError(
-                (Complaint("DIR", f"there is no directory {folder}"),),
-                hint="stateshift runs DIR lists the workdirs in a directory",
-            )
+            hint = "stateshift runs DIR lists the workdirs in a directory"
+            raise SpecError.of("DIR", f"there is no directory {folder}", hint=hint)
     by_place: dict[str, str] = {}
     for path in chain.from_iterable(map(below, dirs or [workdirs])):
         by_place.setdefault(os.path.realpath(path), path)
     runs = [observe_run(path) for path in by_place.values()]
     folders = _by_name(_there(terminal, "decision", rebalance or []))
     rebalanced = [_rebalanced(terminal, name, folder) for name, folder in folders.items()]
-    judged = _judged(_there(terminal, "advice", advice or []))
+    judged = []
+    for file in _there(terminal, "advice", advice or []):
+        for each in replay_advice(file):
+            judged.append(TimedVerdict(each.verdict, each.inputs.around.now))
     found = families(runs, time.time(), judged, rebalanced)
-    text = metrics_text.exposition(found)
+    text = exposition(found)
     if output is not None:
         write_whole(output, text)  # the collector reads `*.prom` alone, at any time
     if terminal.json:
@@ -115,31 +106,15 @@ def command(
 
 
 def _there(terminal: Terminal, what: str, files: list[str]) -> list[str]:
-    """Return the files that are there: the first run of `advise` or `rebalance` may be still to
-    come, and the runs have metrics without it.
-    """
+    """Return the files that are there: `advise` or `rebalance` may not have run yet."""
     for file in files:
         if not os.path.lexists(file):
             terminal.say(f"no {what} yet: {file} is not there")
     return [file for file in files if os.path.lexists(file)]
 
 
-def _judged(files: list[str]) -> list[TimedVerdict]:
-    """Return the verdicts in files that `advise --json` has written."""
-    from stateshift.api.advice import replay_advice
-    from stateshift.documents.metrics import TimedVerdict
-
-    judged = []
-    for file in files:
-        for each in replay_advice(file):
-            judged.append(TimedVerdict(each.verdict, each.inputs.around.now))
-    return judged
-
-
 def _by_name(folders: list[str]) -> dict[str, str]:
-    """Return these folders, each once, by names that tell them apart: Prometheus takes no file in
-    which two values have the same labels.
-    """
+    """Return each folder once, by a name of its own: Prometheus refuses doubled labels."""
     places: dict[str, str] = {}
     for folder in folders:
         places.setdefault(os.path.realpath(folder), os.path.abspath(folder))
@@ -152,13 +127,10 @@ def _by_name(folders: list[str]) -> dict[str, str]:
 
 
 def _rebalanced(terminal: Terminal, name: str, path: str) -> RebalanceRecord:
-    """Return the last decision of `rebalance`, and the outcomes of its moves. Files that cannot be
-    read are named, and left out.
-    """
+    """Return the last decision of `rebalance`, and its moves' outcomes. Name damage, and go on."""
     from stateshift.api.rebalancing.folder import RebalanceFolder
     from stateshift.api.rebalancing.past import past_of
     from stateshift.documents.metrics import RebalanceRecord
-    from stateshift.errors import StateshiftError
 
     folder = RebalanceFolder(path)
     decision: Decision | None = None
@@ -191,7 +163,6 @@ def observe_run(path: str) -> ObservedRun:
     """Return the run in a workdir; without progress if its journal cannot be read."""
     from stateshift import migration
     from stateshift.documents.metrics import ObservedRun
-    from stateshift.errors import StateshiftError
     from stateshift.report import summarize
     from stateshift.workdir import Workdir
 
@@ -203,3 +174,25 @@ def observe_run(path: str) -> ObservedRun:
         return ObservedRun(place)
     live = workdir.steering.live() if held else None
     return ObservedRun(place, progress, summarize(progress), held, live)
+
+
+def exposition(families: Iterable[Family]) -> str:
+    """Return the metrics as Prometheus reads them."""
+    lines: list[str] = []
+    for family in families:
+        lines += [f"# HELP {family.name} {_escaped(family.help)}", f"# TYPE {family.name} gauge"]
+        for sample in family.samples:
+            pairs = []
+            for name, text in sample.labels:
+                # A path may hold bytes that are no text: Prometheus reads UTF-8 and nothing else.
+                readable = _escaped(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+                pairs.append('{}="{}"'.format(name, readable.replace('"', r"\"")))
+            labels = f"{{{','.join(pairs)}}}" if pairs else ""
+            value = float(sample.value)  # without more digits than it has
+            digits = str(int(value)) if value.is_integer() else repr(value)
+            lines.append(f"{family.name}{labels} {digits}")
+    return "".join(f"{line}\n" for line in (*lines, "# EOF"))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stateshift.cli.shell.measuring import (
+from stateshift.cli.commands.advise import (
     SAMPLE,
     Changed,
     Sample,
@@ -16,102 +14,77 @@ from stateshift.cli.shell.measuring import (
     seconds_in,
     settings_in,
 )
-from stateshift.cli.shell.options import UNBOUNDED, WORKDIRS, Workdirs, epilog, refuse_no_file
+from stateshift.cli.shell.options import (
+    UNBOUNDED,
+    WORKDIRS,
+    Workdirs,
+    argument,
+    command,
+    flag,
+    option,
+    refuse_no_file,
+)
 from stateshift.cli.shell.terminal import Terminal
+from stateshift.errors import Interrupted, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from stateshift.advise.rebalance.outcome import Rebalance
     from stateshift.api.rebalancing.request import Acting
-    from stateshift.errors import Interrupted, StorageError
 
-EPILOG = epilog(
+
+@command(
     "stateshift rebalance clusters.json --once\n"
     "stateshift rebalance clusters.json --once --yes --json\n"
     "stateshift rebalance clusters.json --once --drain west --yes --wait && ./switch-off west\n"
     "stateshift rebalance clusters.json --once --uncordon west\n"
     "stateshift rebalance --replay .stateshift/rebalance-clusters/decisions/0007.json",
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    130,
+    (2, 3, 4, 5, 6, 7, 8, 130),
     e0='decided, and moved with --yes; "nothing to move" and "cannot tell" are decisions, and so '
     "is another run at work. With --drain: the cluster says that nothing runs there any more",
     e4="a move was refused when its turn came; with --drain: a cluster is not empty, and why",
     e8="the folder of earlier runs, or the journal of a move, is damaged",
     e130="interrupted: the same command goes on",
 )
-
-
-def command(
+def rebalance(
     terminal: Terminal,
-    spec: Annotated[
-        str | None,
-        typer.Argument(metavar="[SPEC]", help="A spec with the section `rebalance`."),
-    ] = None,
+    spec: Annotated[str | None, argument("[SPEC]", "A spec with the section `rebalance`.")] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="One run, as cron repeats it. There is no other way.")
+        bool, flag("--once", "One run, as cron repeats it. There is no other way.")
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Make the moves. Without it, nothing is moved.")
-    ] = False,
+    yes: Annotated[bool, flag("--yes -y", "Make the moves. Without it, nothing is moved.")] = False,
     drain: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--drain",
-            metavar="CLUSTER",
-            help="Move all of its jobs elsewhere, whatever it costs. With --yes, nothing moves "
+            "CLUSTER",
+            "Move all of its jobs elsewhere, whatever it costs. With --yes, nothing moves "
             "there any more until --uncordon. Repeatable.",
         ),
     ] = None,
     uncordon: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--uncordon", metavar="CLUSTER", help="Let jobs move there again. Repeatable."
-        ),
+        list[str] | None, option("--uncordon", "CLUSTER", "Let jobs move there again. Repeatable.")
     ] = None,
     wait: Annotated[
         str | None,
-        typer.Option(
-            "--wait",
-            metavar="[TIME]",
-            help="Wait for a run that is at work: so long, or until it has ended.",
+        option(
+            "--wait", "[TIME]", "Wait for a run that is at work: so long, or until it has ended."
         ),
     ] = None,
     sample: Sample = SAMPLE,
     history: Annotated[
-        str | None,
-        typer.Option(
-            "--history", metavar="DIR", help="Keep samples here, such as where advise keeps its."
-        ),
+        str | None, option("--history", "DIR", "Keep samples here, such as where advise keeps its.")
     ] = None,
     setting: Changed = None,
     workdir: Annotated[
         str | None,
-        typer.Option(
-            "--workdir",
-            metavar="D",
-            help="Keep what runs know here, not in WORKDIRS/rebalance-<spec>.",
-        ),
+        option("--workdir", "D", "Keep what runs know here, not in WORKDIRS/rebalance-<spec>."),
     ] = None,
     workdirs: Workdirs = WORKDIRS,
     replay: Annotated[
-        str | None,
-        typer.Option(
-            "--replay", metavar="FILE", help="Decide again what a file has; look at nothing."
-        ),
+        str | None, option("--replay", "FILE", "Decide again what a file has; look at nothing.")
     ] = None,
-    html: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="Write a page with bars, too.")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show what each move costs and brings.")
-    ] = False,
+    html: Annotated[str | None, option("--html", "FILE", "Write a page with bars, too.")] = None,
+    explain: Annotated[bool, flag("--explain", "Show what each move costs and brings.")] = False,
 ) -> int | None:
     """Move jobs between clusters, where that evens them out.
 
@@ -119,6 +92,7 @@ def command(
     within the limits of the spec. Shows it; --yes makes the moves, one ordinary run each. Made for
     cron: a cluster must be too full in two runs in a row, and only one run is at work at a time.
     """
+    from stateshift.api.local_files import try_writing
     from stateshift.api.rebalancing.folder import usual_folder
     from stateshift.api.rebalancing.once import rebalance_once, replay_decision
     from stateshift.api.rebalancing.request import RebalanceRequest
@@ -132,8 +106,12 @@ def command(
         _show(terminal, replay_decision(replay), html, explain)
         return None
     path = require_argument(spec, "SPEC", "stateshift rebalance clusters.json --once")
-    if html is not None:
-        _refuse_page(html)  # before anything is moved
+    if html is not None:  # before anything is moved
+        refuse_no_file("--html", html, "a page", "rebalance.html")
+        try:
+            try_writing(html)
+        except OSError as refused:
+            raise _unwritable(html, refused, "name another file with --html") from refused
     wait_seconds = 0.0  # for another run: not at all, for a time, or until it has ended
     if wait is not None:
         wait_seconds = float("inf") if wait == UNBOUNDED else seconds_in(wait, "--wait")
@@ -152,22 +130,16 @@ def command(
     try:
         run = rebalance_once(request, terminal.adapters())
     except KeyboardInterrupt:
-        raise _interrupted(request.draining) from None
+        names = ", ".join(request.draining)
+        unasked = f"; it was not asked whether {names} is empty" if names else ""
+        hint = "the same command goes on with what is begun"
+        raise Interrupted(f"interrupted{unasked}", hint=hint) from None
     try:
         _show(terminal, run.outcome, html, explain)
     finally:  # a page that fails does not hide what has become of a move
         for error in run.errors:
             terminal.talk(describe_error(error))
     return run.errors[0].exit_code if run.errors else None
-
-
-def _interrupted(draining: Collection[str]) -> Interrupted:
-    """Return that somebody has ended a run, whatever it has moved by then."""
-    from stateshift.errors import Interrupted
-
-    names = ", ".join(draining)
-    unasked = f"; it was not asked whether {names} is empty" if draining else ""
-    return Interrupted(f"interrupted{unasked}", hint="the same command goes on with what is begun")
 
 
 def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: bool) -> None:
@@ -191,20 +163,7 @@ def _show(terminal: Terminal, outcome: Rebalance, html: str | None, explain: boo
     )
 
 
-def _refuse_page(html: str) -> None:
-    """Refuse a page that cannot be written where it is to be: it is tried."""
-    from stateshift.api.local_files import try_writing
-
-    refuse_no_file("--html", html, "a page", "rebalance.html")
-    try:
-        try_writing(html)
-    except OSError as error:
-        raise _unwritable(html, error, "name another file with --html") from error
-
-
 def _unwritable(html: str, error: OSError, hint: str) -> StorageError:
-    from stateshift.errors import StorageError
-
     fact = f"the page {html} cannot be written: {error.strerror}"
     return StorageError(fact, location=html, hint=hint)
 

@@ -1,30 +1,256 @@
-"""`stateshift runs`: the runs below a directory, oldest first. One that cannot be read does not
-hide the others.
-"""
+"""The commands that carry a run on, take it back, or show where runs stand."""
 
 from __future__ import annotations
 
 import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stateshift.cli.shell.options import WORKDIRS, epilog
+from stateshift.cli.commands.steering import show_request
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    FleetOf,
+    WorkdirOf,
+    Yes,
+    argument,
+    command,
+    flag,
+    option,
+)
 from stateshift.cli.shell.terminal import Terminal
+from stateshift.errors import PlanError, StateshiftError
 
 if TYPE_CHECKING:
     from stateshift.documents.run import ListedRun
+    from stateshift.migration import Adapters
+    from stateshift.report import Report
+    from stateshift.steering import Live
+    from stateshift.workdir import Workdir
 
-EPILOG = epilog("stateshift runs --json", 2, 6, e0="listed")
+SECONDS_MAX = 120.0  # for a process at work to end
+SECONDS_BETWEEN = 0.5
+Show = Callable[["Report", "Live | None"], None]
+
+OVER = {"finished": "is finished", "rolled-back": "was rolled back"}
 
 
-def command(
+@command(
+    "stateshift resume .stateshift/20260301-120000-orders-1f3a\n"
+    "stateshift resume .stateshift/20260301-120000-orders-1f3a --spec corrected.json",
+    (2, 3, 4, 5, 6, 7, 8, 10, 130),
+    e0="the image is at its target, its job runs if there is a `submit`; or the rollback is done",
+    e4="source or target changed since the plan was made",
+    e130="interrupted: the same command continues",
+)
+def resume(
+    terminal: Terminal,
+    workdir: WorkdirOf,
+    spec: Annotated[
+        str | None,
+        option("--spec", "FILE", "The same spec with another `submit`: jobs start as that says."),
+    ] = None,
+    fleet: FleetOf = None,
+) -> int | None:
+    """Continue a run where it stopped.
+
+    Works with or without a fleet, whichever the run began with.
+    """
+    from stateshift import migration
+    from stateshift.api.requests import spec_of
+    from stateshift.cli.shell.launch import refuse_unknown_master
+    from stateshift.cli.shell.work import carry_out
+    from stateshift.workdir import Workdir
+
+    place = Workdir(workdir)
+    place.require()
+    refuse_unknown_master(fleet)
+    state = migration.progress_of(place).state
+    if state in OVER:
+        unused = "" if spec is None else f"; {spec} changes nothing"
+        terminal.say(f"nothing is left to do: the run {OVER[state]}{unused}")
+    if place.held and place.steering.wishes().paused:
+        place.steering.pause(False)
+        show_request(terminal, place, "running", "it was paused, and goes on")
+        return None
+    corrected = None if spec is None else spec_of(spec)
+    asked = None
+    if state not in (*OVER, "rolling-back"):  # else there is nothing that others would do
+        asked = migration.spec_of(place)
+
+    def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
+        return migration.resume(place, adapters, corrected, begun)
+
+    return carry_out(terminal, place, work, asked, fleet)
+
+
+@command(
+    "stateshift rollback .stateshift/20260301-120000-orders-1f3a",
+    (2, 4, 5, 6, 7, 8, 10, 130),
+    e0="rolled back; the report names what could not be",
+    e4="the job has committed batches at the target since, or the copy may be the last one",
+    e130="interrupted: `stateshift resume WORKDIR` continues the rollback",
+)
+def rollback(
+    terminal: Terminal,
+    workdir: WorkdirOf,
+    yes: Yes = False,
+    discard_progress: Annotated[
+        bool, flag("--discard-progress", "Discard what the job has committed at the target since.")
+    ] = False,
+    discard_last_copy: Annotated[
+        bool,
+        flag(
+            "--discard-last-copy",
+            "Delete the copy even if the source holds no image any more to take its place.",
+        ),
+    ] = False,
+) -> int | None:
+    """Take a run back, and nothing else.
+
+    Lifts the fence, restarts the old job as it was started before (or by the spec's
+    `source_submit`), deletes what the run wrote at the target, and lists what it could not
+    delete. If a process works on the run, and the rollback is not refused, it is asked to stop
+    first.
+    """
+    from stateshift import migration
+    from stateshift.cli.shell.work import carry_out, confirm
+    from stateshift.cli.views import run_text as render_run
+    from stateshift.documents.run import RunFacts
+    from stateshift.workdir import Workdir
+
+    place = Workdir(workdir)
+    report = migration.status(place)
+    if report.state != "rolled-back":
+        if terminal.someone_there and not yes:
+            terminal.talk(render_run.report(RunFacts(report, workdir, place.held)))
+        confirm(terminal, "roll this back?", yes)
+
+    def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
+        try:
+            if place.held:
+                migration.check_rollback(place, adapters, discard_progress, discard_last_copy)
+                _end(terminal, place)
+            return migration.rollback(place, adapters, discard_progress, begun, discard_last_copy)
+        except PlanError as error:
+            hint = error.hint or ""
+            if hint.endswith(" --discard-progress"):  # together with what else was said here
+                words, _, _ = hint.partition("stateshift rollback ")
+                hint = words + terminal.again("--discard-progress")
+            raise error.with_hint(hint) from error
+
+    return carry_out(terminal, place, work)
+
+
+def _end(terminal: Terminal, place: Workdir) -> None:
+    """End the process at work as by Ctrl-C. One that outlives the wait is shown as held."""
+    terminal.say("a process is at work on it: it was asked to stop")
+    place.steering.ask_stop()
+    until = time.monotonic() + SECONDS_MAX
+    while place.held and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+@command(
+    "stateshift status .stateshift/20260301-120000-orders-1f3a\n"
+    "stateshift status .stateshift/20260301-120000-orders-1f3a --watch",
+    (2, 8, 130),
+    e0="shown, whatever the state is",
+    e130="you stopped watching; the run continues",
+)
+def status(
+    terminal: Terminal,
+    workdir: WorkdirOf,
+    watch: Annotated[bool, flag("--watch -w", "Repeat until no process works on the run.")] = False,
+) -> int | None:
+    """Show where a run stands, and what can be done now.
+
+    By its location, a standby is shown: what it can be started from, and how old that is.
+
+    --watch repeats it: what the run does, what is left, and how long the job would be down.
+    With --json it prints one document a line.
+    """
+    from stateshift import migration
+    from stateshift.cli.views import run_text as render_run
+    from stateshift.documents.run import RunFacts, StatusDocument
+    from stateshift.steering import ticking
+    from stateshift.workdir import Workdir
+
+    place = Workdir(workdir)
+    if not place.exists and _is_standby(terminal, workdir):
+        return None
+    if watch and place.held:
+        place.require()
+        with _shown(terminal, place) as show:
+            while place.held:
+                show(migration.status(place), ticking(place.steering.live(), time.time()))
+                time.sleep(SECONDS_BETWEEN)
+    report, held, now = migration.status(place), place.held, time.time()
+    live = ticking(place.steering.live(), now) if held else None
+    facts = RunFacts(report, workdir, held, live, page=None if held else place.page_told, now=now)
+    terminal.answer_value("status", StatusDocument, facts, render_run.status(facts))
+    return None
+
+
+def _is_standby(terminal: Terminal, location: str) -> bool:
+    """Show the standby at a location; whether there is one."""
+    from stateshift.api.failovers import standby_at
+    from stateshift.cli.views import standby_text
+    from stateshift.documents.standby import StandbyDocument, StandbyFacts
+
+    adapters = terminal.adapters()
+    try:
+        facts = StandbyFacts(standby_at(location, adapters), adapters.clock.now())
+    except PlanError:
+        return False
+    terminal.answer_value("standby", StandbyDocument, facts, standby_text.standby(facts))
+    return True
+
+
+@contextmanager
+def _shown(terminal: Terminal, place: Workdir) -> Iterator[Show]:
+    """Show each state: at a terminal over the last one; elsewhere only what is new."""
+    from stateshift.cli.views import run_text as render_run
+    from stateshift.cli.views.text import rich_blocks
+    from stateshift.documents.run import RunFacts, StatusDocument
+    from stateshift.documents.shape import document_of
+
+    if terminal.json:
+        path = str(place.path)
+        yield lambda report, live: terminal.document(
+            "status", document_of(StatusDocument, RunFacts(report, path, held=True, live=live))
+        )
+    elif terminal.colours(sys.stdout):
+        from rich.console import Console, Group
+        from rich.live import Live as Drawn
+
+        console = Console(highlight=False, markup=False, emoji=False)
+        with Drawn(console=console, transient=True) as drawn:
+
+            def draw(report: Report, live: Live | None) -> None:
+                drawn.update(Group(*rich_blocks(render_run.watch(report, live))), refresh=True)
+
+            yield draw
+    else:
+        last = ""
+
+        def say(report: Report, live: Live | None) -> None:
+            nonlocal last
+            line = render_run.line(report, live)
+            if line != last:
+                last = line
+                terminal.say(line)
+
+        yield say
+
+
+@command("stateshift runs --json", (2, 6), e0="listed")
+def runs(
     terminal: Terminal,
     workdirs: Annotated[
-        str,
-        typer.Argument(
-            metavar="[DIR]", envvar="STATESHIFT_WORKDIRS", help="Where to look for workdirs."
-        ),
+        str, argument("[DIR]", "Where to look for workdirs.", envvar="STATESHIFT_WORKDIRS")
     ] = WORKDIRS,
 ) -> int | None:
     """List all runs, and where each of them stands."""
@@ -63,7 +289,6 @@ def _directories(root: str) -> list[str]:
 def _listed(path: str) -> ListedRun:
     from stateshift import migration
     from stateshift.documents.run import ListedRun, RunFacts
-    from stateshift.errors import StateshiftError
     from stateshift.workdir import Workdir
 
     workdir = Workdir(path)

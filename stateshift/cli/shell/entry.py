@@ -22,10 +22,11 @@ import typer
 from typer.core import TyperGroup
 
 from stateshift import __version__, leave_logging_to_the_program
-from stateshift.cli.commands import GROUPS, NAMES, PANEL_OF, Subcommand, command_of, members_of
+from stateshift.cli.commands import GROUPS, NAMES, PANEL_OF, command_of, members_of
 from stateshift.cli.shell import settings
-from stateshift.cli.shell.options import UNBOUNDED, Json, Verbose
+from stateshift.cli.shell.options import UNBOUNDED, Command, Json, Verbose
 from stateshift.cli.shell.terminal import Terminal, drop, open_streams, output_errors
+from stateshift.errors import SpecError
 
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
@@ -94,9 +95,7 @@ Exit codes:
 
 
 def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
-    """Run the command that `argv` names; everything it raises has become text and an exit code
-    on return.
-    """
+    """Run the command that `argv` names. Return the exit code; errors have become text by then."""
     # A listing makes tens of thousands of small values at once, none of them garbage: collecting
     # every seven hundred costs a fifth of an inspection.
     gc.set_threshold(50_000, 20, 20)
@@ -129,9 +128,7 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
 
 
 def with_values(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the arguments with a value behind an option that has none, since typer knows no value
-    that may be left out: the next word is one only if it begins as a time does.
-    """
+    """Yield the arguments, with a value after an option that lacks its own: typer needs one."""
     option = _OPTIONAL_VALUES.get(arguments[0]) if arguments else None
     for argument, word in zip_longest(arguments, arguments[1:], fillvalue=""):
         yield argument
@@ -169,9 +166,7 @@ class HelpLines(Protocol):
 
 
 class GroupedCommands(TyperGroup):
-    """Commands whose help has a part for each of their panels. typer groups them by rich alone,
-    which help does not wait for.
-    """
+    """Commands whose help has a part for each panel: typer itself groups them by rich alone."""
 
     def format_commands(self, ctx: object, formatter: HelpLines) -> None:
         shown = {name: each for name, each in self.commands.items() if not each.hidden}
@@ -203,16 +198,14 @@ def _empty_parser(names_command: bool) -> typer.Typer:
 def _add_commands(
     app: typer.Typer, group: str, names: Sequence[str], arguments: Sequence[str]
 ) -> None:
-    """Add the commands of the program, or of a group. Each process builds its parsers again: where
-    the command is clear, only its own is needed.
-    """
+    """Add the commands of the program, or of a group: only the one that is asked for, if clear."""
     first = arguments[0] if arguments else ""
     lists_only = first in HELP
     for name in (first,) if first in names else names:
         whole_name = f"{group} {name}".strip()
         if lists_only:
             # Without its options: building those takes half of the time, and the list shows none.
-            about = command_of(whole_name).run.__doc__
+            about = command_of(whole_name).function.__doc__
             app.command(name, help=about, rich_help_panel=PANEL_OF.get(whole_name))(_listed)
         elif whole_name in GROUPS:
             _add_group(app, name, arguments and (arguments[1:] or HELP))
@@ -224,25 +217,24 @@ def _listed() -> None: ...
 
 
 def _add_group(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
-    described, members = command_of(name), members_of(name)
+    declared, members = command_of(name), members_of(name)
     names_command = bool(arguments) and arguments[0] in members
     group = _empty_parser(names_command)
-    group.callback(epilog=described.epilog, add_help_option=not names_command)(described.run)
+    group.callback(epilog=declared.epilog, add_help_option=not names_command)(declared.function)
     _add_commands(group, name, members, arguments)
     app.add_typer(group, name=name)
 
 
-def _add_command(app: typer.Typer, name: str, command: Subcommand, hidden: bool = False) -> None:
-    parsed = _telling_errors(with_shared_options(command.run))
-    app.command(name, epilog=command.epilog, hidden=hidden)(parsed)
+def _add_command(app: typer.Typer, name: str, declared: Command, hidden: bool = False) -> None:
+    command = _telling_errors(with_shared_options(declared.function))
+    app.command(name, epilog=declared.epilog, hidden=hidden)(command)
 
 
 def _top(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
     verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="With --version: all that a bug report needs."),
+        bool, typer.Option("--verbose", "-v", help="With --version: all that a bug report needs.")
     ] = False,
 ) -> None:
     """Move the state of running streaming jobs between clusters: planned, verified, resumable,
@@ -337,9 +329,8 @@ def _unread() -> int:
 
 
 def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
-    """Return the settings files as every command's defaults. Asking for help reads none of them.
-    An option that asks for JSON counts from here on: an argument that does not fit is reported in
-    it, too.
+    """Return the settings files as every command's defaults; none for help. A setting that asks for
+    JSON counts from here on, also for an argument that does not fit.
     """
     asks_for_help = not {*HELP, "--version"}.isdisjoint(arguments)
     lists_commands = not arguments or (len(arguments) == 1 and arguments[0] in GROUPS)
@@ -357,27 +348,20 @@ def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
 
 def _bound_memory(value: object) -> None:
     """Set how much memory this process may take for what it reads; it is ours from here on."""
-    from stateshift.errors import Complaint, SpecError
-    from stateshift.formats import bounds
-
-    bounds.own_process()
-    try:
-        bounds.set_request(None if value is None else _memory(str(value)))
-    except ValueError as error:
-        raise SpecError(
-            (Complaint("STATESHIFT_MEMORY", str(error)),), hint="STATESHIFT_MEMORY=1GiB"
-        ) from None
-
-
-def _memory(text: str) -> int:
     from stateshift.cli.views.units import bytes_of
     from stateshift.formats import bounds
 
-    size = bytes_of(text)
-    if size < bounds.LEAST:
-        least = f"{bounds.LEAST >> 20} MiB"
-        raise ValueError(f"{text!r} is less than the {least} that we need ourselves")
-    return size
+    bounds.own_process()
+    size = None
+    try:
+        if value is not None:
+            size = bytes_of(str(value))
+            if size < bounds.LEAST:
+                least = f"{bounds.LEAST >> 20} MiB"
+                raise ValueError(f"{value!r} is less than the {least} that we need ourselves")
+        bounds.set_request(size)
+    except ValueError as error:
+        raise SpecError.of("STATESHIFT_MEMORY", str(error), hint="STATESHIFT_MEMORY=1GiB") from None
 
 
 def _refused(error: UsageError, terminal: Terminal) -> int:
@@ -386,12 +370,11 @@ def _refused(error: UsageError, terminal: Terminal) -> int:
         sys.stderr.write(f"{error.format_message()}\n")
         return 2
     from stateshift.cli.shell.failing import tell
-    from stateshift.errors import Complaint, SpecError
 
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else _named(terminal.arguments)
-    complaint = Complaint(command, error.format_message())
-    return tell(SpecError((complaint,), hint=f"{command} --help"), terminal)
+    refused = SpecError.of(command, error.format_message(), hint=f"{command} --help")
+    return tell(refused, terminal)
 
 
 def _named(arguments: Sequence[str]) -> str:

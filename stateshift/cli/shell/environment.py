@@ -86,10 +86,7 @@ def parse_requirement(text: str) -> Requirement:
 
 
 def java_version() -> str | None:
-    """Return the version of the Java that Spark would start, from the `release` file of its home.
-
-    JAVA_HOME comes first, then `java` on PATH, as Spark's own scripts do.
-    """
+    """Return the version of Spark's Java by its `release`: JAVA_HOME's, else that of `java`."""
     home = os.environ.get("JAVA_HOME")
     if home is None:
         program = shutil.which("java")

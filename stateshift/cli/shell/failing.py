@@ -43,9 +43,7 @@ _MEMORY = (
 
 
 def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | None = None) -> int:
-    """Show the error; return the exit code. A run's `report` takes the place of the plain
-    error.
-    """
+    """Show the error, or a run's `report` in its place; return the exit code."""
     error = ours(caught)
     if error is None:
         error = _bug(caught)
@@ -73,9 +71,7 @@ def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | 
 def tell_aborted(
     terminal: Terminal, name: str, document: Mapping[str, object], error: StateshiftError
 ) -> int:
-    """Say that running jobs did not do what was asked of them, with a document of its own; return
-    the exit code.
-    """
+    """Say that running jobs did not do what was asked, with a document; return the exit code."""
     if terminal.json:
         terminal.document(name, document)
     terminal.talk(describe_error(error))
@@ -102,9 +98,7 @@ def ours(caught: BaseException) -> StateshiftError | None:
 
 
 def unwritten(caught: OutputError, way_out: str = "") -> StorageError:
-    """Return the error of an output that cannot be written; `way_out` says where else its content
-    is.
-    """
+    """Return the error of an output that cannot be written; `way_out`: where its content is."""
     hint = "send stdout to a terminal, a pipe, or a file on a disk that has room"
     if way_out:
         hint = f"{way_out}; or {hint}"
@@ -159,9 +153,17 @@ def _details(complaint: Complaint) -> Iterator[str]:
 
 
 def _bug(caught: BaseException) -> StateshiftError:
-    from stateshift.cli.shell.environment import issues_address
+    import os
+    import tempfile
+    import traceback
 
-    path = _keep(caught)
+    from stateshift.cli.shell.environment import issues_address, version_lines
+
+    # The traceback is kept in a file of its own that only its owner reads.
+    lines = [*version_lines(), redact(" ".join(sys.argv)), "", *traceback.format_exception(caught)]
+    descriptor, path = tempfile.mkstemp(prefix="stateshift-bug-", suffix=".txt")
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(redact("\n".join(lines)))
     address = issues_address()
     where = f", at {address}" if address else ""
     return StateshiftError(
@@ -169,24 +171,3 @@ def _bug(caught: BaseException) -> StateshiftError:
         hint=f"this is a bug of ours: please report it, with {path}{where}",
         traceback=path,
     )
-
-
-def _keep(caught: BaseException) -> str:
-    """Write the traceback to a file of its own that only its owner reads."""
-    import os
-    import sys
-    import tempfile
-    import traceback
-
-    from stateshift.cli.shell.environment import version_lines
-
-    lines = [
-        *version_lines(),
-        redact(" ".join(sys.argv)),
-        "",
-        *traceback.format_exception(caught),
-    ]
-    descriptor, path = tempfile.mkstemp(prefix="stateshift-bug-", suffix=".txt")
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(redact("\n".join(lines)))
-    return path

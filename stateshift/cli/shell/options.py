@@ -5,16 +5,47 @@ may be imported here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict, TypeVar, Unpack
 
 import typer
 
 from stateshift.cli.views.units import rate
+from stateshift.errors import SpecError, StorageError
+
+if TYPE_CHECKING:
+    from stateshift.specification import Spec
 
 T = TypeVar("T", bound=str)
 # The value of a time that was left out.
 UNBOUNDED = "unbounded"
+
+
+class Rules(TypedDict, total=False):
+    """The rules for an option's value, and where else it may come from."""
+
+    min: float
+    max: float
+    envvar: str
+    callback: Callable[..., object]
+
+
+def option(names: str, metavar: str, help: str, **rules: Unpack[Rules]) -> object:
+    """Declare an option that has a value. `names` are its spellings, with blanks between them."""
+    return typer.Option(*names.split(), metavar=metavar, help=help, **rules)
+
+
+def flag(names: str, help: str, envvar: str | None = None) -> object:
+    """Declare an option without a value."""
+    return typer.Option(*names.split(), help=help, envvar=envvar)
+
+
+def argument(
+    metavar: str, help: str, envvar: str | None = None, show_default: bool = True
+) -> object:
+    """Declare an argument."""
+    return typer.Argument(metavar=metavar, help=help, envvar=envvar, show_default=show_default)
 
 
 def _rate(text: str | None) -> str | None:
@@ -33,39 +64,38 @@ def names_in(text: str) -> list[str]:
 
 def choice(flag: str, text: str, choices: tuple[T, ...]) -> T:
     """Return the word that an option was given, or refuse it with those there are."""
-    from stateshift.errors import Complaint, SpecError
-
     for known in choices:
         if text.strip().lower() == known:
             return known
     names = ", ".join(choices)
-    complaint = Complaint(flag, f"{text!r} is not one of {names}", text, f"one of {names}")
-    raise SpecError((complaint,), hint=f"{flag} {choices[0]}")
+    message = f"{text!r} is not one of {names}"
+    raise SpecError.of(flag, message, text, f"one of {names}", hint=f"{flag} {choices[0]}")
+
+
+def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
+    """Return the spec under the flags and settings that say how hard to work; never what to do."""
+    if parallel is not None:
+        spec = replace(spec, parallel=parallel)
+    if throttle is not None:
+        spec = replace(spec, bytes_per_second=rate(throttle))
+    return spec
 
 
 def refuse_no_file(flag: str, path: str, noun: str, name: str) -> None:
-    """Refuse a path where no file can be written: a directory, or a place in none that is there.
-    The hint for a directory is the file of this `name` in it.
-    """
+    """Refuse a path where no file can be written. The hint for a directory is `name` in it."""
     import os
     from shlex import quote
 
-    from stateshift.errors import Complaint, SpecError, StorageError
-
     if os.path.isdir(path):
-        raise SpecError(
-            (Complaint(flag, f"{path} is a directory, and {noun} is a file"),),
-            hint=f"{flag} {quote(os.path.join(path, name))}",
-        )
+        hint = f"{flag} {quote(os.path.join(path, name))}"
+        raise SpecError.of(flag, f"{path} is a directory, and {noun} is a file", hint=hint)
     folder = os.path.dirname(path)
     if folder and not os.path.isdir(folder):
         fact = f"{flag} {path}: the directory {folder} is not there"
         raise StorageError(fact, location=path, hint=f"mkdir -p {quote(folder)}")
 
 
-Json = Annotated[
-    bool, typer.Option("--json", envvar="STATESHIFT_JSON", help="One JSON document on stdout.")
-]
+Json = Annotated[bool, flag("--json", "One JSON document on stdout.", envvar="STATESHIFT_JSON")]
 Verbose = Annotated[
     int,
     typer.Option(
@@ -77,97 +107,71 @@ Verbose = Annotated[
         help="Log to stderr; -vv also logs requests and storage operations.",
     ),
 ]
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask. Needed where nobody can answer.")
-]
+Yes = Annotated[bool, flag("--yes -y", "Do not ask. Needed where nobody can answer.")]
 Jobs = Annotated[
-    list[str] | None,
-    typer.Option("--job", metavar="NAME", help="Only this job of the spec. Repeatable."),
+    list[str] | None, option("--job", "NAME", "Only this job of the spec. Repeatable.")
 ]
-WorkdirOf = Annotated[
-    str, typer.Argument(metavar="WORKDIR", help="The workdir of a run (see: stateshift runs).")
-]
-Location = Annotated[str, typer.Argument(metavar="LOCATION", help="A URL or a local path.")]
-Source = Annotated[
-    str, typer.Argument(metavar="LOCATION", help="The checkpoint: a URL or a local path.")
-]
-To = Annotated[
-    str,
-    typer.Option("--to", metavar="LOCATION", help="Where the new image goes. Must be empty."),
-]
+WorkdirOf = Annotated[str, argument("WORKDIR", "The workdir of a run (see: stateshift runs).")]
+Location = Annotated[str, argument("LOCATION", "A URL or a local path.")]
+Source = Annotated[str, argument("LOCATION", "The checkpoint: a URL or a local path.")]
+To = Annotated[str, option("--to", "LOCATION", "Where the new image goes. Must be empty.")]
 Waive = Annotated[
     list[str] | None,
-    typer.Option(
-        "--waive",
-        metavar="NAME",
-        help="A refusal that you take responsibility for. Repeatable.",
-    ),
+    option("--waive", "NAME", "A refusal that you take responsibility for. Repeatable."),
 ]
 Fork = Annotated[
     bool,
-    typer.Option(
-        "--fork",
-        help="Do not fence the source: its job may run on. The copy gets an id of its own.",
-    ),
+    flag("--fork", "Do not fence the source: its job may run on. The copy gets an id of its own."),
 ]
 WasAt = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--was-at",
-        metavar="OLD",
-        help="Where the checkpoint was made, if it was copied by other means since. Spark only.",
+        "OLD",
+        "Where the checkpoint was made, if it was copied by other means since. Spark only.",
     ),
 ]
 NoSync = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--no-sync",
-        help="Do not wait until a fork is on a local disk. Quicker; a power cut can lose it.",
+        "Do not wait until a fork is on a local disk. Quicker; a power cut can lose it.",
     ),
 ]
 WorkdirHere = Annotated[
-    str | None,
-    typer.Option(
-        "--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>."
-    ),
+    str | None, option("--workdir", "D", "Keep journal and report here, not in WORKDIRS/<run>.")
 ]
 Workdirs = Annotated[
-    str,
-    typer.Option(
-        "--workdirs", metavar="DIR", envvar="STATESHIFT_WORKDIRS", help="Where workdirs are made."
-    ),
+    str, option("--workdirs", "DIR", "Where workdirs are made.", envvar="STATESHIFT_WORKDIRS")
 ]
 Parallel = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--parallel",
-        metavar="N",
+        "N",
+        "How many steps and processes at once. 1: one process.",
         min=1,
         max=256,
         envvar="STATESHIFT_PARALLEL",
-        help="How many steps and processes at once. 1: one process.",
     ),
 ]
 Throttle = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--throttle",
-        metavar="RATE",
+        "RATE",
+        "Bytes a second at most, read and written (50MB, 64MiB). Overrides the spec.",
         envvar="STATESHIFT_THROTTLE",
         callback=_rate,
-        help="Bytes a second at most, read and written (50MB, 64MiB). Overrides the spec.",
     ),
 ]
 FleetOf = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--fleet",
-        metavar="MASTER",
+        "MASTER",
+        "Run the work on the executors of this Spark: local[N], spark://host:port, yarn, k8s://…",
         envvar="STATESHIFT_FLEET",
-        help=(
-            "Run the work on the executors of this Spark: local[N], spark://host:port, yarn, "
-            "k8s://…"
-        ),
     ),
 ]
 
@@ -216,3 +220,17 @@ def epilog(example: str, *codes: int, **said: str) -> str:
     examples = [f"  {line}" for line in example.split("\n")]
     exits = [f"  {code:<4} {said.get(f'e{code}', EXITS[code])}" for code in (0, *codes)]
     return "\n".join(("\b", "Example:", *examples, "", "\b", "Exit codes:", *exits))
+
+
+class Command(NamedTuple):
+    """A command as the parser takes it; `epilog` ends its help."""
+
+    function: Callable[..., int | None]
+    epilog: str
+
+
+def command(
+    example: str, exits: tuple[int, ...], before: str = "", **said: str
+) -> Callable[[Callable[..., int | None]], Command]:
+    """Make a function a command. Its help ends with what comes `before`, then as `epilog` says."""
+    return lambda function: Command(function, before + epilog(example, *exits, **said))

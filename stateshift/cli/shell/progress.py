@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 from stateshift.cli.shell.terminal import Unfailing
 from stateshift.cli.views.text import lines_of
@@ -53,9 +53,7 @@ class Tally:
 
     @property
     def part(self) -> float:
-        """How much is done, from 0 to 1: by bytes where there are any, and by files, whichever
-        is further behind.
-        """
+        """The share that is done, by bytes (if there are any) or by files: the lesser one."""
         amounts = (self.files_done, self.files), (self.bytes_done, self.bytes)
         parts = [done / whole for done, whole in amounts if whole]
         return min(1.0, *parts) if parts else 0.0
@@ -72,32 +70,16 @@ class Tally:
 
     def words(self, now: float) -> str:
         """Return `copy: 1,200 of 3,000 files, 120 MiB of 1.2 GiB, 12 MiB/s, 1 min 30 s left`."""
-        parts = list(self._parts(now)) or [span(now - self.began)]
-        return f"{self.phase}: {', '.join(parts)}"
-
-    def _parts(self, now: float) -> Iterator[str]:
+        parts = []
         if self.files:
-            yield f"{number(self.files_done)} of {many(self.files, 'file')}"
+            parts.append(f"{number(self.files_done)} of {many(self.files, 'file')}")
         if self.bytes:
-            yield f"{size(self.bytes_done)} of {size(self.bytes)}"
-            yield f"{size(self.rate(now))}/s"
+            parts.append(f"{size(self.bytes_done)} of {size(self.bytes)}")
+            parts.append(f"{size(self.rate(now))}/s")
         left = self.seconds_left(now)
         if left is not None:
-            yield f"{span(left)} left"
-
-
-class Watch(Protocol):
-    """A meter that is opened and closed."""
-
-    def phase(self, job: str, name: str, files: int, bytes: int) -> None: ...
-
-    def step(self, name: str, description: str) -> None: ...
-
-    def done(self, files: int, bytes: int) -> None: ...
-
-    def say(self, line: str) -> None: ...
-
-    def close(self) -> None: ...
+            parts.append(f"{span(left)} left")
+        return f"{self.phase}: {', '.join(parts) or span(now - self.began)}"
 
 
 class Lines:
@@ -230,9 +212,7 @@ class Bar:
 
 
 def _escaped(text: str) -> str:
-    """Return a column's text as it is; rich reads it for markup, and a job may be called
-    `[bold]`.
-    """
+    """Return a column's text without markup for rich: a job may be called `[bold]`."""
     from rich.markup import escape
 
     return escape(text)
@@ -247,23 +227,15 @@ def console() -> Console:
 
 
 @contextmanager
-def status_line() -> Iterator[Callable[[str], None]]:
-    """Yield the function that shows a text over the last line of the terminal."""
-    with console().status("") as status:
-        yield status.update
-
-
-@contextmanager
 def tell_changes(
     terminal: Terminal, words: Callable[[V], str], stage: Callable[[V], object]
 ) -> Iterator[Callable[[V], None]]:
-    """Show how far something is, in `words`: at a terminal over the last line; elsewhere a line
-    where something has changed, not more often than a log can bear. A new `stage` is told at once,
-    and None not at all.
+    """Show `words` of something that changes: at a terminal over the last line, elsewhere now and
+    then. A new `stage` is told at once, and None not at all.
     """
     if draws_bar(terminal):
-        with status_line() as show:
-            yield lambda value: show(words(value))
+        with console().status("") as status:
+            yield lambda value: status.update(words(value))
         return
     last, last_stage, told_at = "", cast(object, None), 0.0
 
@@ -287,7 +259,7 @@ def draws_bar(terminal: Terminal) -> bool:
 @contextmanager
 def watching(terminal: Terminal) -> Iterator[Meter]:
     """Yield the meter of a run; close it however the run ends."""
-    watch: Watch = Lines(terminal.say, verbose=terminal.verbose)
+    watch: Lines | Bar = Lines(terminal.say, verbose=terminal.verbose)
     if draws_bar(terminal):
         watch = Bar(terminal.verbose)
     try:

@@ -44,9 +44,7 @@ KEYS: Mapping[str, Key] = {
 
 
 def read(directories: tuple[str, ...]) -> Settings:
-    """Return the settings of the files in these directories, the first one's before the second
-    one's.
-    """
+    """Return the settings of these directories' files; the first one counts most."""
     settings: Settings = {}
     for directory in reversed(directories):
         path = os.path.join(directory, NAME)
@@ -62,21 +60,16 @@ def _file(path: str) -> Settings:
         try:
             settings = tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SpecError(
-                (Complaint(path, f"not TOML: {error}"),), hint=f"correct or remove {path}"
-            ) from error
-    complaints = [_complaint(path, key, value) for key, value in settings.items()]
-    wrong = tuple(complaint for complaint in complaints if complaint is not None)
+            hint = f"correct or remove {path}"
+            raise SpecError.of(path, f"not TOML: {error}", hint=hint) from error
+    wrong = []
+    for name, value in settings.items():
+        where, key = f"{path}: {name}", KEYS.get(name)
+        if key is None:
+            expected = f"one of {', '.join(KEYS)}"
+            wrong.append(Complaint(where, "no such setting", value, expected))
+        elif type(value) is not key.type:
+            wrong.append(Complaint(where, "not of the right type", value, key.words))
     if wrong:
-        raise SpecError(wrong, hint=f"correct or remove {path}")
+        raise SpecError(tuple(wrong), hint=f"correct or remove {path}")
     return settings
-
-
-def _complaint(path: str, name: str, value: object) -> Complaint | None:
-    where = f"{path}: {name}"
-    key = KEYS.get(name)
-    if key is None:
-        return Complaint(where, "no such setting", value, f"one of {', '.join(KEYS)}")
-    if type(value) is not key.type:
-        return Complaint(where, "not of the right type", value, key.words)
-    return None

@@ -15,35 +15,32 @@ The spec is kept in the run's workdir; what a shortcut cannot say, a spec can.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
 import typer
 
-from stateshift.cli.shell.options import RunOptions, epilog
-from stateshift.errors import Complaint, SpecError
+from stateshift.cli.shell.options import Command, RunOptions, command, overridden
+from stateshift.errors import Complaint, PlanError, SpecError
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
-    from stateshift.specification import Spec
 
 Keys = dict[str, object]  # of a spec, or of a part of one
 Changes = Sequence[Keys]
 
 
-def run_epilog(
-    example: str,
-    e0: str = "the new image is at its target",
-    e7: str | None = "the fleet failed",
-) -> str:
-    """Return the end of a shortcut's help; `e7` is None if neither cluster nor fleet takes part."""
-    codes = (2, 3, 4, 5, 6, 8, 130) if e7 is None else (2, 3, 4, 5, 6, 7, 8, 130)
-    return epilog(
+def shortcut(
+    example: str, e0: str = "the new image is at its target", e7: str | None = "the fleet failed"
+) -> Callable[[Callable[..., int | None]], Command]:
+    """Make a function a shortcut; `e7` is None if neither cluster nor fleet takes part."""
+    return command(
         example,
-        *codes,
+        (2, 3, 4, 5, 6, 8, 130) if e7 is None else (2, 3, 4, 5, 6, 7, 8, 130),
         e0=e0,
         e4="refused before anything changed, or stale after that: roll the run back",
         e7=e7 or "",
@@ -53,9 +50,7 @@ def run_epilog(
 
 
 def fork_keys(fork: bool, no_sync: bool) -> Keys:
-    """Return the mode of a job, and whether its copy is synced. After a move the copy is all that
-    is left of its state.
-    """
+    """Return a job's mode, and whether its copy is synced: after a move nothing else is left."""
     if no_sync and not fork:
         raise typer.BadParameter(
             "--no-sync needs --fork: what a job goes on from has to be on disk"
@@ -68,31 +63,23 @@ def fork_keys(fork: bool, no_sync: bool) -> Keys:
 
 def one_job(
     source: str,
-    target: str,
+    target: str | None,
     changes: Changes,
     waive: list[str] | None,
     mode: Keys | None = None,
 ) -> Keys:
-    """Return a job of a spec. It is called as its new place is. Without a `mode` it moves."""
-    job = _job(target, {"checkpoint_location": source, "remote_location": target})
+    """Return a job of a spec, called as its place: the new one, or its own if it has no target.
+    Without a `mode` it moves.
+    """
+    job: Keys = {"name": name_of_place(target or source), "checkpoint_location": source}
+    if target:
+        job["remote_location"] = target
     job |= mode or {}
     if changes:
         job["transform"] = list(changes)
     if waive:
         job["waive"] = waive
     return job
-
-
-def in_place_job(source: str, changes: Changes, waive: list[str] | None) -> Keys:
-    """Return a job that stays where it is."""
-    job = _job(source, {"checkpoint_location": source, "transform": list(changes)})
-    if waive:
-        job["waive"] = waive
-    return job
-
-
-def _job(place: str, keys: Keys) -> Keys:
-    return {"name": name_of_place(place), **keys}
 
 
 def name_of_place(place: str) -> str:
@@ -106,9 +93,7 @@ def drop_empty(**values: object) -> Keys:
 
 
 def pairs(flag: str, form: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Return the mapping of a flag that may come several times; `form` is how it is written, as in
-    OLD=NEW.
-    """
+    """Return the mapping of a flag that may come several times, in a `form` such as OLD=NEW."""
     mapped: dict[str, str] = {}
     for text in texts or ():
         old, _, new = text.partition("=")
@@ -127,17 +112,19 @@ def run_jobs(
     only: str | None = None,
     clusters: Keys | None = None,
 ) -> int:
-    """Plan, show, ask, apply, report.
-
-    `only` is the engine whose images the shortcut is for, if not for all; `clusters` are those
-    that the jobs name.
-    """
-    from stateshift.cli.shell.launch import launch
-    from stateshift.cli.shell.request import Request, overridden
+    """Plan, show, ask, apply, report. `only` is the shortcut's one engine, `clusters` the jobs'."""
+    from stateshift.cli.shell.launch import Request, launch
+    from stateshift.extensions import names_added
+    from stateshift.specification import parse_spec
+    from stateshift.specification.text import protect
 
     engine = _engine(str(jobs[0]["checkpoint_location"]), terminal, only)
     try:
-        spec = overridden(_spec(jobs, engine, clusters), options.parallel, options.throttle)
+        plain: Keys = {"version": 1, "engine": engine, "jobs": protect(jobs)}
+        if clusters:
+            plain["clusters"] = protect(clusters)
+        spec = parse_spec(json.dumps(plain), base=os.getcwd(), names_added=names_added)
+        spec = overridden(spec, options.parallel, options.throttle)
         return launch(terminal, options, Request(spec, typed=True))
     except SpecError as error:
         complaints = tuple(_as_typed(each, jobs) for each in error.complaints)
@@ -188,7 +175,6 @@ _OPTIONS = {
 def _engine(location: str, terminal: Terminal, only: str | None) -> str:
     """Return the engine of the image there. The plan says so if there is none."""
     from stateshift.engines.registry import folder_meant, recognise
-    from stateshift.errors import PlanError
     from stateshift.storage import locations
 
     opening = terminal.opening()
@@ -200,28 +186,3 @@ def _engine(location: str, terminal: Terminal, only: str | None) -> str:
         hint = f"stateshift inspect {quote(location)}"
         raise PlanError(f"{location} holds no image of {only.capitalize()}", hint=hint)
     return only
-
-
-def _spec(jobs: Sequence[Keys], engine: str, clusters: Keys | None) -> Spec:
-    import json
-
-    from stateshift.extensions import names_added
-    from stateshift.specification import parse_spec
-
-    spec: Keys = {"version": 1, "engine": engine, "jobs": _literal(jobs)}
-    if clusters:
-        spec["clusters"] = _literal(clusters)
-    return parse_spec(json.dumps(spec), base=os.getcwd(), names_added=names_added)
-
-
-def _literal(value: object) -> object:
-    """Return a value of the spec in which every text is meant as it was typed."""
-    from stateshift.specification.text import protect
-
-    if isinstance(value, str):
-        return protect(value)
-    if isinstance(value, Mapping):
-        return {key: _literal(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_literal(item) for item in value]
-    return value

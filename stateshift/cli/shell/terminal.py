@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 
 def drop(stream: TextIO) -> None:
-    """Let go of what a stream still holds, where it cannot be written: nobody reads any more, or
-    the disk is full. Python would try once more at exit, and end with a code of its own.
-    """
+    """Drop what a stream cannot write: at exit Python would try again, and set its own code."""
     try:
         number = stream.fileno()
     except (OSError, ValueError):  # somebody who calls us from Python caught it
@@ -42,9 +40,7 @@ def drop(stream: TextIO) -> None:
 
 
 def open_streams() -> None:
-    """Open on nothing what a shell has closed (`2>&-`): a file of ours would get its number, and
-    then be written to by whoever means the stream.
-    """
+    """Open closed streams (`2>&-`) on nothing: else a file of ours would get their number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -83,9 +79,7 @@ class OutputError(OSError):
 
 
 class Output:
-    """The output stream: what cannot be written to it is an OutputError, so that it is not taken
-    for a storage's failure. A pipe that nobody reads stays a BrokenPipeError.
-    """
+    """The output: a write that fails is an OutputError; a pipe that nobody reads stays one."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -193,11 +187,8 @@ class Terminal:
         self.answer(name, lambda: document_of(shape, value, **given), blocks)
 
     def _copy(self, name: str, value: object) -> None:
-        """Append the document to the file that STATESHIFT_DOCUMENTS names.
-
-        Whoever tests a program that reads our documents checks them there against the schema of
-        their name; our own tests do, also those of child processes. One write a document, so that
-        several processes can share the file.
+        """Append the document to the file that STATESHIFT_DOCUMENTS names: tests check it there by
+        its schema. One write a document, so that several processes can share the file.
         """
         copies = os.environ.get("STATESHIFT_DOCUMENTS")
         if not copies:
@@ -252,9 +243,7 @@ class Terminal:
     # -- the outside
 
     def opening(self) -> Callable[[str], Storage]:
-        """Return the function that opens locations for a command that only reads, and waits for
-        nothing that moves.
-        """
+        """Return the function that opens locations for commands that only read."""
         if self.adapters_given is not None:
             return self.adapters_given.open_storage
         from stateshift.look import open_patiently

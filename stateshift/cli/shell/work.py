@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stateshift import migration
@@ -24,7 +26,6 @@ from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import Line
 from stateshift.documents.run import EndedRunDocument, RunFacts, failed_run
 from stateshift.errors import (
-    Complaint,
     FormatError,
     Interrupted,
     LastCopyError,
@@ -35,9 +36,12 @@ from stateshift.errors import (
     StorageError,
     VerifyError,
 )
+from stateshift.world import Unwatched
 
 if TYPE_CHECKING:
+    from stateshift.fleet.crew import Crew
     from stateshift.migration import Adapters
+    from stateshift.migration.processes import Processes
     from stateshift.report import Report
     from stateshift.specification import Spec
     from stateshift.workdir import Workdir
@@ -56,19 +60,18 @@ def carry_out(
     spec: Spec | None = None,
     fleet: str | None = None,
 ) -> int:
-    """Do the work and say how it went; the exit code. With a `fleet`, what `spec` names is what it
-    must reach.
-
-    How to go on is said once the journal holds what is being done: before that, `resume` would do
-    something else.
+    """Do the work and say how it went; return the exit code. A `fleet` must reach what `spec`
+    names. How to go on is said once the journal holds something: `resume` would do something else
+    before.
     """
     path, stop = str(workdir.path), threading.Event()
+    resume = render_run.command("resume", path)
 
     def begun() -> None:
         terminal.talk(render_run.resume_commands(path))
 
     try:
-        with watching(terminal) as meter, stoppable(stop, path):
+        with watching(terminal) as meter, stoppable_before(stop, resume):
             adapters = terminal.adapters(meter, stop)
             enlisting: AbstractContextManager[Adapters] = nullcontext(adapters)
             if spec is not None:
@@ -131,11 +134,7 @@ def _way_out(error: StateshiftError, path: str) -> Iterator[Line]:
 
 
 def _left_page(terminal: Terminal, workdir: Workdir, report: Report) -> str | None:
-    """Write the report's page; return where it is.
-
-    That it could not be written is said, for whoever looks for it later finds the reason in the
-    log; it changes nothing of how the run ended.
-    """
+    """Write the report's page; return where it is. A failure is said, and changes nothing else."""
     try:
         return str(workdir.write_page(render_html.page(RunFacts(report, str(workdir.path)))))
     except (StorageError, OSError) as error:
@@ -143,16 +142,9 @@ def _left_page(terminal: Terminal, workdir: Workdir, report: Report) -> str | No
         return None
 
 
-def stoppable(stop: threading.Event, workdir: str) -> AbstractContextManager[None]:
-    """Let Ctrl-C and SIGTERM ask a run to stop while this lasts."""
-    return stoppable_before(stop, render_run.command("resume", workdir))
-
-
 @contextmanager
 def stoppable_before(stop: threading.Event, resume: str) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM ask for a stop while this lasts; asked twice, the process ends where
-    it is. The command `resume` goes on from there.
-    """
+    """Let Ctrl-C and SIGTERM ask for a stop; the second one ends the process. `resume` goes on."""
 
     def ask(number: int, frame: object) -> None:
         if stop.is_set():
@@ -173,9 +165,7 @@ def stoppable_before(stop: threading.Event, resume: str) -> Iterator[None]:
 
 
 def _write(text: str) -> None:
-    """Write to stderr's file: the stream may be in the middle of a write of its own. That nobody
-    reads it keeps nobody from stopping.
-    """
+    """Write to stderr's file, as the stream may be in a write. Failing must not hinder a stop."""
     with suppress(OSError):
         os.write(2, text.encode())
 
@@ -185,11 +175,61 @@ def confirm(terminal: Terminal, question: str, yes: bool) -> None:
     if yes:
         return
     if not terminal.someone_there:
-        raise SpecError(
-            (Complaint("--yes", "needed without a terminal: nobody can answer"),),
-            hint=terminal.again("--yes"),
-        )
+        message = "needed without a terminal: nobody can answer"
+        raise SpecError.of("--yes", message, hint=terminal.again("--yes"))
     import typer
 
     if not typer.confirm(question, err=True):
         raise Interrupted("not confirmed; nothing was done")
+
+
+class _Speaking(Unwatched):
+    """A meter that counts nothing, and says what has to be said."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def say(self, line: str) -> None:
+        from stateshift.storage.locations import redact
+
+        self._terminal.say(redact(line))
+
+
+@contextmanager
+def fleet_for(
+    terminal: Terminal, master: str | None, locations_read: Sequence[str]
+) -> Iterator[Crew | None]:
+    """Yield the crew of a master for as long as this lasts; None where none is named."""
+    if master is None:
+        yield None
+        return
+    from stateshift.fleet.crew import Application, open_crew
+    from stateshift.storage import locations
+
+    handle, log = tempfile.mkstemp(prefix="stateshift-fleet-", suffix=".log")
+    os.close(handle)
+    absolute = [locations.normal(each, os.getcwd()) for each in locations_read]
+    application = Application(master, Path(log), _Speaking(terminal), threading.Event())
+    with open_crew(terminal.open_fleet(), application, absolute) as crew:
+        yield crew
+    os.unlink(log)
+
+
+@contextmanager
+def readers_for(
+    terminal: Terminal,
+    master: str | None,
+    locations_read: Sequence[str],
+    parallel: int | None = None,
+) -> Iterator[Crew | Processes | None]:
+    """Yield the processes that share the reading: those of a Spark master, or of this machine."""
+    if master is not None:
+        with fleet_for(terminal, master, locations_read) as crew:
+            yield crew
+        return
+    from stateshift.migration import open_processes
+    from stateshift.storage import locations
+
+    places = [locations.normal(each, os.getcwd()) for each in locations_read]
+    with open_processes(terminal.adapters(_Speaking(terminal)), places, parallel) as processes:
+        yield processes

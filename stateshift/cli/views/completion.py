@@ -131,16 +131,12 @@ def _zsh_level(
 def _zsh_options(facts: CommandFacts) -> str:
     specs: list[str] = []
     for option in facts.options:
-        specs.extend(_zsh_option(name, option) for name in option.names)
+        about = option.about.replace("\\", "\\\\")
+        for mark in "[]:":
+            about = about.replace(mark, f"\\{mark}")
+        value = f":{option.value.replace(':', ' ')}:_files" if option.value else ""
+        specs.extend(_quoted(f"*{name}[{about}]{value}") for name in option.names)
     return " ".join(specs)
-
-
-def _zsh_option(name: str, option: Parameter) -> str:
-    about = option.about.replace("\\", "\\\\")
-    for mark in "[]:":
-        about = about.replace(mark, f"\\{mark}")
-    value = f":{option.value.replace(':', ' ')}:_files" if option.value else ""
-    return _quoted(f"*{name}[{about}]{value}")
 
 
 def _quoted(text: str) -> str:
@@ -159,18 +155,13 @@ def _fish(program: CommandFacts, commands: Commands) -> Iterator[str]:
         yield f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d {about}"
         for option in facts.options:
             yield _fish_option(_fish_seen(facts, commands), option)
-        for member in _members(facts, commands):
-            yield from _fish_member(facts, member, commands)
-
-
-def _fish_member(group: CommandFacts, facts: CommandFacts, commands: Commands) -> Iterator[str]:
-    name, about = _last_word(facts), _fish_quoted(facts.summary)
-    condition = f"__fish_seen_subcommand_from {group.name}"
-    others = _words(_members(group, commands))
-    no_other = f"{condition}; and not __fish_seen_subcommand_from {others}"
-    yield f"complete -c {PROGRAM} -n '{no_other}' -f -a {name} -d {about}"
-    for option in facts.options:
-        yield _fish_option(f"{condition}; and __fish_seen_subcommand_from {name}", option)
+        members, condition = _members(facts, commands), f"__fish_seen_subcommand_from {name}"
+        no_other = f"{condition}; and not __fish_seen_subcommand_from {_words(members)}"
+        for member in members:
+            name, about = _last_word(member), _fish_quoted(member.summary)
+            yield f"complete -c {PROGRAM} -n '{no_other}' -f -a {name} -d {about}"
+            for option in member.options:
+                yield _fish_option(f"{condition}; and __fish_seen_subcommand_from {name}", option)
 
 
 def _fish_seen(facts: CommandFacts, commands: Commands) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.text import Block, Cell, Line, Row, Table, section
+from stateshift.cli.views.text import Block, Cell, Line, Row, TextTable, section
 from stateshift.cli.views.units import many, number, span
 from stateshift.dataflow.delays import round_rate
+from stateshift.dataflow.schedulers import Schedule
 
 if TYPE_CHECKING:
     from stateshift.dataflow.delays import Forecast
-    from stateshift.dataflow.schedulers import Schedule, Scheduler
+    from stateshift.dataflow.schedulers import Scheduler
     from stateshift.documents.dataflow import ChangeFacts
 
 ROWS_MAX = 20
@@ -25,10 +26,7 @@ _BROKEN = "not consistent: a tuple may meet old and new"
 
 
 def blocks(facts: ChangeFacts, verbose: bool = False) -> Iterator[Block]:
-    """Show what changes together, what goes on, and how long each scheduler takes.
-
-    `verbose` shortens no list.
-    """
+    """Show what changes together, what goes on, and each delay; with `verbose`, in full."""
     rows_max = None if verbose else ROWS_MAX
     schedule, delays = facts.schedule, facts.delays
     yield Line(_headline(schedule), "strong")
@@ -55,7 +53,11 @@ def blocks(facts: ChangeFacts, verbose: bool = False) -> Iterator[Block]:
         yield Line(f"{words} (--explain says why)", "dim", 2)
     untouched = _names(schedule.untouched, rows_max) or "nothing"
     yield from section("Goes on", Line(untouched, indent=2))
-    yield from section(_load(delays), *_delays(facts))
+    rates, is_simulated = delays.rates, delays.no_figure is None
+    where = next(iter(rates)) if len(rates) == 1 else f"{len(rates)} sources"
+    load = f"at {round_rate(sum(rates.values()))} tuples a second from {where}"
+    how = "simulated" if is_simulated else "not simulated"
+    yield from section(f"Expected delay: {how}, {load}", *_delays(facts))
 
 
 def _headline(schedule: Schedule) -> str:
@@ -99,7 +101,7 @@ def _delays(facts: ChangeFacts) -> Iterator[Block]:
         scheduler = Cell(name, "strong" if name == facts.schedule.scheduler else "")
         taken = "-" if seconds is None else delay(seconds)
         rows.append((scheduler, taken, _promise(name, delays)))
-    yield Table(("scheduler", ">delay", ""), tuple(rows))
+    yield TextTable(("scheduler", ">delay", ""), tuple(rows))
     if delays.no_figure is not None:
         yield Line(f"there is no figure: {delays.no_figure}", "warn", 2)
     else:
@@ -120,21 +122,13 @@ def _promise(name: Scheduler, delays: Forecast) -> Cell:
     return Cell("consistent")
 
 
-def _load(delays: Forecast) -> str:
-    rates = delays.rates
-    where = next(iter(rates)) if len(rates) == 1 else f"{len(rates)} sources"
-    what = "simulated" if delays.no_figure is None else "not simulated"
-    read = round_rate(sum(rates.values()))
-    return f"Expected delay: {what}, at {read} tuples a second from {where}"
-
-
 def delay(seconds: float) -> str:
     """Return `3.1 ms` below a tenth of a second, where `span` would say nothing."""
     return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else span(seconds)
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[Row], rows_max: int | None) -> Iterator[Block]:
-    yield Table(heads, tuple(rows[:rows_max]))
+    yield TextTable(heads, tuple(rows[:rows_max]))
     if rows_max is not None and len(rows) > rows_max:
         yield Line(f"… and {number(len(rows) - rows_max)} more: --verbose", "dim", 2)
 
@@ -146,3 +140,58 @@ def _names(names: Sequence[str], names_max: int | None = NAMES_MAX) -> str:
     shown = ", ".join(names[:names_max])
     more = len(names) - names_max
     return f"{shown} … and {number(more)} more" if more > 0 else shown
+
+
+def dot(schedule: Schedule) -> Iterator[str]:
+    """Yield the lines that `dot -Tsvg` draws."""
+    node_of = _node_of(schedule)
+    yield f"digraph {_quoted(schedule.dataflow.name)} {{"
+    yield '  rankdir=LR; node [shape=box, style="rounded,filled", fillcolor=white];'
+    for name, node in node_of.items():
+        fill = ", fillcolor=gold" if name in schedule.targets else ""
+        frame = ", peripheries=2" if name in schedule.heads else ""
+        yield f"  {node} [label={_quoted(name)}{fill}{frame}];"
+    for i, component in enumerate(schedule.components):
+        inside = " ".join(node_of[name] + ";" for name in component.operators)
+        yield f'  subgraph cluster_{i} {{ label="component {i + 1}"; style=dashed; {inside} }}'
+    marked = schedule.edges
+    for edge in schedule.dataflow.edges:
+        look = "penwidth=2" if edge.ends in marked else "color=gray"
+        yield f"  {node_of[edge.upstream]} -> {node_of[edge.downstream]} [{look}];"
+    yield "}"
+
+
+def _node_of(schedule: Schedule) -> dict[str, str]:
+    """Return a name for each operator that needs no escaping."""
+    return {name: f"n{i}" for i, name in enumerate(schedule.dataflow.names)}
+
+
+def _quoted(text: str) -> str:
+    """Return a string of Graphviz: a backslash begins an escape of its own there."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+
+
+def mermaid(schedule: Schedule) -> Iterator[str]:
+    """Yield the lines that Markdown pages with Mermaid draw."""
+    node_of = _node_of(schedule)
+    outside = {}
+    for name, node in node_of.items():
+        # Each character that means something to Mermaid becomes #number;.
+        letters = [c if c.isalnum() or c in " -_./" else f"#{ord(c)};" for c in name]
+        label = f'"{"".join(letters)}"'
+        outside[name] = f"{node}[[{label}]]" if name in schedule.heads else f"{node}({label})"
+    yield "flowchart LR"
+    for i, component in enumerate(schedule.components):
+        yield f'  subgraph c{i}["component {i + 1}"]'
+        for name in component.operators:
+            yield f"    {outside.pop(name)}"
+        yield "  end"
+    for shape in outside.values():
+        yield f"  {shape}"
+    marked = schedule.edges
+    for edge in schedule.dataflow.edges:
+        arrow = "==>" if edge.ends in marked else "-->"
+        yield f"  {node_of[edge.upstream]} {arrow} {node_of[edge.downstream]}"
+    targets = ",".join(node_of[name] for name in schedule.targets)
+    yield "  classDef target fill:gold"
+    yield f"  class {targets} target"

@@ -4,17 +4,17 @@ some of them. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.text import Block, Cell, Line, Row, Table, Tone, compact_json, section
+from stateshift.cli.views.text import Block, Cell, Line, Row, TextTable, Tone, compact_json, section
 from stateshift.cli.views.units import amounts_compared, number
 from stateshift.documents.diff import DiffFacts, Outcome
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.engines.views import Counts
+    pass
 
 _TONES: dict[str, Tone] = {"added": "good", "removed": "bad", "changed": "warn"}
 _OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
@@ -37,21 +37,17 @@ def differences(facts: DiffFacts, a: str, b: str, verbose: bool = False) -> Iter
     if first != second:
         at = terms_of(images.engine).at
         yield Line(f"{at} {first} and {at} {second}", "dim", 2)
-    yield from _stores(images.stores if verbose else facts.unequal_stores)
+    rows: list[Row] = []
+    for store in images.stores if verbose else facts.unequal_stores:
+        counts = (store.added, store.removed, store.changed, store.same)
+        rows.append((store.operator, store.store, *map(number, counts)))
+    if rows:
+        heads = ("operator", "store", ">added", ">removed", ">changed", ">same")
+        yield TextTable(heads, tuple(rows))
     for operator, name, why in images.incomparable:
         yield Line(f"not compared: store {name} of operator {operator}: {why}", "warn", 2)
     if images.shown:
         yield from section("Differences", *_shown(facts))
-
-
-def _stores(stores: Iterable[Counts]) -> Iterator[Block]:
-    rows: list[Row] = []
-    for store in stores:
-        counts = (store.added, store.removed, store.changed, store.same)
-        rows.append((store.operator, store.store, *map(number, counts)))
-    heads = ("operator", "store", ">added", ">removed", ">changed", ">same")
-    if rows:
-        yield Table(heads, tuple(rows))
 
 
 def _shown(facts: DiffFacts) -> Iterator[Block]:
@@ -61,6 +57,6 @@ def _shown(facts: DiffFacts) -> Iterator[Block]:
         before, after = compact_json(shown.before), compact_json(shown.after)
         values = {"added": after, "removed": before}.get(shown.change, f"{before} -> {after}")
         rows.append((shown.operator, shown.store, change, compact_json(shown.key), values))
-    yield Table(("operator", "store", "", "key", "value"), tuple(rows))
+    yield TextTable(("operator", "store", "", "key", "value"), tuple(rows))
     if facts.more:
         yield Line("… and more: --show N shows more of each store", "dim", indent=2)

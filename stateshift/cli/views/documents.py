@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from stateshift.cli.commands import PANELS
 from stateshift.cli.views import completion, manual
 from stateshift.documents import (
     advice,
@@ -52,26 +53,11 @@ class Document:
 
 
 RUNS = ("apply", "resume", "rollback")
-SHORTCUTS = (
-    "move",
-    "compact",
-    "repartition",
-    "rewind",
-    "fork",
-    "convert",
-    "rename",
-    "split",
-    "merge",
-    "evolve",
-    "gather",
-    "repair",
-)
+SHORTCUTS = ("move", *PANELS["Change state"])
 
 DOCUMENTS: Mapping[str, Document] = {
     "inspect": Document(
-        "What is at a location",
-        ("inspect",),
-        (survey.SurveyDocument, survey.FileDocument),
+        "What is at a location", ("inspect",), (survey.SurveyDocument, survey.FileDocument)
     ),
     "verify": Document(
         "Whether a job could restart from an image, or whether a run's work still holds",
@@ -94,18 +80,13 @@ DOCUMENTS: Mapping[str, Document] = {
         (standby.FencedDocument,),
     ),
     "runs": Document(
-        "All runs, oldest first",
-        ("runs",),
-        (run.StatusDocument, run.DamagedRunDocument),
-        many=True,
+        "All runs, oldest first", ("runs",), (run.StatusDocument, run.DamagedRunDocument), many=True
     ),
     "metrics": Document(
         "Metrics of all runs, for Prometheus", ("metrics",), (metrics.MetricsDocument,)
     ),
     "steering": Document(
-        "What was asked of a run at work",
-        ("cutover", "pause", "throttle"),
-        (run.SteeringDocument,),
+        "What was asked of a run at work", ("cutover", "pause", "throttle"), (run.SteeringDocument,)
     ),
     "export": Document("What was written to a file", ("export",), (survey.ExportDocument,)),
     "line": Document(
@@ -159,17 +140,13 @@ DOCUMENTS: Mapping[str, Document] = {
         (bins.LiveSteeringDocument,),
     ),
     "live-status": Document(
-        "What runs in a group, and what is under way",
-        ("live status",),
-        (live.LiveStatusDocument,),
+        "What runs in a group, and what is under way", ("live status",), (live.LiveStatusDocument,)
     ),
     "live-history": Document(
         "All changes of a group", ("live history",), (live.LiveHistoryDocument,)
     ),
     "live-import": Document(
-        "State that was brought into a group",
-        ("live import",),
-        (live_state.LiveImportDocument,),
+        "State that was brought into a group", ("live import",), (live_state.LiveImportDocument,)
     ),
     "live-export": Document(
         "State of a group that was written to a file",
@@ -180,9 +157,7 @@ DOCUMENTS: Mapping[str, Document] = {
         "A worker whose name is free", ("live evict",), (live_state.LiveEvictDocument,)
     ),
     "live-buffer": Document(
-        "A buffer before a streaming job",
-        ("live buffer",),
-        (live_buffer.LiveBufferDocument,),
+        "A buffer before a streaming job", ("live buffer",), (live_buffer.LiveBufferDocument,)
     ),
     "schema": Document("A JSON Schema", ("schema",), ()),
     "man": Document("Which man pages were written", ("man",), (manual.ManPageDocument,), many=True),

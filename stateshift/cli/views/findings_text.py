@@ -1,5 +1,5 @@
-"""Findings as lines: refusals first, each with its hint and the name by which it can be waived.
-Pure.
+"""Findings as lines, refusals first, each with its hint and the name by which it can be waived; and
+sources and sinks: of which kind, how far they were read, which batch a sink has. Pure.
 
 Findings of one kind differ only in paths, numbers and quoted names. From three on, the first one
 is shown, and how many more there are: a workflow has as many queries as it likes.
@@ -12,12 +12,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.text import Block, Line, Tone
+from stateshift.cli.views.text import Block, Cell, Line, Row, Tone
 from stateshift.cli.views.units import number
+from stateshift.documents.endpoints import (
+    TableVersion,
+    TopicOffsets,
+    sink_batches_of,
+    snapshot_of,
+    table_version_of,
+    topics_of,
+)
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.survey import Finding
+    from stateshift.survey import Endpoint, Finding
 
 ORDER = ("refuse", "warn", "note")
 TONES: dict[str, Tone] = {"refuse": "bad", "warn": "warn", "note": ""}
@@ -45,10 +53,7 @@ class FindingGroup:
 
 
 def findings(noted: Iterable[Finding], verbose: bool = False) -> Iterator[Block]:
-    """Show findings, the worst first; `verbose` shows each, else kinds are shown once.
-
-    A finding that is made twice (two jobs may find the same) is always shown once.
-    """
+    """Show findings once each, the worst first; one of a kind alone, unless `verbose`."""
     groups = groups_of(dict.fromkeys(noted))
     for group in sorted(groups, key=lambda group: ORDER.index(group.level)):
         are_all_shown = verbose or len(group.findings) <= EACH_MAX
@@ -68,10 +73,7 @@ def groups_of(noted: Iterable[Finding]) -> list[FindingGroup]:
 
 
 def kind_of(finding: Finding) -> Kind:
-    """Return the key that findings of one kind share.
-
-    Two refusals that need different things done about them are of two kinds.
-    """
+    """Return the key of a finding's kind. Refusals with different ways out are of two kinds."""
     hint = finding.hint or ""
     shared_hint = hint if finding.level == "refuse" else _PLACE.sub("…", hint)
     return finding.level, finding.waive, _PLACE.sub("…", finding.message), shared_hint
@@ -85,3 +87,72 @@ def _finding(finding: Finding) -> Iterator[Block]:
         yield Line(f"hint: {redact(hint)}", "dim", 4)
     if finding.level == "refuse" and finding.waive and finding.waive not in hint:
         yield Line(f'waive it in the job: "waive": ["{finding.waive}"]', "dim", 4)
+
+
+PARTITIONS_SHOWN = 8
+REPLAYABLE = {
+    True: Cell("can be read again"),
+    False: Cell("cannot be read again", "warn"),
+    None: Cell(""),
+}
+
+
+def row(end: Endpoint, verbose: bool = False) -> Row:
+    """Return a line of a table: which one, its kind, whether it is replayable, how far it is."""
+    name = f"{end.role} {end.index}".strip()
+    return name, end.kind, REPLAYABLE[end.replayable], redact(position(end, verbose))
+
+
+def position(end: Endpoint, verbose: bool = False) -> str:
+    """Return the position of a source, or the batches of a sink, in a few words."""
+    if end.role == "sink":
+        return ", ".join(_sink(end))
+    if "offsets" in end.details:
+        topics = sorted(topics_of(end), key=lambda topic: topic.name)
+        return "; ".join(_topic(topic, verbose) for topic in topics)
+    table = table_version_of(end)
+    if table is not None:
+        return _table(table)
+    snapshot = snapshot_of(end)
+    if snapshot is not None:
+        unit = "file" if end.kind == "iceberg" else "split"
+        starting = " of the starting snapshot" if snapshot.is_starting else ""
+        return f"snapshot {snapshot.id}, {unit} {snapshot.position}{starting}"
+    return end.detail or ""
+
+
+def _topic(topic: TopicOffsets, verbose: bool) -> str:
+    """Return the sum of a topic's offsets, and each one where they are few."""
+    total = f"{topic.name} {number(topic.sum)}"
+    if len(topic.offsets) > PARTITIONS_SHOWN and not verbose:
+        return f"{total} in {len(topic.offsets)} partitions"
+    by_number = sorted(topic.offsets, key=lambda offset: int(offset[0]))
+    each = ", ".join(f"{partition}: {offset}" for partition, offset in by_number)
+    return f"{total} ({each})"
+
+
+def _table(table: TableVersion) -> str:
+    """Return the position that is read next; an index below 0 is before that version's files."""
+    version, index = table.version, table.index
+    words = f"table {table.table}, version {version}"
+    if table.is_starting:
+        return f"{words}, the starting snapshot, file {index}"
+    if isinstance(index, int) and index >= 0:
+        return f"{words}, file {index}"
+    if isinstance(version, int) and version > 0:
+        return f"{words} is next, {version - 1} is read"
+    return f"{words} is next"
+
+
+def _sink(end: Endpoint) -> Iterator[str]:
+    if end.detail:
+        yield end.detail
+    if end.details.get("wrong"):
+        yield "its log cannot be read"
+    unit = "snapshot" if end.kind == "iceberg" else "version"
+    for batches in sink_batches_of(end):
+        version = "" if batches.version is None else f" ({unit} {batches.version})"
+        if batches.last_batch is None:
+            yield "no batch of this query"
+        else:
+            yield f"batches up to {batches.last_batch}{version}"

@@ -20,9 +20,7 @@ RENEW = f"{PROGRAM} man --markdown"
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument, or an option with all its spellings. `value` is what stands behind an option,
-    empty for a flag.
-    """
+    """An argument, or an option with its spellings; `value` stands behind it, empty for a flag."""
 
     names: tuple[str, ...]
     value: str
@@ -37,7 +35,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Block:
+class HelpBlock:
     """Lines that stay as they are under a heading: an example, or exit codes."""
 
     heading: str
@@ -53,7 +51,7 @@ class CommandFacts:
     summary: str
     paragraphs: tuple[str, ...]
     parameters: tuple[Parameter, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[HelpBlock, ...]
 
     @property
     def whole_name(self) -> str:
@@ -139,21 +137,16 @@ def reference(program: CommandFacts, commands: Sequence[CommandFacts]) -> str:
         "and",
         "options in your shell: `stateshift completion --help`.",
         "",
-        *_overview(commands),
-        *_markdown(program, title=f"`{PROGRAM}`"),
+        "| command | does |",
+        "|---|---|",
     ]
+    for facts in commands:
+        anchor = facts.name.replace(" ", "-")
+        lines.append(f"| [`{facts.name}`](#{anchor}) | {_cell(facts.summary)} |")
+    lines += ["", *_markdown(program, title=f"`{PROGRAM}`")]
     for facts in commands:
         lines += _markdown(facts, title=facts.name)
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _overview(commands: Sequence[CommandFacts]) -> Iterator[str]:
-    yield "| command | does |"
-    yield "|---|---|"
-    for facts in commands:
-        anchor = facts.name.replace(" ", "-")
-        yield f"| [`{facts.name}`](#{anchor}) | {_cell(facts.summary)} |"
-    yield ""
 
 
 def _markdown(facts: CommandFacts, title: str) -> Iterator[str]:
@@ -163,19 +156,15 @@ def _markdown(facts: CommandFacts, title: str) -> Iterator[str]:
     for paragraph in facts.paragraphs:
         yield paragraph
         yield ""
-    yield from _parameter_table(facts.parameters)
+    yield "| argument or option | means |"
+    yield "|---|---|"
+    for parameter in facts.parameters:
+        yield f"| `{_cell(parameter.shown)}` | {_cell(parameter.about)} |"
+    yield ""
     for block in facts.blocks:
         yield f"{block.heading}:"
         yield ""
         yield from ("```text", *block.lines, "```", "")
-
-
-def _parameter_table(parameters: Sequence[Parameter]) -> Iterator[str]:
-    yield "| argument or option | means |"
-    yield "|---|---|"
-    for parameter in parameters:
-        yield f"| `{_cell(parameter.shown)}` | {_cell(parameter.about)} |"
-    yield ""
 
 
 def _cell(text: str) -> str:

@@ -127,9 +127,7 @@ def chip(word: str, tone: Tone) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Row], kept_in: str = "") -> str:
-    """Return a table: numbers to the right, below heads that begin with `>`. A long one has the
-    first and the last rows; `kept_in` is the file that has the others.
-    """
+    """Return a table, numbers below `>`; of a long one the ends, and `kept_in` has the rest."""
     lines = [_row(heads, row) for row in rows]
     return _table(_titles(heads), _shortened(lines, len(heads), kept_in))
 
@@ -190,17 +188,13 @@ _NO_CHARACTER = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
 def escape(text: str) -> str:
-    """Return the text as it may stand between tags: names, notes, and messages of the user's and of
-    storages.
-    """
+    """Return text as it may stand between tags, whoever wrote it."""
     shown = _NO_CHARACTER.sub(lambda found: f"\\u{ord(found[0]):04x}", harmless(redact(text)))
     return html.escape(shown)
 
 
 def tag(element: str, *inner: str, **attributes: str | float) -> str:
-    """Return an element; `inner` is markup, attributes are not. `class_` is `class`, `text_anchor`
-    is `text-anchor`.
-    """
+    """Return an element; `inner` is markup. `class_` is `class`, `text_anchor` `text-anchor`."""
     written = ""
     for name, value in attributes.items():
         text = escape(value) if isinstance(value, str) else f"{value:g}"

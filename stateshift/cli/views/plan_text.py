@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views import endpoints_text as render_endpoints
+from stateshift.cli.views import findings_text as render_endpoints
 from stateshift.cli.views.findings_text import findings
 from stateshift.cli.views.text import (
     Block,
@@ -14,7 +14,7 @@ from stateshift.cli.views.text import (
     Gap,
     Line,
     Row,
-    Table,
+    TextTable,
     pairs,
     section,
     table_or_nothing,
@@ -177,9 +177,7 @@ def _stopped(job: JobSpec) -> str:
 
 
 def _enough(job: JobSpec) -> str:
-    """Return the condition under which enough was copied: little is left, or there were as many
-    rounds as allowed.
-    """
+    """Return the condition to stop copying: little is left, or all allowed rounds were made."""
     little_left = f"once what is left would take less than {span(seconds_of(job.until))}"
     if job.rounds is None:
         return little_left
@@ -192,7 +190,7 @@ def _phases(plan: Plan, verbose: bool) -> Iterator[Block]:
     for phase in plan.phases:
         steps = number(len(phase.steps))
         rows.append((phase.name, steps, dash(phase.files, number), dash(phase.bytes, size)))
-    yield Table(("phase", ">steps", ">files", ">size"), tuple(rows))
+    yield TextTable(("phase", ">steps", ">files", ">size"), tuple(rows))
     if not verbose:
         return
     each: list[Row] = []
@@ -200,7 +198,7 @@ def _phases(plan: Plan, verbose: bool) -> Iterator[Block]:
         files, bytes_ = dash(step.files, number), dash(step.bytes, size)
         each.append((step.name, step.kind, files, bytes_, redact(step.describe())))
     yield Gap()
-    yield Table(("step", "kind", ">files", ">size", "does"), tuple(each))
+    yield TextTable(("step", "kind", ">files", ">size", "does"), tuple(each))
 
 
 def _endpoints(plans: Iterable[Plan], verbose: bool) -> Iterator[Block]:

@@ -66,10 +66,19 @@ def page(rebalance: Rebalance) -> str:
         parts += [tag("h2", "Moves of earlier runs"), table(EARLIER_HEADS, rows)]
         parts.append(bullets([each.fact for each in rebalance.unfinished if each.fact]))
     if decision is not None:
-        parts += [*_clusters(decision), *_moves(rebalance), *_stays(decision)]
+        parts += [*_clusters(decision), *_moves(rebalance)]
+        if decision.stays:
+            stays = [(each.job, each.cluster, each.reason) for each in decision.stays]
+            parts += [tag("h2", "Jobs that stay"), table(STAY_HEADS, stays, "its --json")]
     if rebalance.notes:
         parts += [tag("h2", "Notes"), bullets(rebalance.notes)]
-    return whole_page("rebalance", *parts, _foot(rebalance))
+    words = [f"Written by stateshift {__version__}."]
+    if decision is not None:
+        words.insert(0, f"Decided at {clock(decision.at)} UTC.")
+    if rebalance.file is not None:
+        words.append(f"With --replay {rebalance.file} it is decided again.")
+    foot = tag("footer", tag("p", escape(" ".join(words))))
+    return whole_page("rebalance", *parts, foot)
 
 
 def _head(rebalance: Rebalance) -> Iterator[str]:
@@ -162,20 +171,3 @@ def _moves(rebalance: Rebalance) -> Iterator[str]:
     for each in moves:
         lines.extend(whys(each))
     yield bullets(lines, "its --json")
-
-
-def _stays(decision: Decision) -> Iterator[str]:
-    if not decision.stays:
-        return
-    yield tag("h2", "Jobs that stay")
-    rows = [(each.job, each.cluster, each.reason) for each in decision.stays]
-    yield table(STAY_HEADS, rows, "its --json")
-
-
-def _foot(rebalance: Rebalance) -> str:
-    words = [f"Written by stateshift {__version__}."]
-    if rebalance.decision is not None:
-        words.insert(0, f"Decided at {clock(rebalance.decision.at)} UTC.")
-    if rebalance.file is not None:
-        words.append(f"With --replay {rebalance.file} it is decided again.")
-    return tag("footer", tag("p", escape(" ".join(words))))

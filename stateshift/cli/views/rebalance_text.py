@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, section
+from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, TextTable, Tone, section
 from stateshift.cli.views.units import bar, clock, many, size, span
 from stateshift.documents.rebalance import moves_of, share
 
@@ -52,7 +52,7 @@ def blocks(rebalance: Rebalance, explain: bool = False) -> Iterator[Block]:
     yield from section("drained", *(Line(line, indent=2) for line in held))
     yield from section("cordoned", *(Line(line, indent=2) for line in closed_clusters(rebalance)))
     if rebalance.unfinished:
-        earlier = Table(EARLIER_HEADS, tuple(map(earlier_row, rebalance.unfinished)))
+        earlier = TextTable(EARLIER_HEADS, tuple(map(earlier_row, rebalance.unfinished)))
         facts = (Line(each.fact, indent=2) for each in rebalance.unfinished if each.fact)
         yield from section("moves of earlier runs", earlier, *facts)
     if decision is not None:
@@ -63,7 +63,7 @@ def blocks(rebalance: Rebalance, explain: bool = False) -> Iterator[Block]:
             before = percentage(each.before, each), _bar(share(each.before, each), whole)
             after = percentage(each.after, each), _bar(share(each.after, each), whole)
             rows.append((each.name, capacity, *before, *after))
-        yield from section("clusters", Table(CLUSTER_HEADS, tuple(rows)))
+        yield from section("clusters", TextTable(CLUSTER_HEADS, tuple(rows)))
         yield from section("moves", *_moves(rebalance, explain))
         yield from section("stay", *_stays(decision))
         if explain:
@@ -102,7 +102,7 @@ def _moves(rebalance: Rebalance, explain: bool) -> Iterator[Block]:
     moves = moves_of(rebalance)
     if not moves:
         return
-    yield Table(MOVE_HEADS, tuple(move_row(each) for each in moves))
+    yield TextTable(MOVE_HEADS, tuple(move_row(each) for each in moves))
     for each in moves:
         yield from (Line(line, indent=2) for line in whys(each))
         if explain:

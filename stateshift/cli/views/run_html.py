@@ -85,23 +85,19 @@ def _head(facts: RunFacts) -> Iterator[str]:
     report = facts.report
     yield tag("p", escape(f"stateshift, run {report.run}"), class_="dim")
     yield tag("h1", escape(_names(report)), _state(facts.state))
-    yield tag("dl", *_tiles(facts), class_="tiles")
+    files = sum(job.files for job in report.jobs)
+    bytes_moved = sum(job.bytes for job in report.jobs)
+    tiles = (
+        tile("Downtime", *_downtime(facts)),
+        tile("Took", span(report.seconds), *_from_to(report)),
+        tile("Moved", size(bytes_moved), many(files, "file"), *_same_and_rounds(report)),
+    )
+    yield tag("dl", *tiles, class_="tiles")
     yield from _failure(report.failure)
 
 
-def _tiles(facts: RunFacts) -> Iterator[str]:
-    report = facts.report
-    yield tile("Downtime", *_downtime(facts))
-    yield tile("Took", span(report.seconds), *_from_to(report))
-    files = sum(job.files for job in report.jobs)
-    bytes_moved = sum(job.bytes for job in report.jobs)
-    yield tile("Moved", size(bytes_moved), many(files, "file"), *_same_and_rounds(report))
-
-
 def _same_and_rounds(report: Report) -> Iterator[str]:
-    """Yield the amounts that were compared and that rounds copied: more than was moved, where the
-    job has replaced or tidied away some of it by the end.
-    """
+    """Yield the amounts compared and copied by rounds: more than moved if the job tidied up."""
     same = same_of(report.jobs)
     if same is not None:
         yield same
@@ -160,9 +156,7 @@ def _clock(report: Report, seconds: float) -> str:
 
 
 def _moment(report: Report, seconds: float) -> datetime | None:
-    """Return a moment in universal time: whoever reads this may sit elsewhere. None where the
-    clock was no clock.
-    """
+    """Return a moment in universal time, for readers elsewhere. None if the clock was no clock."""
     if report.began is None:
         return None
     try:

@@ -28,9 +28,7 @@ STEPS = {"days": (1, 2, 5), "hours": (1, 2, 3, 6, 12), "minutes": (1, 2, 5, 10, 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of time. `start`, `end` and `zero` are in seconds since the run began; what is
-    written at the ticks counts from `zero`.
-    """
+    """An axis of time: `start` and `end` in seconds of the run; the ticks count from `zero`."""
 
     start: float
     end: float
@@ -111,9 +109,7 @@ LeftOf = Callable[[RoundReport], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A curve: `points` are percents of the axis' length, and values; the highest value reaches
-    the panel's top, where it is `shown`.
-    """
+    """A curve: `points` are percents of the axis, and values; the highest is `shown` on top."""
 
     title: str
     kind: str
@@ -160,9 +156,7 @@ def _added_up(job: JobReport) -> list[Point]:
 
 
 def _steps(job: JobReport, left_of: LeftOf, axis: Axis) -> tuple[Point, ...]:
-    """Return the curve of what was left. The rest after a round stays until the end of the next
-    one; the last of it, until it was copied with the job down.
-    """
+    """Return the curve of what was left: each rest stays until the next round or cut-over ends."""
     known: list[Point] = []
     for round_ in job.rounds:
         left = left_of(round_)
@@ -180,9 +174,7 @@ def _steps(job: JobReport, left_of: LeftOf, axis: Axis) -> tuple[Point, ...]:
 
 
 def place_points(points: Iterable[Point], axis: Axis) -> tuple[Point, ...]:
-    """Return the points on the axis, and of those that nobody could tell apart the first, the
-    lowest, the highest and the last.
-    """
+    """Return the points on the axis. Of those too close to tell, keep first, low, high and last."""
     placed = [(axis.at(at), value) for at, value in points]
     kept: list[Point] = []
     for _, group in groupby(placed, lambda point: int(point[0] / FINEST)):
@@ -197,9 +189,13 @@ def panel(curve: Curve, top: float) -> str:
     """Draw a curve between two lines, with its title above and its highest value beside it."""
     bottom = top + PANEL
     lines = [tag("line", x1="0%", x2="100%", y1=y, y2=y, class_="grid") for y in (top, bottom)]
+    highest = curve.highest or 1.0
+    scaled = [f"{at:.2f},{PANEL * (1 - value / highest):.1f}" for at, value in curve.points]
+    first, last = f"{curve.points[0][0]:.2f},{PANEL}", f"{curve.points[-1][0]:.2f},{PANEL}"
     drawing = tag(
         "svg",
-        *_drawn(curve),
+        tag("polygon", points=" ".join((first, *scaled, last)), class_=f"area {curve.kind}"),
+        tag("polyline", points=" ".join(scaled), class_=f"curve {curve.kind}"),
         x="0",
         y=top,
         width="100%",
@@ -214,16 +210,4 @@ def panel(curve: Curve, top: float) -> str:
         tag("text", curve.shown(curve.highest), x=-8, y=top + 5, class_="end small"),
         tag("text", "0", x=-8, y=bottom + 3, class_="end small"),
         drawing,
-    )
-
-
-def _drawn(curve: Curve) -> tuple[str, str]:
-    """Return the curve, and the area below it."""
-    highest = curve.highest or 1.0
-    scaled = [f"{at:.2f},{PANEL * (1 - value / highest):.1f}" for at, value in curve.points]
-    first = f"{curve.points[0][0]:.2f},{PANEL}"
-    last = f"{curve.points[-1][0]:.2f},{PANEL}"
-    return (
-        tag("polygon", points=" ".join((first, *scaled, last)), class_=f"area {curve.kind}"),
-        tag("polyline", points=" ".join(scaled), class_=f"curve {curve.kind}"),
     )

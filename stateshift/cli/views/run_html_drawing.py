@@ -65,9 +65,7 @@ def strip(job: JobReport, axis: Axis) -> str:
 
 
 def picture(job: JobReport, axis: Axis, steered: Sequence[SteeredReport] = ()) -> str:
-    """Draw a job's run. `steered` is numbered as it comes; what lies outside of the axis is left
-    out.
-    """
+    """Draw a job's run, without what lies outside of the axis. `steered` is numbered in order."""
     return _drawn(job, axis, steered, list(curves(job, axis)))
 
 
@@ -176,9 +174,7 @@ def marks_drawn(marks: Sequence[Mark], axis: Axis, top: float, bottom: float) ->
 
 
 def _lanes(job: JobReport, axis: Axis, top: float) -> Iterator[str]:
-    """Draw a lane for all rounds, and one for each phase; what lies on the axis, at least in
-    part.
-    """
+    """Draw a lane for all rounds, and one for each phase that is on the axis, at least in part."""
     undone = job.state == "rolled-back"
     inset = (LANE - BAR) / 2
     rounds = [round_ for round_ in job.rounds if _is_on(axis, round_)]
@@ -232,9 +228,7 @@ def _phase_bar(phase: PhaseReport, undone: bool, axis: Axis, y: float) -> Iterat
 
 
 def _beside(axis: Axis, when: Stretch, kind: str) -> tuple[float, str]:
-    """Return the place where the words of a bar have enough space: behind it, before it, or else
-    inside.
-    """
+    """Return the place where a bar's words have space: behind it, before it, or else inside."""
     left, right = axis.at(when.start), axis.at(when.end)
     if 100 - right >= SPACE_FOR_SPAN:
         return right, "beside"

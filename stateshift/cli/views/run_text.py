@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views import run_live_text as render_live
-from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
+from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, TextTable, Tone, pairs
 from stateshift.cli.views.units import amounts_compared, bar, dash, many, number, size, span
 from stateshift.documents.run import (
     ListedRun,
@@ -21,6 +20,7 @@ from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.report import FailoverReport, JobReport, PhaseReport, Report
+    from stateshift.steering import Live
     from stateshift.terms import Terms
 
 TONES: dict[str, Tone] = {
@@ -55,8 +55,19 @@ def report(facts: RunFacts) -> Iterator[Block]:
 
 
 def _job(job: JobReport, seconds: float) -> Iterator[Block]:
-    yield Line(_job_headline(job), indent=2)
-    yield _phases(job.phases, seconds, undone=job.state == "rolled-back")
+    name = f"{job.job} ({job.state})"
+    words = (many(job.files, "file"), size(job.bytes), same_of((job,)))
+    amounts = f": {', '.join(word for word in words if word)}" if job.files else ""
+    yield Line(f"{name}{amounts}", indent=2)
+    undone = job.state == "rolled-back"
+    ends = [phase.start + phase.seconds for phase in job.phases]
+    # A rollback may have come days later: its line ends with its last phase.
+    whole = max([0.0 if undone else seconds, *ends])
+    rows = []
+    for phase in job.phases:
+        timeline = bar(phase.start, phase.seconds, whole, TIMELINE)
+        rows.append((*phase_row(phase, undone), timeline))
+    yield TextTable((*PHASE_HEADS, "timeline"), tuple(rows))
     if job.rounds and job.rounds[-1].left_seconds is not None:
         yield Line(rounds(job), indent=2)
     if job.failure is not None:
@@ -86,14 +97,6 @@ def _left(lines: Iterable[str]) -> Iterator[Block]:
         yield Line(f"left: {redact(line)}", "warn", indent=2)
 
 
-def _job_headline(job: JobReport) -> str:
-    name = f"{job.job} ({job.state})"
-    if not job.files:
-        return name
-    words = [many(job.files, "file"), size(job.bytes), same_of((job,))]
-    return f"{name}: {', '.join(word for word in words if word)}"
-
-
 def same_of(jobs: Iterable[JobReport]) -> str | None:
     """Return the amounts that are the same on both sides; None if nothing was compared."""
     counts = count_compared(jobs)
@@ -101,9 +104,7 @@ def same_of(jobs: Iterable[JobReport]) -> str | None:
 
 
 def rounds(job: JobReport) -> str:
-    """Return the amounts that the last round left, and that there were once the job had stopped: it
-    writes on until then.
-    """
+    """Return the rest after the last round, and the one once the job had stopped writing."""
     last = job.rounds[-1]
     left = f"{many(last.left_files or 0, 'file')}, {size(last.left_bytes or 0)}"
     said = f"{many(len(job.rounds), 'round')} while it ran; left by the last look: {left}"
@@ -111,18 +112,6 @@ def rounds(job: JobReport) -> str:
     if copy is None:
         return said
     return f"{said}; copied with the job stopped: {many(copy.files, 'file')}, {size(copy.bytes)}"
-
-
-def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:
-    """Return the times of each phase, and a line that shows them."""
-    ends = [phase.start + phase.seconds for phase in phases]
-    # A rollback may have come days later: its line ends with its last phase.
-    whole = max([0.0 if undone else seconds, *ends])
-    rows = []
-    for phase in phases:
-        timeline = bar(phase.start, phase.seconds, whole, TIMELINE)
-        rows.append((*phase_row(phase, undone), timeline))
-    return Table((*PHASE_HEADS, "timeline"), tuple(rows))
 
 
 def phase_row(phase: PhaseReport, undone: bool) -> Row:
@@ -172,7 +161,7 @@ def status(facts: RunFacts) -> Iterator[Block]:
     yield from report(facts)
     if facts.live is not None:
         yield Gap()
-        yield from render_live.live(facts.live, facts.report.engine)
+        yield from live(facts.live, facts.report.engine)
     elif facts.now is not None:
         yield from _still_down(facts, facts.now)
     failure = facts.report.failure
@@ -192,7 +181,7 @@ def _still_down(facts: RunFacts, now: float) -> Iterator[Block]:
     if is_over or began is None:
         return
     for job in facts.still_down:
-        so_far = render_live.down_for(began + (job.downtime_start or 0.0), now)
+        so_far = down_for(began + (job.downtime_start or 0.0), now)
         yield pairs((f"downtime of {redact(job.job)}", f"{so_far} so far"))
 
 
@@ -223,9 +212,7 @@ def command(verb: str, workdir: str) -> str:
 
 
 def resume_commands(workdir: str) -> tuple[Block, ...]:
-    """Show how to go on. It is said at the start of a run, so that it stands in every log whatever
-    happens to the process.
-    """
+    """Show how to go on. It is said at the start: every log has it, whatever happens then."""
     return (Line(f"if this is interrupted: {command('resume', workdir)}", "dim"),)
 
 
@@ -238,7 +225,7 @@ def runs(entries: Iterable[ListedRun], root: str) -> Iterator[Block]:
     if not rows:
         yield Line(f"no runs below {root}")
         return
-    yield Table(("workdir", "state", "jobs", ">took", ">downtime"), rows, indent=0)
+    yield TextTable(("workdir", "state", "jobs", ">took", ">downtime"), rows, indent=0)
 
 
 def _listed(entry: ListedRun) -> Row:
@@ -250,15 +237,10 @@ def _listed(entry: ListedRun) -> Row:
     return (
         entry.workdir,
         Cell(state, TONES.get(facts.state, "")),
-        job_names(done),
+        ", ".join(job.job for job in done.jobs),
         span(done.seconds),
         "" if down is None else span(down),
     )
-
-
-def job_names(done: Report) -> str:
-    """Return the names of a run's jobs."""
-    return ", ".join(job.job for job in done.jobs)
 
 
 def verdict(facts: VerdictFacts) -> Iterator[Block]:
@@ -273,3 +255,104 @@ def verdict(facts: VerdictFacts) -> Iterator[Block]:
         yield Line(f"{broken.step}: {redact(str(broken.discrepancy))}", "bad", 2)
     for note in judged.notes:
         yield Line(f"note: {redact(note)}", indent=2)
+
+
+def live(at_work: Live, engine: str) -> Iterator[Block]:
+    """Show what a process is at. It stands behind the report of what is over."""
+    yield Line(at(at_work), "strong")
+    if at_work.left:
+        yield _rests(at_work, engine)
+        down = f"{downtime(at_work)} if stopped now, plus stopping and starting the job"
+        yield pairs(("downtime", down))
+    if at_work.down_since is not None:
+        yield pairs(("downtime", f"{down_for(at_work.down_since, at_work.at)} so far"))
+
+
+def watch(report: Report, at_work: Live | None) -> Iterator[Block]:
+    """Show all that is drawn over and over."""
+    names = ", ".join(job.job for job in report.jobs)
+    jobs = f" ({names})" if names else ""
+    yield Line(f"run {report.run}: {report.state}{jobs}", "strong")
+    if at_work is None:
+        yield Line("a process is at work on it now", indent=2)
+        return
+    yield from live(at_work, report.engine)
+    yield pairs(("to steer", "stateshift cutover | pause | throttle | rollback WORKDIR"))
+
+
+def line(report: Report, at_work: Live | None) -> str:
+    """Return the same on one line, for a log."""
+    if at_work is None:
+        return f"run {report.run}: {report.state}"
+    now = at(at_work)
+    if at_work.left:
+        lines = []
+        for job, rest in at_work.left.items():
+            lines.append(f"{job}: {many(rest.files, 'file')}, {size(rest.bytes)} left")
+        left = "; ".join(lines)
+        return f"{now}; {left}, downtime {downtime(at_work)} if stopped now"
+    if at_work.down_since is not None:
+        return f"{now}; down for {down_for(at_work.down_since, at_work.at)} so far"
+    return now
+
+
+def at(at_work: Live) -> str:
+    """Return the activity of a process."""
+    where = f"{redact(at_work.job)}: {at_work.phase}" if at_work.phase else "looking"
+    if at_work.paused:
+        return f"{where}, paused (`pause --off` lets it go on)"
+    if at_work.waiting:
+        return f"{redact(at_work.job)}: waiting {at_work.waiting}"
+    words = [where]
+    if at_work.files:
+        words.append(f"{number(at_work.files_done)} of {many(at_work.files, 'file')}")
+    if at_work.bytes:
+        rate = at_work.bytes_done / max(at_work.at - at_work.began, 1e-3)
+        words += [f"{size(at_work.bytes_done)} of {size(at_work.bytes)}", f"{size(rate)}/s"]
+        if 0 < at_work.bytes_done < at_work.bytes:
+            words.append(f"{span((at_work.bytes - at_work.bytes_done) / rate)} left")
+    return ", ".join(words)
+
+
+def down_for(since: float, now: float) -> str:
+    """Return the seconds of downtime; 0 if the clock went back."""
+    return span(max(0.0, now - since))
+
+
+def downtime(at_work: Live) -> str:
+    """Return the downtime of a job if it stopped now. Nobody knows it before the first copy."""
+    rests = at_work.left.values()
+    if any(rest.files and not rest.brought_per_second for rest in rests):
+        return "not known yet"
+    return f"about {span(max(rest.seconds for rest in rests))}"
+
+
+def _rests(at_work: Live, engine: str) -> TextTable:
+    heads = (
+        "job",
+        ">rounds",
+        f">{terms_of(engine).at}",
+        ">files left",
+        ">size",
+        ">would take",
+        ">job writes",
+        ">we copy",
+    )
+    rows = []
+    for job, rest in at_work.left.items():
+        row = (
+            redact(job),
+            number(rest.round),
+            "-" if rest.epoch is None else number(rest.epoch),
+            number(rest.files),
+            size(rest.bytes),
+            span(rest.seconds),
+            _rate(rest.written_per_second),
+            _rate(rest.brought_per_second),
+        )
+        rows.append(row)
+    return TextTable(heads, tuple(rows))
+
+
+def _rate(bytes_per_second: float | None) -> str:
+    return "-" if bytes_per_second is None else f"{size(bytes_per_second)}/s"

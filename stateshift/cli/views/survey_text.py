@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views import endpoints_text as render_endpoints
+from stateshift.cli.views import findings_text as render_endpoints
 from stateshift.cli.views.findings_text import findings
 from stateshift.cli.views.text import (
     Block,
@@ -15,7 +15,7 @@ from stateshift.cli.views.text import (
     Gap,
     Line,
     Row,
-    Table,
+    TextTable,
     compact_json,
     pairs,
     section,
@@ -86,7 +86,7 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
             names = (image.path or ".", image.name or "", image.identity or "")
             rows.append((*names, epoch_of(image), epochs_of(image), image.fence or ""))
         heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
-        yield from section("Images", without_empty(Table(heads, tuple(rows))))
+        yield from section("Images", without_empty(TextTable(heads, tuple(rows))))
     yield from _operator_sections(facts, several)
     yield from section("Sources and sinks", *_endpoints(facts.endpoints, several, verbose))
     yield from section("Absolute paths inside", *_embedded(facts.embedded, verbose))
@@ -105,7 +105,7 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
         files = []
         for row in facts.files.rows:
             files.append(("needed" if row.needed else "", number(row.file.size), row.file.path))
-        yield from section("Files", Table(("restart", ">bytes", "path"), tuple(files)))
+        yield from section("Files", TextTable(("restart", ">bytes", "path"), tuple(files)))
     if facts.entries is not None:
         yield from section("Entries", *_entries(facts.entries))
 
@@ -154,15 +154,17 @@ def _image_facts(image: Image, engine: str | None) -> Iterator[Pair]:
 
 
 def _flink_facts(image: Image) -> Iterator[Pair]:
-    """Yield the number of a savepoint or checkpoint, its format, and whether its folder may be
-    moved as it is.
-    """
+    """Yield number and format of a savepoint or checkpoint, and whether its folder may move."""
     if image.epoch is None:
         return
     yield "checkpoint", str(image.epoch)
     if not image.epochs:
         yield "restart", epochs_of(image)
-    yield "format", ", ".join(_flink_format(image))
+    described = image.described
+    layout = (described["layout"], "drained" if described["drained"] else "")
+    version = f"metadata version {described['metadata_version']}"
+    in_flight = "with what was in flight" if described["unaligned"] else ""
+    yield "format", ", ".join(filter(None, (*layout, version, in_flight)))
     yield "written by", image.written_by or "an unknown Flink"
     masters = image.described["masters"]
     if masters:
@@ -171,17 +173,6 @@ def _flink_facts(image: Image) -> Iterator[Pair]:
         yield "folder", Cell("names files by their full paths: see below", "warn")
     else:
         yield "folder", "may be moved as it is"
-
-
-def _flink_format(image: Image) -> Iterator[str]:
-    described = image.described
-    if described["layout"]:
-        yield described["layout"]
-    if described["drained"]:
-        yield "drained"
-    yield f"metadata version {described['metadata_version']}"
-    if described["unaligned"]:
-        yield "with what was in flight"
 
 
 def _file_facts(facts: SurveyFacts) -> Iterator[Pair]:
@@ -232,7 +223,7 @@ def epochs_of(image: Image) -> str | Cell:
 # ---- operators -----------------------------------------------------------------------------------
 
 
-def _operators(operators: Iterable[OperatorOf], several: bool) -> Table:
+def _operators(operators: Iterable[OperatorOf], several: bool) -> TextTable:
     """Return a line per store; what is the operator's stands on its first line only."""
     rows: list[Row] = []
     for owned in operators:
@@ -248,25 +239,21 @@ def _operators(operators: Iterable[OperatorOf], several: bool) -> Table:
         stores = [_store(store) for store in operator.stores]
         rows.extend(_below(head, stores or [("", "", "")]))
     heads = ("directory", "id", "name", "uid", "provider", ">shards", "store", ">files", ">size")
-    return without_empty(Table(heads, tuple(rows)))
+    return without_empty(TextTable(heads, tuple(rows)))
 
 
-def _flink_operators(operators: Iterable[Operator]) -> Table:
+def _flink_operators(operators: Iterable[Operator]) -> TextTable:
     """Return a line per store, in Flink's words."""
     rows: list[Row] = []
     for operator in operators:
         stores = [_store(store) for store in operator.stores]
-        rows.extend(_below(_flink_operator(operator), stores or [("none", "", "")]))
+        parallelism = f"{operator.shards} of {operator.details['max_parallelism']}"
+        if operator.details["finished"]:
+            parallelism += ", finished"
+        names = (operator.id, operator.name or "", operator.uid or "", operator.provider or "")
+        rows.extend(_below((*names, parallelism), stores or [("none", "", "")]))
     heads = ("id", "name", "uid", "backend", "parallelism", "state", ">files", ">size")
-    return without_empty(Table(heads, tuple(rows)))
-
-
-def _flink_operator(operator: Operator) -> Row:
-    details = operator.details
-    finished = ", finished" if details["finished"] else ""
-    parallelism = f"{operator.shards} of {details['max_parallelism']}{finished}"
-    name, uid = operator.name or "", operator.uid or ""
-    return operator.id, name, uid, operator.provider or "", parallelism
+    return without_empty(TextTable(heads, tuple(rows)))
 
 
 def _store(store: Store) -> Row:
@@ -317,14 +304,14 @@ def _place(named: Sequence[EmbeddedPath]) -> Row:
 # ---- what was asked for besides ------------------------------------------------------------------
 
 
-def _names(names: Iterable[SoughtName]) -> Table:
+def _names(names: Iterable[SoughtName]) -> TextTable:
     """Return the names that are in the image, with their directory or id."""
     rows: list[Row] = []
     for name in names:
         answer = Cell("yes", "good") if name.found else Cell("no", "warn")
         rows.append((name.name, name.directory, name.flink_operator_id, answer))
     heads = ("name", "directory", "Flink operator id", "in this image")
-    return Table(heads, tuple(rows))
+    return TextTable(heads, tuple(rows))
 
 
 def _entries(entries: FirstEntries) -> Iterator[Block]:
@@ -336,7 +323,7 @@ def _entries(entries: FirstEntries) -> Iterator[Block]:
     for entry in entries.shown:
         key, value = compact_json(entry.key), compact_json(entry.value)
         rows.append((entry.operator, entry.store, str(entry.shard), key, value))
-    yield Table(("operator", "store", ">shard", "key", "value"), tuple(rows))
+    yield TextTable(("operator", "store", ">shard", "key", "value"), tuple(rows))
     if entries.more:
         yield Line("… and more: --limit N shows more of each store", "dim", indent=2)
     for note in entries.notes:
@@ -356,7 +343,7 @@ def judgement(judged: Judgement, location: str, verbose: bool = False) -> Iterat
             epoch = "none committed yet" if image.epoch is None else f"{image.epoch} committed"
             epochs = ranges(image.epochs) if image.epochs else Cell("none", "bad")
             rows.append((image.path or ".", image.name or "", epoch, epochs))
-        yield without_empty(Table(heads, tuple(rows)))
+        yield without_empty(TextTable(heads, tuple(rows)))
     elif judged.epochs:
         yield pairs(("restart from", ranges(judged.epochs)))
     yield from section("Findings", *findings(judged.findings, verbose))

@@ -1,8 +1,8 @@
 """The output as values, and the two ways to show it: plain lines, and colours at a terminal.
 
-    Line     one line, with the tone it is said in
-    Table    rows below heads; without heads a list of `label  value`
-    Gap      an empty line
+    Line       one line, with the tone it is said in
+    TextTable  rows below heads; without heads a list of `label  value`
+    Gap        an empty line
 
 Views (`*_text.py`) make these from the program's values and know of no terminal; `Terminal` prints
 them. The words are the same both ways. rich is imported only where colours are.
@@ -50,7 +50,7 @@ Row = tuple[str | Cell, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """`heads` that begin with `>` stand above numbers and are set to the right."""
 
     heads: tuple[str, ...]
@@ -66,12 +66,12 @@ class Table:
         return any(self.titles)
 
 
-Block = Line | Gap | Table
+Block = Line | Gap | TextTable
 
 
-def pairs(*rows: tuple[str, str | Cell] | None, indent: int = 2) -> Table:
+def pairs(*rows: tuple[str, str | Cell] | None, indent: int = 2) -> TextTable:
     """Return a table of `label  value`, a line each; None rows are left out."""
-    return Table(("", ""), tuple(row for row in rows if row is not None), indent)
+    return TextTable(("", ""), tuple(row for row in rows if row is not None), indent)
 
 
 def section(title: str, *blocks: Block) -> tuple[Block, ...]:
@@ -90,9 +90,7 @@ def compact_json(value: object) -> str:
 
 
 def plain_text(blocks: Iterable[Block]) -> str:
-    """Return lines without colours and without a width: nothing is wrapped, so that a program can
-    search them.
-    """
+    """Return lines without colours. Nothing is wrapped, so that a program can search them."""
     lines: list[str] = []
     for block in blocks:
         match block:
@@ -101,12 +99,12 @@ def plain_text(blocks: Iterable[Block]) -> str:
             case Line():
                 own = (" " * block.indent + line for line in lines_of(block.text))
                 lines.extend(line.rstrip() for line in own)
-            case Table():
+            case TextTable():
                 lines.extend(line.rstrip() for line in _plain_table(block))
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _plain_table(table: Table) -> Iterator[str]:
+def _plain_table(table: TextTable) -> Iterator[str]:
     rows = [tuple(map(_text, row)) for row in table.rows]
     if table.titled:
         rows.insert(0, table.titles)
@@ -140,9 +138,8 @@ def harmless(text: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines that a text is shown as. Only a log begins lines of its own, behind `…:` and
-    a newline, and each of them behind a bar; a newline in a name is an escape, so that no name
-    passes for something that we say.
+    """Return a text's lines. Only a log begins lines of its own, behind `…:` and a newline, each
+    after a bar: no name passes for something that we say.
     """
     head, log_follows, log = text.partition(":\n")
     first = harmless(head).replace("\n", "\\n")
@@ -152,9 +149,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Return the columns on a terminal: East Asian wide characters take two, combining ones
-    none.
-    """
+    """Return the columns on a terminal: 2 for East Asian wide characters, 0 for combining ones."""
     if text.isascii():
         return len(text)
     columns = 0
@@ -188,10 +183,10 @@ def rich_blocks(blocks: Iterable[Block]) -> Iterator[RenderableType]:
             case Line():
                 text = _rich_text("\n".join(lines_of(block.text)), block.tone)
                 yield _indented(text, block.indent)
-            case Table() if len(block.rows) > ROWS_MAX:
+            case TextTable() if len(block.rows) > ROWS_MAX:
                 for line in _plain_table(block):
                     yield _rich_text(line.rstrip())
-            case Table():
+            case TextTable():
                 yield _indented(_rich_table(block), block.indent)
 
 
@@ -207,10 +202,11 @@ def _indented(renderable: RenderableType, indent: int) -> RenderableType:
     return Padding(renderable, (0, 0, 0, indent), expand=False)
 
 
-def _rich_table(table: Table) -> RenderableType:
-    from rich.table import Table as RichTable
+def _rich_table(table: TextTable) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
 
-    rich_table = RichTable(
+    rich_table = Table(
         box=None, show_header=table.titled, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False
     )
     for place, (head, title) in enumerate(zip(table.heads, table.titles, strict=True)):
@@ -224,23 +220,18 @@ def _rich_table(table: Table) -> RenderableType:
             style="dim" if is_label else "",
         )
     for row in table.rows:
-        rich_table.add_row(*map(_rich_cell, row))
+        cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+        rich_table.add_row(*(Text(_text(cell), STYLES[cell.tone]) for cell in cells))
     return rich_table
-
-
-def _rich_cell(cell: str | Cell) -> Text:
-    from rich.text import Text
-
-    return Text(_text(cell), STYLES[cell.tone] if isinstance(cell, Cell) else "")
 
 
 def table_or_nothing(heads: tuple[str, ...], rows: Sequence[Row]) -> Iterator[Block]:
     """Yield a table without its empty columns, if it has a row."""
     if rows:
-        yield without_empty(Table(heads, tuple(rows)))
+        yield without_empty(TextTable(heads, tuple(rows)))
 
 
-def without_empty(table: Table) -> Table:
+def without_empty(table: TextTable) -> TextTable:
     """Return the table without the columns that are empty in every row."""
     kept = []
     for column in range(len(table.heads)):
@@ -249,4 +240,4 @@ def without_empty(table: Table) -> Table:
             kept.append(column)
     rows = [tuple(row[column] for column in kept) for row in table.rows]
     heads = tuple(table.heads[column] for column in kept)
-    return Table(heads, tuple(rows), table.indent)
+    return TextTable(heads, tuple(rows), table.indent)

@@ -60,9 +60,7 @@ def many(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def amounts_compared(counts: Mapping[str, int]) -> str:
-    """Return `10 entries`, or `10 entries and 4 files compared whole`: how much is the same, each
-    in its own unit.
-    """
+    """Return `10 entries and 4 files compared whole`: what is the same, each in its own unit."""
     whole = []
     if counts.get("files"):
         whole.append(many(counts["files"], "file"))
@@ -124,9 +122,7 @@ def bytes_of(text: str) -> int:
 
 
 def rate(text: str) -> float:
-    """Return bytes per second from `50MB`, `50 MB/s`, `64MiB`, `1e6`; ValueError with the reason
-    where it is none.
-    """
+    """Return bytes per second of `50MB`, `50 MB/s`, `64MiB`, `1e6`; else raise ValueError."""
     try:
         return _measured(text.strip().lower().removesuffix("/s").strip())
     except ValueError:

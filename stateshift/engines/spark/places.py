@@ -19,8 +19,7 @@ from stateshift.engines.spark.layout import SINK_LOG, under
 from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
 from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
-from stateshift.specification.location import relation
-from stateshift.specification.schemes import names_in_hadoop
+from stateshift.specification.location import names_in_hadoop, relation
 from stateshift.step import TransformShard
 from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image, Survey
 

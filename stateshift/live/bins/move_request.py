@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from stateshift.dataflow.move_steps import AllAtOnce, Move, Step, in_steps, strategy_of
+from stateshift.dataflow.move_steps import AllAtOnce, BinMove, Step, in_steps, strategy_of
 from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
 from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.parts import KeyHashing
@@ -87,7 +87,7 @@ class TimedStep:
 Steps = tuple[TimedStep, ...]
 
 
-def moves_to(bins: Bins, worker: str, numbers: Sequence[int]) -> tuple[Move, ...]:
+def moves_to(bins: Bins, worker: str, numbers: Sequence[int]) -> tuple[BinMove, ...]:
     """Return the moves of bins to a worker, of those that are not there yet."""
     target = worker_number(bins, worker)
     count = bins.moves.configuration.bins
@@ -101,7 +101,7 @@ def moves_to(bins: Bins, worker: str, numbers: Sequence[int]) -> tuple[Move, ...
         raise SpecError(tuple(wrong), hint=f"the group has bins 0 to {count - 1}")
     assigned = bins.assigned
     return tuple(
-        Move(bin, assigned[bin], target) for bin in sorted(numbers) if assigned[bin] != target
+        BinMove(bin, assigned[bin], target) for bin in sorted(numbers) if assigned[bin] != target
     )
 
 
@@ -113,7 +113,7 @@ def worker_number(bins: Bins, worker: str) -> int:
     return bins.names.index(worker)
 
 
-def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[Move, ...]:
+def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[BinMove, ...]:
     """Return moves that even the state out, or the rows, of at most such a share of it: from the
     worker with the most to the one with the least, the largest bin that makes both more alike.
     """
@@ -129,7 +129,7 @@ def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[Move, .
         if worker in totals:
             totals[worker] += weights[bin]
     budget = share * sum(weights)
-    moved: dict[int, Move] = {}
+    moved: dict[int, BinMove] = {}
     while True:
         most, least = max(totals, key=totals.__getitem__), min(totals, key=totals.__getitem__)
         limit = min(budget, (totals[most] - totals[least]) / 2)
@@ -140,14 +140,14 @@ def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[Move, .
         if not fitting:
             return tuple(moved[bin] for bin in sorted(moved))
         largest = max(fitting, key=weights.__getitem__)
-        moved[largest] = Move(largest, most, least)
+        moved[largest] = BinMove(largest, most, least)
         at[largest] = least
         totals[most] -= weights[largest]
         totals[least] += weights[largest]
         budget -= weights[largest]
 
 
-def steps_of(moves: Sequence[Move], manner: Manner) -> Steps:
+def steps_of(moves: Sequence[BinMove], manner: Manner) -> Steps:
     """Return moves in the steps of a strategy."""
     try:
         strategy = AllAtOnce() if manner.is_warm else strategy_of(manner.strategy, "--strategy")

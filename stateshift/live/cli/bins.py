@@ -7,8 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from stateshift.cli.commands import Subcommand
-from stateshift.cli.shell.options import epilog
+from stateshift.cli.shell.options import Command, epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import CheckOnly, GroupOf, option
 
@@ -185,7 +184,7 @@ def throttle(
 
 
 COMMANDS = {
-    "move": Subcommand(
+    "move": Command(
         move,
         epilog(
             "stateshift live move s3://live/orders --to east --bins 0-127 --check\n"
@@ -206,7 +205,7 @@ COMMANDS = {
             e130="interrupted; run the command again: it moves what is left",
         ),
     ),
-    "bins": Subcommand(
+    "bins": Command(
         show_or_resize,
         epilog(
             "stateshift live bins s3://live/orders\n"
@@ -224,7 +223,7 @@ COMMANDS = {
             e130="interrupted; run the command again: it waits for those that are left",
         ),
     ),
-    "pause": Subcommand(
+    "pause": Command(
         pause,
         epilog(
             "stateshift live pause s3://live/orders",
@@ -233,7 +232,7 @@ COMMANDS = {
             e4="the group has no bins",
         ),
     ),
-    "resume": Subcommand(
+    "resume": Command(
         resume,
         epilog(
             "stateshift live resume s3://live/orders",
@@ -242,7 +241,7 @@ COMMANDS = {
             e4="the group has no bins",
         ),
     ),
-    "throttle": Subcommand(
+    "throttle": Command(
         throttle,
         epilog(
             "stateshift live throttle s3://live/orders --bins 4 --gap 1\n"

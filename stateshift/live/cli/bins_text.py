@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
+from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, TextTable, Tone, pairs
 from stateshift.cli.views.units import clock, dash, many, number, per_second, ranges, size, span
 from stateshift.live.bins.move_request import hint_if_gone
 from stateshift.live.values import live_command
@@ -46,7 +46,7 @@ def show_checked(facts: MoveFacts) -> Iterator[Block]:
     for each in facts.crossings:
         ends, bins = (each.source, each.target), (number(len(each.bins)), _which(each.bins))
         rows.append((*ends, *bins, number(each.keys), size(each.bytes)))
-    yield Table(CROSSING_HEADS, tuple(rows))
+    yield TextTable(CROSSING_HEADS, tuple(rows))
     yield Gap()
     manner = facts.manner
     prepared = ", proposed together" if manner.prepared else ""
@@ -69,7 +69,7 @@ def _estimates(facts: MoveFacts) -> Iterator[Block]:
         (each.strategy, f"{each.waits_seconds:.1f} s", span(each.takes_seconds))
         for each in facts.estimates
     ]
-    yield Table(("estimate", ">rows of a bin wait", ">the move takes"), tuple(rows))
+    yield TextTable(("estimate", ">rows of a bin wait", ">the move takes"), tuple(rows))
     if not facts.fluid_gains:
         yield Line(
             "fluid is no gain here: rows wait for two batches, hardly for the state", indent=2
@@ -135,7 +135,7 @@ def show_count(facts: CountFacts) -> Iterator[Block]:
         changes, rate = f"{size(load.changed_per_second)}/s", per_second(load.rows_per_second)
         amounts = (number(load.keys), size(load.size), changes, rate)
         rows.append((str(load.bin), load.worker, *amounts, f"{load.times:.1f} x"))
-    yield Table(LOAD_HEADS, tuple(rows))
+    yield TextTable(LOAD_HEADS, tuple(rows))
     yield Gap()
     advice = facts.advice
     if advice.count == facts.bins.count:
@@ -197,7 +197,7 @@ def count_came(facts: CountFacts) -> Iterator[Block]:
 def status(facts: BinsFacts) -> Iterator[Block]:
     """Show the bins of a group as they are now."""
     yield Line(f"{many(facts.count, 'bin')} at {many(len(facts.bins.names), 'worker')}", "strong")
-    yield Table(PART_HEADS, tuple(part_row(each) for each in facts.parts))
+    yield TextTable(PART_HEADS, tuple(part_row(each) for each in facts.parts))
     for name in facts.without_part:
         yield Line(f"worker {name} has not started yet", "warn", indent=2)
     for part in facts.parts:
@@ -295,7 +295,7 @@ def history(moves: Sequence[PastMoveFacts]) -> Iterator[Block]:
     rows: list[Row] = []
     for each in moves:
         rows.extend(past_rows(each))
-    yield Table(MOVE_HEADS, tuple(rows), indent=0)
+    yield TextTable(MOVE_HEADS, tuple(rows), indent=0)
     if moves and moves[0].number > 0:
         yield Line(f"older moves are removed: {number(moves[0].number)}")
     for each in moves:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from stateshift.cli.commands import Subcommand
-from stateshift.cli.shell.options import choice, epilog
+from stateshift.cli.shell.options import Command, choice, epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.units import bytes_of, many, number, size
 from stateshift.live.cli import argument, option
@@ -141,7 +140,7 @@ def _show(terminal: Terminal, seen: BufferSurvey) -> None:
 
 def blocks_of(seen: BufferSurvey) -> Iterator[Block]:
     """Show a buffer: where it listens, what it holds, and its readers."""
-    from stateshift.cli.views.text import Cell, Gap, Line, Table, pairs
+    from stateshift.cli.views.text import Cell, Gap, Line, TextTable, pairs
     from stateshift.documents.live_buffer import state_of
 
     def part(used: int, limit: int) -> str:
@@ -170,11 +169,11 @@ def blocks_of(seen: BufferSurvey) -> Iterator[Block]:
             (reader.name, number(reader.next), number(status.next - reader.next))
             for reader in status.readers
         ]
-        yield Table(("reader", ">reads next", ">behind"), tuple(rows))
+        yield TextTable(("reader", ">reads next", ">behind"), tuple(rows))
 
 
 COMMANDS = {
-    "buffer": Subcommand(
+    "buffer": Command(
         buffer,
         epilog(
             "stateshift live buffer /srv/orders --listen tcp://127.0.0.1:9000\n"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from stateshift.cli.commands import Subcommand
-from stateshift.cli.shell.options import epilog
+from stateshift.cli.shell.options import Command, epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import CheckOnly, GroupOf, argument, option
 
@@ -236,7 +235,7 @@ def _epilog(example: str) -> str:
 
 
 COMMANDS = {
-    "replace": Subcommand(
+    "replace": Command(
         replace,
         _epilog(
             "stateshift live replace s3://live/orders score model_v2:score --check\n"
@@ -247,7 +246,7 @@ COMMANDS = {
             "stateshift live replace s3://live/orders sum model_v2:sum --state model_v2:grow"
         ),
     ),
-    "introduce": Subcommand(
+    "introduce": Command(
         introduce,
         _epilog(
             "stateshift live introduce s3://live/orders score --before 0 rules:keep_eu\n"
@@ -255,14 +254,14 @@ COMMANDS = {
             "stateshift live introduce s3://live/orders score --around 0 tracing:timed"
         ),
     ),
-    "remove": Subcommand(
+    "remove": Command(
         remove,
         _epilog(
             "stateshift live remove s3://live/orders score --at 0 --check\n"
             "stateshift live remove s3://live/orders score --at keep_eu --expect 3"
         ),
     ),
-    "revert": Subcommand(
+    "revert": Command(
         revert,
         _epilog(
             "stateshift live revert s3://live/orders score\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
+from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, TextTable, Tone, pairs
 from stateshift.cli.views.units import clock, many, per_second, span
 from stateshift.documents.live import names_of
 from stateshift.live.cli import bins_text
@@ -43,7 +43,7 @@ def show_checked(facts: ChangeFacts) -> Iterator[Block]:
     if asked.unattended:
         workers = f"{facts.workers}, none of them is asked"
     yield Line(f"{asked.act} in {facts.location}", "strong")
-    yield Table(("chain", "functions now", "functions then", "changes"), tuple(rows))
+    yield TextTable(("chain", "functions now", "functions then", "changes"), tuple(rows))
     yield Gap()
     yield pairs(
         ("checked", "; ".join(_checks(facts))),
@@ -133,7 +133,7 @@ def history(
     if not changes and not moves:
         yield Line(f"nothing was changed yet in {redact(location)}")
     if changes:
-        yield Table(PAST_HEADS, tuple(past_row(each) for each in changes), indent=0)
+        yield TextTable(PAST_HEADS, tuple(past_row(each) for each in changes), indent=0)
         for each in changes:
             yield from whys(each)
     if changes and moves:
@@ -200,10 +200,10 @@ def _chains(facts: StatusFacts) -> Iterator[Block]:
     rows: list[Row] = []
     for declaration in facts.declarations:
         rows.extend(chain_rows(facts, declaration.name))
-    yield Table(CHAIN_HEADS, tuple(rows))
+    yield TextTable(CHAIN_HEADS, tuple(rows))
     if facts.queries:
         yield Gap()
-        yield Table(QUERY_HEADS, tuple(query_row(each) for each in facts.queries))
+        yield TextTable(QUERY_HEADS, tuple(query_row(each) for each in facts.queries))
     else:
         yield Line("no job has run a chain yet", "warn", indent=2)
     yield Gap()

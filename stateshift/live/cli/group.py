@@ -10,8 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from stateshift.cli.commands import Subcommand
-from stateshift.cli.shell.options import epilog
+from stateshift.cli.shell.options import Command, epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import GroupOf, argument, option
 
@@ -135,7 +134,7 @@ def abort(terminal: Terminal, group: GroupOf) -> int | None:
 
 
 COMMANDS = {
-    "history": Subcommand(
+    "history": Command(
         history,
         epilog(
             "stateshift live history s3://live/orders\n"
@@ -145,7 +144,7 @@ COMMANDS = {
             e4="there is no group at this location, or no such chain",
         ),
     ),
-    "status": Subcommand(
+    "status": Command(
         status,
         epilog(
             "stateshift live status s3://live/orders\n"
@@ -156,7 +155,7 @@ COMMANDS = {
             e4="there is no group at this location",
         ),
     ),
-    "abort": Subcommand(
+    "abort": Command(
         abort,
         epilog(
             "stateshift live abort s3://live/orders",

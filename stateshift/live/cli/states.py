@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from stateshift.cli.commands import Subcommand
-from stateshift.cli.shell.options import epilog
+from stateshift.cli.shell.options import Command, epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import GroupOf, argument, option, search_working_directory
 
@@ -131,7 +130,7 @@ def evict(
 
 
 COMMANDS = {
-    "import": Subcommand(
+    "import": Command(
         bring,
         epilog(
             "stateshift live import s3://live/orders jobs:visits orders.parquet "
@@ -144,7 +143,7 @@ COMMANDS = {
             "workers, or the function raises; nothing was brought in",
         ),
     ),
-    "export": Subcommand(
+    "export": Command(
         export,
         epilog(
             "stateshift live export s3://live/orders jobs:visits --to visits.parquet\n"
@@ -154,7 +153,7 @@ COMMANDS = {
             e0="written",
         ),
     ),
-    "evict": Subcommand(
+    "evict": Command(
         evict,
         epilog(
             "stateshift live evict s3://live/orders west",

@@ -50,7 +50,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from stateshift.dataflow.move_steps import Move, Step
+from stateshift.dataflow.move_steps import BinMove, Step
 from stateshift.errors import Complaint, SpecError
 
 HASH_BITS = 64
@@ -316,7 +316,7 @@ def _complaints(
 # -------------------------------------------------------------------------------- moves
 
 
-def moves_between(before: Sequence[int], after: Sequence[int]) -> tuple[Move, ...]:
+def moves_between(before: Sequence[int], after: Sequence[int]) -> tuple[BinMove, ...]:
     """Return the moves from one assignment to another, in the order of the bins that move."""
     wrong: list[Complaint] = []
     for name, bins in (("before", len(before)), ("after", len(after))):
@@ -329,7 +329,9 @@ def moves_between(before: Sequence[int], after: Sequence[int]) -> tuple[Move, ..
         hint = "split or merge bins first: both sides need as many of them"
         raise SpecError(tuple(wrong), hint=hint)
     pairs = enumerate(zip(before, after, strict=True))
-    return tuple(Move(bin, source, target) for bin, (source, target) in pairs if source != target)
+    return tuple(
+        BinMove(bin, source, target) for bin, (source, target) in pairs if source != target
+    )
 
 
 def updates_of(step: Step, time: Time) -> tuple[Update, ...]:

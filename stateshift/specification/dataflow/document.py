@@ -22,12 +22,18 @@ from typing import Any
 
 from stateshift.errors import SpecError
 from stateshift.specification.dataflow import flink_plan, spark_plan
-from stateshift.specification.dataflow.checks import refused_as_too_large, resolve_name
-from stateshift.specification.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
+from stateshift.specification.dataflow.keys import (
+    DATAFLOW,
+    EDGE,
+    JOB,
+    OPERATOR,
+    refused_as_too_large,
+    resolve_name,
+)
 from stateshift.specification.dataflow.operators import (
     Dataflow,
+    DataflowOperator,
     Edge,
-    Operator,
     join_topics,
     within,
 )
@@ -42,12 +48,10 @@ Edges = list[tuple[Place, Edge]]
 
 @dataclass(slots=True)
 class Draft:
-    """The parts that have been read so far, and their places. `partly`: some operators could not be
-    read, so that an unknown name may be one of theirs.
-    """
+    """The parts that were read, with their places. `partly`: unread operators may have any name."""
 
     name: str = "dataflow"
-    operators: list[tuple[Place, Operator]] = field(default_factory=list)
+    operators: list[tuple[Place, DataflowOperator]] = field(default_factory=list)
     edges: Edges = field(default_factory=list)
     partly: bool = False
 
@@ -62,14 +66,12 @@ class _Written:
     one_per_edge: Place | None
 
     @property
-    def operator(self) -> Operator:
-        return Operator(self.name, **self.values)
+    def operator(self) -> DataflowOperator:
+        return DataflowOperator(self.name, **self.values)
 
 
 def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
-    """Return the draft of a document. `opened` returns the text of a file by the name that the
-    document has for it.
-    """
+    """Return the draft of a document. `opened` returns the text of a file that it names."""
     places = reader.known(root, DATAFLOW)
     is_object = isinstance(root.value, dict)
     if is_object and "jobs" not in places:
@@ -152,9 +154,8 @@ def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
 def _job(
     reader: Reader, place: Place, draft: Draft, opened: Opened | None, others: set[str]
 ) -> None:
-    """Add a job's operators and edges to the draft, from its own plan and what stands beside it,
-    which counts. Skip one that is called as one of the others: all that it says would collide with
-    what that one says.
+    """Add a job's operators and edges to the draft: its plan, and what stands beside it, which
+    counts. A job of a name that was there is skipped: all of it would collide.
     """
     places = reader.known_with(place, JOB, "name", "plan")
     if places is None:
@@ -201,9 +202,7 @@ def _add_plan(
 
 
 def _plan(reader: Reader, place: Place, opened: Opened | None) -> Dataflow | None:
-    """Return a plan that stands in the document, or in the file that it names; None after a
-    complaint.
-    """
+    """Return a plan from the document, or the file that it names; None after a complaint."""
     root = place
     if not isinstance(place.value, dict):
         text: str | None = reader.value(JOB["name"], place)
@@ -310,9 +309,8 @@ def settle(dataflow: Dataflow) -> Dataflow:
 
 
 def _as_written(dataflow: Dataflow) -> Dataflow:
-    """Return the part of a dataflow that a document holds: nothing that stands for topics, no other
-    names, and `one_per_tuple` only where an operator may send on several edges: to say so of a
-    one-to-one operator would make it one-to-many.
+    """Return the part that a document holds: nothing for topics, no other names, and
+    `one_per_tuple` only of one-to-many operators (else it would make them that).
     """
     operators = [operator for operator in dataflow.operators if not operator.replicate]
     names = {operator.name for operator in operators}
@@ -328,7 +326,7 @@ def _as_written(dataflow: Dataflow) -> Dataflow:
     )
 
 
-def _plain(keys: Keys, part: Operator | Edge) -> dict[str, object]:
+def _plain(keys: Keys, part: DataflowOperator | Edge) -> dict[str, object]:
     """Return the values that differ from the defaults, as JSON has them."""
     plain: dict[str, object] = {}
     for key in keys.all:

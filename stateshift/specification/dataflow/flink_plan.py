@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Kind, Operator, Way
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge, Kind, Way
 from stateshift.specification.place import Complaints, Place
 
 # How Flink's own functions of which at most one tuple comes call themselves.
@@ -61,9 +61,7 @@ def is_plan(value: object) -> bool:
 
 
 def error_in(value: object) -> str | None:
-    """Return the errors with which Flink answers (ErrorResponseBody), the first line of each,
-    without its trace. None where a JSON value is no such answer.
-    """
+    """Return the errors of Flink's ErrorResponseBody, each without its trace; else None."""
     if not isinstance(value, dict) or value.keys() != {"errors"}:
         return None
     if not isinstance(value["errors"], list):
@@ -106,10 +104,9 @@ def _id_of(node: Place) -> str:
     return str(node.value["id"])
 
 
-def _operators(nodes: list[Place]) -> dict[str, Operator]:
-    """Return operators called as their chains are, by the ids of nodes; those that share a name are
-    called by their ids as well. One is one-to-one if each of its functions is known to make at most
-    one tuple: `Map`, `Source: orders`, `Calc(…)`.
+def _operators(nodes: list[Place]) -> dict[str, DataflowOperator]:
+    """Return operators called as their chains, by node ids, with the id where a name comes twice.
+    One is one-to-one if all of its functions are known to be: `Map`, `Source: orders`.
     """
     chains = [parts(str(node.value.get("description") or node.value["id"])) for node in nodes]
     times = Counter(chains)
@@ -125,12 +122,12 @@ def _operators(nodes: list[Place]) -> dict[str, Operator]:
         kind: Kind = "one-to-one" if all(is_known) else "one-to-many"
         parallelism = node.value.get("parallelism")
         workers = parallelism if isinstance(parallelism, int) and parallelism > 0 else 1
-        operators[_id_of(node)] = Operator(name, kind, workers=workers, also=others)
+        operators[_id_of(node)] = DataflowOperator(name, kind, workers=workers, also=others)
     return operators
 
 
 def _edges(
-    complaints: Complaints, nodes: list[Place], operators: dict[str, Operator]
+    complaints: Complaints, nodes: list[Place], operators: dict[str, DataflowOperator]
 ) -> Iterator[Edge]:
     for node in nodes:
         inputs = node / "inputs" if isinstance(node.value.get("inputs"), list) else Place([], "")
@@ -145,9 +142,7 @@ def _edges(
 
 
 def _replicate_shared(dataflow: Dataflow) -> Dataflow:
-    """Make nodes that several others read from one-to-many; one tuple for each edge, where their
-    chains make one. A node that another reads from twice is one-to-many, and has one edge.
-    """
+    """Make nodes that are read more than once one-to-many; one tuple an edge if chains make one."""
     times_read = Counter(edge.upstream for edge in dataflow.edges)
     replicating = set()
     operators = []

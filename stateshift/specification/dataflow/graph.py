@@ -34,9 +34,7 @@ class Graph:
 
 
 def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
-    """Return the dataflow as numbers. `cut` leaves out what blocking operators send: on the far
-    side of one are other source tuples (F-14).
-    """
+    """Return the dataflow as numbers; `cut` leaves out what blocking operators send (F-14)."""
     number = {name: i for i, name in enumerate(dataflow.names)}
     before: Neighbours = [[] for _ in number]
     after: Neighbours = [[] for _ in number]
@@ -50,9 +48,7 @@ def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
 
 
 def topological(graph: Graph) -> list[int] | None:
-    """Return the operators upstream first; among those that could be next, the one that was named
-    first. None where there is a cycle.
-    """
+    """Return the operators upstream first, else in their order. None where there is a cycle."""
     inputs_left = [len(before) for before in graph.before]
     first = [i for i, count in enumerate(inputs_left) if count == 0]
     order = upstream_first(first, inputs_left, graph.after)
@@ -78,9 +74,7 @@ def upstream_first(
 
 
 def cycles(graph: Graph) -> list[tuple[str, ...]]:
-    """Return one cycle of each strongly connected component that has any: the names along it, the
-    first again at the end.
-    """
+    """Return one cycle of each strongly connected component: its names, the first again last."""
     found = []
     for component in strong_components(graph.after):
         start, members = component[0], set(component)
@@ -100,9 +94,7 @@ def cycles(graph: Graph) -> list[tuple[str, ...]]:
 
 
 def strong_components(after: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the nodes that reach each other together, each list and the lists by the smallest
-    number in them (Kosaraju: walk against the edges, in the order in which nodes were left last).
-    """
+    """Return the nodes that reach each other, in lists by their smallest numbers (Kosaraju)."""
     before: Neighbours = [[] for _ in after]
     for node, neighbours in enumerate(after):
         for downstream in neighbours:
@@ -131,9 +123,7 @@ def _mark(
 
 
 def _grouped(roots: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return the nodes of (root, node), those of one root together, in the order in which they
-    come.
-    """
+    """Return the nodes of (root, node), those of one root together, in their order."""
     members: dict[int, list[int]] = {}
     for root, node in roots:
         members.setdefault(root, []).append(node)
@@ -174,9 +164,7 @@ def reachable(neighbours: Sequence[Sequence[int]], start: Iterable[int]) -> byte
 
 
 def weak_components(members: Sequence[int], edges: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return the members, those together that edges connect in whatever direction; in the members'
-    order.
-    """
+    """Return the members, those together that edges connect whatever their direction."""
     beside: dict[int, list[int]] = {member: [] for member in members}
     for upstream, downstream in edges:
         beside[upstream].append(downstream)

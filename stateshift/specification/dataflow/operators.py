@@ -33,11 +33,8 @@ Way = Literal["forward", "broadcast", "partitioned"]
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """`rate_per_second` is what a source reads, `cost_seconds` what one tuple takes on one worker;
-    where nobody has measured them, both are None. `reads` and `writes` are topics. A `replicate` is
-    a broadcast, seen as an operator.
-    """
+class DataflowOperator:
+    """Rates and costs are None where not measured; a `replicate` stands for a broadcast."""
 
     name: str
     kind: Kind = "one-to-one"
@@ -69,20 +66,18 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Dataflow:
-    """Operators and the edges between them, the operators found by name: `dataflow[name]`. Nothing
-    is checked here; `parse.problems` does that.
-    """
+    """Operators by name (`dataflow[name]`), and edges. `parse.problems` checks them, not this."""
 
-    operators: tuple[Operator, ...]
+    operators: tuple[DataflowOperator, ...]
     edges: tuple[Edge, ...]
     name: str = "dataflow"
-    _by_name: dict[str, Operator] = field(init=False, repr=False, compare=False)
+    _by_name: dict[str, DataflowOperator] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         by_name = {operator.name: operator for operator in self.operators}
         object.__setattr__(self, "_by_name", by_name)
 
-    def __getitem__(self, name: str) -> Operator:
+    def __getitem__(self, name: str) -> DataflowOperator:
         return self._by_name[name]
 
     def __contains__(self, name: str) -> bool:
@@ -98,25 +93,19 @@ class Dataflow:
         fed = {edge.downstream for edge in self.edges}
         return tuple(name for name in self.names if name not in fed)
 
-    def called(self, name: str) -> tuple[Operator, ...]:
-        """Return the operators that go by this name: the one that has it, or else all of which it
-        is another name.
-        """
+    def called(self, name: str) -> tuple[DataflowOperator, ...]:
+        """Return the operator that has this name, or else all for which it is another name."""
         if name in self:
             return (self[name],)
         return tuple(operator for operator in self.operators if name in operator.also)
 
 
 def with_replicates(dataflow: Dataflow) -> Dataflow:
-    """Return the same dataflow with each broadcast as an operator of its own (Fries, section 6);
-    done twice, it stays so.
-
-    A broadcast to several workers makes several tuples of one: a one-to-many operator, though no
-    function of anybody's. It runs where its upstream does, and is the place where the copies of a
-    tuple begin to differ.
+    """Return the same dataflow with each broadcast to several workers as a one-to-many operator of
+    its own (Fries, section 6), beside its upstream; done twice, it stays so.
     """
     taken = set(dataflow.names)
-    replicates: list[Operator] = []
+    replicates: list[DataflowOperator] = []
     edges: list[Edge] = []
     for edge in dataflow.edges:
         upstream, downstream = dataflow[edge.upstream], dataflow[edge.downstream]
@@ -124,7 +113,7 @@ def with_replicates(dataflow: Dataflow) -> Dataflow:
         if not makes_copies or upstream.replicate:
             edges.append(edge)
             continue
-        made = Operator(
+        made = DataflowOperator(
             free_name(f"replicate {edge.upstream} to {edge.downstream}", taken),
             "one-to-many",
             workers=upstream.workers,
@@ -150,9 +139,7 @@ def free_name(name: str, taken: set[str]) -> str:
 
 
 def within(plan: Dataflow, job: str, cluster: str | None) -> Dataflow:
-    """Return the plan of a job among others: its operators as job/…, on that cluster. They still go
-    by the names that the plan has for them.
-    """
+    """Return a job's plan among others': its operators as job/…, on that cluster."""
     operators = [
         replace(
             operator,
@@ -171,9 +158,8 @@ def within(plan: Dataflow, job: str, cluster: str | None) -> Dataflow:
 
 
 def join_topics(dataflow: Dataflow) -> Dataflow:
-    """Return the dataflow with the edges that its topics make: from every operator that writes one
-    to every one that reads it. A topic with several readers hands each of them every tuple. That is
-    an operator of its own that replicates: the copies of one tuple may meet different targets.
+    """Return the dataflow with an edge from each writer of a topic to each reader. Several readers
+    get every tuple: an operator of its own replicates, since its copies may meet different targets.
     """
     writers: dict[str, list[str]] = {}
     readers: dict[str, list[str]] = {}
@@ -183,13 +169,15 @@ def join_topics(dataflow: Dataflow) -> Dataflow:
         for topic in operator.reads:
             readers.setdefault(topic, []).append(operator.name)
     taken = set(dataflow.names)
-    replicates: list[Operator] = []
+    replicates: list[DataflowOperator] = []
     edges = {edge.ends: edge for edge in dataflow.edges}
     for topic in filter(writers.__contains__, readers):
         reader, made = readers[topic][0], []
         if len(readers[topic]) > 1:
             reader = free_name(f"topic {topic}", taken)
-            replicates.append(Operator(reader, "one-to-many", cost_seconds=0.0, replicate=True))
+            replicates.append(
+                DataflowOperator(reader, "one-to-many", cost_seconds=0.0, replicate=True)
+            )
             made = [Edge(reader, to, "partitioned", one_per_tuple=True) for to in readers[topic]]
         written = [Edge(writer, reader, "partitioned") for writer in writers[topic]]
         for edge in (*written, *made):

@@ -22,13 +22,13 @@ from dataclasses import replace
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.dataflow import flink_plan, spark_plan
-from stateshift.specification.dataflow.checks import (
+from stateshift.specification.dataflow.document import Draft, Opened, read_document, settle
+from stateshift.specification.dataflow.keys import (
     refuse_cycles,
     refuse_doubles,
     resolve_name,
     split_names,
 )
-from stateshift.specification.dataflow.document import Draft, Opened, read_document, settle
 from stateshift.specification.dataflow.operators import Dataflow, join_topics
 from stateshift.specification.key import Reader
 from stateshift.specification.place import Complaints, Place
@@ -47,9 +47,7 @@ KINDS = (
 def parse_request(
     text: str, targets: Sequence[str] = (), opened: Opened | None = None
 ) -> tuple[Dataflow, tuple[str, ...]]:
-    """Return the dataflow of a text, and the targets in it. Raise one SpecError that holds every
-    complaint.
-    """
+    """Return the dataflow of a text, and its targets; raise one SpecError of all complaints."""
     complaints = Complaints()
     draft = _draft(text, complaints, opened)
     dataflow = _whole(complaints, draft)
@@ -103,7 +101,7 @@ def read_dataflow(written: Mapping[str, object] | str, opened: Opened | None) ->
     except (OSError, UnicodeDecodeError) as error:
         fact = getattr(error, "strerror", None) or str(error)
     fact = f"{written!r} cannot be read: {fact}"
-    raise SpecError((Complaint("/dataflow", fact, written, "a file beside the spec"),))
+    raise SpecError.of("/dataflow", fact, written, "a file beside the spec")
 
 
 @contextmanager
@@ -117,9 +115,7 @@ def _complaints_below(place: str) -> Iterator[None]:
 
 
 def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:
-    """Return the problems of a dataflow that a program has put together; its parts as
-    /operators/0, /edges/0.
-    """
+    """Return the problems of a dataflow that a program made, at /operators/0, /edges/0."""
     complaints = Complaints()
     _whole(complaints, _draft_of(dataflow, "/operators/{}", "/edges/{}"))
     return tuple(complaints.made)
@@ -143,14 +139,14 @@ def _draft(text: str, complaints: Complaints, opened: Opened | None) -> Draft:
         draft.partly = bool(complaints.made)
         return draft
     if not text.strip("\ufeff \t\r\n"):
-        raise SpecError((Complaint("", "is empty"),), hint=KINDS)
+        raise SpecError.of("", "is empty", hint=KINDS)
     try:
         root = read_text(text, {}, complaints)
     except SpecError as error:
         if text.lstrip().startswith(("{", "[")):
             raise
         # Nobody meant JSON.
-        raise SpecError((Complaint("", "neither JSON nor a plan"),), hint=KINDS) from error
+        raise SpecError.of("", "neither JSON nor a plan", hint=KINDS) from error
     if flink_plan.is_plan(root.value):
         draft = _draft_of(flink_plan.parse(root, complaints))
         draft.partly = bool(complaints.made)
@@ -164,9 +160,7 @@ def _draft(text: str, complaints: Complaints, opened: Opened | None) -> Draft:
 
 
 def _whole(complaints: Complaints, draft: Draft) -> Dataflow:
-    """Return the parts as one dataflow, with the edges of its topics. Complain of what does not fit
-    together.
-    """
+    """Return the parts as one dataflow, with its topics' edges. Complain of what does not fit."""
     known = Dataflow(tuple(refuse_doubles(complaints, draft.operators)), (), draft.name)
     edges = []
     for place, edge in draft.edges:

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Kind, Operator, Way
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge, Kind, Way
 from stateshift.specification.place import Complaints, Place
 
 PHYSICAL = "== Physical Plan =="
@@ -112,7 +112,7 @@ def parse(text: str, place: Place, complaints: Complaints) -> Dataflow:
     for i, name in names.items():
         kind: Kind = "one-to-one" if nodes[i].name in ONE_TO_ONE else "one-to-many"
         topics = nodes[i].topics
-        operators.append(Operator(name, kind, workers=max(1, workers[i]), reads=topics))
+        operators.append(DataflowOperator(name, kind, workers=max(1, workers[i]), reads=topics))
     return Dataflow(tuple(operators), tuple(_edges(nodes, below, names)), "query")
 
 

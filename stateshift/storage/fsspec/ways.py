@@ -47,7 +47,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from stateshift.specification.schemes import scheme_named
+from stateshift.specification.location import scheme_named
 from stateshift.storage.fsspec.file_system import FileSystem
 
 
@@ -69,7 +69,7 @@ class Way:
 _CAREFUL: Final = Way()
 _OBJECTS: Final = Way(whole=True, directories="none", durable=True, at_once=64)
 
-# By service (`specification.schemes`).
+# By service (`specification.location`).
 _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     {
         # conditional PUT (If-None-Match), s3fs since 2024.12

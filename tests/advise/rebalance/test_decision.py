@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from stateshift.advise.rebalance.decision import Decision, decide
 from stateshift.advise.rebalance.memory import Memory, Moved
-from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Cluster, Situation
+from stateshift.advise.rebalance.situation import Cluster, Policy, Situation
 from tests.advise.rebalance.grounds import GB, carried_out, job, ratios, situation, situations
 
 POLICY = Policy()

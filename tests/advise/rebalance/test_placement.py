@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from stateshift.advise.rebalance.limits import Movable, has_room, movable
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.placement import Cost, Placement, place
-from stateshift.advise.rebalance.policy import Policy
-from stateshift.advise.rebalance.situation import Cluster, Situation, loads_of, units_of
+from stateshift.advise.rebalance.situation import Cluster, Policy, Situation, loads_of, units_of
 from tests.advise.rebalance.grounds import GB, job, situation, situations
 
 POLICY = Policy()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.dataflow.move_steps import Move, Step
+from stateshift.dataflow.move_steps import BinMove, Step
 from stateshift.errors import SpecError
 from stateshift.live.protocol.rollout import Rollout, advance, updates_ahead
 
-STEPS: tuple[Step, ...] = ((Move(0, 0, 1),), (Move(1, 0, 1), Move(2, 1, 0)))
+STEPS: tuple[Step, ...] = ((BinMove(0, 0, 1),), (BinMove(1, 0, 1), BinMove(2, 1, 0)))
 
 
 @pytest.mark.row("M-5")

@@ -15,7 +15,7 @@ from stateshift.cli.views.documents import schema_text
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import SpecError
 from stateshift.specification.dataflow.document import to_plain
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, Edge
 from stateshift.specification.dataflow.parse import (
     dataflow_of,
     parse_dataflow,
@@ -81,9 +81,9 @@ def test_a_document_says_all_that_a_dataflow_holds() -> None:
     )
     assert dataflow == Dataflow(
         (
-            Operator("read", "one-to-many", rate_per_second=500, cluster="east"),
-            Operator("score", "one-to-many", workers=4, cost_seconds=0.002, job="fraud"),
-            Operator("join", unique=True),
+            DataflowOperator("read", "one-to-many", rate_per_second=500, cluster="east"),
+            DataflowOperator("score", "one-to-many", workers=4, cost_seconds=0.002, job="fraud"),
+            DataflowOperator("join", unique=True),
         ),
         (
             Edge("read", "score", one_per_tuple=True),
@@ -355,7 +355,7 @@ def test_what_a_document_says_of_an_operator_its_plan_does_not_have_is_a_complai
 
 def test_a_dataflow_that_a_program_made_is_held_against_the_same_rules() -> None:
     wrong = Dataflow(
-        (Operator("a"), Operator("a"), Operator("b")),
+        (DataflowOperator("a"), DataflowOperator("a"), DataflowOperator("b")),
         (Edge("a", "c"), Edge("a", "b"), Edge("b", "a")),
     )
     assert [(one.pointer, one.message) for one in problems(wrong)] == [

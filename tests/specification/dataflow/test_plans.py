@@ -10,7 +10,12 @@ import pytest
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import SpecError
 from stateshift.specification.dataflow.flink_plan import parts
-from stateshift.specification.dataflow.operators import Dataflow, Edge, Operator, join_topics
+from stateshift.specification.dataflow.operators import (
+    Dataflow,
+    DataflowOperator,
+    Edge,
+    join_topics,
+)
 from stateshift.specification.dataflow.parse import parse_dataflow, parse_request
 from tests.specification.dataflow.plans import FLINK, SPARK, SPARK_JOIN
 
@@ -173,8 +178,8 @@ def test_what_a_real_spark_prints_of_a_query_is_read_and_its_operators_are_told_
 
 def test_two_topics_never_share_the_operator_that_replicates() -> None:
     """One topic's name is what the other's becomes where an operator has its name already."""
-    writer = Operator("w", writes=("a", "a'"))
-    readers = [Operator(name, reads=("a", "a'")) for name in ("r1", "r2")]
-    dataflow = join_topics(Dataflow((writer, Operator("topic a"), *readers), ()))
+    writer = DataflowOperator("w", writes=("a", "a'"))
+    readers = [DataflowOperator(name, reads=("a", "a'")) for name in ("r1", "r2")]
+    dataflow = join_topics(Dataflow((writer, DataflowOperator("topic a"), *readers), ()))
     replicates = [operator.name for operator in dataflow.operators if operator.replicate]
     assert len(set(replicates)) == len(replicates) == 2

@@ -49,8 +49,8 @@ from stateshift.engines.spark.rewrite.request import target_version
 from stateshift.engines.spark.survey.restart.operators import PROVIDER, state_refused_since_3
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, has_row_checksums
 from stateshift.formats.spark.offsets import PARTITIONS
+from stateshift.specification.location import scheme_named
 from stateshift.specification.options import SPARK_KINDS
-from stateshift.specification.schemes import scheme_named
 from stateshift.survey import Facts, Finding, Image
 
 WAIVER = "target-reach"

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.inputs import delta_sources
-from stateshift.survey import Endpoint, Finding, Record, TableFacts, Topics
+from stateshift.survey import Endpoint, Finding, TableFacts, TopicRecord, Topics
 
 LOST = "lost-offsets"
 OTHER = "other-records"
@@ -210,7 +210,7 @@ def _too_new(wanted: Wanted, topics: Topics) -> list[Place]:
         return []
     newest_read_ms = wanted.batch_ms + CLOCKS_APART_MS
 
-    def is_newer(record: Record) -> bool:
+    def is_newer(record: TopicRecord) -> bool:
         time = record.timestamp
         return time is not None and newest_read_ms < time <= wanted.now_ms
 
@@ -275,14 +275,14 @@ def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Findi
         )
 
 
-def _each(wanted: Offsets, topics: Topics) -> Iterator[tuple[str, int, tuple[Record, ...]]]:
+def _each(wanted: Offsets, topics: Topics) -> Iterator[tuple[str, int, tuple[TopicRecord, ...]]]:
     read = topics.records or {}
     for topic in sorted(wanted):
         for number in sorted(wanted[topic]):
             yield topic, number, read.get(topic, {}).get(number, ())
 
 
-def _difference(ours: Record, theirs: Record) -> str | None:
+def _difference(ours: TopicRecord, theirs: TopicRecord) -> str | None:
     """Return the difference of two records. A broker that sets times has another for a copy."""
     if ours.key != theirs.key:
         return "another key"

@@ -33,8 +33,7 @@ from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata
 from stateshift.formats.spark.uris import canonical
-from stateshift.specification.location import relation
-from stateshift.specification.schemes import scheme_named
+from stateshift.specification.location import relation, scheme_named
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, Finding, Found, Image, Survey
 

@@ -10,7 +10,7 @@ import pytest
 from stateshift.engines.spark.findings.inputs import Wanted, of_offsets
 from stateshift.engines.spark.image import spark_image
 from stateshift.plan import Plan
-from stateshift.survey import Finding, Record, Topics
+from stateshift.survey import Finding, TopicRecord, Topics
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import facts_of, plan_of, spec_of, surveyed
 
@@ -23,16 +23,18 @@ SPANS = {"orders": {0: (0, 200), 1: (0, 200)}}
 
 def records(
     shift: int = 0, first: int = 77, end: int = 81, at: int = BATCH - 10_000, **more: Any
-) -> tuple[Record, ...]:
+) -> tuple[TopicRecord, ...]:
     """Those of one partition: record n of the job's topic is at offset n + shift."""
     return tuple(
-        Record(n, at + n - shift, more.get("appended", False), f"k{n - shift}", f"v{n - shift}")
+        TopicRecord(
+            n, at + n - shift, more.get("appended", False), f"k{n - shift}", f"v{n - shift}"
+        )
         for n in range(first, end)
     )
 
 
 def at_both(
-    here: tuple[Record, ...], there: tuple[Record, ...], partitions: int = 2
+    here: tuple[TopicRecord, ...], there: tuple[TopicRecord, ...], partitions: int = 2
 ) -> list[Finding]:
     source = Topics("old:9092", {}, records={"orders": dict.fromkeys(range(partitions), there)})
     topics = Topics(
@@ -41,7 +43,7 @@ def at_both(
     return list(of_offsets(WANTED, topics))
 
 
-def at_target(here: tuple[Record, ...] | None, wanted: Wanted = WANTED) -> list[Finding]:
+def at_target(here: tuple[TopicRecord, ...] | None, wanted: Wanted = WANTED) -> list[Finding]:
     read = None if here is None else {"orders": {0: here, 1: here}}
     return list(of_offsets(wanted, Topics("new:9092", SPANS, records=read)))
 
@@ -146,7 +148,9 @@ def test_records_that_the_job_has_read_cannot_be_newer_than_the_batch_that_read_
         ),
     ],
 )
-def test_what_may_be_the_job_s_own_topic_is_not_refused(here: tuple[Record, ...], why: str) -> None:
+def test_what_may_be_the_job_s_own_topic_is_not_refused(
+    here: tuple[TopicRecord, ...], why: str
+) -> None:
     found = at_target(here)
     assert not refusals(found), why
     assert "was asked of their times alone" in found[-1].message
@@ -212,7 +216,7 @@ def planned(topics: Topics, **keys: Any) -> Plan:
 
 
 def test_other_records_can_be_waived() -> None:
-    mine = Record(19, 5, False, "k", "v")
+    mine = TopicRecord(19, 5, False, "k", "v")
     source = Topics("old:1", {}, records={"topic": {0: (mine._replace(value="w"),)}})
     topics = Topics(
         "new:1", {"topic": {0: (0, 99)}}, records={"topic": {0: (mine,)}}, source=source

@@ -1,4 +1,4 @@
-"""`stateshift plan`: what would be done. Reads, and changes nothing but the file named by -o."""
+"""The commands that take a spec: `plan` shows what would be done, `apply` does it."""
 
 from __future__ import annotations
 
@@ -6,41 +6,35 @@ import os
 import shlex
 from typing import Annotated
 
-import typer
-
 from stateshift.cli.shell.options import (
     WORKDIRS,
     Jobs,
     Parallel,
+    RunOptions,
     Throttle,
     Workdirs,
-    epilog,
+    argument,
+    command,
+    flag,
+    option,
+    overridden,
     refuse_no_file,
 )
 from stateshift.cli.shell.terminal import Terminal
+from stateshift.errors import PlanError, SpecError
 
-EPILOG = epilog(
+
+@command(
     "stateshift plan orders.json -o orders.plan",
-    2,
-    3,
-    4,
-    6,
-    7,
+    (2, 3, 4, 6, 7),
     e0="the plan can be carried out",
     e4="a finding says refuse; the plan is shown",
 )
-
-
-def command(
+def plan(
     terminal: Terminal,
-    spec: Annotated[
-        str, typer.Argument(metavar="SPEC", help="The spec, or a saved plan to look at again.")
-    ],
+    spec: Annotated[str, argument("SPEC", "The spec, or a saved plan to look at again.")],
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Save the plan for `stateshift apply FILE`."
-        ),
+        str | None, option("--output -o", "FILE", "Save the plan for `stateshift apply FILE`.")
     ] = None,
     job: Jobs = None,
     parallel: Parallel = None,
@@ -48,10 +42,7 @@ def command(
     workdirs: Workdirs = WORKDIRS,
     deep: Annotated[
         bool,
-        typer.Option(
-            "--deep",
-            help="Read every byte that a restart needs, as `verify --deep` and `apply` do.",
-        ),
+        flag("--deep", "Read every byte that a restart needs, as `verify --deep` and `apply` do."),
     ] = False,
 ) -> int | None:
     """Show what would be done, how long it takes, the risks.
@@ -63,10 +54,8 @@ def command(
     from dataclasses import replace
 
     from stateshift.api.requests import move_of, save
-    from stateshift.cli.shell.request import overridden
     from stateshift.cli.views import plan_text as render_plan
     from stateshift.documents.plan import plan_document, plan_facts
-    from stateshift.errors import PlanError
     from stateshift.migration import Proposal, processes_for, propose
     from stateshift.workdir import Workdir
 
@@ -97,17 +86,13 @@ def command(
 
 def _refuse_output(spec: str, output: str) -> None:
     """Refuse a file that is read, or that cannot be written."""
-    from stateshift.errors import Complaint, SpecError
-
     if _same(spec, output):
         stem = os.path.splitext(output)[0]
         other = f"{stem}.plan"
         if _same(spec, other):
             other = f"{stem}-2.plan"
-        raise SpecError(
-            (Complaint("-o", f"{output} is the file that is read: the plan would take its place"),),
-            hint=f"give it another name: -o {shlex.quote(other)}",
-        )
+        message = f"{output} is the file that is read: the plan would take its place"
+        raise SpecError.of("-o", message, hint=f"give it another name: -o {shlex.quote(other)}")
     refuse_no_file("-o", output, "a plan", "plan.json")
 
 
@@ -116,3 +101,42 @@ def _same(path: str, other: str) -> bool:
         return os.path.samefile(path, other)
     except OSError:
         return os.path.realpath(path) == os.path.realpath(other)
+
+
+@command(
+    "stateshift apply orders.json\nstateshift apply orders.plan --yes --json > report.json\n"
+    "stateshift apply orders.plan --fleet spark://master:7077\n"
+    "stateshift apply orders.json --continuous --yes",
+    (2, 3, 4, 5, 6, 7, 8, 10, 130),
+    e0="the image is at its target; the job runs there if the spec has a `submit`",
+    e4=(
+        "refused, stale, or a warm move that cannot catch up: the old job runs on, or its "
+        "halt was undone"
+    ),
+    e8="another run holds the target or the workdir",
+    e130="interrupted: `stateshift resume WORKDIR` continues",
+)
+def apply(
+    terminal: Terminal,
+    options: RunOptions,
+    spec: Annotated[
+        str, argument("SPEC|FILE", "The spec, or a plan saved by `stateshift plan -o`.")
+    ],
+    job: Jobs = None,
+    continuous: Annotated[
+        bool,
+        flag(
+            "--continuous",
+            "Never stop the jobs. Keep at each target an image that a job can start from, "
+            "until this ends or `stateshift cutover` asks for the switch.",
+        ),
+    ] = False,
+) -> int | None:
+    """Carry out a spec or a saved plan, and report.
+
+    Asks first at a terminal, and needs --yes elsewhere. Ctrl-C finishes the current write. The
+    journal keeps what was done, and `stateshift resume` continues.
+    """
+    from stateshift.cli.shell.launch import launch, request_in
+
+    return launch(terminal, options, request_in(spec, job or [], options, continuous))

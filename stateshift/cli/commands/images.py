@@ -1,0 +1,279 @@
+"""The commands by which images are moved, divided or collected."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    Fork,
+    LocalRunOptions,
+    NoSync,
+    RunOptions,
+    Source,
+    To,
+    Waive,
+    WasAt,
+    argument,
+    flag,
+    names_in,
+    option,
+)
+from stateshift.cli.shell.shortcut import (
+    Keys,
+    drop_empty,
+    fork_keys,
+    name_of_place,
+    one_job,
+    run_jobs,
+    shortcut,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+# The names of the clusters in the spec that is written.
+COMMANDS, PERSON = "commands", "person"
+
+
+@shortcut(
+    "stateshift move /data/orders --to s3://lake/orders\n"
+    "stateshift move /data/orders --to s3://lake/orders --start ./start-orders\n"
+    "stateshift move /data/orders --to /new/orders --warm --stop ./stop --start ./start",
+    e0="the image is at its target; with --start, its job has committed",
+    e7="a cluster or the fleet failed",
+)
+def move(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: To,
+    start: Annotated[
+        str | None,
+        option(
+            "--start",
+            "COMMAND",
+            "Starts the job at its new place: a shell command. It finds the location in "
+            "$STATESHIFT_CHECKPOINT. The move ends when that job has committed.",
+        ),
+    ] = None,
+    stop: Annotated[
+        str | None,
+        option(
+            "--stop",
+            "COMMAND",
+            "Stops the job where it runs now: a shell command. It finds the location in "
+            "$STATESHIFT_CHECKPOINT. Needs --start.",
+        ),
+    ] = None,
+    warm: Annotated[
+        bool,
+        flag(
+            "--warm",
+            "Copy while the job runs, and stop it for the last batches. Without --stop you "
+            "are asked to stop it.",
+        ),
+    ] = False,
+    was_at: WasAt = None,
+    waive: Waive = None,
+) -> int:
+    """Move a job's image; with --start, start the job there.
+
+    Writes the spec, shows the plan, asks, and carries it out. Without --stop, stop the job
+    yourself first; the old image is fenced. The spec is kept in the workdir: edit and `apply` it
+    if you need more than these options.
+    """
+    if stop is not None and start is None:
+        raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
+    job = one_job(source, to, [], waive)
+    job |= {"name": name_of_place(source), **drop_empty(was_at=was_at), **_ends(start, stop, warm)}
+    return run_jobs(terminal, options, [job], clusters=_clusters(start, stop, warm))
+
+
+def _ends(start: str | None, stop: str | None, warm: bool) -> Keys:
+    """Return the options of the job's start and end."""
+    keys: Keys = {}
+    if warm:
+        keys["mode"] = "warm"
+    if stop is not None:
+        keys["source_cluster"] = COMMANDS
+    elif warm:
+        keys["source_cluster"] = PERSON
+    if start is not None:
+        keys |= {"target_cluster": COMMANDS, "submit": {}}
+    return keys
+
+
+def _clusters(start: str | None, stop: str | None, warm: bool) -> Keys:
+    """Return the clusters that the job names."""
+    clusters: Keys = {}
+    if start is not None:
+        # A resume may be typed elsewhere, and means the same commands.
+        directory = os.getcwd()
+        clusters[COMMANDS] = drop_empty(kind="command", submit=start, cwd=directory, stop=stop)
+    if warm and stop is None:
+        clusters[PERSON] = {"kind": "manual"}
+    return clusters
+
+
+@shortcut(
+    "stateshift split /data/orders --to /data/orders-a --to /data/orders-b\n"
+    "stateshift split /data/orders --to /eu --to /us --column country --values de,fr --values us\n"
+    "stateshift split /data/savepoint-1 --to /a --to /b --operators source-a,sum-a "
+    "--operators source-b,sum-b"
+)
+def split(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: Annotated[list[str], option("--to", "LOCATION", "Where a part goes; once per part.")],
+    column: Annotated[
+        str | None, option("--column", "NAME", "The key column that decides; else shards do.")
+    ] = None,
+    values: Annotated[
+        list[str] | None,
+        option("--values", "V,V…", "The column's values in a part; once per part, in its order."),
+    ] = None,
+    operators: Annotated[
+        list[str] | None,
+        option("--operators", "UID,…", "Of a savepoint: the operators of a part; once per part."),
+    ] = None,
+    waive: Waive = None,
+    no_sync: NoSync = False,
+) -> int:
+    """Divide a job's state into several images.
+
+    A Spark checkpoint is divided by ranges of shards, or by the values of a key column. Each
+    part is a query of its own; give its job only the input of its own keys. A Flink savepoint
+    is divided by operators.
+    """
+    _refuse_mismatch(to, column, values or [], operators or [])
+    mode = fork_keys(True, no_sync)
+    jobs: list[Keys] = []
+    if operators:
+        for number, (target, names) in enumerate(zip(to, operators, strict=True)):
+            job = one_job(source, target, [], waive, mode)
+            jobs.append({**job, "name": f"part-{number}", "operators": names_in(names)})
+        return run_jobs(terminal, options, jobs, "flink")
+    if column is not None:
+        parts: list[Keys] = [{"column": column, "values": part} for part in values or ()]
+    else:
+        parts = [{"by": len(to), "part": number} for number in range(len(to))]
+    for number, (target, part) in enumerate(zip(to, parts, strict=True)):
+        job = one_job(source, target, [{"kind": "split", **part}], waive, mode)
+        jobs.append({**job, "name": f"{job['name']}-{number}"})
+    return run_jobs(terminal, options, jobs)
+
+
+def _refuse_mismatch(
+    to: list[str], column: str | None, values: list[str], operators: list[str]
+) -> None:
+    """Refuse options that do not say the same number of parts, or that do not go together."""
+    values_expected = 0 if column is None else len(to)
+    if len(values) != values_expected:
+        raise typer.BadParameter(
+            "--column and --values go together, with one --values for each --to"
+        )
+    operators_expected = 0 if column else len(to)
+    if operators and len(operators) != operators_expected:
+        raise typer.BadParameter(
+            "--operators is for savepoints, with one --operators for each --to"
+        )
+    _refuse_twice("--values", values)
+    _refuse_twice("--operators", operators)
+
+
+def _refuse_twice(flag: str, parts: list[str]) -> None:
+    """Refuse what two parts take along: it would go on in two jobs."""
+    seen: set[str] = set()
+    for part in parts:
+        names = {name.strip() for name in part.split(",")}
+        twice = sorted(names & seen)
+        if twice:
+            raise typer.BadParameter(f"{flag} names {twice[0]!r} in two parts")
+        seen |= names
+
+
+@shortcut("stateshift merge /data/eu /data/us --to /data/orders")
+def merge(
+    terminal: Terminal,
+    options: RunOptions,
+    sources: Annotated[
+        list[str], argument("LOCATION…", "The checkpoints; the first one gives the batch number.")
+    ],
+    to: To,
+    sum: Annotated[
+        list[str] | None,
+        option("--sum", "COLUMN", "Add its values where a key is in several checkpoints."),
+    ] = None,
+    union: Annotated[
+        str | None,
+        option("--union", "ID,…", "Operators of Flink that are in several and become one, by uid."),
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    no_sync: NoSync = False,
+) -> int:
+    """Merge the state of several images.
+
+    Flink: the new savepoint has the operators of all. Operators named by --union become one;
+    their keys must differ. Spark: the checkpoints must be of one query that ran over different
+    inputs. The new job reads the sources of the first checkpoint, then those of the others, in
+    this order.
+    """
+    first, *others = sources
+    if not others:
+        raise typer.BadParameter("merge takes two checkpoints, or more")
+    changes = [drop_empty(kind="merge", locations=others, sum=sum)]
+    if union:
+        changes.append({"kind": "union", "operators": names_in(union)})
+    job = one_job(first, to, changes, waive, fork_keys(fork, no_sync))
+    return run_jobs(terminal, options, [job], "flink" if union else None)
+
+
+@shortcut("stateshift gather hdfs://nn/checkpoints/5f2c.../chk-42 --to s3://bucket/orders", e7=None)
+def gather(
+    terminal: Terminal, options: LocalRunOptions, source: Source, to: To, waive: Waive = None
+) -> int:
+    """Collect the files of a Flink image in one folder.
+
+    Checkpoints that are incremental, or have a changelog or merged files, refer to files by
+    full paths and share them with other checkpoints. The new image uses relative paths only,
+    so its folder can be moved.
+    """
+    return run_jobs(terminal, options, [one_job(source, to, [], waive)], "flink")
+
+
+@shortcut(
+    "stateshift repair s3://dr/orders --to s3://dr/orders-2 --was-at s3://lake/orders\n"
+    "stateshift repair /ckpts/5f2c.../chk-42 --files /savepoints/savepoint-1 --to /ckpts/repaired",
+    e7=None,
+)
+def repair(
+    terminal: Terminal,
+    options: LocalRunOptions,
+    source: Source,
+    to: To,
+    files: Annotated[
+        list[str] | None,
+        option("--files", "LOCATION", "Where to look for files of a Flink image. Repeatable."),
+    ] = None,
+    was_at: WasAt = None,
+    waive: Waive = None,
+) -> int:
+    """Collect an image that names files elsewhere.
+
+    A Spark checkpoint that was copied by other means (distcp, a renamed bucket) may name the place
+    where it was made: --was-at. The new image names its own.
+
+    After a CLAIM restore from a native savepoint, checkpoints of Flink 2.2 and 2.3 look for
+    the savepoint's files in their own folder. The files are not there, so the restore fails
+    (FLINK-39964). The new image holds the files that are found in --files.
+    """
+    if bool(files) == bool(was_at):
+        raise typer.BadParameter("repair takes --was-at OLD (Spark) or --files LOCATION (Flink)")
+    if was_at:
+        job = one_job(source, to, [], waive) | {"name": name_of_place(source), "was_at": was_at}
+        return run_jobs(terminal, options, [job], "spark")
+    job = one_job(source, to, [{"kind": "repair", "files": files}], waive)
+    return run_jobs(terminal, options, [job], "flink")

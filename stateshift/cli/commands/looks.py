@@ -1,0 +1,280 @@
+"""The commands that look at images. They only read; `export` writes its file."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    FleetOf,
+    Location,
+    Parallel,
+    argument,
+    command,
+    flag,
+    names_in,
+    option,
+)
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.errors import PlanError, SpecError, VerifyError
+
+if TYPE_CHECKING:
+    from stateshift.documents.survey import OperatorIdDocument
+
+
+@command(
+    "stateshift inspect s3://bucket/checkpoints/orders\n"
+    "stateshift inspect /checkpoints/orders/offsets/79\n"
+    "stateshift inspect /checkpoints/orders --entries --limit 5",
+    (2, 3, 6),
+)
+def inspect(
+    terminal: Terminal,
+    location: Location,
+    files: Annotated[
+        bool, flag("--files", "List all files, and which of them a restart needs.")
+    ] = False,
+    entries: Annotated[bool, flag("--entries", "Show the first entries of every store.")] = False,
+    limit: Annotated[
+        int, option("--limit", "N", "Show up to N entries for each store.", min=1)
+    ] = 20,
+    uids: Annotated[
+        str | None,
+        option("--uids", "NAME,…", "Look for operators with these names, and show their names."),
+    ] = None,
+) -> int | None:
+    """Show what is in an image, a workflow or a file.
+
+    Shows engine, epochs, operators and stores, the files that a restart needs, absolute paths
+    inside, sources and sinks, and problems. Of a single file (an offset log, a commit, a delta,
+    a snapshot) it shows the decoded content.
+    """
+    from stateshift import api
+    from stateshift.cli.views import survey_text as render_survey
+
+    inspection = api.inspect(
+        location,
+        uids=names_in(uids or ""),
+        files=files,
+        entries=limit if entries else 0,
+        adapters=terminal.adapters_given,
+    )
+    terminal.answer(
+        "inspect", inspection.to_dict, render_survey.inspection(inspection, terminal.verbose)
+    )
+    return None
+
+
+_RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
+STDOUT = "-"
+
+
+def _changes(text: str | None) -> str | None:
+    """Refuse what names no batches, as soon as it is parsed."""
+    if text is not None and _RANGE.fullmatch(text) is None:
+        raise typer.BadParameter(
+            f"{text} is not A..B, two batches of which the first is the earlier one"
+        )
+    return text
+
+
+@command(
+    "stateshift export s3://bucket/checkpoints/orders --to orders.parquet\n"
+    "stateshift export /checkpoints/orders --operator 0 --store left-keyToNumValues --to "
+    "counts.arrow\n"
+    "stateshift export /checkpoints/orders --changes 70..79 --to - | jq .key",
+    (2, 3, 4, 6),
+)
+def export(
+    terminal: Terminal,
+    location: Location,
+    to: Annotated[
+        str, option("--to", "FILE", ".parquet, .arrow or .jsonl; - for JSON lines on stdout.")
+    ],
+    operator: Annotated[str | None, option("--operator", "N", "Only this operator.")] = None,
+    store: Annotated[str | None, option("--store", "S", "Only this store.")] = None,
+    batch: Annotated[
+        int | None, option("--batch", "N", "The state as batch N left it.", min=0)
+    ] = None,
+    changes: Annotated[
+        str | None,
+        option(
+            "--changes",
+            "A..B",
+            "What batches A to B did to the state, instead of the state.",
+            callback=_changes,
+        ),
+    ] = None,
+    parallel: Parallel = None,
+) -> int | None:
+    """Write state as Parquet, Arrow or JSON lines.
+
+    Keys and values have the columns and types of the checkpoint's own schema. A Parquet or
+    Arrow file takes stores of one schema; JSON lines take all. The file is written whole or not
+    at all.
+    """
+    from stateshift import look
+    from stateshift.cli.shell.work import readers_for
+    from stateshift.cli.views import survey_text
+    from stateshift.documents.survey import export_document
+
+    if to == STDOUT and terminal.json:
+        message = "the state goes to stdout, and so would the document of --json"
+        raise SpecError.of("--to -", message)
+    if batch is not None and changes is not None:
+        raise SpecError.of("--batch", "--changes names its batches itself")
+    opening = terminal.opening()
+    batches = None
+    if changes is not None:
+        first, _, last = changes.partition("..")
+        batches = int(first), int(last)
+    wanted = look.Wanted(operator, store, batch, batches)
+    state = look.export(location, to, wanted, opening)
+    with readers_for(terminal, None, [location], parallel) as readers:
+        if to == STDOUT:
+            for chunk in state.chunks(readers):
+                terminal.write(chunk)
+        else:
+            size = look.save(state, to, opening, readers)
+            terminal.answer(
+                "export",
+                lambda: export_document(state, to, size),
+                [survey_text.export_line(state, to, size)],
+            )
+    if not terminal.json:
+        for note in state.notes:
+            terminal.say(f"note: {note}")
+    return None
+
+
+@command(
+    "stateshift diff hdfs://old:8020/checkpoints/orders s3://new/checkpoints/orders\n"
+    "stateshift diff orders moved/orders --show 5",
+    (2, 3, 4, 5, 6, 7),
+    e0="both hold the same entries",
+    e4="not an image, or state that cannot be compared",
+    e5="they differ",
+    e7="the fleet failed",
+)
+def diff(
+    terminal: Terminal,
+    a: Annotated[str, argument("A", "An image: a URL or a local path.")],
+    b: Annotated[str, argument("B", "Another image.")],
+    show: Annotated[
+        int, option("--show", "N", "Show up to N differences for each store.", min=0)
+    ] = 0,
+    fleet: FleetOf = None,
+    parallel: Parallel = None,
+) -> int | None:
+    """Compare two images, entry by entry.
+
+    `added` is what only B has, `removed` what only A has. Two images are equal if their entries
+    are. Shards, files, codecs and state store providers may differ.
+    """
+    from stateshift import look
+    from stateshift.cli.shell.work import readers_for
+    from stateshift.cli.views import diff_text as render_diff
+    from stateshift.documents.diff import DiffDocument, Outcome, diff_facts
+
+    with readers_for(terminal, fleet, [a, b], parallel) as readers:
+        facts = diff_facts(look.diff(a, b, terminal.opening(), show, readers))
+    terminal.answer_value(
+        "diff", DiffDocument, facts, render_diff.differences(facts, a, b, terminal.verbose)
+    )
+    match facts.outcome:
+        case Outcome.EQUAL:
+            return 0
+        case Outcome.DIFFERENT:
+            return VerifyError.exit_code
+    return PlanError.exit_code
+
+
+@command(
+    "stateshift uid 'Aggregate (5)' 'Join'\n"
+    "stateshift uid --profile 53,1000000007,-96 'Aggregate (5)'",
+    (2, 4),
+    e4="two of the names have the same directory",
+)
+def uid(
+    terminal: Terminal,
+    names: Annotated[list[str], argument("NAME…", "Names of operators, which are their UIDs.")],
+    profile: Annotated[
+        str,
+        option("--profile", "P", "default, java-signed, or p,m,offset with or without `,signed`."),
+    ] = "default",
+) -> int | None:
+    """Show the directory and Flink id of operators' names."""
+    from stateshift.cli.views.text import TextTable
+
+    rows = describe_names(names, constants(profile))
+    refuse_collisions(rows)
+    heads = ("name", ">hash", "directory", "results (in production)", "Flink operator id")
+    cells = []
+    for row in rows:
+        directories = row["directory"], row["results_directory"]
+        cells.append((row["name"], str(row["hash"]), *directories, row["flink_operator_id"]))
+    terminal.answer("uid", lambda: rows, [TextTable(heads, tuple(cells), indent=0)])
+    return None
+
+
+def constants(profile: str) -> tuple[int, int, int, bool]:
+    """Return p, m, offset and signed of a named profile, or as they are given."""
+    from stateshift.formats.uid import PROFILES
+
+    if profile in PROFILES:
+        named = PROFILES[profile]
+        return named.p, named.m, named.offset, named.signed
+    parts = [part.strip() for part in profile.split(",")]
+    signed = parts[-1] == "signed"
+    if signed:
+        parts.pop()
+    with suppress(ValueError):
+        p, m, offset = (int(part) for part in parts)
+        if p > 0 and m > 0:
+            return p, m, offset, signed
+    expected = f"{', '.join(PROFILES)}, or p,m,offset[,signed] such as 31,1000000009,-96"
+    hint = "stateshift uid --profile 31,1000000009,-96 NAME"
+    raise SpecError.of("--profile", "no such profile", profile, expected, hint=hint)
+
+
+def describe_names(
+    names: list[str], profile: tuple[int, int, int, bool]
+) -> list[OperatorIdDocument]:
+    """Return a row for each name."""
+    from stateshift.formats import uid
+
+    if not all(name.strip() for name in names):
+        message = "a name is empty; every operator has one"
+        raise SpecError.of("NAME", message, hint="stateshift uid 'Aggregate (5)'")
+    rows: list[OperatorIdDocument] = []
+    for name in names:
+        directory = uid.directory_name(name, *profile)
+        results = uid.results_directory(directory, production=True)
+        assert results is not None, "in production, results lie beside the state"
+        rows.append(
+            {
+                "name": name,
+                "hash": uid.rolling_hash(name, *profile),
+                "directory": directory,
+                "results_directory": results,
+                "flink_operator_id": uid.flink_operator_id(name),
+            }
+        )
+    return rows
+
+
+def refuse_collisions(rows: list[OperatorIdDocument]) -> None:
+    """Refuse names with the same directory: their operators would read each other's state."""
+    from stateshift.formats.uid import collisions
+
+    directories = {row["name"]: row["directory"] for row in rows}
+    for first, second, directory in collisions(
+        [row["name"] for row in rows], directories.__getitem__
+    ):
+        raise PlanError(
+            f"{first!r} and {second!r} have the same directory {directory}",
+            hint="names are unique in a workflow: rename one, or choose another --profile",
+        )

@@ -1,0 +1,279 @@
+"""The commands that steer a warm move or a standby. All but `failover` ask something of a run
+through its workdir, which the process that works on it heeds, or else the next `resume`.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+from stateshift.cli.shell.options import (
+    RunOptions,
+    WorkdirOf,
+    argument,
+    command,
+    flag,
+    option,
+    overridden,
+)
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.cli.views.text import Line
+from stateshift.cli.views.units import rate as parse_rate
+from stateshift.cli.views.units import size, span
+from stateshift.errors import PlanError, SpecError
+
+if TYPE_CHECKING:
+    from stateshift.journal import Progress
+    from stateshift.workdir import Workdir
+
+OVER = ("finished", "rolled-back")
+STOPPED = "the job is being stopped, or has been"
+
+
+@command(
+    "stateshift cutover .stateshift/20260301-120000-orders-1f3a",
+    (2, 4, 8),
+    e0="requested: `stateshift status WORKDIR --watch` shows when it happens",
+    e4="no job of this run is waiting to be stopped",
+)
+def cutover(
+    terminal: Terminal,
+    workdir: WorkdirOf,
+    now: Annotated[
+        bool,
+        flag(
+            "--now",
+            "At once, however much is left: the job is down for as long as that copy takes.",
+        ),
+    ] = False,
+) -> int | None:
+    """Let a warm move stop its job.
+
+    The job stops as soon as what is left takes less time than `until` says; with --now it stops
+    at once.
+    """
+    from stateshift import migration
+    from stateshift.migration.standby_source import BY_HAND
+    from stateshift.report import SourceLostReport
+    from stateshift.specification.grammars import seconds_of
+    from stateshift.workdir import Workdir
+
+    place = Workdir(workdir)
+    progress = _refuse_over(place, "cut over")
+    warm = [job for job in migration.spec_of(place).jobs if job.mode == "warm"]
+    warm = [job for job in warm if job.name in progress.jobs]
+    if not warm:
+        raise PlanError(
+            'no job of this run moves warm ("mode": "warm")', hint=_status_command(place)
+        )
+    for job in warm:
+        lost = progress.lost.get(job.name)
+        if lost is not None:
+            engine = migration.spec_of(place).engine
+            raise PlanError(
+                f"{job.name}: nothing was changed: {SourceLostReport.of(lost).in_words(engine)}",
+                hint=f"to start the copy without its source, by hand: {BY_HAND}",
+            )
+    if _is_halted(progress, place):
+        raise PlanError(STOPPED, hint=_status_command(place))
+    place.steering.ask_cutover(now)
+    below = span(min(seconds_of(job.until) for job in warm))
+    when = "at once" if now else f"as soon as less than {below} is left to copy"
+    words = ", ".join(job.name for job in warm) + f": to be stopped {when}"
+    live = place.steering.live() if place.held else None
+    if live is not None and live.left:
+        downtimes = [f"{job}: {span(rest.seconds)} left" for job, rest in live.left.items()]
+        words += f" ({', '.join(downtimes)})"
+    show_request(terminal, place, "asked", words, now=now)
+    return None
+
+
+@command(
+    "stateshift pause .stateshift/20260301-120000-orders-1f3a\n"
+    "stateshift pause .stateshift/20260301-120000-orders-1f3a --off",
+    (2, 4, 8),
+    e0="paused after the current write, or continued",
+    e4="the job has been stopped: a pause would keep it down",
+)
+def pause(
+    terminal: Terminal,
+    workdir: WorkdirOf,
+    off: Annotated[
+        bool, flag("--off", "Continue; `stateshift resume WORKDIR` does the same.")
+    ] = False,
+) -> int | None:
+    """Pause the copying of a warm move; its job runs on."""
+    from stateshift.workdir import Workdir
+
+    place = Workdir(workdir)
+    progress = _refuse_over(place, "pause")
+    if off:
+        place.steering.pause(False)
+        show_request(terminal, place, "running", "it goes on")
+        return None
+    where = quote(str(place.path))
+    if not place.held:
+        raise PlanError(
+            "no process works on this run now: there is nothing to pause",
+            hint=_status_command(place),
+        )
+    if _is_halted(progress, place):
+        raise PlanError(
+            f"{STOPPED}: a pause would keep it down",
+            hint=f"stateshift rollback {where} takes the run back",
+        )
+    place.steering.pause(True)
+    show_request(terminal, place, "paused", f"paused; to go on: stateshift pause {where} --off")
+    return None
+
+
+@command(
+    "stateshift throttle .stateshift/20260301-120000-orders-1f3a 20MB\n"
+    "stateshift throttle .stateshift/20260301-120000-orders-1f3a 20MB --operations 200\n"
+    "stateshift throttle .stateshift/20260301-120000-orders-1f3a none",
+    (2, 4, 8),
+    e0="set: a running process obeys at once, else the next `resume` does",
+    e4="the run is over",
+)
+def throttle(
+    terminal: Terminal,
+    workdir: WorkdirOf,
+    rate: Annotated[
+        str, argument("RATE", "Bytes a second, read and written (50MB, 64MiB); none: no limit.")
+    ],
+    operations: Annotated[
+        float | None, option("--operations", "N", "Requests a second at most.", min=0.1)
+    ] = None,
+) -> int | None:
+    """Change how fast a run may go. Overrides the spec."""
+    from stateshift.steering import Throttle
+    from stateshift.workdir import Workdir
+
+    limit = None
+    if rate.strip().lower() != "none":
+        try:
+            limit = parse_rate(rate)
+        except ValueError as error:
+            hint = "stateshift throttle WORKDIR 50MB"
+            raise SpecError.of("RATE", str(error), hint=hint) from None
+    place = Workdir(workdir)
+    _refuse_over(place, "throttle")
+    place.steering.throttle(Throttle(limit, operations))
+    limits = []
+    if limit:
+        limits.append(f"at most {size(limit)} a second")
+    if operations:
+        limits.append(f"at most {operations:g} requests a second")
+    show_request(
+        terminal,
+        place,
+        "throttled" if limits else "running",
+        ", ".join(limits) or "as fast as it goes",
+        bytes_per_second=limit,
+        operations_per_second=operations,
+    )
+    return None
+
+
+@command(
+    "stateshift failover hdfs://b/standby/orders\n"
+    "stateshift failover hdfs://b/standby/orders --primary-is-down --yes",
+    (2, 3, 4, 5, 6, 7, 8, 130),
+    e0="the job runs at its standby; of one that does already, the primary is fenced",
+    e3="the standby's state file is damaged, or of another version",
+    e4="no standby is there, it cannot be started from, or its primary cannot be fenced",
+    e130="interrupted: `stateshift resume WORKDIR` continues",
+)
+def failover(
+    terminal: Terminal,
+    options: RunOptions,
+    place: Annotated[
+        str,
+        argument(
+            "LOCATION|WORKDIR",
+            "Where the standby is, or the workdir of the run that keeps it.",
+        ),
+    ],
+    epoch: Annotated[
+        int | None, option("--epoch", "N", "Refuse if the standby is not at this batch.")
+    ] = None,
+    primary_is_down: Annotated[
+        bool,
+        flag(
+            "--primary-is-down",
+            "Do not ask the primary: its job does not run, and cannot come back.",
+        ),
+    ] = False,
+) -> int | None:
+    """Start a job from its standby: its region is gone.
+
+    Needs the standby's storage and nothing else.
+
+    Claims the location, so that the process that has fed it writes nothing there any more; fences
+    the primary as far as it answers; starts the job, and waits for its first commit. Tells what
+    was lost. Given again once the job runs there, it fences a primary that answers by now.
+    """
+    from stateshift.api.failovers import fence_again, spec_of_failover, standby_at
+    from stateshift.cli.shell.launch import Request, launch
+    from stateshift.cli.views import standby_text
+    from stateshift.documents.standby import FencedDocument, FencedFacts, StandbyFacts
+
+    adapters = terminal.adapters()
+    standby = standby_at(place, adapters)
+    if standby.is_taken_over:
+        fenced = FencedFacts(standby, fence_again(standby, adapters))
+        terminal.answer_value(
+            "failover", FencedDocument, fenced, standby_text.primary_fenced(fenced)
+        )
+        return None
+    spec = spec_of_failover(standby, epoch, primary_is_down)
+    terminal.talk(standby_text.standby(StandbyFacts(standby, adapters.clock.now())))
+    spec = overridden(spec, options.parallel, options.throttle)
+    return launch(terminal, options, Request(spec, typed=True))
+
+
+def show_request(
+    terminal: Terminal, workdir: Workdir, state: str, words: str, **more: object
+) -> None:
+    """Show the request, and whether a process is there to heed it."""
+    from stateshift.documents.run import steering
+
+    held = workdir.held
+    if terminal.json:
+        live = workdir.steering.live() if held else None
+        terminal.document("steering", steering(state, held, str(workdir.path), live, more))
+        return
+    terminal.show([Line(words)])
+    if not held:
+        again = f"stateshift resume {quote(str(workdir.path))}"
+        terminal.say(f"no process works on this run now: it takes effect once `{again}` goes on")
+
+
+def _status_command(workdir: Workdir) -> str:
+    """Return the command that shows where the run stands."""
+    return f"stateshift status {quote(str(workdir.path))}"
+
+
+def _refuse_over(workdir: Workdir, what: str) -> Progress:
+    """Return the progress of a run; one that is over cannot be steered."""
+    from stateshift import migration
+
+    workdir.require()
+    progress = migration.progress_of(workdir)
+    if progress.state in OVER:
+        raise PlanError(
+            f"the run is {progress.state}: there is nothing to {what}",
+            hint=_status_command(workdir),
+        )
+    return progress
+
+
+def _is_halted(progress: Progress, workdir: Workdir) -> bool:
+    """Return whether all jobs of the run have been stopped. One that is followed again has more."""
+    from stateshift import migration
+
+    live = workdir.steering.live() if workdir.held else None
+    if live is not None and live.left:
+        return False
+    halted = {plan.job for plan in progress.plans if migration.is_stopping(plan)}
+    return halted.issuperset(progress.jobs)

@@ -1,0 +1,337 @@
+"""The commands that write one image in another form: each is one job, and its `transform`."""
+
+from __future__ import annotations
+
+import json as plain_json
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive, flag, option
+from stateshift.cli.shell.shortcut import (
+    Keys,
+    drop_empty,
+    fork_keys,
+    one_job,
+    pairs,
+    run_jobs,
+    shortcut,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+ToOrInPlace = Annotated[
+    str | None, option("--to", "LOCATION", "Where the new image goes. Must be empty.")
+]
+InPlace = Annotated[
+    bool, flag("--in-place", "Change the checkpoint where it lies. The job must be stopped.")
+]
+KeepTables = Annotated[
+    bool, flag("--keep-tables", "Keep RocksDB's tables byte for byte; changelogs become one more.")
+]
+
+
+@shortcut(
+    "stateshift compact /data/orders --to /data/orders-small\nstateshift compact "
+    "/data/orders --in-place"
+)
+def compact(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: ToOrInPlace = None,
+    in_place: InPlace = False,
+    keep_tables: KeepTables = False,
+    waive: Waive = None,
+    fork: Fork = False,
+    no_sync: NoSync = False,
+) -> int:
+    """Copy a checkpoint with as few files as possible.
+
+    Each shard becomes one snapshot (HDFS-backed) or one consolidated state (RocksDB). Empty
+    changes and history are left out. --in-place changes the checkpoint itself; its job must be
+    stopped. Replaced files go to _stateshift/superseded/; rollback restores them until the
+    job has committed again.
+
+    --keep-tables costs little more than the copy: tables of a RocksDB state stay as they are, and
+    one table more holds what the changelogs write. The job's own RocksDB compacts them later. It
+    is refused for column families, row checksums and checkpoint format 2.
+    """
+    if bool(to) == in_place:
+        raise typer.BadParameter("compact takes --to LOCATION or --in-place")
+    if fork and in_place:
+        raise typer.BadParameter("--fork needs --to LOCATION")
+    mode = fork_keys(fork, no_sync)
+    asked = drop_empty(in_place=in_place or None, keep_tables=keep_tables or None)
+    changes = [{"kind": "compact", **asked}]
+    return run_jobs(terminal, options, [one_job(source, to, changes, waive, mode)])
+
+
+@shortcut(
+    "stateshift repartition /data/orders --to /data/orders-64 --partitions 64\n"
+    "stateshift repartition /data/savepoint-1 --to /data/savepoint-256 --max-parallelism 256"
+)
+def repartition(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: To,
+    partitions: Annotated[
+        int | None, option("--partitions", "N", "How many, of a Spark checkpoint.", min=1)
+    ] = None,
+    parallelism: Annotated[
+        int | None, option("--parallelism", "N", "Of a savepoint: how many subtasks.", min=1)
+    ] = None,
+    max_parallelism: Annotated[
+        int | None, option("--max-parallelism", "N", "Of a savepoint: how many key groups.", min=1)
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    no_sync: NoSync = False,
+) -> int:
+    """Distribute state over another number of partitions.
+
+    Works for every kind of Spark operator and both providers. The checkpoint records the
+    number, and the job uses it. A Flink savepoint gets another parallelism or another max
+    parallelism. For the latter it must be canonical, with keys that are strings, integers, longs
+    or tuples of them.
+    """
+    rescaled = drop_empty(parallelism=parallelism, max_parallelism=max_parallelism)
+    if (partitions is None) == (not rescaled):
+        raise typer.BadParameter(
+            "--partitions for a checkpoint of Spark; --parallelism, --max-parallelism for Flink's"
+        )
+    change: Keys = {"kind": "repartition", "partitions": partitions}
+    if rescaled:
+        change = {"kind": "rescale", **rescaled}
+    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
+    return run_jobs(terminal, options, [job], "flink" if rescaled else None)
+
+
+Renumber = Annotated[
+    bool,
+    flag(
+        "--renumber",
+        "Give batch N the newest batch's number, so that a sink that skips known batch "
+        "numbers accepts the next one.",
+    ),
+]
+
+
+@shortcut("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
+def rewind(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: To,
+    batch: Annotated[int, option("--batch", "N", "The last batch that counts.", min=0)],
+    waive: Waive = None,
+    fork: Fork = False,
+    no_sync: NoSync = False,
+    renumber: Renumber = False,
+) -> int:
+    """Copy a checkpoint as of an earlier batch.
+
+    `stateshift verify LOCATION` lists the batches that can be restored. The job reads the input
+    after that batch again.
+    """
+    change = drop_empty(kind="rewind", batch=batch, renumber=renumber or None)
+    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
+    return run_jobs(terminal, options, [job])
+
+
+@shortcut("stateshift fork /data/orders --to /test/orders")
+def fork(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: To,
+    waive: Waive = None,
+    no_sync: NoSync = False,
+) -> int:
+    """Copy a checkpoint for another job; its own job runs on.
+
+    The copy gets a query id of its own, so that idempotent sinks do not take it for the
+    original.
+    """
+    return run_jobs(terminal, options, [one_job(source, to, [], waive, fork_keys(True, no_sync))])
+
+
+@shortcut(
+    "stateshift convert /data/orders --to /data/orders-rocksdb --provider rocksdb\n"
+    "stateshift convert /data/savepoint-1 --to /data/savepoint-for-1.20 --flink 1.20"
+)
+def convert(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: To,
+    provider: Annotated[str | None, option("--provider", "P", "hdfs-backed or rocksdb.")] = None,
+    codec: Annotated[str | None, option("--codec", "C", "lz4, zstd, snappy or lzf.")] = None,
+    checkpoint_format: Annotated[
+        str | None, option("--checkpoint-format", "V", "v1, for a Spark that knows no other.")
+    ] = None,
+    flink: Annotated[
+        str | None,
+        option("--flink", "V", "Of a savepoint: the Flink that will read it, such as 1.20."),
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    no_sync: NoSync = False,
+) -> int:
+    """Write state for another provider, codec or format.
+
+    The checkpoint records how its state is kept, so the job's configuration stays as it is.
+    --flink writes a savepoint's metadata for another version of Flink.
+    """
+    change = drop_empty(
+        kind="convert",
+        provider=provider,
+        codec=codec,
+        checkpoint_format=checkpoint_format,
+        flink=flink,
+    )
+    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
+    return run_jobs(terminal, options, [job])
+
+
+@shortcut("stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0")
+def rename(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: To,
+    operator: Annotated[
+        list[str] | None, option("--operator", "OLD=NEW", "An operator's id or uid. Repeatable.")
+    ] = None,
+    input: Annotated[
+        list[str] | None, option("--source", "OLD=NEW", "A source's index or name. Repeatable.")
+    ] = None,
+    drop_operator: Annotated[
+        list[str] | None, option("--drop-operator", "ID", "Leave its state behind.")
+    ] = None,
+    drop_source: Annotated[
+        list[str] | None, option("--drop-source", "ID", "Leave its offsets behind.")
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    no_sync: NoSync = False,
+) -> int:
+    """Rename or drop operators and sources.
+
+    Use it when a changed job would not find its state: Spark numbers operators and sources
+    differently, or a Flink operator has another uid.
+    """
+    named = drop_empty(
+        operators=pairs("--operator", "OLD=NEW", operator),
+        sources=pairs("--source", "OLD=NEW", input),
+    )
+    dropped = drop_empty(operators=drop_operator, sources=drop_source)
+    changes: list[Keys] = []
+    if named or not dropped:
+        changes.append({"kind": "rename", **named})
+    if dropped:
+        changes.append({"kind": "drop", **dropped})
+    job = one_job(source, to, changes, waive, fork_keys(fork, no_sync))
+    return run_jobs(terminal, options, [job])
+
+
+@shortcut(
+    "stateshift evolve /data/orders --to /data/orders-2 --add max:integer --widen total=long\n"
+    "stateshift evolve /data/orders --to /data/orders-2 --operator 1 --add "
+    "last:string=none@count --drop spare"
+)
+def evolve(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: To,
+    operator: Annotated[str, option("--operator", "ID", "The stateful operator.")] = "0",
+    store: Annotated[
+        list[str] | None,
+        option(
+            "--store", "NAME", "Its store, as `inspect --entries` calls it; repeatable. [default]"
+        ),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        option(
+            "--add", "NAME:TYPE[=DEFAULT][@AFTER]", "A new column; null if no default is given."
+        ),
+    ] = None,
+    widen: Annotated[
+        list[str] | None, option("--widen", "NAME=TYPE", "A wider type, such as long for integer.")
+    ] = None,
+    rename: Annotated[
+        list[str] | None, option("--rename", "OLD=NEW", "Another name for a column.")
+    ] = None,
+    drop: Annotated[list[str] | None, option("--drop", "NAME", "Remove a column.")] = None,
+    nullable: Annotated[
+        list[str] | None,
+        option("--nullable", "NAME", "The column may be null from now on; * for all."),
+    ] = None,
+    widen_key: Annotated[
+        list[str] | None, option("--widen-key", "NAME=TYPE", "The same for a column of the key.")
+    ] = None,
+    rename_key: Annotated[
+        list[str] | None, option("--rename-key", "OLD=NEW", "The same for a column of the key.")
+    ] = None,
+    nullable_key: Annotated[
+        list[str] | None, option("--nullable-key", "NAME", "The same for a column of the key.")
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    no_sync: NoSync = False,
+) -> int:
+    """Change the columns of state that Spark refuses.
+
+    Use it when the query has one aggregate more or less, or a wider column, or when a newer
+    Spark treats a column as nullable and the old one did not. A new column holds its default
+    for every key that exists. Write columns inside a struct with dots.
+    """
+    change = drop_empty(
+        kind="evolve",
+        operator=operator,
+        add=[column_of(text) for text in add or ()],
+        widen=pairs("--widen", "NAME=…", widen),
+        rename=pairs("--rename", "NAME=…", rename),
+        drop=drop,
+        widen_key=pairs("--widen-key", "NAME=…", widen_key),
+        rename_key=pairs("--rename-key", "NAME=…", rename_key),
+        nullable=nullable,
+        nullable_key=nullable_key,
+    )
+    changes = [{**change, "store": name} for name in store or ["default"]]
+    job = one_job(source, to, changes, waive, fork_keys(fork, no_sync))
+    return run_jobs(terminal, options, [job])
+
+
+def column_of(text: str) -> Keys:
+    """Return a column of NAME:TYPE[=DEFAULT][@AFTER]. A default is JSON, or else the text itself:
+    of a string, a number is one, too. In quotes it may hold an @.
+    """
+    name, _, rest = text.partition(":")
+    rest, after = _split_after(rest)
+    kind, equals, default = rest.partition("=")
+    if not (name and kind):
+        raise typer.BadParameter(f"--add takes NAME:TYPE[=DEFAULT][@AFTER], not {text!r}")
+    column: Keys = {"name": name, "type": kind}
+    if equals:
+        column["default"] = default
+        with suppress(ValueError):
+            value = plain_json.loads(default)
+            if kind.strip().lower() != "string" or isinstance(value, str | None):
+                column["default"] = value
+    if after is not None:
+        column["after"] = after
+    return column
+
+
+def _split_after(text: str) -> tuple[str, str | None]:
+    """Return the text before the @, and the column after it; None if there is no @."""
+    split = text.rpartition if "=" in text else text.partition
+    before, at, after = split("@")
+    is_inside_quotes = before.count('"') % 2 == 1
+    if is_inside_quotes or not at:
+        return text, None
+    return before, after
