@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -71,6 +72,9 @@ class Finding:
     def is_damage(self) -> bool:
         """Whether a file is missing, or not what it should be."""
         return self.level == "refuse" and self.path is not None
+
+
+refuse, warn, note = partial(Finding, "refuse"), partial(Finding, "warn"), partial(Finding, "note")
 
 
 @dataclass(frozen=True, slots=True)

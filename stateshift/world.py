@@ -38,7 +38,7 @@ from stateshift.storage.protocol import Content, Input, Storage
 from stateshift.survey import ShardFiles
 
 if TYPE_CHECKING:
-    from stateshift.formats.blocks import Block
+    from stateshift.formats.blocks import RowBlock
 
 
 class ReadFrom(Protocol):
@@ -76,7 +76,7 @@ def unit_of(store: str) -> Unit:
 # (read, shard, the image's settings) -> (store, some) ...: the entries of that shard, as the bytes
 # the engine compares. Things that are compared whole come under a store that is `Whole`.
 EntriesReader = Callable[
-    [ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block | Pairs"]]
+    [ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "RowBlock | Pairs"]]
 ]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import extensions, look
-from stateshift.clusters.opening import check_submit, kind_names, open_cluster
+from stateshift.clusters.kind import check_submit, kind_names, open_cluster
 from stateshift.clusters.protocol import JobState
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import METHODS, Entries, Transforms, engine, engine_names

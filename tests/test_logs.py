@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from stateshift import logs
-from stateshift.clusters.http.rest import Service
+from stateshift.clusters.command import Shell
+from stateshift.clusters.http import Service
 from stateshift.clusters.logged import log_command
-from stateshift.clusters.shell import Shell
 from stateshift.errors import TransientStorageError
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import LOCAL_MILLISECONDS, Patience, Retrying

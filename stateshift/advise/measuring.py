@@ -22,7 +22,7 @@ from stateshift.advise.evaluate.inputs import RESTART_SECONDS
 from stateshift.advise.evaluate.verdicts import Verdict, hides_its_backlog
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
-from stateshift.clusters.opening import check_cluster
+from stateshift.clusters.kind import check_cluster
 from stateshift.clusters.standalone.calls import StandaloneCalls
 from stateshift.errors import StateshiftError
 from stateshift.specification.model import ClusterSpec

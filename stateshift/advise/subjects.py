@@ -35,8 +35,8 @@ from stateshift.advise.metrics.spark import (
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.flink.jobs import jobs_of_name
-from stateshift.clusters.http.rest import Unanswered
-from stateshift.clusters.opening import check_cluster
+from stateshift.clusters.http import Unanswered
+from stateshift.clusters.kind import check_cluster
 from stateshift.clusters.protocol import JobState
 from stateshift.engines.spark.layout import number_of_log
 from stateshift.errors import ClusterError, SpecError, StateshiftError
@@ -158,7 +158,7 @@ class _FlinkPlace:
             return name
         try:
             page = self.calls.page(self.ids[-1])
-            with self.calls.reading(f"/jobs/{self.ids[-1]}"):
+            with self.calls.read(f"/jobs/{self.ids[-1]}"):
                 return name if page is None else str(page["name"])
         except ClusterError:
             return name

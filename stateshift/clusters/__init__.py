@@ -1,11 +1,11 @@
 """The clusters on which jobs run.
 
     protocol       the one interface, and its promises
-    opening        from a cluster of the spec to one that can be asked
-    manual         a person            command        any shell commands (shell)
+    kind           from a cluster of the spec to one that can be asked
+    manual         a person            command        any shell commands
     tagged         the order of a start and a stop, which the clusters of Spark share
     spark_submit/  processes here
-    livy, standalone/, flink/          each over HTTP (http/); its API is read in `calls`
+    livy, standalone/, flink/          each over HTTP (http); its API is read in `calls`
     detached       a process that outlives us, known by its tag
     stopping       the marker that asks a job to stop between two batches
 

@@ -37,29 +37,35 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import os
 import shlex
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from stateshift.clusters import detached
 from stateshift.clusters.kind import ClusterKind
 from stateshift.clusters.logged import logs_stop, logs_submission
-from stateshift.clusters.options import Options
-from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
-from stateshift.clusters.redaction import last_lines
-from stateshift.clusters.shell import Shell
+from stateshift.clusters.options import Options, settings
+from stateshift.clusters.protocol import JobFailure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.spark_causes import LOG_LINES, failure_of
 from stateshift.clusters.waiting import wait_for
-from stateshift.clusters.whole_files import write_whole
+from stateshift.clusters.whole_files import read_object, write_object
 from stateshift.errors import ClusterError
 from stateshift.specification.options import options_of
 
 _STOPPED_BY_ANOTHER = "stopped by another run; whether it runs again nobody looks without `find`"
 _UNSEEN = "as recorded here: without a command `find` nobody looks whether it still runs"
 _SECONDS_MAX = 300.0
+_STDERR_LINES = 15
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,10 +83,9 @@ class Command:
         return "command"
 
     def version(self) -> str | None:
-        nobody = NamedJob("", "", "", None).variables()
-        return (
-            _last_line(self._shell.run("version", nobody)) if self._shell.has("version") else None
-        )
+        if not self._shell.has("version"):
+            return None
+        return _last_line(self._shell.run("version", _variables(Submission("", "", ""))))
 
     def host(self, connection: str | None = None) -> str | None:
         return None
@@ -89,7 +94,7 @@ class Command:
         """Whether `reach`, which gets the location as the job would, ends with exit code 0."""
         if not self._shell.has("reach"):
             return None
-        return self._shell.says_yes("reach", NamedJob("", "", location, None).variables())
+        return self._shell.says_yes("reach", _variables(Submission("", "", location)))
 
     def find(self, tag: str) -> JobStatus:
         stem = self._stem(tag)
@@ -136,12 +141,9 @@ class Command:
         if not status.state.alive and status.state is not JobState.UNKNOWN:
             return status
         if not self._shell.has("stop"):
-            raise ClusterError(
-                f"{request.job} is {status.state}, and the cluster has no command to stop it",
-                cluster=self.name,
-                job=request.job,
-                hint="stop it by hand, or add the option stop to the cluster",
-            )
+            fact = f"{request.job} is {status.state}, and the cluster has no command to stop it"
+            hint = "stop it by hand, or add the option stop to the cluster"
+            raise ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
         said = self._shell.run("stop", self._of_request(request), request.seconds_max)
         self._records.stopped(request)
         if not self._shell.has("find"):
@@ -162,7 +164,7 @@ class Command:
             said = self._shell.run("log", self._of_known(tag))
         return last_lines(self._shell.clean(said), lines_max)
 
-    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
         """Return nothing of a job that is alive: the log may be of an earlier start."""
         return None if alive else failure_of(self.log(tag, LOG_LINES), alive)
 
@@ -179,7 +181,7 @@ class Command:
         if status.state is not JobState.ABSENT:
             return status.id or submission.tag
         self._records.begun(submission)
-        variables = _named(submission).variables()
+        variables = _variables(submission)
         variables["STATESHIFT_SECONDS_MAX"] = f"{self._seconds_max:g}"
         self._shell.log_begun("submit")
         command = detached.Command(
@@ -201,9 +203,8 @@ class Command:
         if code != 0 and detached.trace(stem).code is None and not self._shell.has("find"):
             raise self._undecided(submission)
         if code != 0:
-            raise self._shell.failed(
-                "submit", code, detached.output_of(stem, "err"), submission.environment
-            )
+            said = detached.output_of(stem, "err")
+            raise self._shell.failed("submit", code, said, submission.environment)
         return self._records.id_of(submission.tag) or submission.tag
 
     def _undecided(self, submission: Submission) -> ClusterError:
@@ -214,27 +215,24 @@ class Command:
             fact = "its submit was killed before it ended, so it may have worked or not"
             stem = shlex.quote(str(self._stem(submission.tag)))
             hint = f"if the job runs: echo 0 > {stem}.exit; if it does not: rm {stem}.pid"
-        return ClusterError(
-            f"{submission.tag}: {fact}", cluster=self.name, job=submission.job, hint=hint
-        )
+        fact = f"{submission.tag}: {fact}"
+        return ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
 
     def _in_flight(self, tag: str) -> ClusterError:
         pids = " ".join(map(str, detached.holders(self._stem(tag))))
-        return ClusterError(
-            f"the submission {tag} is still under way after {self._seconds_max:g} s (pid "
-            f"{pids or 'unknown'})",
-            cluster=self.name,
-            hint=f"wait for it, or end it: kill {pids}" if pids else "wait for it, then try again",
-        )
+        after = f"{self._seconds_max:g} s (pid {pids or 'unknown'})"
+        fact = f"the submission {tag} is still under way after {after}"
+        hint = f"wait for it, or end it: kill {pids}" if pids else "wait for it, then try again"
+        return ClusterError(fact, cluster=self.name, hint=hint)
 
     def _of_request(self, request: StopRequest) -> dict[str, str]:
         known = self._records.known(request.tag) if request.tag is not None else None
         connection = known.connection if known is not None else None
-        tag, place = request.tag or "", request.location
-        return NamedJob(tag, request.job, place, connection, request.options).variables()
+        tag, options = request.tag or "", request.options
+        return _variables(Submission(tag, request.job, request.location, connection, options))
 
     def _of_known(self, tag: str) -> dict[str, str]:
-        return (self._records.known(tag) or NamedJob(tag, "", "", None)).variables()
+        return _variables(self._records.known(tag) or Submission(tag, "", ""))
 
     @property
     def _shell(self) -> Shell:
@@ -253,24 +251,94 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedJob:
-    """A job, as the commands get it in their environment."""
+class Shell:
+    """Runs the cluster's commands; their output is read here alone, and shown without secrets."""
 
-    tag: str
-    job: str
-    location: str
-    connection: str | None
-    options: Mapping[str, object] = field(default_factory=dict)
+    cluster: str
+    workdir: str
+    options: Options
+    seconds_max: float
 
-    def variables(self) -> dict[str, str]:
-        return {
-            "STATESHIFT_TAG": self.tag,
-            "STATESHIFT_JOB": self.job,
-            "STATESHIFT_LOCATION": self.location,
-            "STATESHIFT_CHECKPOINT": self.location,
-            "STATESHIFT_CONNECTION": self.connection or "",
-            "STATESHIFT_OPTIONS": json.dumps(dict(self.options), sort_keys=True),
-        }
+    def has(self, verb: str) -> bool:
+        return verb in self.options
+
+    def arguments(self, verb: str) -> list[str]:
+        command = self.options[verb]
+        return ["/bin/sh", "-c", command if isinstance(command, str) else shlex.join(command)]
+
+    def environment(
+        self, variables: Mapping[str, str], more: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        given = {**settings(self.options.get("environment")), **settings(more)}
+        return {**os.environ, **given, "STATESHIFT_WORKDIR": self.workdir, **variables}
+
+    def run(self, verb: str, variables: Mapping[str, str], seconds_max: float | None = None) -> str:
+        code, out, err = self._ended(verb, variables, seconds_max)
+        if code != 0:
+            raise self.failed(verb, code, err)
+        return out
+
+    def says_yes(self, verb: str, variables: Mapping[str, str]) -> bool:
+        """Whether a command says yes: exit code 0 is yes, 1 is no; anything else is no answer."""
+        code, _, err = self._ended(verb, variables, None)
+        if code not in (0, 1):
+            raise self.failed(verb, code, err)
+        return code == 0
+
+    def _ended(
+        self, verb: str, variables: Mapping[str, str], seconds_max: float | None
+    ) -> tuple[int, str, str]:
+        """Run a command for its exit code and output; too slow, it is ended with all it started."""
+        seconds = self.seconds_max if seconds_max is None else seconds_max
+        began = time.perf_counter()
+        self.log_begun(verb)
+        process = subprocess.Popen(
+            self.arguments(verb),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment({**variables, "STATESHIFT_SECONDS_MAX": f"{seconds:g}"}),
+            cwd=self.options.get("cwd"),
+            start_new_session=True,
+        )
+        with process:
+            try:
+                out, err = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired as error:
+                fact = f"the command `{verb}` has not ended in {seconds:g} s"
+                hint = f"run it by hand to see why: {self.clean(self.arguments(verb)[-1])}"
+                raise ClusterError(fact, cluster=self.cluster, hint=hint) from error
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        took = (time.perf_counter() - began) * 1000
+        _log.debug("%s: `%s` ended with %d, %.0f ms", self.cluster, verb, process.returncode, took)
+        return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+    def log_begun(self, verb: str) -> None:
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s: `%s`: %s", self.cluster, verb, self.clean(self.arguments(verb)[-1]))
+
+    def status(self, said: str) -> JobStatus:
+        words = said.split()
+        if not words or words[0].lower() not in list(JobState):
+            fact = f"the command `find` printed {self.clean(said.strip()[:80])!r}"
+            expected = f"one of: {', '.join(JobState)}; and, after a blank, the job's id"
+            raise ClusterError(fact, cluster=self.cluster, hint=f"it has to print {expected}")
+        return JobStatus(JobState(words[0].lower()), next(iter(words[1:]), None))
+
+    def failed(
+        self, verb: str, code: int, err: str, secrets: Mapping[str, str] | None = None
+    ) -> ClusterError:
+        fact = f"the command `{verb}` ended with exit code {code}"
+        end = last_lines(self.clean(err, secrets), _STDERR_LINES)
+        if end:
+            fact += f":\n{end}"
+        hint = f"correct the option {verb} of the cluster {self.cluster}, or what it calls"
+        return ClusterError(fact, cluster=self.cluster, hint=hint)
+
+    def clean(self, text: str, secrets: Mapping[str, str] | None = None) -> str:
+        return redact(text, os.environ, settings(self.options.get("environment")), secrets or {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,23 +349,20 @@ class Records:
     workdir: str
 
     def begun(self, submission: Submission) -> None:
-        """Record a submission, before its command starts."""
-        known = _named(submission)
-        plain = {"job": known.job, "location": known.location, "connection": known.connection}
-        _write(self._json(submission.tag), plain)
-        _write(self._of_job(known.job, known.location), {"tag": known.tag})
+        job, place, connection = submission.job, submission.location, submission.connection
+        plain = {"job": job, "location": place, "connection": connection}
+        write_object(self._json(submission.tag), plain)
+        write_object(self._of_job(job, place), {"tag": submission.tag})
 
     def stopped(self, request: StopRequest) -> None:
-        """Record that a job was stopped, after the command to stop it ended well."""
         if request.tag is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
             detached.note_stopped(self.stem(request.tag))
-        _write(self._of_job(request.job, request.location), {"tag": None, "workdir": self.workdir})
+        place = self._of_job(request.job, request.location)
+        write_object(place, {"tag": None, "workdir": self.workdir})
 
     def of_tag(self, tag: str, in_hand: bool = False) -> JobStatus:
-        """Return the recorded status of a submission. One that is under way is absent yet; with
-        the lock in hand it is not under way.
-        """
+        """Return a submission's recorded status; absent while one is under way without the lock."""
         trace = detached.trace(self.stem(tag))
         match trace.code:
             case 0 if detached.was_stopped(self.stem(tag)):
@@ -311,7 +376,7 @@ class Records:
                 return JobStatus(JobState.ABSENT)
 
     def of_job(self, job: str, location: str) -> JobStatus:
-        last = _read(self._of_job(job, location))
+        last = read_object(self._of_job(job, location))
         if last is None:
             why = "not submitted here, and there is no command `find`"
             return JobStatus(JobState.UNKNOWN, None, why)
@@ -322,11 +387,11 @@ class Records:
             return JobStatus(JobState.UNKNOWN, None, _STOPPED_BY_ANOTHER)
         return JobStatus(JobState.FINISHED, None, "stopped")
 
-    def known(self, tag: str) -> NamedJob | None:
-        plain = _read(self._json(tag))
+    def known(self, tag: str) -> Submission | None:
+        plain = read_object(self._json(tag))
         if plain is None:
             return None
-        return NamedJob(tag, str(plain["job"]), str(plain["location"]), plain["connection"])
+        return Submission(tag, str(plain["job"]), str(plain["location"]), plain["connection"])
 
     def id_of(self, tag: str) -> str | None:
         return _last_line(detached.output_of(self.stem(tag), "out"))
@@ -343,21 +408,15 @@ class Records:
         return self.directory / "jobs" / f"{detached.file_name(job)}-{digest}.json"
 
 
-def _write(path: Path, plain: Mapping[str, str | None]) -> None:
-    write_whole(path, json.dumps(plain, sort_keys=True).encode())
-
-
-def _read(path: Path) -> dict[str, str | None] | None:
-    try:
-        plain = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError, RecursionError):
-        return None
-    return plain if isinstance(plain, dict) else None
-
-
-def _named(submission: Submission) -> NamedJob:
-    job, place = submission.job, submission.location
-    return NamedJob(submission.tag, job, place, submission.connection, submission.options)
+def _variables(submission: Submission) -> dict[str, str]:
+    return {
+        "STATESHIFT_TAG": submission.tag,
+        "STATESHIFT_JOB": submission.job,
+        "STATESHIFT_LOCATION": submission.location,
+        "STATESHIFT_CHECKPOINT": submission.location,
+        "STATESHIFT_CONNECTION": submission.connection or "",
+        "STATESHIFT_OPTIONS": json.dumps(dict(submission.options), sort_keys=True),
+    }
 
 
 def _last_line(said: str) -> str | None:

@@ -44,9 +44,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The facts in the files of a stem. `code` is None for what still runs, and for what was killed
-    together with its wrapper.
-    """
+    """What a stem's files say; `code` is None for one that runs, or was killed with its wrapper."""
 
     held: bool
     pid: int | None
@@ -136,9 +134,7 @@ def start(
 
 
 def leave(process: subprocess.Popen[bytes]) -> int:
-    """Leave a process alone and return its number. A thread that nobody waits for takes note of its
-    end, so that it does not stay as a zombie.
-    """
+    """Leave a process alone, and return its number; a thread reaps it, so that no zombie stays."""
     threading.Thread(target=process.wait, daemon=True).start()
     return process.pid
 

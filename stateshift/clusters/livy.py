@@ -35,7 +35,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Final, Unpack
 
-from stateshift.clusters.http.rest import (
+from stateshift.clusters.http import (
     OTHER_FIELDS,
     Json,
     Query,
@@ -112,7 +112,6 @@ class LivyCalls:
                 return
 
     def sessions(self) -> tuple[int, ...]:
-        """Return the ids of the first interactive sessions that are alive."""
         sessions = _list(self._call("GET", "/sessions"), "sessions", self)
         alive = [word for word, state in _STATES.items() if state.alive]
         return tuple(int(each["id"]) for each in sessions if str(each.get("state")) in alive)
@@ -129,7 +128,6 @@ class LivyCalls:
         return batch_of(self._call("POST", "/batches", json=body), self)
 
     def delete(self, id: int) -> None:
-        """Delete a batch; one that is not there is fine."""
         try:
             self._call("DELETE", f"/batches/{id}")
         except Refused as refused:
@@ -137,9 +135,7 @@ class LivyCalls:
                 raise
 
     def log(self, id: int, lines_max: int) -> list[str]:
-        """Return the end of a log. Livy keeps but the last lines, and counts those: so its number
-        is asked for first.
-        """
+        """Return a log's end; its length is asked for first: Livy counts the lines that it kept."""
         path = f"/batches/{id}/log"
         total = int(self._call("GET", path, params={"from": 0, "size": 0}).get("total", 0))
         params = {"from": max(0, total - lines_max), "size": lines_max}
@@ -223,10 +219,7 @@ class Livy(RemoteCluster[LivyCalls]):
         return wait_until_settled(look, settled, self.interrupt) or JobStatus(JobState.ABSENT)
 
     def find_untagged(self, request: StopRequest) -> JobStatus:
-        """Return the status of one that is alive, if there is: by the id or the name that the spec
-        gives it. Else any run of ours has submitted it for this location, or somebody else under
-        the job's name.
-        """
+        """Return one alive, if any: by the spec's id or name, else by location or job name."""
         options, calls = self.stop_options(request), self.calls(None)
         if "batch" in options:
             return self.status_of(calls, str(options["batch"])) or JobStatus(JobState.ABSENT)
@@ -243,7 +236,6 @@ class Livy(RemoteCluster[LivyCalls]):
         return _status(last[-1]) if last else JobStatus(JobState.ABSENT)
 
     def occupants(self) -> tuple[str, ...]:
-        """Return the batches and the interactive sessions that run there, by their names."""
         calls = self.calls(None)
         batches = [batch for batch in calls.batches() if batch.state.alive]
         named = [f"{batch.name or 'batch'} ({batch.id})" for batch in batches]
@@ -302,7 +294,7 @@ class Livy(RemoteCluster[LivyCalls]):
 
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
-        calls = self.calls(self.notes.read(request.tag) if request.tag is not None else None)
+        calls = self.calls(self.notes.read(request.tag))
         look = f"curl {redact(str(self.options['url']).rstrip('/'))}/batches/{{id}}"
         return self.end(request, lambda id: calls.delete(int(id)), look)
 
@@ -318,12 +310,10 @@ class Livy(RemoteCluster[LivyCalls]):
 
 
 def _tagged(calls: LivyCalls, tag: str) -> list[LivyBatch]:
-    """Return the batches whose names have this tag before their last @."""
     return [batch for batch in calls.batches() if (batch.name or "").rpartition("@")[0] == tag]
 
 
 def _place(location: str) -> str:
-    """Return the digest of a location for a batch's name, which is all that Livy tells."""
     return hashlib.sha256(location.rstrip("/").encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -32,10 +32,10 @@ from stateshift.clusters.detached import file_name
 from stateshift.clusters.kind import Ask, ClusterKind, Surroundings
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.options import Options
-from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import JobFailure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.waiting import wait_for
-from stateshift.clusters.whole_files import READABLE, write_whole
+from stateshift.clusters.whole_files import READABLE, read_object, write_whole
 from stateshift.errors import ClusterError
 from stateshift.specification.options import options_of
 
@@ -46,9 +46,7 @@ _NO = ("n", "no", "abort", "cancel")
 
 @dataclass(frozen=True)
 class Manual:
-    """See the module. `ask` puts a question to the person and returns the answer; None: by marker
-    files alone, with `say` telling what is waited for.
-    """
+    """See the module; without `ask`, marker files are waited for, and `say` tells which."""
 
     name: str
     marker_dir: Path
@@ -123,7 +121,7 @@ class Manual:
             # The job was not stopped any more: it runs again where it was.
             started = (submission.job, submission.location)
             for path in sorted(self.marker_dir.glob("*.stop")):
-                stop = _plain(path)
+                stop = read_object(path) or {}
                 is_of_earlier_start = stop.get("tag") not in (None, submission.tag)
                 if is_of_earlier_start or (stop.get("job"), stop.get("location")) != started:
                     continue
@@ -155,10 +153,9 @@ class Manual:
         return self.find_source(request)
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        """The person's words on a failure; nothing else is known here."""
         return last_lines(redact(self._text(tag, "failed")), lines_max)
 
-    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
         return None
 
     def _person(
@@ -176,23 +173,18 @@ class Manual:
             if self.say is not None:
                 self.say(f"{wish} Then: touch {path} (waiting {seconds_max:g} s)")
             if not wait_for(lambda: self._there(*marker) or None, seconds_max, self.interrupt):
-                raise ClusterError(
-                    f"nobody said in {seconds_max:g} s that it was done: {wish}",
-                    cluster=self.name,
-                    hint=f"when it is done: touch {path}; then `stateshift resume WORKDIR`",
-                )
+                fact = f"nobody said in {seconds_max:g} s that it was done: {wish}"
+                hint = f"when it is done: touch {path}; then `stateshift resume WORKDIR`"
+                raise ClusterError(fact, cluster=self.name, hint=hint)
         elif answer.lower() in _NO:
             self._remove(marker[0], {"submitted": "submit", "stopped": "stop"}[marker[1]])
-            raise ClusterError(
-                f"declined: {wish}",
-                cluster=self.name,
-                hint="`stateshift resume WORKDIR` asks again",
-            )
+            hint = "`stateshift resume WORKDIR` asks again"
+            raise ClusterError(f"declined: {wish}", cluster=self.name, hint=hint)
         else:
             self._put(*marker, "" if answer.lower() in _YES else answer)
 
     def _asked_to_stop(self, request: StopRequest) -> bool:
-        asked = _plain(self._path(_stopped_as(request), "stop"))
+        asked = read_object(self._path(_stopped_as(request), "stop")) or {}
         return (asked.get("location"), asked.get("workdir")) == (request.location, self.workdir)
 
     def _path(self, name: str, suffix: str) -> Path:
@@ -218,14 +210,6 @@ class Manual:
 
 def _stopped_as(request: StopRequest) -> str:
     return request.tag if request.tag is not None else request.job
-
-
-def _plain(path: Path) -> dict[str, object]:
-    try:
-        plain = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, ValueError, RecursionError):
-        return {}
-    return plain if isinstance(plain, dict) else {}
 
 
 def _open(name: str, options: Options, around: Surroundings) -> Manual:

@@ -10,25 +10,24 @@ under a tag.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from stateshift.clusters.detached import file_name, take_lock
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import JobStatus, Origin, StopRequest, Submission
 from stateshift.clusters.waiting import wait_for
-from stateshift.clusters.whole_files import write_whole
+from stateshift.clusters.whole_files import Note, read_object, write_object
 from stateshift.errors import ClusterError
 from stateshift.formats.marks import WAIT
 
-# The note of one tag, as JSON. The files are ours: their values are those that we wrote.
-Record: TypeAlias = dict[str, Any]
+# The note of one tag, as JSON.
+Record: TypeAlias = Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +37,20 @@ class Notes:
     directory: Path
 
     def place(self, tag: str) -> Path:
-        """Return the file of a tag."""
         return self.directory / f"{file_name(tag)}.json"
 
-    def read(self, tag: str) -> Record | None:
-        return _record(self.place(tag))
+    def read(self, tag: str | None) -> Record | None:
+        return None if tag is None else _record(self.place(tag))
 
     def add(self, tag: str, **more: object) -> None:
-        record = {**(self.read(tag) or {}), **more}
-        write_whole(self.place(tag), json.dumps(record, sort_keys=True).encode())
+        write_object(self.place(tag), {**(self.read(tag) or {}), **more})
+
+    def add_stopped(self, tag: str | None) -> None:
+        """Note that we stop a job, if we submitted it."""
+        if tag is not None and self.read(tag) is not None:
+            self.add(tag, stopped=True)
 
     def every(self) -> Iterator[Record]:
-        """Yield the notes of all submissions from here."""
         for path in sorted(self.directory.glob("*.json")):
             record = _record(path)
             if record is not None:
@@ -76,13 +77,8 @@ class Notes:
 
 
 def _record(path: Path) -> Record | None:
-    try:
-        plain = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    if not isinstance(plain, dict) or not isinstance(plain.get("begun"), int | float):
-        return None
-    return plain
+    plain = read_object(path) or {}
+    return plain if isinstance(plain.get("begun"), int | float) else None
 
 
 def noted_origin(notes: Notes, id: str | None, otherwise: str) -> Origin:
@@ -125,9 +121,7 @@ def identity(submission: Submission) -> Mapping[str, str]:
 
 
 def submission_url(submission: Submission, url: str) -> str:
-    """Return the URL to submit at: the connection of the job overrides the cluster's (IS-4);
-    host:port is reached by the same protocol.
-    """
+    """Return the URL to submit at; a job's connection overrides (IS-4), in the same protocol."""
     connection = submission.connection
     if not connection:
         return url
@@ -138,20 +132,14 @@ def submission_url(submission: Submission, url: str) -> str:
 
 
 def refuse_unknown(status: JobStatus, request: StopRequest, cluster: str, notes: Notes) -> None:
-    """Refuse a job of which nobody can tell whether it runs: it is not taken for a stopped one. One
-    that we started was forgotten, and is none once a person forgets it too.
-    """
+    """Refuse a job of which nobody knows whether it runs, until a person forgets it."""
     if status.state == "unknown":
         hint = "see that it does not run, and use a cluster of kind manual for the source"
-        if request.tag is not None and notes.read(request.tag) is not None:
+        if request.tag is not None and notes.read(request.tag):
             note = quote(str(notes.place(request.tag)))
             hint = (
                 f"look whether it runs; if it does not: rm {note}, and the same command again "
                 "takes it for one that was never started"
             )
-        raise ClusterError(
-            f"cannot tell whether {request.job} runs: {status.detail}",
-            cluster=cluster,
-            job=request.job,
-            hint=hint,
-        )
+        fact = f"cannot tell whether {request.job} runs: {status.detail}"
+        raise ClusterError(fact, cluster=cluster, job=request.job, hint=hint)

@@ -38,23 +38,20 @@ SILENT_SECONDS_MAX = 60.0
 
 
 class Silence:
-    """The time for which a cluster has given no answer. It begins with the first answer that did
-    not come, however long that one was waited for.
-    """
+    """The time without an answer, from the first that did not come, and was waited for."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], float], seconds_max: float = SILENT_SECONDS_MAX) -> None:
+        self._now, self._seconds_max = now, seconds_max
         self._since: float | None = None
 
     def end(self) -> None:
-        """Note that the cluster has answered."""
         self._since = None
 
     def is_too_long(self) -> bool:
         """Note that the cluster has not answered. Return whether it has not for too long."""
         if self._since is None:
             self._since = self._now()
-        return self._now() - self._since > SILENT_SECONDS_MAX
+        return self._now() - self._since > self._seconds_max
 
 
 class JobState(StrEnum):
@@ -130,9 +127,7 @@ class SavepointRequest:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequest:
-    """One more checkpoint of the job with this id, which is cancelled then: what it does between
-    the two is done again by whoever goes on from there.
-    """
+    """One more checkpoint of the job with this id, which is cancelled then."""
 
     tag: str
     job_id: str
@@ -173,9 +168,7 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The places of a cluster's jobs: all, and those that are free. `adaptive`: a job begins with
-    fewer than it asked for. `on_demand`: more are made when they are needed.
-    """
+    """Places of jobs. `adaptive`: a job begins with fewer; `on_demand`: more are made if needed."""
 
     all: int
     free: int
@@ -185,9 +178,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a job that runs: the options of a submission that starts it again, None where
-    they are not known; `why` is the reason. They may hold credentials.
-    """
+    """The options that start a running job again, or `why` they are unknown; may hold secrets."""
 
     options: Mapping[str, object] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -198,17 +189,13 @@ class TellsOrigin(Protocol):
     """The question that a cluster may answer of a job before it is stopped."""
 
     def origin(self, request: StopRequest, like: Mapping[str, object] | None) -> Origin:
-        """Return the origin of the job. `like` is the spec's own start: a cluster that does not
-        tell all checks that.
-        """
+        """Return the origin of the job; `like`, the spec's own start, is checked where asked."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of trying a start without starting anything: the refusal, with the way out; and
-    the part that could not be tried.
-    """
+    """The outcome of trying a start without starting: a refusal and hint, the untried part."""
 
     refused: str = ""
     hint: str | None = None
@@ -233,7 +220,7 @@ class Remedy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class JobFailure:
     """Why a job, or a query of it, has failed: its newest exception, as one line that is safe to
     show. `query` is the id of the query that ended. `final`: whoever tries the same again meets the
     same.
@@ -272,9 +259,7 @@ class Cluster(Protocol):
         ...
 
     def host(self, connection: str | None = None) -> str | None:
-        """Return the host of jobs, or the one that hands out hosts; empty for this machine, None
-        where nobody can tell. `connection` is the place of a submission instead.
-        """
+        """Return jobs' host; empty: this machine, None: unknown. `connection` is a submission's."""
         ...
 
     def reaches(self, location: str) -> bool | None:
@@ -302,10 +287,8 @@ class Cluster(Protocol):
         """The end of what the job said, for a person; empty where there is none."""
         ...
 
-    def failure(self, tag: str, alive: bool = False) -> Failure | None:
-        """Why the job failed; of one that is `alive`, why it cannot go on, by what it said under
-        this tag and no other. None where it did not say, or the cluster does not tell.
-        """
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
+        """Why it failed, or, `alive`, cannot go on, by what was said under this tag alone."""
         ...
 
 
@@ -313,15 +296,11 @@ class SavepointCluster(Cluster, Protocol):
     """A cluster whose jobs write their state when they are asked to."""
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
-        """The jobs with this id or, where none has it, with this name; those that have ended, too,
-        as long as the cluster remembers them.
-        """
+        """Jobs with this id, else with this name, also those ended that the cluster remembers."""
         ...
 
     def savepoint(self, request: SavepointRequest) -> str:
-        """Take it, wait for it, and return its location; with `stop` and `cancel`, once the job has
-        ended. `Gone` where the cluster did not live to tell it.
-        """
+        """Take it, and return where it is (`stop`, `cancel`: once the job has ended), or `Gone`."""
         ...
 
     def failed_behind(self, request: SavepointRequest) -> str | None:
@@ -329,22 +308,15 @@ class SavepointCluster(Cluster, Protocol):
         ...
 
     def latest_checkpoint(self, job_id: str) -> str | None:
-        """Return the location of the last one that the job has completed; None where there is none,
-        or none that outlives it. `Gone` where its cluster was there for that job alone, and does
-        not answer.
-        """
+        """Return the place of the last completed one that outlives the job, or `Gone`."""
         ...
 
     def checkpoint(self, request: CheckpointRequest) -> str:
-        """Have one completed, cancel the job, and return where its last one is once it has ended.
-        `Gone` where the cluster did not live to tell it.
-        """
+        """Have one completed, cancel the job, return where its last one is then, or `Gone`."""
         ...
 
     def is_ending(self, request: SavepointRequest | CheckpointRequest) -> bool:
-        """Whether this request, made before, has reached the job and ends it, though it may still
-        run: nobody can take that back.
-        """
+        """Whether this earlier request ends the job, which nobody can take back."""
         ...
 
     def progress(self, tag: str) -> JobProgress: ...

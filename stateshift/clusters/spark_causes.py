@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from stateshift.clusters.protocol import Failure, Remedy
+from stateshift.clusters.protocol import JobFailure, Remedy
 from stateshift.clusters.redaction import redact
 
 FACT_MAX: Final = 500
@@ -127,12 +127,10 @@ class _Event:
 
     @property
     def is_end(self) -> bool:
-        """Whether the driver or a query is over, and not merely an error was logged."""
         return self.of_driver or self.query is not None
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it is still over, of a job that runs."""
         return self.is_certain and not self.started_again
 
     @cached_property
@@ -142,11 +140,10 @@ class _Event:
 
     @cached_property
     def fact(self) -> tuple[Remedy, str | None]:
-        """The remedy and the cause."""
         return _fact(self.chain)
 
 
-def failure_of(log: str, alive: bool) -> Failure | None:
+def failure_of(log: str, alive: bool) -> JobFailure | None:
     """Return the failure of the job; of one that is `alive`, that after which it cannot go on."""
     events = _events(log)
     ends = [event for event in events if event.is_end]
@@ -171,7 +168,7 @@ def failure_of(log: str, alive: bool) -> Failure | None:
     # One line, without secrets, and with nothing in it that a terminal would act on.
     line = " ".join(redact(fact, os.environ).split())
     printable = (letter if letter.isprintable() else "?" for letter in line)
-    return Failure("".join(printable)[:FACT_MAX], remedy, newest.query, final)
+    return JobFailure("".join(printable)[:FACT_MAX], remedy, newest.query, final)
 
 
 def _has_repeated(meant: _Event, events: Sequence[_Event]) -> bool:
@@ -184,7 +181,6 @@ def _has_repeated(meant: _Event, events: Sequence[_Event]) -> bool:
 
 
 def _events(log: str) -> list[_Event]:
-    """Return the ends that this log tells of, the oldest first."""
     events: list[_Event] = []
     seen: set[str] = set()
     current: _Event | None = None
@@ -257,7 +253,6 @@ def _exceptions(lines: list[str]) -> Iterator[str]:
 
 
 def _unwrapped(link: str) -> Iterator[str]:
-    """Yield an exception, and those inside its message."""
     inside: str | None = link[:LINK_MAX]
     for _ in range(LINKS_MAX):
         if inside is None:
@@ -267,7 +262,6 @@ def _unwrapped(link: str) -> Iterator[str]:
 
 
 def _inner(link: str) -> str | None:
-    """Return the exception inside the message of another, if there is one."""
     matches = (pattern.search(link) for pattern in _INNER)
     inner = next((match[1] for match in matches if match is not None), None)
     if inner is None:

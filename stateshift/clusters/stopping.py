@@ -118,9 +118,7 @@ def stop_options(
     known: Mapping[str, Expected],
     submitting: Mapping[str, Expected],
 ) -> Options:
-    """Return the request's options over the cluster's. A rollback hands in how the job was
-    submitted, and a spec may have parts of the request among them: both are left out.
-    """
+    """Return the request's options over the cluster's, without any of a submission."""
     others = {*submitting, "tag", "seconds_max"}
     requested = {key: value for key, value in request.options.items() if key not in others}
     of_cluster = {key: value for key, value in cluster.items() if key in known}

@@ -18,15 +18,14 @@ from threading import Event
 from typing import ClassVar, Generic, Self, TypeVar
 from urllib.parse import unquote
 
-from stateshift.clusters.http.hosts import host_of
-from stateshift.clusters.http.rest import Json, Unanswered
+from stateshift.clusters.http import Json, Unanswered, host_of
 from stateshift.clusters.jars import complaints_about
 from stateshift.clusters.kind import Surroundings
 from stateshift.clusters.logged import logs_submission
 from stateshift.clusters.noted import Notes, Record, refuse_unknown, submission_url
 from stateshift.clusters.options import Options, read_options
 from stateshift.clusters.protocol import (
-    Failure,
+    JobFailure,
     JobState,
     JobStatus,
     StopRequest,
@@ -79,6 +78,9 @@ class TaggedCluster(ABC):
     def kind(self) -> str:
         return self.takes.kind
 
+    def error(self, job: str, fact: str, hint: str | None = None) -> ClusterError:
+        return ClusterError(fact, cluster=self.name, job=job, hint=hint)
+
     def reaches(self, location: str) -> bool | None:
         return None
 
@@ -95,9 +97,7 @@ class TaggedCluster(ABC):
 
     @abstractmethod
     def turn(self, submission: Submission) -> AbstractContextManager[tuple[JobStatus, int | None]]:
-        """Give the status of the tag's job, which nobody else starts meanwhile; and the lock, if
-        that takes one.
-        """
+        """Give the status of the tag's job, which nobody else starts meanwhile, and any lock."""
 
     def find_source(self, request: StopRequest) -> JobStatus:
         if request.tag is not None:
@@ -117,7 +117,7 @@ class TaggedCluster(ABC):
             forget_marker(StopRequest(submission.job, submission.location), self.open_storage)
             return start(lock)
 
-    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
         return failure_of(self.log(tag, LOG_LINES), alive)
 
     @abstractmethod
@@ -127,9 +127,7 @@ class TaggedCluster(ABC):
         return stop_options(request, self.options, self.takes.stop, self.takes.submit)
 
     def stop_gracefully(self, request: StopRequest) -> bool:
-        """Whether the job has ended by itself, asked by the marker. Whoever answers within the
-        graceful seconds has the rest of the request's time to stop between two batches.
-        """
+        """Whether the job ended by the marker; its request's time counts once it answers."""
         marker = StopMarker(request, request.seconds_max, self.open_storage)
         if not marker.possible:
             return False
@@ -154,9 +152,7 @@ class TaggedCluster(ABC):
         return not state.alive and state is not JobState.UNKNOWN
 
     def try_application(self, application: str, main_class: str | None, is_here: bool) -> Trial:
-        """Look for an application, and for the class in its jar. `is_here`: its path is one of this
-        machine. The disk of a worker or another machine is not known here.
-        """
+        """Look for an application and the class in its jar; elsewhere it is not known."""
         scheme, _, rest = application.rpartition(":")
         if "{" in application:
             return Trial(untried=f"{application} is known only when it is started")
@@ -180,9 +176,7 @@ class TaggedCluster(ABC):
 
 
 class RemoteCluster(TaggedCluster, Generic[C]):
-    """A cluster that is reached over HTTP, by calls of the type C. `forgotten` is why it does not
-    know a job any more.
-    """
+    """A cluster behind HTTP calls C; `forgotten` is why it does not know a job any more."""
 
     forgotten: ClassVar[str]
 
@@ -196,9 +190,7 @@ class RemoteCluster(TaggedCluster, Generic[C]):
 
     @abstractmethod
     def find_unanswered(self, calls: C, tag: str, begun: float | None) -> JobStatus:
-        """Look for the job of a tag whose id is not known. `begun` is when we submitted it, if it
-        was from here: until `settle_seconds` later it may still appear.
-        """
+        """Look for a tag's job without an id: until `settle_seconds` after `begun` it may come."""
 
     @abstractmethod
     def body(self, calls: C, submission: Submission, given: Options) -> Json:
@@ -261,21 +253,17 @@ class RemoteCluster(TaggedCluster, Generic[C]):
         """
         status = self.find_source(request)
         refuse_unknown(status, request, self.name, self.notes)
-        if request.tag is not None and self.notes.read(request.tag) is not None:
-            self.notes.add(request.tag, stopped=True)
+        self.notes.add_stopped(request.tag)
         if status.state.alive and status.id is not None:
             is_killed = not self.stop_gracefully(request)
             if is_killed:
                 kill(status.id)
             if not self.ends_within(request.seconds_max, request):
                 status = self.find_source(request)
-                raise ClusterError(
-                    f"{status.id}, the job {request.job}, is {status.state} "
-                    f"{request.seconds_max:g} s after it was stopped",
-                    cluster=self.name,
-                    job=request.job,
-                    hint=f"look at it: {look.format(id=status.id)}",
-                )
+                fact = f"{status.id}, the job {request.job}, is {status.state}"
+                fact += f" {request.seconds_max:g} s after it was stopped"
+                hint = f"look at it: {look.format(id=status.id)}"
+                raise self.error(request.job, fact, hint)
             if is_killed:  # it may have answered too late
                 forget_marker(request, self.open_storage)
         after = self.find_source(request)

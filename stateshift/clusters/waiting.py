@@ -23,9 +23,7 @@ PAUSE_GROWS = 1.2
 def wait_for(
     look: Callable[[], T | None], seconds_max: float, stop: threading.Event | None = None
 ) -> T | None:
-    """Return the first value of `look` that is not None; None if there is none in `seconds_max`.
-    Looks at least once, often at first and more rarely later.
-    """
+    """Return the first value of `look` that is not None, within `seconds_max`; rarer in time."""
     until = time.monotonic() + seconds_max
     pause = 0.02
     while True:
@@ -46,9 +44,7 @@ def wait_for(
 def wait_until_settled(
     look: Callable[[bool], T | None], settled: float, stop: threading.Event | None = None
 ) -> T | None:
-    """Wait for what was begun and is not listed: it may be on its way until `settled`, in seconds
-    since 1970. `look` is given whether that was over before it looks.
-    """
+    """Wait until `settled` (seconds since 1970) for what `look(over)` does not see yet."""
 
     def once() -> T | None:
         over = time.time() >= settled

@@ -26,8 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stateshift.engines.spill import BYTES_MAX, Dealing, Piles, RecordBatch, in_memory
-from stateshift.formats.binaries import whole
-from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary, block_of
+from stateshift.formats.blocks import Binary, Flags, Ints, RowBlock, binary, block_of, whole
 from stateshift.formats.spans import Words, hash64
 
 SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary()), ("side", pa.int8())])
@@ -40,7 +39,7 @@ class Sided(NamedTuple):
     """A block, and the side that it is of: 0 or 1."""
 
     side: int
-    block: Block
+    block: RowBlock
 
     @property
     def size(self) -> int:
@@ -52,9 +51,9 @@ class Matched:
     """Entries of two sides: `same` are keys; `changed` are those before, and those after."""
 
     same: Binary
-    removed: Block
-    added: Block
-    changed: tuple[Block, Block]
+    removed: RowBlock
+    added: RowBlock
+    changed: tuple[RowBlock, RowBlock]
 
     @property
     def differing(self) -> int:
@@ -78,7 +77,7 @@ class Shelf:
     def __init__(self) -> None:
         self._piles = Piles(1, SCHEMA)
 
-    def put(self, side: int, *blocks: Block) -> None:
+    def put(self, side: int, *blocks: RowBlock) -> None:
         for block in blocks:
             if len(block):
                 self._piles.deal(batch_of(side, block), np.zeros(len(block), np.int64))
@@ -94,7 +93,7 @@ class Shelf:
         self._piles.close()
 
 
-def batch_of(side: int, block: Block) -> RecordBatch:
+def batch_of(side: int, block: RowBlock) -> RecordBatch:
     """Return a block with the side that it is of beside each entry."""
     sides = pa.repeat(pa.scalar(side, pa.int8()), len(block))
     return pa.record_batch([block.keys, block.values, sides], schema=SCHEMA)
@@ -107,16 +106,16 @@ def with_sides(batch: RecordBatch) -> Iterator[Sided]:
     for number in (0, 1):
         places = np.flatnonzero(sides == number)
         if len(places):
-            yield Sided(number, Block(keys, values).take(places))
+            yield Sided(number, RowBlock(keys, values).take(places))
 
 
-def _whole(held: Iterable[Sided], side: int) -> Block:
+def _whole(held: Iterable[Sided], side: int) -> RowBlock:
     """Return the blocks of one side as one."""
     own = [block for number, block in held if number == side]
     return whole(own) if own else block_of(())
 
 
-def _matched(left: Block, right: Block) -> Iterator[Matched]:
+def _matched(left: RowBlock, right: RowBlock) -> Iterator[Matched]:
     one, other = _Side.of(left), _Side.of(right)
     odd = np.union1d(one.again, other.again)
     here, there, apart = _paired(left, one, right, other, odd)
@@ -143,7 +142,7 @@ class _Side:
     again: Words
 
     @classmethod
-    def of(cls, block: Block) -> _Side:
+    def of(cls, block: RowBlock) -> _Side:
         hashes = hash64(block.keys)
         order = np.argsort(hashes)
         ordered = hashes[order]
@@ -155,7 +154,7 @@ class _Side:
 
 
 def _paired(
-    left: Block, one: _Side, right: Block, other: _Side, odd: Words
+    left: RowBlock, one: _Side, right: RowBlock, other: _Side, odd: Words
 ) -> tuple[Ints, Ints, Words]:
     """Return the pairs of equal records of both sides; and hashes that two keys share."""
     ours, theirs = one.without(odd), other.without(odd)
@@ -177,7 +176,7 @@ def _rest(count: int, paired: Ints, hashes: Words, odd: Words) -> Flags:
     return rest & ~np.isin(hashes, odd) if len(odd) else rest
 
 
-def _one_by_one(left: Block, right: Block) -> Matched:
+def _one_by_one(left: RowBlock, right: RowBlock) -> Matched:
     values: dict[bytes, tuple[list[Value], list[Value]]] = {}
     for side, block in enumerate((left, right)):
         for key, value in block.records():

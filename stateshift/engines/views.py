@@ -12,7 +12,7 @@ from stateshift.survey import Finding, Image, ShardFiles, Survey
 from stateshift.world import Unit
 
 if TYPE_CHECKING:
-    from stateshift.formats.blocks import Block
+    from stateshift.formats.blocks import RowBlock
 
 Change = Literal["added", "removed", "changed"]
 Opening = Callable[[str], Storage]
@@ -273,7 +273,7 @@ class Readers(Protocol):
         self,
         sides: Any,
         sizes: tuple[Mapping[str, int], Mapping[str, int]],
-        put: Callable[[int, Block], None],
+        put: Callable[[int, RowBlock], None],
     ) -> Compared:
         """Put every entry that may differ, with its side, in blocks."""
         ...

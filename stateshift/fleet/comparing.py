@@ -30,14 +30,14 @@ from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.views import Compared
 from stateshift.fleet.cutting import Cutter, Settings, ShardAt
 from stateshift.fleet.orders import Json, Order
-from stateshift.formats.blocks import Block, block_of
+from stateshift.formats.blocks import RowBlock, block_of
 from stateshift.survey import Image, ShardFiles
 from stateshift.world import World
 
 LEFT, RIGHT = 0, 1
 PICKED_MAX = 8 * 1024 * 1024
 
-Put = Callable[[int, Block], None]
+Put = Callable[[int, RowBlock], None]
 Sizes = tuple[Mapping[str, int], Mapping[str, int]]
 
 

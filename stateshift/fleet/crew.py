@@ -48,7 +48,7 @@ from stateshift.world import Meter, Unwatched, World
 
 if TYPE_CHECKING:
     from stateshift.engines.spark.entries.sides import Sides
-    from stateshift.formats.blocks import Block
+    from stateshift.formats.blocks import RowBlock
 
 TAKEN = (BringFiles, CopyFiles, TransformShard, CompareImages)
 CHECKED_MAX = 64
@@ -260,7 +260,7 @@ class Crew:
         self,
         sides: Sides,
         sizes: tuple[Mapping[str, int], Mapping[str, int]],
-        put: Callable[[int, Block], None],
+        put: Callable[[int, RowBlock], None],
     ) -> Compared:
         from stateshift.fleet.comparing import unequal  # loads Arrow, for which no step should wait
 

@@ -78,9 +78,7 @@ def decode_index(content: bytes, path: str = INDEX) -> dict[str, str]:
 
 
 def encode_stop(job: str, tag: str | None, until: float) -> bytes:
-    """Return the marker that asks a job to stop, until a time (seconds since 1970). It runs out, so
-    that a forgotten one does not stop the job that is started here the next time.
-    """
+    """Return the marker that asks a job to stop until a time (seconds since 1970), not for ever."""
     plain = {"version": 1, "job": job, "tag": tag, "until": until}
     return (json.dumps(plain, sort_keys=True, ensure_ascii=False) + "\n").encode()
 

@@ -15,8 +15,7 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 
-from stateshift.formats.binaries import join_columns, lengths
-from stateshift.formats.blocks import Binary, Ints, binary
+from stateshift.formats.blocks import Binary, Ints, binary, join_columns, lengths
 from stateshift.formats.spans import Content, Spans, Words, items_at, spans
 
 FEW = 2048  # rows of a shape; fewer are hashed by themselves: a matrix costs more
@@ -91,14 +90,11 @@ def _shapes(rows: _Rows) -> Iterator[_Shape]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Rows whose digests are added up."""
-
     head: Head
     keys: Spans
     values: Spans
 
     def together(self, shape: _Shape) -> int:
-        """Return the sum of the digests of rows of one shape."""
         head = np.frombuffer(self.head(shape.key), np.uint8)
         middle = len(head) + shape.key
         size = middle + shape.value
@@ -115,7 +111,6 @@ class _Rows:
 
 
 def _one_by_one(head: Head, keys: Binary, values: Binary) -> int:
-    """Return the sum of the digests of rows of any shape."""
     sizes, places = np.unique(lengths(keys), return_inverse=True)
     heads = binary([head(size) for size in sizes.tolist()]).take(pa.array(places))
     digests = b"".join(map(mmh3.mmh3_x64_128_digest, join_columns(heads, keys, values).to_pylist()))
@@ -124,7 +119,6 @@ def _one_by_one(head: Head, keys: Binary, values: Binary) -> int:
 
 
 def _cut(column: Spans, places: Ints, width: int) -> Content:
-    """Return items of one width as the rows of a matrix."""
     if not width:
         return np.zeros((len(places), 0), np.uint8)
     first, last = int(column.starts[places[0]]), int(column.ends[places[-1]])
@@ -145,7 +139,6 @@ def _summed(digests: tuple[Words, Words]) -> int:
 
 
 def _digests(words: Words, size: int) -> tuple[Words, Words]:
-    """Return digests of items of one size; row i of `words`, used up, is their i-th word."""
     low = np.zeros(words.shape[1], np.uint64)
     high = np.zeros(words.shape[1], np.uint64)
     scratch = np.empty_like(low)
@@ -175,14 +168,12 @@ def _digests(words: Words, size: int) -> tuple[Words, Words]:
 
 
 def _turn(words: Words, bits: int, scratch: Words) -> None:
-    """Rotate words to the left."""
     np.right_shift(words, np.uint64(64 - bits), out=scratch)
     np.left_shift(words, np.uint64(bits), out=words)
     words |= scratch
 
 
 def _stir(half: Words, bits: int, other: Words, number: np.uint64, scratch: Words) -> None:
-    """Do what follows upon each whole block."""
     _turn(half, bits, scratch)
     half += other
     half *= _FIVE

@@ -33,8 +33,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 
 from stateshift.errors import StorageError
-from stateshift.formats.binaries import count_upto, in_order, part, whole
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import RowBlock, count_upto, in_order, part, whole
 
 BYTES_MAX = 40 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
@@ -54,7 +53,7 @@ class ScratchPlace(NamedTuple):
 class StoredBlock(NamedTuple):
     """A way back to a block. `place` is None if it is in memory."""
 
-    load: Callable[[], Block]
+    load: Callable[[], RowBlock]
     place: ScratchPlace | None = None
 
 
@@ -90,14 +89,13 @@ class SortedPile:
         return sum(chunk.records for chunk in chain.from_iterable(self.runs))
 
     def bounds(self, count: int) -> list[bytes]:
-        """Return `count` - 1 keys that cut the pile into parts of about one size."""
         samples = []
         for chunk in chain.from_iterable(self.runs):
             share = chunk.size / len(chunk.samples)
             samples += [(key, share) for key in chunk.samples]
         return cuts(samples, count)
 
-    def blocks(self, after: bytes | None = None, upto: bytes | None = None) -> Iterator[Block]:
+    def blocks(self, after: bytes | None = None, upto: bytes | None = None) -> Iterator[RowBlock]:
         """Yield the records in order; `after` a key and up to another, if these are given."""
 
         def overlaps(chunk: Chunk) -> bool:
@@ -132,12 +130,12 @@ class SortedPiles:
 
     def __init__(self, scratch: Scratch = io.BytesIO, bytes_max: int = BYTES_MAX) -> None:
         self._scratch, self._bytes_max = scratch, bytes_max
-        self._held: dict[int, list[Block]] = {}
+        self._held: dict[int, list[RowBlock]] = {}
         self._sizes = Counter[int]()
         self._runs: dict[int, list[Run]] = {}
         self._file: _File | None = None
 
-    def add(self, number: int, block: Block) -> None:
+    def add(self, number: int, block: RowBlock) -> None:
         if not len(block):
             return
         self._held.setdefault(number, []).append(block)
@@ -151,13 +149,11 @@ class SortedPiles:
         self._put_aside(self._file.store)
 
     def pile(self, number: int) -> SortedPile:
-        """Return one of them; from now on nothing is added to any."""
         if self._held:
             self._put_aside(lambda block: StoredBlock(lambda: block))
         return SortedPile(tuple(self._runs.get(number, ())))
 
-    def _put_aside(self, keep: Callable[[Block], StoredBlock]) -> None:
-        """Make runs of all blocks in memory."""
+    def _put_aside(self, keep: Callable[[RowBlock], StoredBlock]) -> None:
         for number in sorted(self._held):
             block = in_order(whole(self._held.pop(number)))
             step = -(-len(block) // max(1, block.size // CHUNK_BYTES))
@@ -175,7 +171,7 @@ class _File:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._end = file, 0
 
-    def store(self, block: Block) -> StoredBlock:
+    def store(self, block: RowBlock) -> StoredBlock:
         content = pa.record_batch([block.keys, block.values], schema=_SCHEMA).serialize()
         place = ScratchPlace(self._end, len(content))
         put_aside(self._file, place.at, content)
@@ -183,12 +179,11 @@ class _File:
         return self.at(place)
 
     def at(self, place: ScratchPlace) -> StoredBlock:
-        """Return the item at a place."""
 
-        def load() -> Block:
+        def load() -> RowBlock:
             self._file.seek(place.at)
             batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(place.size)), _SCHEMA)
-            return Block(batch.column(0), batch.column(1))
+            return RowBlock(batch.column(0), batch.column(1))
 
         return StoredBlock(load, place)
 
@@ -245,14 +240,13 @@ class _RunCursor:
     chunks: Iterator[Chunk]
     after: bytes | None
     upto: bytes | None
-    held: Block | None = None
+    held: RowBlock | None = None
     following: Chunk | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.following = next(self.chunks, None)
 
     def fill(self) -> bool:
-        """Hold records, if any are left, and return whether they are."""
         while not self._holds_any() and self.following is not None:
             block, self.following = self.following.stored.load(), next(self.chunks, None)
             end = len(block) if self.upto is None else count_upto(block.keys, self.upto)
@@ -264,11 +258,10 @@ class _RunCursor:
         return self.held is not None and len(self.held) > 0
 
     def last(self) -> bytes | None:
-        """Return the last key that is held, of a run that goes on."""
         assert self.held is not None, "filled before"
         return bytes(self.held.keys[-1].as_py()) if self.following is not None else None
 
-    def taken(self, bound: bytes | None) -> Block:
+    def taken(self, bound: bytes | None) -> RowBlock:
         assert self.held is not None, "filled before"
         held, count = self.held, len(self.held)
         if bound is not None:
@@ -277,7 +270,7 @@ class _RunCursor:
         return part(held, 0, count)
 
 
-def _chunk(block: Block, stored: StoredBlock) -> Chunk:
+def _chunk(block: RowBlock, stored: StoredBlock) -> Chunk:
     count = len(block)
     samples = tuple(block.keys[-(-count * n // SAMPLES) - 1].as_py() for n in range(1, SAMPLES + 1))
     return Chunk(block.keys[0].as_py(), samples, count, block.size, stored)

@@ -34,11 +34,9 @@ class Stream:
 
     @property
     def offset(self) -> int:
-        """Return the place of the next byte in the whole."""
         return self._start + self._position
 
     def take(self, count: int) -> bytes:
-        """Return exactly `count` bytes."""
         if count < 0:
             raise FormatError(f"{self._what}: a length of {count}", None, self.offset)
         end = self._position + count
@@ -64,7 +62,6 @@ class Stream:
         return FormatError(fact, None, self.offset + left)
 
     def peek(self, count: int) -> bytes:
-        """Return the next `count` bytes, fewer at the end."""
         if self._position + count > len(self._buffer):
             self._fill(count)
         return self._buffer[self._position : self._position + count]
@@ -73,7 +70,6 @@ class Stream:
         return not self.peek(1)
 
     def rest(self) -> Iterator[bytes]:
-        """Yield everything that is left, as it comes."""
         while not self.at_end():
             piece = self._buffer[self._position :]
             self._position = len(self._buffer)
@@ -96,9 +92,7 @@ class Stream:
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield each line with its offset. A last line without newline counts; an empty last one does
-    not exist: `b"\\n".join` of the lines is the content again, but for a final newline.
-    """
+    """Yield each line with its offset; what follows the last newline is one unless it is empty."""
     offset = 0
     held: list[bytes] = []  # the pieces of a line that goes on: joined once, however many there are
     size = 0

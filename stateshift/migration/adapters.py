@@ -120,8 +120,7 @@ def real_adapters(meter: Meter | None = None, stop: threading.Event | None = Non
 
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
         # Nobody waits for this import without a cluster.
-        from stateshift.clusters.kind import Contacts
-        from stateshift.clusters.opening import open_cluster
+        from stateshift.clusters.kind import Contacts, open_cluster
 
         contacts = Contacts(open_patiently, say=watched.say, interrupt=interrupt)
         return open_cluster(spec, str(workdir.path), contacts)

@@ -53,7 +53,7 @@ def facts_of_source(
     would be fenced off while it does.
     """
     # Nobody waits for this import without a cluster.
-    from stateshift.clusters.opening import kind_of
+    from stateshift.clusters.kind import kind_of
 
     status = cluster.find_source(stop_request(job))
     kind = kind_of(spec)

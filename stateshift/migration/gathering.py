@@ -150,7 +150,7 @@ def check_submits(spec: Spec, job: JobSpec) -> None:
     for key, submit, cluster, connection in starts:
         if submit is not None and cluster is not None:
             # Nobody waits for this import without a cluster.
-            from stateshift.clusters.opening import check_submit
+            from stateshift.clusters.kind import check_submit
 
             options = submit.options
             check_submit(spec.cluster(cluster), options, f"{pointer}/{key}", connection)

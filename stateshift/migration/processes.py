@@ -18,7 +18,7 @@ from stateshift.world import World
 if TYPE_CHECKING:
     from stateshift.engines.views import Compared, ExportedPart, HistoryCheck, Tallies, Wanted
     from stateshift.fleet.crew import Crew
-    from stateshift.formats.blocks import Block
+    from stateshift.formats.blocks import RowBlock
 
 # Below it a process has hardly started when all is done.
 BYTES_MIN = 256 * 1024 * 1024
@@ -97,7 +97,7 @@ class Processes:
         self,
         sides: Any,  # the engine knows what they are
         sizes: tuple[Mapping[str, int], Mapping[str, int]],
-        put: Callable[[int, Block], None],
+        put: Callable[[int, RowBlock], None],
     ) -> Compared:
         return self._crew.unequal(sides, sizes, put)
 

@@ -1,7 +1,5 @@
 """Notifications of the outcome of a run, for those who asked for them in the spec (`on`).
 
 event     a notification as a value, and its document
-outbox    notifications that were not sent, kept for the next run
-sending   one notification to one receiver: a command, or a webhook
 notifier  the notifications of a run, each in a thread of its own, bounded in time
 """

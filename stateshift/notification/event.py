@@ -59,7 +59,6 @@ class Notification:
 
     @property
     def text(self) -> str:
-        """The line for people."""
         jobs = ", ".join(self.jobs) or self.run
         detail = f"{self.detail}; " if self.detail else ""
         return f"stateshift: {jobs} {self.event}: {detail}run {self.run} on {self.host}"

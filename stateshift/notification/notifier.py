@@ -9,6 +9,10 @@ Notifications that nobody has got yet are kept beside the run until some run has
 
 The next process that works on the run sends them, and so does any run beside it that notifies the
 same receiver: moves by cron have a workdir each, and none of them is resumed.
+
+A command gets the document on its standard input, and the event in STATESHIFT_EVENT. A webhook gets
+it by POST; whatever 2xx it answers will do. No message of a failure has the URL in it: a token may
+be a part of it.
 """
 
 from __future__ import annotations
@@ -16,22 +20,32 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
 
+from stateshift.clusters.redaction import last_lines, redact, redact_words
 from stateshift.errors import StorageError
-from stateshift.notification.event import Event, Notification
-from stateshift.notification.sending import NotSent, name_of, send
+from stateshift.notification.event import Event, Notification, document_of, slack_text
 from stateshift.plain import Misfit, from_plain, to_plain
 from stateshift.specification import Receiver, Receivers
 
 FOLDER = "unsent"
 # An older one is no news any more.
 KEPT_SECONDS = 7 * 86400.0
+# The pauses before it is tried again.
+PAUSES = (0.5, 2.0, 4.0)
+GRACE_SECONDS = 2.0  # a command that is killed, and an answer whose headers come slowly
+SECONDS_TO_CONNECT = 5.0
+STDERR_BYTES_MAX = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -46,9 +60,7 @@ class Unsent:
 
 @dataclass(frozen=True)
 class Outbox:
-    """The unsent notifications of the run in a workdir, and of those beside it. `write` writes a
-    file of the workdir, `is_held` is whether a process is at work on one.
-    """
+    """Unsent notifications in and beside a workdir; `is_held`: whether a process works on one."""
 
     workdir: Path
     write: Callable[[str, object], None]
@@ -66,9 +78,7 @@ class Outbox:
         return self.workdir.absolute() / name
 
     def waiting(self) -> Iterator[tuple[Path, Unsent]]:
-        """Yield the notifications that this run and those beside it have kept: those of this user
-        that are whole, not too old, and of no run that a process is at work on.
-        """
+        """Yield kept notifications: this user's, whole, not too old, of no run still at work."""
         for file in sorted(self.workdir.absolute().parent.glob(f"*/{FOLDER}/*.json")):
             with suppress(OSError, ValueError, Misfit):
                 status = file.lstat()
@@ -79,15 +89,7 @@ class Outbox:
                     yield file, from_plain(Unsent, json.loads(file.read_text("utf-8")))
 
     def holds(self, file: Path) -> bool:
-        """Whether a file is of this run."""
         return file.parent.parent == self.workdir.absolute()
-
-
-# The pauses before it is tried again.
-PAUSES = (0.5, 2.0, 4.0)
-GRACE_SECONDS = 2.0  # a command that is killed, and an answer whose headers come slowly
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -105,7 +107,6 @@ class _Sending:
         return self.unsent.notification.event
 
     def begin(self) -> threading.Thread:
-        """Send it in a thread of its own."""
         name = f"notify-{self.event}"
         thread = threading.Thread(target=_send, args=(self,), name=name, daemon=True)
         thread.start()
@@ -121,11 +122,9 @@ class Notifier:
         self._under_way: list[tuple[_Sending, threading.Thread]] = []
 
     def wants(self, event: Event) -> bool:
-        """Whether somebody is to be notified of this event."""
         return self._receiver(event) is not None
 
     def notify(self, notification: Notification) -> None:
-        """Begin to send it; return at once."""
         receiver = self._receiver(notification.event)
         if receiver is None:
             return
@@ -134,9 +133,7 @@ class Notifier:
         self._begin(unsent, file)
 
     def send_kept(self) -> frozenset[Event]:
-        """Begin to send what earlier processes have kept for the same receivers; return the events
-        of this run among them.
-        """
+        """Begin to send what earlier processes kept for these receivers, and return ours."""
         own: set[Event] = set()
         if self._outbox is None:
             return frozenset()
@@ -205,3 +202,116 @@ def _is_tried_again(sending: _Sending) -> bool:
             sending.file.unlink()
     _log.info("%s was notified of %s", name, notification.event)
     return False
+
+
+class NotSent(Exception):
+    """Nobody was notified: no secret is in the reason. `again` is whether that may pass."""
+
+    def __init__(self, why: str, again: bool = False) -> None:
+        super().__init__(why)
+        self.again = again
+
+
+def send(notification: Notification, receiver: Receiver) -> None:
+    """Notify a receiver.
+
+    Raises:
+        NotSent: the command failed or hung; the webhook refused, or did not answer.
+    """
+    if receiver.command:
+        _run(notification, receiver)
+    else:
+        _post(notification, receiver)
+
+
+def name_of(receiver: Receiver) -> str:
+    """Return the name of a receiver for a log: never its URL."""
+    if receiver.command:
+        return f"the command {' '.join(redact_words(receiver.command))}"
+    if receiver.url_variable is not None:
+        return f"the webhook of the variable {receiver.url_variable}"
+    return f"the webhook of {receiver.url_file}"
+
+
+def _run(notification: Notification, receiver: Receiver) -> None:
+    environment = {**os.environ, "STATESHIFT_EVENT": notification.event}
+    # Files and no pipes: nobody waits for a command that does not read, or that leaves a child.
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
+        stdin.write(json.dumps(document_of(notification)).encode("ascii") + b"\n")
+        stdin.seek(0)
+        try:
+            process = subprocess.Popen(
+                receiver.command,
+                stdin=stdin,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                env=environment,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise NotSent(f"it cannot be started: {_reason(error)}") from error
+        try:
+            code = process.wait(receiver.seconds_max)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)  # with all that it started
+            process.wait()
+            why = f"it took longer than {receiver.seconds_max:g} s, and was killed"
+            raise NotSent(why, again=True) from error
+        if code != 0:
+            raise NotSent(f"exit code {code}{_said(stderr)}", again=True)
+
+
+def _said(stderr: IO[bytes]) -> str:
+    size = stderr.seek(0, os.SEEK_END)
+    stderr.seek(max(0, size - STDERR_BYTES_MAX))
+    line = last_lines(stderr.read().decode("utf-8", "replace"), 1)
+    return f": {redact(line, os.environ)}" if line else ""
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
+
+
+def _post(notification: Notification, receiver: Receiver) -> None:
+    import requests  # whoever notifies nobody does not wait for this import
+
+    url = _url_of(receiver)
+    host = urlsplit(url).hostname
+    document = document_of(notification)
+    document["text"] = slack_text(document["text"])
+    timeouts = (min(SECONDS_TO_CONNECT, receiver.seconds_max), receiver.seconds_max)
+    try:
+        # A redirect is not followed: the document would go to somebody whom nobody named.
+        with requests.post(
+            url, json=document, timeout=timeouts, allow_redirects=False, stream=True
+        ) as response:
+            status = response.status_code
+    except requests.Timeout as error:
+        why = f"no answer from {host} within {receiver.seconds_max:g} s"
+        raise NotSent(why, again=True) from error
+    except (requests.RequestException, ValueError) as error:
+        why = f"no answer from {host}: {type(error).__name__}"
+        raise NotSent(why, again=isinstance(error, requests.ConnectionError)) from error
+    if not 200 <= status < 300:
+        passes = status >= 500 or status in (408, 425, 429)
+        raise NotSent(f"{host} answered {status}", again=passes)
+
+
+def _url_of(receiver: Receiver) -> str:
+    if receiver.url_variable is not None:
+        url = os.environ.get(receiver.url_variable, "").strip()
+        place = f"the variable {receiver.url_variable}"
+    else:
+        path = Path((receiver.url_file or "").removeprefix("file://"))
+        place = f"the file {path}"
+        try:
+            url = path.read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise NotSent(f"{place} cannot be read: {_reason(error)}") from error
+    is_url = False
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
+    if not is_url:
+        raise NotSent(f"{place} holds no http:// or https:// URL")
+    return url

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from stateshift.clusters.protocol import Cluster, Failure, Remedy
+from stateshift.clusters.protocol import Cluster, JobFailure, Remedy
 from stateshift.errors import ClusterError
 from stateshift.step.marks import content_of
 from stateshift.storage.protocol import Storage
@@ -32,7 +32,7 @@ class QueryWatch:
     storage: Storage
     commits: tuple[str, ...]
     seconds_max: float
-    _since: dict[Failure, float] = field(default_factory=dict)
+    _since: dict[JobFailure, float] = field(default_factory=dict)
     _looked: float = float("-inf")
 
     @property
@@ -40,7 +40,7 @@ class QueryWatch:
         """Whether the last look saw a query that has ended, and that has not had its time yet."""
         return bool(self._since)
 
-    def ended(self, cluster: Cluster, tag: str, now: float) -> Failure | None:
+    def ended(self, cluster: Cluster, tag: str, now: float) -> JobFailure | None:
         """Return the failure of a query that nothing starts again, once it has had its time."""
         if now - self._looked < min(LOOK_SECONDS, self.seconds_max / 10):
             return None
@@ -56,7 +56,7 @@ class QueryWatch:
 
 def ended_query(
     cluster: Cluster, tag: str, storage: Storage, commits: tuple[str, ...]
-) -> Failure | None:
+) -> JobFailure | None:
     """Return the failure of this job's query, whose driver lives; not of one kept elsewhere."""
     failure = None
     with suppress(ClusterError):  # a log that cannot be had now is asked for again
@@ -72,7 +72,7 @@ def ended_query(
     return failure if is_of_job else None
 
 
-def hint_for(failure: Failure | None, location: str, otherwise: str) -> str:
+def hint_for(failure: JobFailure | None, location: str, otherwise: str) -> str:
     """Return the commands that lead on; `otherwise` is the effect of a resume of unknown use."""
     remedy = failure.remedy if failure is not None else Remedy.UNKNOWN
     match remedy:

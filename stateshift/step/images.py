@@ -28,7 +28,7 @@ from stateshift.survey import ShardFiles
 from stateshift.world import Pairs, Unit, World, unit_of
 
 if TYPE_CHECKING:
-    from stateshift.formats.blocks import Block
+    from stateshift.formats.blocks import RowBlock
     from stateshift.step.files import CopyFiles
 
 UNTOUCHED = "the source is untouched: take the run back with `stateshift rollback WORKDIR`"
@@ -250,7 +250,7 @@ def no_entries() -> dict[str, int]:
     return {SUM: 0, "entries": 0}
 
 
-def add_entries(sums: dict[str, int], store: str, entries: Block | Pairs) -> None:
+def add_entries(sums: dict[str, int], store: str, entries: RowBlock | Pairs) -> None:
     """Add entries of a store to the sums of a shard. The hash of an entry is that of "<size of the
     store's name> <size of the key> <store><key><value>".
     """

@@ -13,7 +13,7 @@ from typing import ClassVar, cast
 
 from stateshift.clusters.protocol import (
     Cluster,
-    Failure,
+    JobFailure,
     JobProgress,
     JobState,
     JobStatus,
@@ -342,7 +342,7 @@ class AwaitProgress(NoFiles):
         return progress.epoch is not None and progress.epoch > (self.epoch or 0)
 
     def _failed(
-        self, fact: str, again: str, tag: str, world: World, failure: Failure | None = None
+        self, fact: str, again: str, tag: str, world: World, failure: JobFailure | None = None
     ) -> ClusterError:
         """Return the error, with the newest exception of the job, and the end of its log."""
         cluster = world.cluster(self.cluster)

@@ -54,25 +54,20 @@ def open_storage(location: str) -> Storage:
     if opened_by == "local":
         return LocalStorage(location)
     if opened_by == "hdfs":
-        from stateshift.storage.hdfs.opening import open_hdfs
+        from stateshift.storage.hdfs.storage import open_hdfs
 
         return open_hdfs(location)
     if scheme not in SCHEMES and scheme in extensions.names_added(extensions.STORAGES):
-        return _open_added(scheme, location)
+        open_location = extensions.load(extensions.STORAGES, scheme)
+        if not callable(open_location):
+            lacks = f"is no function that opens a location, but a {type(open_location).__name__}"
+            raise extensions.refuse(extensions.STORAGES, scheme, lacks)
+        storage: Storage = open_location(location)
+        missing = [member for member in _MEMBERS if not hasattr(storage, member)]
+        if missing:
+            lacks = f"opens no storage: it has no {', '.join(missing)}"
+            raise extensions.refuse(extensions.STORAGES, scheme, lacks)
+        return storage
     from stateshift.storage.fsspec.storage import FsspecStorage
 
     return FsspecStorage.open(location)
-
-
-def _open_added(scheme: str, location: str) -> Storage:
-    """Open a location by the package that adds its scheme; PlanError if that is broken."""
-    open_location = extensions.load(extensions.STORAGES, scheme)
-    if not callable(open_location):
-        lacks = f"is no function that opens a location, but a {type(open_location).__name__}"
-        raise extensions.refuse(extensions.STORAGES, scheme, lacks)
-    storage: Storage = open_location(location)
-    missing = [member for member in _MEMBERS if not hasattr(storage, member)]
-    if missing:
-        lacks = f"opens no storage: it has no {', '.join(missing)}"
-        raise extensions.refuse(extensions.STORAGES, scheme, lacks)
-    return storage

@@ -54,9 +54,7 @@ class Input(Protocol):
 class Lane(Protocol):
     """How many files at once a storage is used for at the moment, by all who use it together."""
 
-    def enter(self) -> None:
-        """Wait until one more may be at work."""
-        ...
+    def enter(self) -> None: ...
 
     def leave(self, size: int | None) -> None:
         """One is done, with a file of this size; None where it failed."""

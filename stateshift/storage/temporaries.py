@@ -34,9 +34,7 @@ def temporary(path: str) -> str:
 
 @contextmanager
 def apart(token: str) -> Iterator[None]:
-    """Give this thread's temporary files names that no other token has, while this lasts: two
-    processes that write one path at once do not meet before each renames what it has made whole.
-    """
+    """Give this thread's temporary files names of their own, for two processes at one path."""
     before = _apart.set(hashlib.blake2b(token.encode(), digest_size=32).hexdigest())
     try:
         yield

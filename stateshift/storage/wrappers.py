@@ -5,22 +5,36 @@ interface stays.
     Retrying(Throttled(storage, pace), ...)  each attempt is: the service sees no more than the pace
 
 Only TransientStorageError is retried, and only here.
+
+The number of files a storage is used for at once is learned by trying, as TCP learns a network:
+
+    Width  the law: what rounds of work have moved goes in, a number comes out. No threads, no
+           clock
+    Lane   one storage's width, shared by all threads of a run that use it; who has to wait sleeps
+
+A width begins with a quarter of what the storage's traits allow at most and doubles while that
+brings more. From then on each round adds a little, and one in which each took clearly longer than
+it need takes a quarter away. How long each took (as many as are at work, by what they bring a
+second) is held against the shortest there was, and not the rate against the best: a smaller width
+brings less because it is smaller, and a service that stalls for a moment would be left with a width
+of one, forever. A service that says it is too much (429, 503) halves the width at once.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import random as randoms
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
 from stateshift.storage import locations
-from stateshift.storage.lanes import Lane
 from stateshift.storage.protocol import Content, Storage, Traits
 from stateshift.survey import FileInfo, Owned, Room
 
@@ -34,6 +48,16 @@ LOCAL_MILLISECONDS = 10.0
 
 # For so long an answer to "who owns this location" counts.
 GUARD_SECONDS = 1.0
+
+MORE: Final = 1.1  # a doubling has to bring this much to be followed by another
+LONGER: Final = 2.0  # than need be: clearly, and not a machine's mood
+# How long one need take grows so, each time that it took longer: services change.
+FORGETTING: Final = 1.25
+STEPS: Final = 16  # from nothing to the most, by additions
+
+ROUND_SECONDS: Final = 0.1
+ROUND_FILES: Final = 8
+FILE_BYTES: Final = 256 * 1024  # moving so many takes as long as a file of its own
 
 
 class Clock(Protocol):
@@ -65,10 +89,61 @@ class Patience:
 PATIENCE = Patience()
 
 
-class Retrying:
-    """Every operation, repeated while it fails with what may pass.
+class _Wrapper(ABC):
+    _storage: Storage
 
-    A stream goes on where it had got to.
+    @property
+    def location(self) -> str:
+        return self._storage.location
+
+    @abstractmethod
+    def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T: ...
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        return self._do("list", under, lambda: self._storage.list(under))
+
+    def stat(self, path: str) -> FileInfo | None:
+        return self._do("stat", path, lambda: self._storage.stat(path))
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        return self._do("read", path, lambda: self._storage.read(path, size_max))
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        return self._do("write", path, lambda: self._storage.write(path, content, modified))
+
+    def create(self, path: str, content: bytes) -> None:
+        self._do("create", path, lambda: self._storage.create(path, content))
+
+    def move(self, path: str, target_path: str) -> None:
+        self._do("move", path, lambda: self._storage.move(path, target_path))
+
+    def remove(self, path: str) -> None:
+        self._do("remove", path, lambda: self._storage.remove(path))
+
+    def prune(self, under: str = "") -> None:
+        self._do("prune", under, lambda: self._storage.prune(under))
+
+    def sync(self) -> None:
+        self._do("sync", "", self._storage.sync)
+
+    def room(self) -> Room:
+        return self._do("free space of", "", self._storage.room)
+
+    def writable(self, under: str = "") -> bool | None:
+        return self._do("permission of", under, lambda: self._storage.writable(under))
+
+    def owners(self) -> Iterator[Owned]:
+        return self._do("owners of", "", self._storage.owners)
+
+    def own(self, owned: Owned) -> None:
+        self._do("own", owned.path, lambda: self._storage.own(owned))
+
+    def checksum(self, path: str) -> str | None:
+        return self._do("checksum of", path, lambda: self._storage.checksum(path))
+
+
+class Retrying(_Wrapper):
+    """Every operation, repeated while it fails with what may pass; a stream goes on where it was.
 
     An answer can be lost after its effect has happened. If a repeated `create` finds the path taken
     by exactly our content, it takes it for its own: what is created exclusively has to say whose it
@@ -97,22 +172,15 @@ class Retrying:
         self._logged_milliseconds = LOCAL_MILLISECONDS if local else 0.0
 
     @property
-    def location(self) -> str:
-        return self._storage.location
-
-    @property
     def traits(self) -> Traits:
         return self._traits
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         # Whole or not at all: half of one listing and half of another are no listing.
-        return iter(self._again("list", under, lambda: tuple(self._storage.list(under))))
+        return iter(self._do("list", under, lambda: tuple(self._storage.list(under))))
 
-    def stat(self, path: str) -> FileInfo | None:
-        return self._again("stat", path, lambda: self._storage.stat(path))
-
-    def read(self, path: str, size_max: int | None = None) -> bytes:
-        return self._again("read", path, lambda: self._storage.read(path, size_max))
+    def owners(self) -> Iterator[Owned]:
+        return iter(self._do("owners of", "", lambda: tuple(self._storage.owners())))
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         attempt, began, first = 0, time.perf_counter(), offset
@@ -129,9 +197,6 @@ class Retrying:
                 self._log_done("read", path, began, offset - first)
                 return
 
-    def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        return self._again("write", path, lambda: self._storage.write(path, content, modified))
-
     def create(self, path: str, content: bytes) -> None:
         attempts = count(1)
 
@@ -143,7 +208,7 @@ class Retrying:
                 if first or self._storage.read(path) != content:
                     raise
 
-        self._again("create", path, once)
+        self._do("create", path, once)
 
     def move(self, path: str, target_path: str) -> None:
         attempts = count(1)
@@ -156,33 +221,9 @@ class Retrying:
                 if first or self._storage.stat(target_path) is None:
                     raise
 
-        self._again("move", path, once)
+        self._do("move", path, once)
 
-    def remove(self, path: str) -> None:
-        self._again("remove", path, lambda: self._storage.remove(path))
-
-    def prune(self, under: str = "") -> None:
-        self._again("prune", under, lambda: self._storage.prune(under))
-
-    def sync(self) -> None:
-        self._again("sync", "", self._storage.sync)
-
-    def room(self) -> Room:
-        return self._again("free space of", "", self._storage.room)
-
-    def writable(self, under: str = "") -> bool | None:
-        return self._again("permission of", under, lambda: self._storage.writable(under))
-
-    def owners(self) -> Iterator[Owned]:
-        return iter(self._again("owners of", "", lambda: tuple(self._storage.owners())))
-
-    def own(self, owned: Owned) -> None:
-        self._again("own", owned.path, lambda: self._storage.own(owned))
-
-    def checksum(self, path: str) -> str | None:
-        return self._again("checksum of", path, lambda: self._storage.checksum(path))
-
-    def _again(self, verb: str, path: str, operation: Callable[[], T]) -> T:
+    def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T:
         attempt, began = 0, time.perf_counter()
         while True:
             try:
@@ -228,6 +269,109 @@ class Retrying:
         self._clock.sleep(seconds)
 
 
+class Width:
+    """Additive increase, multiplicative decrease, between 1 and `most`."""
+
+    def __init__(self, most: int) -> None:
+        assert most >= 1
+        self.most = most
+        self.now = max(1, most // 4)
+        self._rate = 0.0
+        self._seconds = math.inf  # that one need take
+        self._doubling = True
+
+    def measured(self, rate: float) -> None:
+        """A round has ended that moved so much a second."""
+        seconds = self.now / rate
+        if self._doubling:
+            self._doubling = rate > self._rate * MORE
+            self._set(self.now * 2 if self._doubling else self.now)
+            self._rate = rate
+        elif seconds > self._seconds * LONGER:
+            self._set(self.now * 3 // 4)
+            self._seconds *= FORGETTING
+        else:
+            self._set(self.now + max(1, self.most // STEPS))
+        self._seconds = min(self._seconds, seconds)
+
+    def pushed_back(self) -> None:
+        """The service has said that it is too much."""
+        self._set(self.now // 2)
+        self._doubling = False
+
+    def _set(self, width: int) -> None:
+        self.now = min(self.most, max(1, width))
+
+
+class Lane:
+    """Thread-safe. `now` is a clock's, in seconds."""
+
+    def __init__(self, most: int, now: Callable[[], float]) -> None:
+        self._width = Width(most)
+        self._now = now
+        self._free = threading.Condition()
+        self._inside = 0
+        # How many have not left of those that were inside when the service pushed back.
+        self._too_many = 0
+        self._round = _Round(now())
+
+    @property
+    def most(self) -> int:
+        return self._width.most
+
+    @property
+    def width(self) -> int:
+        return self._width.now
+
+    def enter(self) -> None:
+        """Wait until one more may be at work. An empty lane begins a new round."""
+        with self._free:
+            self._free.wait_for(lambda: self._inside < self._width.now)
+            if self._inside == 0:
+                self._round = _Round(self._now())
+            self._inside += 1
+
+    def leave(self, size: int | None) -> None:
+        """One is done, with a file of this size; None where it failed."""
+        with self._free:
+            full = self._inside >= self._width.now
+            self._inside -= 1
+            if self._too_many:
+                self._too_many -= 1
+                self._round = _Round(self._now())
+            elif size is not None:
+                self._round.add(size, full)
+                self._end_round()
+            self._free.notify_all()
+
+    def pushed_back(self) -> None:
+        with self._free:
+            if not self._too_many:
+                self._width.pushed_back()
+                self._too_many = max(1, self._inside)
+
+    def _end_round(self) -> None:
+        ended = self._round
+        seconds = self._now() - ended.began
+        if ended.files < max(ROUND_FILES, self._width.now) or seconds < ROUND_SECONDS:
+            return
+        if ended.full * 2 > ended.files:  # it was bounded by the width
+            self._width.measured(ended.work / seconds)
+        self._round = _Round(self._now())
+
+
+class _Round:
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.files = self.full = 0
+        self.work = 0.0
+
+    def add(self, size: int, full: bool) -> None:
+        self.files += 1
+        self.full += full
+        self.work += 1 + size / FILE_BYTES
+
+
 class Pace:
     """A limit of speed: a token bucket for bytes and one for operations, shared by all threads of
     all storages it is given to.
@@ -271,7 +415,6 @@ class _Bucket:
         self._unlimited = False
 
     def take(self, count: float, rate: float | None) -> float:
-        """Take tokens. Return the seconds to wait before using them."""
         if not rate:
             self._unlimited = True  # as most are: no lock, and no look at the clock
             return 0.0
@@ -285,7 +428,7 @@ class _Bucket:
             return max(0.0, self._debt / rate)
 
 
-class Throttled:
+class Throttled(_Wrapper):
     """No faster than the pace: each call is an operation, each byte read or written counts."""
 
     def __init__(self, storage: Storage, pace: Pace) -> None:
@@ -293,66 +436,29 @@ class Throttled:
         self._pace = pace
 
     @property
-    def location(self) -> str:
-        return self._storage.location
-
-    @property
     def traits(self) -> Traits:
         return self._storage.traits
 
-    def list(self, under: str = "") -> Iterator[FileInfo]:
-        return self._at_pace().list(under)
-
-    def stat(self, path: str) -> FileInfo | None:
-        return self._at_pace().stat(path)
-
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        content = self._at_pace().read(path, size_max)
+        content = super().read(path, size_max)
         self._pace.bytes(len(content))
         return content
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        return self._paced(self._at_pace().chunks(path, offset, size))
+        chunks = self._do("read", path, lambda: self._storage.chunks(path, offset, size))
+        return self._paced(chunks)
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        return self._at_pace().write(path, lambda: self._paced(content()), modified)
+        return super().write(path, lambda: self._paced(content()), modified)
 
     def create(self, path: str, content: bytes) -> None:
-        storage = self._at_pace()
-        self._pace.bytes(len(content))
-        storage.create(path, content)
-
-    def move(self, path: str, target_path: str) -> None:
-        self._at_pace().move(path, target_path)
-
-    def remove(self, path: str) -> None:
-        self._at_pace().remove(path)
-
-    def prune(self, under: str = "") -> None:
-        self._at_pace().prune(under)
-
-    def sync(self) -> None:
-        self._at_pace().sync()
-
-    def room(self) -> Room:
-        return self._at_pace().room()
-
-    def writable(self, under: str = "") -> bool | None:
-        return self._at_pace().writable(under)
-
-    def owners(self) -> Iterator[Owned]:
-        return self._at_pace().owners()
-
-    def own(self, owned: Owned) -> None:
-        self._at_pace().own(owned)
-
-    def checksum(self, path: str) -> str | None:
-        return self._at_pace().checksum(path)
-
-    def _at_pace(self) -> Storage:
-        """Return the storage, once one more operation is within the pace."""
         self._pace.operation()
-        return self._storage
+        self._pace.bytes(len(content))
+        self._storage.create(path, content)
+
+    def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T:
+        self._pace.operation()
+        return operation()
 
     def _paced(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         for chunk in chunks:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import JobFailure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.spark_causes import failure_of
 from stateshift.errors import ClusterError
 
@@ -116,11 +116,10 @@ class MemoryCluster:
         detail = self.find(tag).detail
         return "\n".join((detail or "").splitlines()[-lines_max:]) if lines_max > 0 else ""
 
-    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
         return failure_of(self.find(tag).detail or "", alive)
 
     def run(self, job: str, location: str) -> None:
-        """Add a job that somebody else started."""
         self.jobs.append(MemoryJob(job, location, None, JobStatus(JobState.RUNNING, f"{job}-0")))
 
     def set_state(self, tag: str, state: JobState, detail: str | None = None) -> None:

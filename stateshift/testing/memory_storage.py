@@ -92,7 +92,6 @@ class MemoryDisk:
         self._writing: set[str] = set()
 
     def open(self, location: str) -> MemoryStorage:
-        """Open a storage on this disk, as a World's `storage` does."""
         return MemoryStorage(self, location)
 
     def kill(self) -> None:
@@ -111,7 +110,6 @@ class MemoryDisk:
             self._unsynced.clear()
 
     def snapshot(self, location: str = "", temporaries: bool = False) -> dict[str, bytes]:
-        """Return content by full location, or by path below one."""
         prefix = _above_all(locations.normal(location)) if location else ""
         with self.lock:
             names = [name for name in sorted(self._files) if name.startswith(prefix)]
@@ -129,7 +127,6 @@ class MemoryDisk:
         return sorted(name for name in self._files if name.startswith(prefix))
 
     def everything(self, top: str) -> list[str]:
-        """Return files and directories at `top` and below."""
         names = sorted({*self._files, *self._directories})
         return [name for name in names if _lies_at(name, top)]
 
@@ -140,7 +137,6 @@ class MemoryDisk:
         return name in self._directories
 
     def make_way(self, name: str) -> None:
-        """Make the directories `name` lies in."""
         if self.is_denied(name):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
         if name in self._directories:
@@ -158,7 +154,6 @@ class MemoryDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def begin(self, name: str) -> str:
-        """Return the name under which the content of `name` is collected."""
         temp = temporary(name)
         if temp in self._writing:
             temp = unique_temporary(name)
@@ -193,7 +188,6 @@ class MemoryDisk:
         self._drop(name)
 
     def settle(self, storage: int, top: str, opened: int) -> None:
-        """Make durable what one storage wrote, and what was below `top` when it was opened."""
         below = _above_all(top)
         for name, history in list(self._unsynced.items()):
             inherited = opened if name.startswith(below) else 0
@@ -368,7 +362,6 @@ class MemoryStorage:
 
     @contextlib.contextmanager
     def _alive(self) -> Iterator[MemoryDisk]:
-        """Hold the disk, unless the process is gone."""
         with self._disk.lock:
             if self._generation != self._disk.generation:
                 raise ProcessGone
@@ -387,7 +380,6 @@ def _info(path: str, file: _File) -> FileInfo:
 
 
 def _above(name: str) -> Iterator[str]:
-    """Yield the directories that a full location lies in, the nearest last."""
     start = name.index("://") + 3
     for position in range(name.find("/", start), len(name)):
         if name[position] == "/" and position > start:
@@ -395,10 +387,8 @@ def _above(name: str) -> Iterator[str]:
 
 
 def _above_all(location: str) -> str:
-    """Return the begin of every path below a location; a root ends in its slash already."""
     return location if location.endswith("/") else location + "/"
 
 
 def _lies_at(name: str, top: str) -> bool:
-    """Whether a name is `top`, or lies below it."""
     return name == top or name.startswith(_above_all(top))

@@ -16,8 +16,8 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
-from stateshift.formats.rocksdb import sst
-from stateshift.formats.spark.state_files import Changelog, Record, decode_changelog
+from stateshift.formats.rocksdb import table as sst
+from stateshift.formats.spark.state_files import Changelog, StateRecord, decode_changelog
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.acceptance.matrix.damage import copied
@@ -186,7 +186,9 @@ def test_7_families_have_the_numbers_of_their_own_shard_and_a_changelogs_version
     None
 ):
     """Numbers that differ between shards: tests/engines/spark/entries/test_entries.py."""
-    long = Record(b"k" * 0x000276FF, b"")  # its length begins as a version line would: 00 02 'v'
+    long = StateRecord(
+        b"k" * 0x000276FF, b""
+    )  # its length begins as a version line would: 00 02 'v'
     header, records = decode_changelog([b"".join(encode_changelog(Changelog(1), [long]))])
     assert (header.version, [len(record.key) for record in records]) == (1, [0x000276FF])
     for version in (2, 3, 4):

@@ -19,7 +19,7 @@ import pytest
 
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark.compression import compress, decompress
-from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
+from stateshift.formats.spark.state_files import StateRecord, decode_delta, encode_delta
 from tests.cli.support import SOURCE, Outside
 from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk
 from tests.support import encoders
@@ -361,7 +361,7 @@ def test_a_stale_checksum_of_hadoops_is_told_with_what_spark_makes_of_it() -> No
 def test_a_snapshot_that_disagrees_with_its_deltas_is_told_with_the_other_state() -> None:
     files = contents(NEWEST["dedup-lzf"])
     path = "state/0/2/6.snapshot"
-    records: list[Record] = list(decode_delta([files[path]]))
+    records: list[StateRecord] = list(decode_delta([files[path]]))
     files[path] = b"".join(encode_delta(records[1:], "lzf"))
     told = outside(files).run("verify", SOURCE, "--deep", "--json")
     assert told.code == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import Contacts, open_cluster
+from stateshift.clusters.kind import Contacts, open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted
 from stateshift.specification.model import ClusterSpec

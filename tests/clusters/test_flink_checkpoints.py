@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.http.rest import Unanswered
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.http import Unanswered
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import CheckpointRequest, Gone, JobState, SavepointCluster
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec

@@ -15,7 +15,7 @@ import pytest
 
 from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.flink.jobs import job_id
-from stateshift.clusters.opening import check_submit, open_cluster
+from stateshift.clusters.kind import check_submit, open_cluster
 from stateshift.clusters.protocol import JobProgress, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError
 from stateshift.specification.model import ClusterSpec

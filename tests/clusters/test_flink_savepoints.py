@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.flink.savepoints import cautions, lies_below, trigger_id
-from stateshift.clusters.opening import Contacts, open_cluster
+from stateshift.clusters.kind import Contacts, open_cluster
 from stateshift.clusters.protocol import SavepointCluster, SavepointRequest, Slots
 from stateshift.errors import ClusterError, Interrupted
 from stateshift.specification.model import ClusterSpec

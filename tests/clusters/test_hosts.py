@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.http.hosts import host_of, host_of_master
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.http import host_of, host_of_master
+from stateshift.clusters.kind import open_cluster
 from stateshift.errors import ClusterError
 from stateshift.specification import ClusterSpec
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import check_submit
+from stateshift.clusters.kind import check_submit
 from stateshift.errors import SpecError
 from stateshift.specification.model import ClusterSpec
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.http.rest import Unanswered
+from stateshift.clusters.http import Unanswered
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.livy import Livy, LivyCalls, batch_of
-from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError
 from stateshift.specification.model import ClusterSpec

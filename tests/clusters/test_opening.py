@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import check_submit, open_cluster
+from stateshift.clusters.kind import check_submit, open_cluster
 from stateshift.errors import SpecError
 from stateshift.specification.model import ClusterSpec
 from stateshift.specification.options import CLUSTER_KINDS

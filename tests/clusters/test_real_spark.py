@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import Contacts, open_cluster
+from stateshift.clusters.kind import Contacts, open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.formats import marks, uid
 from stateshift.specification.model import ClusterSpec
@@ -116,7 +116,7 @@ def test_a_job_that_does_not_watch_is_killed_and_found_before_that_by_another_pr
     try:
         assert in_time(lambda: _newest(image / "commits") >= 0, 180.0), cluster.log("run.words")
         script = (
-            "import sys; from stateshift.clusters.opening import Contacts, open_cluster;"
+            "import sys; from stateshift.clusters.kind import Contacts, open_cluster;"
             "from stateshift.specification.model import ClusterSpec;"
             "print(open_cluster(ClusterSpec('local', 'spark_submit'), "
             "sys.argv[1]).find('run.words').state)"

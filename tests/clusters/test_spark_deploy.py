@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import migration
-from stateshift.clusters.opening import check_submit, open_cluster
+from stateshift.clusters.kind import check_submit, open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, PlanError, SpecError
 from stateshift.formats.marks import STOP

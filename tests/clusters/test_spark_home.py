@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.spark_submit.home import version_of
+from stateshift.clusters.spark_submit.cluster import version_of
 
 
 def _home(path: Path, files: dict[str, str]) -> Path:

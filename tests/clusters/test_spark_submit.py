@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError
 from stateshift.formats.marks import STOP, STOPPING
@@ -297,7 +297,7 @@ def test_a_spark_submit_that_is_not_there_is_named(place: Place) -> None:
 def test_the_job_can_be_found_by_a_process_that_did_not_start_it(place: Place) -> None:
     id = place.cluster().submit(place.submission("sleep 600"))
     script = (
-        "import json, sys; from stateshift.clusters.opening import open_cluster;"
+        "import json, sys; from stateshift.clusters.kind import open_cluster;"
         "from stateshift.specification.model import ClusterSpec;"
         "cluster = open_cluster(ClusterSpec('local', 'spark_submit'), sys.argv[1]);"
         "status = cluster.find('run.orders'); print(json.dumps([status.state, status.id]))"

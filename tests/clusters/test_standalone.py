@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
 from stateshift.clusters.standalone.cluster import Standalone
 from stateshift.errors import ClusterError, SpecError

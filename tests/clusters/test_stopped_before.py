@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import Contacts, open_cluster
+from stateshift.clusters.kind import Contacts, open_cluster
 from stateshift.clusters.protocol import JobState, StopRequest
 from stateshift.specification.model import ClusterSpec
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trustme
 
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, Submission
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.clusters.flink.jobs import job_id
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec

@@ -22,7 +22,7 @@ from stateshift.engines.spark.entries.sides import (
 )
 from stateshift.fleet import Crew, comparing
 from stateshift.formats.blocks import binary, block_of
-from stateshift.formats.spark.state_files import Record, encode_delta
+from stateshift.formats.spark.state_files import StateRecord, encode_delta
 from stateshift.testing.memory_storage import MemoryDisk
 from stateshift.world import World
 from tests.look.golden_images import HERE, NEWEST, contents, write
@@ -92,7 +92,7 @@ def test_images_of_other_providers_and_kinds_are_compared_as_without_a_fleet(
 
 def records(keys: Iterable[int], shard: int, value: int = 1) -> bytes:
     found = [
-        Record(b"key-%04d-%04d" % (shard, key) + bytes(3), value.to_bytes(8, "little"))
+        StateRecord(b"key-%04d-%04d" % (shard, key) + bytes(3), value.to_bytes(8, "little"))
         for key in keys
     ]
     return b"".join(encode_delta(found))

@@ -20,7 +20,7 @@ from stateshift.fleet.carrier import ATTEMPTS_MAX
 from stateshift.fleet.cutting import WORTHWHILE_BYTES
 from stateshift.fleet.orders import Broke
 from stateshift.fleet.task import listings_of
-from stateshift.formats.blocks import Block, block_of
+from stateshift.formats.blocks import RowBlock, block_of
 from stateshift.journal import Journal, RunFailed, RunResumed
 from stateshift.plan import Plan
 from stateshift.step import (
@@ -181,7 +181,7 @@ def test_a_round_is_brought_by_executors_and_counts_as_what_was_brought_from_her
 
 def words(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
-) -> Iterator[tuple[str, Block]]:
+) -> Iterator[tuple[str, RowBlock]]:
     """A toy engine: each word of a file is a key, its length the value."""
     for path in shard.files:
         found = b"".join(read(path)).split()

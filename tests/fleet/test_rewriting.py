@@ -24,13 +24,13 @@ from stateshift.fleet import Crew
 from stateshift.formats.blocks import binary, block_of
 from stateshift.formats.rocksdb.manifest import TableFacts, encode_manifest
 from stateshift.formats.spark.rocksdb import (
+    ListedTable,
     RocksDBSnapshot,
-    Table,
     decode_zip,
     encode_zip,
     listed_table,
 )
-from stateshift.formats.spark.state_files import Changelog, Record
+from stateshift.formats.spark.state_files import Changelog, StateRecord
 from stateshift.formats.spark.text import encode_object
 from stateshift.plain import to_plain
 from stateshift.step import CompareImages, Evidence, TransformShard
@@ -105,7 +105,7 @@ def files_of(shape: Shape, shard: int, families: Mapping[str, int] = FAMILIES) -
     for number, run in enumerate(runs, start=4):
         content, facts[number] = table_of([block_of((key, b"v" * 60 + key) for key in run)])
         files[f"{folder}/SSTs/{number:06}-x.sst"] = content
-        tables.append(Table(f"{number:06}.sst", f"{number:06}-x.sst", len(content)))
+        tables.append(ListedTable(f"{number:06}.sst", f"{number:06}-x.sst", len(content)))
     text: dict[str, Any] = {"sstFiles": list(map(listed_table, tables)), "numKeys": len(keys)}
     if shape.families:
         text |= {
@@ -117,8 +117,8 @@ def files_of(shape: Shape, shard: int, families: Mapping[str, int] = FAMILIES) -
     manifest = {"MANIFEST-000003": encode_manifest(facts)}
     files[f"{folder}/1.zip"] = encode_zip(snapshot, manifest)
     if not shape.families:
-        changes = [Record(key, b"new") for key in keys[::5]]
-        changes += [Record(key, None) for key in keys[1::7]]
+        changes = [StateRecord(key, b"new") for key in keys[::5]]
+        changes += [StateRecord(key, None) for key in keys[1::7]]
         files[f"{folder}/2.changelog"] = b"".join(encode_changelog(Changelog(1), changes))
     return files
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateshift.formats.blocks import Block, binary, block_of, cut
+from stateshift.formats.blocks import RowBlock, binary, block_of, cut
 
 RECORDS = st.lists(st.tuples(st.binary(max_size=20), st.none() | st.binary(max_size=20)))
 
@@ -28,7 +28,7 @@ def test_what_is_taken_comes_in_the_order_asked_for(
 
 
 def test_merges_are_taken_along() -> None:
-    block = Block(binary([b"a", b"b"]), binary([b"1", b"2"]), np.array([False, True]))
+    block = RowBlock(binary([b"a", b"b"]), binary([b"1", b"2"]), np.array([False, True]))
     taken = block.take(np.array([1])).merges
     assert taken is not None and taken.tolist() == [True]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stateshift.errors import StorageError
 from stateshift.formats import sorting
-from stateshift.formats.blocks import Block, block_of
+from stateshift.formats.blocks import RowBlock, block_of
 from stateshift.formats.sorting import SortedPile, SortedPiles, index_of, open_piles
 
 Records = list[tuple[bytes, bytes]]
@@ -73,7 +73,7 @@ def test_what_was_put_aside_is_found_again_by_its_index(
         assert again[number].bounds(3) == pile.bounds(3)
 
 
-def many(count: int, step: int) -> Block:
+def many(count: int, step: int) -> RowBlock:
     return block_of([(b"%012d" % (n * step % 1_000_003), b"v" * 50) for n in range(count)])
 
 

@@ -99,7 +99,7 @@ def changelog(folder: Path) -> None:
 
 def table(folder: Path, content: bytes) -> None:
     """A version of one table."""
-    stored = rocksdb.Table("000004.sst", "000004-u.sst", len(content))
+    stored = rocksdb.ListedTable("000004.sst", "000004-u.sst", len(content))
     put(folder, ZIP, [rocksdb.encode_zip(rocksdb.RocksDBSnapshot((stored,), 1))])
     put(folder, "state/0/0/SSTs/000004-u.sst", [content])
 
@@ -110,7 +110,7 @@ def large_table(folder: Path) -> None:
     place = folder / "state/0/0/SSTs/000004-u.sst"
     with place.open("r+b") as file:
         file.truncate(300 * MIB)
-    stored = rocksdb.Table("000004.sst", "000004-u.sst", 300 * MIB)
+    stored = rocksdb.ListedTable("000004.sst", "000004-u.sst", 300 * MIB)
     put(folder, ZIP, [rocksdb.encode_zip(rocksdb.RocksDBSnapshot((stored,), 1))])
 
 

@@ -147,7 +147,6 @@ TARGETS = (
             "keyed_handles",
             "operator_handles",
             "java_data",
-            "java_objects",
         ),
         WORDS,
     ),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import RowBlock
 
 # What content of a size may cost: lz4 expands up to 255 times, and what is decoded from it is
 # Python's objects. The constant part is a zstd window and what the libraries keep for themselves.
@@ -58,7 +58,7 @@ def same(one: Any, other: Any, what: str) -> None:
         raise Broken(f"{what}: {repr(one)[:200]} is not {repr(other)[:200]}")
 
 
-def records_of(block: Block) -> list[tuple[bytes, bytes | None, bool]]:
+def records_of(block: RowBlock) -> list[tuple[bytes, bytes | None, bool]]:
     """A block's records as tuples: key, value, whether it is merged."""
     merges = [False] * len(block) if block.merges is None else block.merges.tolist()
     return [

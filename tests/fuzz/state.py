@@ -15,7 +15,7 @@ import cramjam
 import xxhash
 
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import RowBlock
 from stateshift.formats.spark import state_files
 from stateshift.formats.spark.compression import CODECS, codec_of, compress, decompress
 from stateshift.formats.spark.state_blocks import (
@@ -24,7 +24,7 @@ from stateshift.formats.spark.state_blocks import (
     decode_delta_blocks,
     decode_snapshot_blocks,
 )
-from stateshift.formats.spark.state_files import Record
+from stateshift.formats.spark.state_files import StateRecord
 from tests.fuzz.oracles import attempt, records_of, same
 from tests.fuzz.seeds import golden
 from tests.fuzz.targets import Target, spark
@@ -69,7 +69,7 @@ def run_delta(data: bytes) -> None:
 def run_changelog(data: bytes) -> None:
     content = _file(data)
 
-    def decode(chunks: Iterable[bytes]) -> tuple[state_files.Changelog, list[Record]]:
+    def decode(chunks: Iterable[bytes]) -> tuple[state_files.Changelog, list[StateRecord]]:
         head, records = state_files.decode_changelog(chunks)
         return head, list(records)
 
@@ -93,7 +93,9 @@ def _both_ways(decode: Callable[[Iterable[bytes]], Any], content: bytes) -> Any:
 
 
 def _as_blocks(
-    content: bytes, found: list[Record] | None, decode: Callable[[Iterable[bytes]], Iterable[Block]]
+    content: bytes,
+    found: list[StateRecord] | None,
+    decode: Callable[[Iterable[bytes]], Iterable[RowBlock]],
 ) -> None:
     """Block by block it is the same."""
     blocks = attempt(
@@ -104,10 +106,10 @@ def _as_blocks(
     )
 
 
-def _checksums(records: list[Record]) -> None:
+def _checksums(records: list[StateRecord]) -> None:
     for record in records[:20]:
         with suppress(FormatError):
-            plain = Record(record.key, record.value)
+            plain = StateRecord(record.key, record.value)
             same(
                 state_files.without_row_checksum(state_files.with_row_checksum(plain)),
                 plain,
@@ -212,7 +214,7 @@ WORDS = (
     b"\x11\x00\x00\x00",
     b"\x10\x00\x00\x00",
 )
-CODEC_MODULES = spark("compression", "zstd_frames")
+CODEC_MODULES = spark("compression")
 
 TARGETS = (
     Target("codecs", run_codecs, _codec_seeds, (*CODEC_MODULES, "formats/stream.py"), WORDS),

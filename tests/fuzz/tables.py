@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stateshift.formats.rocksdb import sst
+from stateshift.formats.rocksdb import table as sst
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.spark import rocksdb
 from tests.fuzz import sst_files
@@ -191,7 +191,7 @@ TARGETS = (
         "sst",
         run_sst,
         _sst_seeds,
-        (*of_rocksdb("sst", "sst_blocks", "block"), *spark("compression")),
+        (*of_rocksdb("table", "sst_blocks", "block"), *spark("compression")),
         SST_WORDS,
     ),
 )

@@ -28,7 +28,7 @@ from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decod
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError, JournalError, PlanError, SpecError
 from stateshift.formats import marks
-from stateshift.formats.rocksdb import sst
+from stateshift.formats.rocksdb import table as sst
 from stateshift.formats.spark import crc, offsets, operator_metadata, rocksdb, schema, state_files
 from stateshift.formats.spark.compression import compress, decompress
 from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructType, decode_struct

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.state_files import Record, decode_snapshot, encode_delta
+from stateshift.formats.spark.state_files import StateRecord, decode_snapshot, encode_delta
 from tests.fuzz import sst_files, whole
 from tests.fuzz.oracles import Broken, affordable, attempt, check_cost, same
 from tests.fuzz.seeds import golden, of_cases
@@ -61,7 +61,7 @@ def test_entries_that_change_behind_the_back_of_verify_are_a_break() -> None:
     path = "state/0/0/6.snapshot"
     first, *rest = decode_snapshot([files[path]])
     value = first.value or b""
-    changed = Record(first.key, value[:8] + bytes((value[8] ^ 1,)) + value[9:])
+    changed = StateRecord(first.key, value[:8] + bytes((value[8] ^ 1,)) + value[9:])
     others = {
         p: c
         for p, c in files.items()

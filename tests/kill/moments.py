@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, cast
 from stateshift.clusters.protocol import (
     CheckpointRequest,
     Cluster,
-    Failure,
+    JobFailure,
     JobProgress,
     JobStatus,
     SavepointCluster,
@@ -167,7 +167,7 @@ class DoomedCluster:
     def log(self, tag: str, lines_max: int = 50) -> str:
         return self._cluster.log(tag, lines_max)
 
-    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
         return self._cluster.failure(tag, alive)
 
     def savepoint(self, request: SavepointRequest) -> str:

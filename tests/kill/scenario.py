@@ -29,7 +29,7 @@ from typing import Any, Literal
 import pytest
 
 from stateshift import migration, plain
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.engines.registry import engines
 from stateshift.migration import Adapters, Proposal
 from stateshift.specification import Spec, parse_spec
@@ -199,7 +199,7 @@ def _load() -> None:
         engine.transforms()
         engine.entries_reader()
     for name in (
-        "stateshift.formats.binaries",
+        "stateshift.formats.blocks",
         "stateshift.formats.spans",
         "pyarrow.compute",
         "requests",

@@ -11,7 +11,7 @@ from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.engines.views import DeepCheck
 from stateshift.formats.spark.compression import codec_of, compress, decompress
 from stateshift.formats.spark.names import classify
-from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
+from stateshift.formats.spark.state_files import StateRecord, decode_delta, encode_delta
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, NEWEST, contents, disk_with, judged, on_a_disk, write
@@ -104,7 +104,11 @@ def test_a_row_that_reaches_over_its_end_is_named_with_file_and_offset():
     def reach(records):
         first, second, *rest = records
         bad = second.value[:24] + (500).to_bytes(4, "little") + second.value[28:]
-        return [first, Record(second.key, bad[:28] + (64).to_bytes(4, "little") + bad[32:]), *rest]
+        return [
+            first,
+            StateRecord(second.key, bad[:28] + (64).to_bytes(4, "little") + bad[32:]),
+            *rest,
+        ]
 
     files = contents(NEWEST["window-hdfs"])
     found = judged(rewritten(files, "state/0/0/6.snapshot", reach))
@@ -154,7 +158,7 @@ def test_a_join_whose_indexes_have_a_gap_is_refused_and_a_stray_row_is_told():
     )
     (key, value, _) = max(records, key=lambda record: record.key[16:24])
     stray = key[:16] + (900).to_bytes(8, "little") + key[24:]
-    found = judged(rewritten(files, path, lambda records: [*records, Record(stray, value)]))
+    found = judged(rewritten(files, path, lambda records: [*records, StateRecord(stray, value)]))
     assert found.restartable and "never read" in found.findings[0].message
 
 

@@ -8,7 +8,7 @@ from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
 from stateshift.formats.spark.state_files import (
-    Record,
+    StateRecord,
     decode_changelog,
     decode_delta,
     encode_delta,
@@ -40,7 +40,8 @@ def deletes_of(content, path, checked):
             return encode_changelog(header, changes, codec)
 
     gone = [
-        Record(key, None) for key in dict.fromkeys(r.key for r in records if r.value is not None)
+        StateRecord(key, None)
+        for key in dict.fromkeys(r.key for r in records if r.value is not None)
     ]
     if not gone:
         return None

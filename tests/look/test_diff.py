@@ -6,7 +6,7 @@ import pytest
 
 from stateshift import look
 from stateshift.formats.spark.offsets import PARTITIONS, decode_offsets, encode_offsets, with_conf
-from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
+from stateshift.formats.spark.state_files import StateRecord, decode_delta, encode_delta
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk, write
 
@@ -82,7 +82,7 @@ def mutated(name="window-hdfs"):
     gone, changed = records[0], records[1]
     value = changed.value[:8] + (77).to_bytes(8, "little") + changed.value[16:]
     new = gone.key[:-8] + b"x".ljust(8, b"\0")
-    kept = [Record(changed.key, value), *records[2:], Record(new, gone.value)]
+    kept = [StateRecord(changed.key, value), *records[2:], StateRecord(new, gone.value)]
     files["state/0/0/6.snapshot"] = b"".join(encode_delta(kept))
     return files
 

@@ -15,7 +15,7 @@ from stateshift import look
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.views.export import ROWS, Tables
 from stateshift.errors import FormatError, MissingFile, PlanError, SpecError
-from stateshift.formats.spark.state_files import Record, encode_delta
+from stateshift.formats.spark.state_files import StateRecord, encode_delta
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import expected
 from tests.look.golden_images import (
@@ -170,7 +170,7 @@ def test_a_suffix_that_is_not_known_and_a_file_inside_of_the_checkpoint_are_refu
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
 def test_an_export_that_fails_leaves_no_file(suffix):
     disk = on_a_disk(NEWEST["window-hdfs"])
-    torn = b"".join(encode_delta([Record(bytes(5), bytes(8))]))
+    torn = b"".join(encode_delta([StateRecord(bytes(5), bytes(8))]))
     for shard in range(3):
         put(disk.open(HERE), f"state/0/{shard}/6.snapshot", torn)
     made = look.export(HERE, f"{OUT}{suffix}", None, disk.open)

@@ -19,8 +19,7 @@ import pytest
 
 from stateshift.cli.views.documents import schema_of
 from stateshift.notification.event import Notification, RunFailure, document_of, slack_text
-from stateshift.notification.notifier import Notifier
-from stateshift.notification.sending import NotSent, name_of, send
+from stateshift.notification.notifier import Notifier, NotSent, name_of, send
 from stateshift.specification import Receiver, Receivers
 from tests.support.listening import listening
 from tests.support.processes import in_time, runs

@@ -11,7 +11,7 @@ import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import Submission
 from stateshift.specification.model import ClusterSpec
 from stateshift.storage.opening import open_storage

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.specification.model import ClusterSpec
 

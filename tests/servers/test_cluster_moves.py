@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import StopRequest
 from stateshift.formats.marks import fence_owner
 from stateshift.formats.uid import directory_name
 from stateshift.specification.model import ClusterSpec
-from stateshift.storage.hdfs.opening import open_hdfs
+from stateshift.storage.hdfs.storage import open_hdfs
 from stateshift.storage.protocol import Storage
 from tests.acceptance.shop import OPERATORS, Shop
 from tests.acceptance.support import ROOT, stateshift

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from stateshift.errors import StorageError, TransientStorageError
-from stateshift.storage.hdfs.opening import open_hdfs
+from stateshift.storage.hdfs.storage import open_hdfs
 from tests.support.moving import has_begun, put, said, spec
 from tests.support.servers import CATALOG, Place, Servers, hadoop
 

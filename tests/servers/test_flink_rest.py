@@ -17,7 +17,7 @@ import pytest
 from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.flink.jobs import job_id
 from stateshift.clusters.flink.values import release_of
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import JobState, SavepointRequest, StopRequest, Submission
 from stateshift.dataflow.schedulers import fries
 from stateshift.errors import ClusterError

@@ -20,7 +20,7 @@ from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.flink.jobs import job_id
 from stateshift.clusters.flink.sql import statements_of
 from stateshift.clusters.flink.sql_submit import Gateway
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import JobState, SavepointRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec

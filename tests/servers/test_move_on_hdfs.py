@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.storage.hdfs.opening import open_hdfs
+from stateshift.storage.hdfs.storage import open_hdfs
 from tests.support.moving import CASES, put, said, spec, there_and_back
 from tests.support.servers import Servers, group, hadoop
 

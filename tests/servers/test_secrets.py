@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import pytest
 
-from stateshift.storage.hdfs.opening import open_hdfs
+from stateshift.storage.hdfs.storage import open_hdfs
 from tests.clusters import fake_livy, fake_standalone
 from tests.support import s3
 from tests.support.moving import put, spec

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import JobState, StopRequest
 from stateshift.specification.model import ClusterSpec
 from tests.servers.streams import Stream

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.storage.hdfs.opening import open_hdfs
+from stateshift.storage.hdfs.storage import open_hdfs
 from stateshift.storage.protocol import Storage
 from tests.look.golden_images import NEWEST, contents, write
 from tests.servers.standby import LOST, Following, following

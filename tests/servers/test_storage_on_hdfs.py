@@ -21,7 +21,7 @@ import pytest
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.step import KeepOwners
 from stateshift.storage.hdfs.conf import read_conf
-from stateshift.storage.hdfs.opening import open_hdfs
+from stateshift.storage.hdfs.storage import open_hdfs
 from stateshift.storage.protocol import CHUNK, Storage
 from stateshift.survey import Owned
 from tests.contracts import test_storage_contract as contract

@@ -11,7 +11,7 @@ import pytest
 from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.errors import VerifyError
 from stateshift.formats.spark import state_files
-from stateshift.formats.spark.state_files import Record
+from stateshift.formats.spark.state_files import StateRecord
 from stateshift.step import CompareImages
 from stateshift.step.evidence import Evidence, FilesWritten, ImagesCompared, OperatorFold
 from stateshift.step.images import LARGE_BYTES, read_before, reading_of
@@ -30,7 +30,9 @@ def world(ground: Ground) -> World:
 
 def delta(*records: tuple[bytes, bytes | None]) -> bytes:
     """Values as Spark's rows are: a multiple of eight bytes."""
-    rows = [Record(key, None if value is None else value.ljust(8, b"\0")) for key, value in records]
+    rows = [
+        StateRecord(key, None if value is None else value.ljust(8, b"\0")) for key, value in records
+    ]
     return b"".join(state_files.encode_delta(rows))
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from stateshift.errors import TransientStorageError
 from stateshift.step.contents import each
-from stateshift.storage.lanes import ROUND_FILES, Lane, Width
-from stateshift.storage.wrappers import Patience, Retrying
+from stateshift.storage.wrappers import ROUND_FILES, Lane, Patience, Retrying, Width
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.support.ground import Clock, Ground
 

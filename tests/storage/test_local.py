@@ -22,8 +22,8 @@ import pytest
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
 from stateshift.storage import failures
 from stateshift.storage.local import calls
-from stateshift.storage.local import pieces as local_pieces
-from stateshift.storage.local.pieces import PIECE
+from stateshift.storage.local import calls as local_calls
+from stateshift.storage.local.calls import PIECE
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.protocol import CHUNK
 from stateshift.storage.temporaries import is_temporary, temporary
@@ -793,7 +793,7 @@ def test_pieces_are_written_as_bytes_where_the_system_copies_none(
         return os.copy_file_range(source, target, size // 2, offset) if size > 4096 else 0
 
     for way in (None, refused, in_part, lambda *_: 0):
-        monkeypatch.setattr(local_pieces, "_copy_range", way)
+        monkeypatch.setattr(local_calls, "_copy_range", way)
         storage.write("b", lambda: storage.chunks("a"))
         assert storage.read("b") == content
 

@@ -81,10 +81,10 @@ class Checkpoint:
             encoders.encode_source_log([{"path": path, "timestamp": batch, "batchId": batch}])
         )
 
-    def _records(self, batch: int, shard: int) -> Iterator[state_files.Record]:
+    def _records(self, batch: int, shard: int) -> Iterator[state_files.StateRecord]:
         for key in range(self.keys):
             name = b"key-%04d-%04d" % (shard, key)
-            yield state_files.Record(name.ljust(16, b"\0"), (batch + 1).to_bytes(8, "little"))
+            yield state_files.StateRecord(name.ljust(16, b"\0"), (batch + 1).to_bytes(8, "little"))
 
 
 def put(storage: Storage, path: str, content: bytes) -> None:

@@ -15,7 +15,7 @@ from stateshift.formats.spark.compression import compress
 from stateshift.formats.spark.crc import HadoopChecksums, SparkChecksum
 from stateshift.formats.spark.metadata import QueryMetadata
 from stateshift.formats.spark.placement import signed_hash
-from stateshift.formats.spark.state_files import DELETE, MERGE, PUT, Changelog, Record
+from stateshift.formats.spark.state_files import DELETE, MERGE, PUT, Changelog, StateRecord
 from stateshift.formats.spark.text import encode_object
 from stateshift.formats.spark.types import DataType
 
@@ -71,7 +71,7 @@ def with_id(metadata: QueryMetadata, identity: str) -> QueryMetadata:
 
 
 def encode_changelog(
-    changelog: Changelog, records: Iterable[Record], codec: str = "lz4"
+    changelog: Changelog, records: Iterable[StateRecord], codec: str = "lz4"
 ) -> Iterator[bytes]:
     """Yield an `N.changelog` with this header and exactly these records."""
     body = _typed(records) if changelog.column_families else _plain(records)
@@ -90,14 +90,14 @@ def _header(changelog: Changelog) -> bytes:
     return beginning + len(text).to_bytes(2, "big") + text
 
 
-def _plain(records: Iterable[Record]) -> Iterator[bytes]:
+def _plain(records: Iterable[StateRecord]) -> Iterator[bytes]:
     for key, value, merge in records:
         assert not merge, "a format without column families has no merge"
         yield _INT.pack(len(key)) + key + _sized(value)
     yield _INT.pack(-1)
 
 
-def _typed(records: Iterable[Record]) -> Iterator[bytes]:
+def _typed(records: Iterable[StateRecord]) -> Iterator[bytes]:
     for key, value, merge in records:
         kind = DELETE if value is None else MERGE if merge else PUT
         yield bytes((kind,)) + _INT.pack(len(key)) + key + _sized(value)

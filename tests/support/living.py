@@ -120,7 +120,7 @@ class LivingJob:
         if version < 1 or version in self.snapshots:
             return
         for shard, state in enumerate(self.states[self.epoch]):
-            records = [state_files.Record(key, value) for key, value in state.items()]
+            records = [state_files.StateRecord(key, value) for key, value in state.items()]
             put(
                 storage,
                 f"state/0/{shard}/{version}.snapshot",
@@ -161,11 +161,11 @@ class LivingJob:
                     storage.remove(file.path)
         self.snapshots = {v for v in self.snapshots if v <= epoch + 1}
 
-    def _records(self, batch: int, shard: int) -> Iterator[state_files.Record]:
+    def _records(self, batch: int, shard: int) -> Iterator[state_files.StateRecord]:
         for key in self.dice.sample(range(self.keys), 2):
             name = b"key-%02d-%04d" % (shard, key)
             value = batch.to_bytes(4, "little") + self.times_back.to_bytes(4, "little")
-            yield state_files.Record(name.ljust(16, b"\0"), value)
+            yield state_files.StateRecord(name.ljust(16, b"\0"), value)
 
     def expected(self, epoch: int) -> State:
         return {key: value for state in self.states[epoch] for key, value in state.items()}

@@ -120,7 +120,7 @@ class Ground:
 
     def cluster(self, place: str) -> Any:
         """As the program itself opens it."""
-        from stateshift.clusters.opening import Contacts, open_cluster
+        from stateshift.clusters.kind import Contacts, open_cluster
         from stateshift.specification import ClusterSpec
         from stateshift.storage.opening import open_patiently
 

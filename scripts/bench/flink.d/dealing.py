@@ -16,9 +16,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT)]
 
-from stateshift.engines.flink.rewrite.keyed_files import KeyedFile, keyed_files  # noqa: E402
+from stateshift.engines.flink.rewrite.keyed_files import (  # noqa: E402
+    KeyedFile,
+    Sections,
+    keyed_files,
+)
 from stateshift.engines.flink.rewrite.regroup import dealt_sections, united_sections  # noqa: E402
-from stateshift.engines.flink.rewrite.sections import Sections  # noqa: E402
 from tests.support.flink_keyed import (  # noqa: E402
     Entry,
     Key,

@@ -26,7 +26,7 @@ from typing import Final
 from urllib.parse import quote
 
 from stateshift.advise.evaluate.spark_batches import DriverReport
-from stateshift.clusters.http.rest import Json, Service
+from stateshift.clusters.http import Json, Service
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 

@@ -25,7 +25,7 @@ from stateshift.advise.evaluate.inputs import RestartCost
 from stateshift.advise.evaluate.samples import Input, JobSample, SubtaskSample, VertexSample
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.values import ENDED
-from stateshift.clusters.http.rest import Json
+from stateshift.clusters.http import Json
 from stateshift.errors import ClusterError
 from stateshift.world import Clock
 
@@ -65,7 +65,7 @@ class FlinkJob:
         page = self.calls.page(self.id)
         if page is None:
             raise self._error("Flink knows no such job any more")
-        with self.calls.reading(path):
+        with self.calls.read(path):
             if page["state"] != "RUNNING":
                 raise self._error(f"the job is {page['state']}")
             for vertex in page["vertices"]:
@@ -74,7 +74,7 @@ class FlinkJob:
             ids = [str(vertex["id"]) for vertex in page["vertices"]]
         until = self.clock.now() + SECONDS_MAX
         pages = {id: self._vertex(id, until) for id in ids}
-        with self.calls.reading(path):
+        with self.calls.read(path):
             return sample_of(page, pages)
 
     def refuse_ended(self) -> None:
@@ -86,7 +86,7 @@ class FlinkJob:
         page = self.calls.page(self.id)
         if page is None:
             raise self._error("Flink knows no such job any more")
-        with self.calls.reading(f"/jobs/{self.id}"):
+        with self.calls.read(f"/jobs/{self.id}"):
             if page["state"] in ENDED:
                 raise self._error(f"the job is {page['state']}")
 
@@ -94,7 +94,7 @@ class FlinkJob:
         """Return the pages of a vertex once its counters are new, or the last before `until`."""
         while True:
             page = self.calls.vertex_page(self.id, vertex)
-            with self.calls.reading(f"/jobs/{self.id}/vertices/{vertex}"):
+            with self.calls.read(f"/jobs/{self.id}/vertices/{vertex}"):
                 if is_fresh(page):
                     break
             if self.clock.now() >= until:
@@ -226,7 +226,7 @@ def running_jobs(calls: FlinkCalls) -> tuple[tuple[str, str], ...]:
 def restart_of(calls: FlinkCalls, id: str) -> RestartCost | None:
     """Return the time of the slowest of the job's rescales that Flink remembers."""
     rescales, took_ms = calls.rescales(id), []
-    with calls.reading(f"/jobs/{id}/rescales/history"):
+    with calls.read(f"/jobs/{id}/rescales/history"):
         for rescale in rescales:
             began = rescale.get("startTimestampInMillis")
             ended = rescale.get("endTimestampInMillis")

@@ -55,14 +55,14 @@ is wrong has had no effect.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Final, TypeVar, Unpack
 from urllib.parse import quote
 
-from stateshift.clusters.flink.asking import Asking
+from stateshift.clusters.flink.causes import cause_of
 from stateshift.clusters.flink.values import (
     ENDED,
     STATES,
@@ -74,22 +74,127 @@ from stateshift.clusters.flink.values import (
     savepoint_of,
     triggered_checkpoint_of,
 )
-from stateshift.clusters.http.rest import FileForm, Json, Query, Refused, Unanswered
+from stateshift.clusters.http import (
+    OTHER_FIELDS,
+    FileForm,
+    Json,
+    Query,
+    Refused,
+    Service,
+    Unanswered,
+    authentication,
+    secret_headers,
+)
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import RunningJob
+from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
+
+T = TypeVar("T")
 
 OUTAGE_SECONDS: Final = 30.0
 LISTED_MAX: Final = 8  # jobs that a hint names
+_PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
+_CREDENTIALS: Final = (
+    'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD or a '
+    '"password_file"; or a "token_file"; or "header_files" for a gateway before it'
+)
 
 
 @dataclass(frozen=True)
-class FlinkCalls:
-    """`options` are the cluster's, checked (see `flink_rest`)."""
+class Asking:
+    """Requests to Flink over HTTP, to its JobManager or the SQL gateway before it: the credentials,
+    and the meaning of a "no" with a stack. A failure that says what is wrong is a refusal, whatever
+    its code. `options` are the cluster's, checked; `option` is the one that says where this is.
+    """
 
     cluster: str
     url: str
     options: Options = field(default_factory=dict)
+    words: str = "Flink"
+    api: str = "Flink's REST API"
+    example: str = "http://jobmanager:8081"
+    option: str = "url"
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        failed: str | None = None,
+        hints: Mapping[int, str] | None = None,
+        **query: Unpack[Query],
+    ) -> Json:
+        """Return the answer's object; `failed` says what a refusal means, `hints` ways out."""
+        service, url = self._service(), self.place(path)
+        return self._in_its_words(lambda: service.json(method, url, **query), failed, hints or {})
+
+    def listed(self, path: str, **query: Unpack[Query]) -> list[Json]:
+        service, url = self._service(), self.place(path)
+        return self._in_its_words(lambda: service.listed("GET", url, **query), None, {})
+
+    def _service(self) -> Service:
+        return Service(
+            cluster=self.cluster,
+            words=self.words,
+            example=self.example,
+            said="errors",
+            ways_out={
+                401: _CREDENTIALS,
+                403: "this user may not do that: ask who runs the gateway before Flink",
+                404: self._right,
+            },
+            options=self.options,
+            headers=secret_headers(self.options, self.cluster),
+            authentication=authentication(self.options, self.cluster, _PASSWORD),
+            option=self.option,
+        )
+
+    def _in_its_words(
+        self, ask: Callable[[], T], failed: str | None, hints: Mapping[int, str]
+    ) -> T:
+        try:
+            return ask()
+        except (Refused, Unanswered) as error:
+            cause = cause_of(error.answer)
+            if cause is None:
+                raise
+            # The same error with the cause that Flink names.
+            status = error.status or 0
+            hint = cause.hint or hints.get(status) or error.hint
+            means = f"{failed}: " if failed else ""
+            is_refusal = isinstance(error, Refused) or (status == 500 and cause.certain)
+            kind = Refused if is_refusal else Unanswered
+            raise kind(
+                f"{redact(self.url)}: {means}{cause.fact}",
+                status,
+                error.answer,
+                cluster=self.cluster,
+                hint=hint or "the JobManager's log has all of it",
+            ) from error
+
+    def place(self, path: str) -> str:
+        return self.url.rstrip("/") + path
+
+    @contextmanager
+    def read(self, path: str) -> Iterator[None]:
+        """Report whoever answers with other fields than Flink does: an answer is read in here."""
+        try:
+            yield
+        except OTHER_FIELDS as error:
+            raise Unanswered(
+                f"{redact(self.place(path))} does not answer as {self.words} does there: "
+                f"{type(error).__name__} {error}",
+                cluster=self.cluster,
+                hint=self._right,
+            ) from error
+
+    @property
+    def _right(self) -> str:
+        return f'"{self.option}" has to be that of {self.api}, such as {self.example}'
+
+
+class FlinkCalls(Asking):
+    """The calls of a JobManager."""
 
     @property
     def of_one_application(self) -> bool:
@@ -98,45 +203,39 @@ class FlinkCalls:
 
     @property
     def outage_seconds(self) -> float:
-        """The seconds for which Flink may be silent while something is waited for: a JobManager
-        takes a while to restart.
-        """
+        """How long Flink may be silent: a JobManager takes a while to restart."""
         return float(self.options.get("outage_seconds", OUTAGE_SECONDS))
 
     def version(self) -> str | None:
-        version = self._call("GET", "/config").get("flink-version")
+        version = self.call("GET", "/config").get("flink-version")
         return str(version) if version else None
 
     def refresh_seconds(self) -> float:
         """Return the age that the pages of a job's parts and checkpoints may have."""
-        with self.reading("/config"):
-            return float(self._call("GET", "/config").get("refresh-interval", 3000)) / 1000
+        with self.read("/config"):
+            return float(self.call("GET", "/config").get("refresh-interval", 3000)) / 1000
 
     def jobs(self) -> tuple[tuple[str, str, str], ...]:
         """Return (id, name, state) of each that Flink knows of, in its words."""
-        with self.reading("/jobs/overview"):
-            jobs = self._call("GET", "/jobs/overview")["jobs"]
+        with self.read("/jobs/overview"):
+            jobs = self.call("GET", "/jobs/overview")["jobs"]
             return tuple((str(job["jid"]), str(job["name"]), str(job["state"])) for job in jobs)
 
     def alive(self) -> tuple[RunningJob, ...]:
-        """Return every job that runs there, by its id and its name."""
         jobs = self.jobs()
         running = [RunningJob(id, name, STATES[word]) for id, name, word in jobs if word in STATES]
         return tuple(job for job in running if job.state.alive)
 
     def ended_as(self, name: str) -> str | None:
-        """Return the state in which the last job of this name has ended: finished, canceled or
-        failed; None where Flink knows of none that has. Source: Flink, JobDetails.
-        """
+        """Return the state in which this name's last job ended; None if unknown."""
         ended = []
-        with self.reading("/jobs/overview"):
-            for job in self._call("GET", "/jobs/overview")["jobs"]:
+        with self.read("/jobs/overview"):
+            for job in self.call("GET", "/jobs/overview")["jobs"]:
                 if str(job["name"]) == name and str(job["state"]) in ENDED:
                     ended.append((int(job["end-time"]), str(job["state"]).lower()))
         return max(ended)[1] if ended else None
 
     def unknown(self, id: str) -> ClusterError:
-        """Return the refusal of an id that no job has; it names the jobs that run."""
         running = ", ".join(f"{job.id} ({job.name})" for job in self.alive()[:LISTED_MAX])
         return ClusterError(
             f"Flink at {self.url} knows no job {id}",
@@ -149,7 +248,7 @@ class FlinkCalls:
 
     def job(self, id: str) -> Job | None:
         answer = self._call_or_none(f"/jobs/{id}")
-        with self.reading(f"/jobs/{id}"):
+        with self.read(f"/jobs/{id}"):
             job = None if answer is None else job_of(answer)
         # A job that has come to nothing is known by having no parts: both at one time.
         if job is None or not job.vertices:
@@ -157,9 +256,7 @@ class FlinkCalls:
         return replace(job, flink_state=self.state(id) or job.flink_state)
 
     def state(self, id: str) -> str | None:
-        """Return Flink's own word for a job's state, as it is now; None if Flink does not know the
-        job, or has no such page.
-        """
+        """Return Flink's own word for a job's state; None if it knows no such job, or no page."""
         try:
             answer = self._call_or_none(f"/jobs/{id}/status")
         except Refused as refused:
@@ -171,13 +268,12 @@ class FlinkCalls:
     def cancel(self, id: str) -> None:
         """Cancel a job; one that is not there, or has ended, is fine."""
         try:
-            self._call("PATCH", f"/jobs/{id}", params={"mode": "cancel"})
+            self.call("PATCH", f"/jobs/{id}", params={"mode": "cancel"})
         except Refused as refused:
             if refused.status not in (404, 409):
                 raise
 
     def checkpoints(self, id: str) -> Checkpoints:
-        """Return a job's checkpoints; nothing if Flink does not know it, or if it has none."""
         # With them come quantiles of how long they took, which Flink computes for whoever asks
         # first: another who asks meanwhile gets a NullArgumentException (seen of 2.3).
         for _ in range(5):
@@ -192,13 +288,12 @@ class FlinkCalls:
             answer = self._known_of(id, "checkpoints")
         if answer is None:
             return Checkpoints(None, None, ())
-        with self.reading(f"/jobs/{id}/checkpoints"):
+        with self.read(f"/jobs/{id}/checkpoints"):
             return checkpoints_of(answer)
 
     def state_size(self, id: str) -> int | None:
-        """Return the bytes of a job's whole state in its last checkpoint, if Flink tells."""
         latest = (self._known_of(id, "checkpoints") or {}).get("latest") or {}
-        with self.reading(f"/jobs/{id}/checkpoints"):
+        with self.read(f"/jobs/{id}/checkpoints"):
             made = latest.get("completed") or latest.get("savepoint") or {}
             size = made.get("state_size")
             return None if size is None else int(size)
@@ -218,48 +313,40 @@ class FlinkCalls:
         return [{"stacktrace": root, "timestamp": page.get("timestamp")}]
 
     def failure(self, id: str) -> Json:
-        """Return the failure that a job has ended with, which is not always in its history of
-        exceptions; nothing of one that has not failed.
-        """
-        with self.reading(f"/jobs/{id}/execution-result"):
+        """Return the failure that a job ended with, which its exceptions do not always have."""
+        with self.read(f"/jobs/{id}/execution-result"):
             page = self._known_of(id, "execution-result") or {}
             return (page.get("job-execution-result") or {}).get("failure-cause") or {}
 
     def metrics(self, id: str, vertex: str) -> tuple[str, ...]:
-        """Return the names of the metrics of a vertex; none until Flink has gathered them."""
         path = f"/jobs/{id}/vertices/{vertex}/metrics"
-        with self.reading(path):
-            return tuple(str(metric["id"]) for metric in self._asking.listed(path))
+        with self.read(path):
+            return tuple(str(metric["id"]) for metric in self.listed(path))
 
     def page(self, id: str) -> Json | None:
-        """Return the page of a job as it is; None if Flink does not know it."""
         return self._call_or_none(f"/jobs/{id}")
 
     def vertex_page(self, id: str, vertex: str) -> Json:
-        """Return the page of a vertex: what each subtask has counted. Asking for it makes Flink
-        gather newer counts, unless it did within the last ten seconds; the answer has the old ones.
-        """
-        return self._call("GET", f"/jobs/{id}/vertices/{vertex}")
+        """Return a vertex's counts by subtask; asking makes Flink gather newer ones."""
+        return self.call("GET", f"/jobs/{id}/vertices/{vertex}")
 
     def sums(self, id: str, vertex: str, metrics: Sequence[str]) -> dict[str, float]:
         """Return the sum of each metric over a vertex's subtasks, as far as Flink has it."""
         path = f"/jobs/{id}/vertices/{vertex}/subtasks/metrics"
-        with self.reading(path):
+        with self.read(path):
             asked = {"get": ",".join(metrics), "agg": "sum"}
-            answer = self._asking.listed(path, params=asked)
+            answer = self.listed(path, params=asked)
             return {str(metric["id"]): float(metric["sum"]) for metric in answer}
 
     def rescales(self, id: str) -> list[Json]:
-        """Return the rescales of a job that Flink remembers; none where it keeps no history."""
         try:
-            return self._asking.listed(f"/jobs/{id}/rescales/history")
+            return self.listed(f"/jobs/{id}/rescales/history")
         except (Refused, Unanswered):
             return []
 
     def slots(self) -> tuple[int, int]:
-        """Return the number of slots, and of those that are free."""
-        with self.reading("/overview"):
-            overview = self._call("GET", "/overview")
+        with self.read("/overview"):
+            overview = self.call("GET", "/overview")
             return int(overview["slots-total"]), int(overview["slots-available"])
 
     def memory(self) -> tuple[int, int] | None:
@@ -267,8 +354,8 @@ class FlinkCalls:
         slot has taken; None where there is none, or one does not tell. Source: TaskManagerInfo,
         ResourceProfileInfo (1.15 to 2.3): whole MiB, rounded down.
         """
-        with self.reading("/taskmanagers"):
-            managers = self._call("GET", "/taskmanagers")["taskmanagers"]
+        with self.read("/taskmanagers"):
+            managers = self.call("GET", "/taskmanagers")["taskmanagers"]
             pairs = [(each.get("totalResource"), each.get("freeResource")) for each in managers]
             if not pairs or any(total is None or free is None for total, free in pairs):
                 return None
@@ -283,85 +370,72 @@ class FlinkCalls:
         return (every << 20, unused << 20) if every > 0 else None
 
     def configuration(self) -> dict[str, str]:
-        """Return the JobManager's own configuration."""
-        with self.reading("/jobmanager/config"):
-            settings = self._asking.listed("/jobmanager/config")
+        with self.read("/jobmanager/config"):
+            settings = self.listed("/jobmanager/config")
             return {str(setting["key"]): str(setting["value"]) for setting in settings}
 
     def trigger(self, id: str, stop: bool, body: Json) -> None:
-        self._call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)
+        self.call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)
 
     def triggered(self, id: str, trigger: str) -> Triggered | None:
-        """Return a savepoint that was asked for; None if Flink does not know it, or has forgotten
-        it (five minutes after it was done).
-        """
+        """Return a savepoint that was asked for; Flink forgets it five minutes after its end."""
         answer = self._call_or_none(f"/jobs/{id}/savepoints/{trigger}")
-        with self.reading(f"/jobs/{id}/savepoints/{trigger}"):
+        with self.read(f"/jobs/{id}/savepoints/{trigger}"):
             return None if answer is None else savepoint_of(answer)
 
     def trigger_checkpoint(self, id: str) -> str:
         """Ask for a checkpoint of the kind that the job takes anyway. Return the request's id."""
-        with self.reading(f"/jobs/{id}/checkpoints"):
-            return str(self._call("POST", f"/jobs/{id}/checkpoints", json={})["request-id"])
+        with self.read(f"/jobs/{id}/checkpoints"):
+            return str(self.call("POST", f"/jobs/{id}/checkpoints", json={})["request-id"])
 
     def triggered_checkpoint(self, id: str, trigger: str) -> Triggered | None:
         """Return a checkpoint that was asked for; None if Flink does not know it any more."""
         answer = self._call_or_none(f"/jobs/{id}/checkpoints/{trigger}")
-        with self.reading(f"/jobs/{id}/checkpoints/{trigger}"):
+        with self.read(f"/jobs/{id}/checkpoints/{trigger}"):
             return None if answer is None else triggered_checkpoint_of(answer)
 
     def jar_of(self, name: str) -> str | None:
-        """Return the id of a jar that was uploaded under this name."""
         ids = (id for id, called in self.jars().items() if called == name)
         return next(ids, None)
 
     def jars(self) -> dict[str, str]:
-        """Return the id of each jar that was uploaded, and its name."""
-        with self.reading("/jars"):
-            files = self._call("GET", "/jars", hints=_NO_JARS)["files"]
+        with self.read("/jars"):
+            files = self.call("GET", "/jars", hints=_NO_JARS)["files"]
             return {str(file["id"]): str(file["name"]) for file in files}
 
     def upload(self, jar: Path, name: str) -> str:
         with (
             FileForm.of(jar, "jarfile", name, "application/x-java-archive") as form,
-            self.reading("/jars/upload"),
+            self.read("/jars/upload"),
         ):
             headers, failed = {"Content-Type": form.content_type}, "the jar was not taken"
-            answer = self._call(
-                "POST", "/jars/upload", failed, _NO_JARS, data=form, headers=headers
-            )
+            answer = self.call("POST", "/jars/upload", failed, _NO_JARS, data=form, headers=headers)
             return str(answer["filename"]).rpartition("/")[2]
 
     def run(self, jar: str, body: Json) -> str:
         path = f"/jars/{quote(jar, safe='')}/run"
-        with self.reading(path):
-            answer = self._call("POST", path, "the job was not started", _NO_JARS, json=body)
+        with self.read(path):
+            answer = self.call("POST", path, "the job was not started", _NO_JARS, json=body)
             return str(answer["jobid"])
 
     def plan(self, jar: str, body: Json) -> Json:
-        """Return the graph that a program makes of these arguments, up to its start."""
         path = f"/jars/{quote(jar, safe='')}/plan"
-        with self.reading(path):
+        with self.read(path):
             failed = "the program was refused"
-            return dict(self._call("POST", path, failed, _NO_JARS, json=body)["plan"])
+            return dict(self.call("POST", path, failed, _NO_JARS, json=body)["plan"])
 
     def job_config(self, id: str) -> Json:
-        """Return a job's settings from its start: parallelism, restart strategy, parameters."""
         return (self._known_of(id, "config") or {}).get("execution-config") or {}
 
     def parallelism(self, id: str) -> Json:
-        """Return the wanted parallelism of each vertex: {"<vertex>": {"parallelism":
-        {"lowerBound", "upperBound"}}}.
-        """
-        return self._call("GET", f"/jobs/{id}/resource-requirements")
+        """Return each vertex's: {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}."""
+        return self.call("GET", f"/jobs/{id}/resource-requirements")
 
     def set_parallelism(self, id: str, wanted: Json) -> None:
-        self._call("PUT", f"/jobs/{id}/resource-requirements", json=wanted)
+        self.call("PUT", f"/jobs/{id}/resource-requirements", json=wanted)
 
     def _known_of(self, id: str, what: str) -> Json | None:
-        """Return a page of a job; None as long as there is none: while a job is INITIALIZING, Flink
-        answers 500 to all but the job itself.
-        """
+        """Return a job's page; none while it is INITIALIZING: Flink answers 500 to all of them."""
         try:
             return self._call_or_none(f"/jobs/{id}/{what}")
         except Refused as refused:
@@ -371,7 +445,7 @@ class FlinkCalls:
 
     def _call_or_none(self, path: str) -> Json | None:
         try:
-            return self._call("GET", path)
+            return self.call("GET", path)
         except Refused as refused:
             errors = refused.answer.get("errors") if isinstance(refused.answer, dict) else None
             if refused.status != 404 or not isinstance(errors, list):
@@ -380,24 +454,6 @@ class FlinkCalls:
             if any(str(error).startswith("Not found: ") for error in errors):
                 raise
             return None
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        failed: str | None = None,
-        hints: Mapping[int, str] | None = None,
-        **asked: Unpack[Query],
-    ) -> Json:
-        return self._asking.call(method, path, failed, hints, **asked)
-
-    def reading(self, path: str) -> AbstractContextManager[None]:
-        """Report whoever answers with other fields than Flink does: a page is read in here."""
-        return self._asking.read(path)
-
-    @property
-    def _asking(self) -> Asking:
-        return Asking(self.cluster, self.url, self.options)
 
 
 _TASK_MEMORY: Final = ("taskHeapMemory", "taskOffHeapMemory", "managedMemory")

@@ -179,7 +179,11 @@ def cause_of(answer: object) -> Cause | None:
     text = "\n".join(map(str, errors)) if isinstance(errors, list) else str(errors or "")
     chain = list(_exceptions(text))
     if not chain:
-        return _cause_in_text(text)
+        last = _telling_lines(text)[-1:]
+        if not last:
+            return None
+        _, hint = _known(last)
+        return Cause(_shown(last[0]), hint, certain=False)
     return _unsupported_snapshot(chain) or _cause_in_stack(chain)
 
 
@@ -202,15 +206,6 @@ def without_frames(stack: str) -> list[str]:
 
 def _telling_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if not _NOISE.match(line)]
-
-
-def _cause_in_text(text: str) -> Cause | None:
-    """Return the cause in a text without an exception: its last line."""
-    last = _telling_lines(text)[-1:]
-    if not last:
-        return None
-    _, hint = _known(last)
-    return Cause(_shown(last[0]), hint, certain=False)
 
 
 def _unsupported_snapshot(chain: list[str]) -> Cause | None:

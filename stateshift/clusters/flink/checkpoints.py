@@ -30,7 +30,7 @@ from collections.abc import Callable
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.savepoints import ImageAsked
 from stateshift.clusters.flink.values import Triggered, lasting_of
-from stateshift.clusters.http.rest import Refused, Unanswered
+from stateshift.clusters.http import Refused, Unanswered
 from stateshift.clusters.noted import Notes
 from stateshift.clusters.protocol import CheckpointRequest, Gone
 from stateshift.errors import ClusterError
@@ -86,7 +86,6 @@ class _Ending(ImageAsked[CheckpointRequest]):
             raise self._gone(silent) from silent
 
     def _complete_one(self, until: float) -> None:
-        """Have a checkpoint completed, and note that the job is to be cancelled then."""
         completed = self.wait(self._completing(int(self.began())), until)
         if completed is None:
             fact = (
@@ -115,9 +114,7 @@ class _Ending(ImageAsked[CheckpointRequest]):
             return False
 
     def _gone(self, silent: Unanswered) -> ClusterError:
-        """Return the error for a cluster that is silent: it has ended, if Flink accepted that the
-        job ends, and its cluster with it.
-        """
+        """Return the error for a silent cluster: ended, if Flink accepted that the job ends."""
         noted, id = self.noted, self.request.job_id
         if not noted.get("accepted"):
             hint = (
@@ -166,7 +163,6 @@ class _Ending(ImageAsked[CheckpointRequest]):
         return look
 
     def _triggered(self, trigger: str) -> int | None:
-        """Return the number of the checkpoint that we asked for, once it is completed."""
         triggered = self.calls.triggered_checkpoint(self.request.job_id, trigger) or Triggered()
         cause = triggered.cause
         if cause is not None:
@@ -200,9 +196,7 @@ class _Ending(ImageAsked[CheckpointRequest]):
         return look
 
     def _last(self, completed: int) -> str:
-        """Return the last checkpoint by Flink's list; if that is older than what Flink has said to
-        be completed, by that one's number.
-        """
+        """Return Flink's last checkpoint; if it said that a newer one is completed, that one."""
 
         def look() -> str | None:
             latest = self.calls.checkpoints(self.request.job_id).latest_checkpoint

@@ -58,8 +58,7 @@ from stateshift.clusters.flink.submit import (
     try_start,
 )
 from stateshift.clusters.flink.values import Checkpoints, Job, is_job_id
-from stateshift.clusters.http.hosts import host_of
-from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
+from stateshift.clusters.http import Refused, Unanswered, host_of, through_outages
 from stateshift.clusters.jars import complaints_about
 from stateshift.clusters.kind import ClusterKind, Submit
 from stateshift.clusters.logged import logs_image, logs_stop, logs_submission
@@ -67,8 +66,8 @@ from stateshift.clusters.noted import Notes, Record, refuse_unknown, submission_
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import (
     CheckpointRequest,
-    Failure,
     Gone,
+    JobFailure,
     JobProgress,
     JobState,
     JobStatus,
@@ -204,14 +203,11 @@ class FlinkRest:
 
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
-        """Cancel a job: the one that goes on from its last checkpoint does the rest again. A job
-        whose state is wanted is stopped with a savepoint.
-        """
+        """Cancel a job; one whose state is wanted is stopped with a savepoint."""
         status = self._to_stop(request)
         refuse_unknown(status, request, self.name, self._notes)
-        if request.tag is not None and self._notes.read(request.tag) is not None:
-            self._notes.add(request.tag, stopped=True)
-        calls = self._calls(self._notes.read(request.tag) if request.tag is not None else None)
+        self._notes.add_stopped(request.tag)
+        calls = self._calls(self._notes.read(request.tag))
         while status.state.alive and status.id is not None:
             id = status.id
             calls.cancel(id)
@@ -222,12 +218,10 @@ class FlinkRest:
 
             look = through_outages(has_ended, calls.outage_seconds)
             if not wait_for(look, request.seconds_max, self.interrupt):
+                fact = f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after "
+                hint = f"look at it: curl {redact(calls.url.rstrip('/'))}/jobs/{id}"
                 raise ClusterError(
-                    f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after "
-                    "it was cancelled",
-                    cluster=self.name,
-                    job=request.job,
-                    hint=f"look at it: curl {redact(calls.url.rstrip('/'))}/jobs/{id}",
+                    f"{fact}it was cancelled", cluster=self.name, job=request.job, hint=hint
                 )
             status = self._to_stop(request)  # of several, another one
         return status
@@ -237,7 +231,7 @@ class FlinkRest:
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
         return last_lines(log_of(calls, id), lines_max) if id is not None else ""
 
-    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
         """Return nothing: `log` and `progress` say it."""
         return None
 
@@ -263,17 +257,12 @@ class FlinkRest:
             return ()
 
     def alive(self) -> tuple[RunningJob, ...]:
-        """Return every job that runs there, by its id and its name."""
         return self._calls(None).alive()
 
     def ended_as(self, name: str) -> str | None:
-        """Return the state in which the last job of this name has ended: finished, canceled or
-        failed; None where Flink knows of none that has.
-        """
         return self._calls(None).ended_as(name)
 
     def no_canonical(self, job_id: str) -> str | None:
-        """Return the reason for which a canonical savepoint would fail, as far as Flink says."""
         calls = self._calls(None)
         job = calls.job(job_id)
         return None if job is None else no_canonical(calls, job, self.interrupt)
@@ -294,15 +283,12 @@ class FlinkRest:
         return Slots(every, free, adaptive, on_demand)
 
     def job_settings(self, job_id: str) -> dict[str, str]:
-        """Return the settings that a job runs under; none where Flink does not know it."""
         return job_settings(self._calls(None), job_id)
 
     def given_settings(self) -> dict[str, str]:
-        """Return the settings that the cluster, or the spec for it, gives to each job."""
         return given_settings(self._calls(None))
 
     def jars(self) -> dict[str, str] | None:
-        """Return the id of each jar that is there, and its name."""
         return self._calls(None).jars()
 
     @logs_image("savepoint")
@@ -381,18 +367,14 @@ class FlinkRest:
         return None, record.get("location")
 
     def _to_stop(self, request: StopRequest) -> JobStatus:
-        """Return the status of the job to stop. One under a tag that is not there is not looked for
-        by its name: the source may run beside it.
-        """
+        """Return the job to stop; by its tag alone if it has one: the source may run beside it."""
         named = {"job_id", "job_ids", "job_name"} & set(request.options)
         if request.tag is None or named:
             return self.find_source(request)
         return self.find(request.tag)
 
     def _sources(self, request: StopRequest) -> list[Job]:
-        """Return the jobs of the ids that the spec gives; else the job of the name that is alive,
-        or all of them if none is.
-        """
+        """Return the jobs of the spec's ids; else those of its name, alive ones alone if any."""
         options = stop_options(request, self.options, TAKES.stop, TAKES.submit)
         calls = self._calls(None)
         ids = [*options.get("job_ids", ())]
@@ -413,7 +395,6 @@ class FlinkRest:
         return alive or here
 
     def _moved_away(self, location: str) -> set[str]:
-        """Return the ids of jobs that we submitted from another image."""
         place = location.rstrip("/")
         elsewhere = set()
         for record in self._notes.every():
@@ -427,7 +408,6 @@ class FlinkRest:
         return Notes(self.state_dir)
 
     def _calls(self, record: Record | None) -> FlinkCalls:
-        """Return the calls of where the record's job was submitted, else of the cluster."""
         url = (record or {}).get("url") or self.options["url"]
         return FlinkCalls(self.name, str(url), self.options)
 

@@ -21,7 +21,7 @@ from typing import Final
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import Cause, cause_of, without_frames
 from stateshift.clusters.flink.values import Job, lasting_of, release_of
-from stateshift.clusters.http.rest import Json, Refused, Unanswered, through_outages
+from stateshift.clusters.http import Json, Refused, Unanswered, through_outages
 from stateshift.clusters.options import Options, settings
 from stateshift.clusters.protocol import JobState, JobStatus, RunningJob
 from stateshift.clusters.redaction import redact
@@ -59,9 +59,7 @@ def job_id(tag: str, attempt: int = 0) -> str:
 
 
 def attempts(calls: FlinkCalls, tag: str, first: int = 0) -> tuple[int, Job | None]:
-    """Return the first attempt that was not stillborn, or not made yet; and its job. `first` is
-    the last one that we know of: Flink may have forgotten those before it.
-    """
+    """Return the first attempt not stillborn, from the `first` that is known on, and its job."""
     attempt = first
     job = calls.job(job_id(tag, attempt))
     while job is not None and job.stillborn:
@@ -134,7 +132,6 @@ def log_of(calls: FlinkCalls, id: str) -> str:
 
 
 def _cause(exceptions: Sequence[Json]) -> Cause | None:
-    """Return the cause of the newest exception."""
     return cause_of(exceptions[0].get("stacktrace")) if exceptions else None
 
 
@@ -252,7 +249,6 @@ def rescale(
 
 
 def _refuse_unfit(calls: FlinkCalls, job: Job, parallelism: Mapping[str, int]) -> None:
-    """Refuse a parallelism that a vertex of the job cannot have."""
     vertices = {vertex.id: vertex for vertex in job.vertices}
     for id, count in parallelism.items():
         if id not in vertices:

@@ -39,8 +39,8 @@ from typing import ClassVar, Final, Generic, Literal, TypeVar
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import ASK_NATIVE, Cause, cause_of
-from stateshift.clusters.flink.values import Job, Triggered, release_of, savepoint_before
-from stateshift.clusters.http.rest import Json, Refused, Unanswered, through_outages
+from stateshift.clusters.flink.values import Job, release_of, savepoint_before
+from stateshift.clusters.http import Json, Refused, Unanswered, through_outages
 from stateshift.clusters.noted import Notes, Record
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import CheckpointRequest, Gone, SavepointRequest
@@ -83,9 +83,7 @@ def failed_savepoint(request_tag: str, notes: Notes) -> str | None:
 
 
 def is_under_way(calls: FlinkCalls, request: SavepointRequest, notes: Notes) -> bool:
-    """Whether Flink takes this savepoint, or has taken it and ends the job. One that failed leaves
-    the job as it is.
-    """
+    """Whether Flink takes this savepoint, or ended the job with it; a failed one does not."""
     if notes.read(_note(request.tag)) is None:
         return False  # nothing is asked for before that is noted
     attempt = 0
@@ -115,9 +113,7 @@ def lies_below(path: str, directory: str) -> bool:
 
 
 def cautions(settings: Options) -> tuple[str, ...]:
-    """Return the reasons in a job's settings for which a savepoint is slower, or harder to restore,
-    than its checkpoints.
-    """
+    """Return reasons in a job's settings for which a savepoint is slower or harder to restore."""
     return tuple(text for name, text in _CAUTIONS.items() if settings.get(name) is True)
 
 
@@ -207,10 +203,17 @@ class _Taking(ImageAsked[SavepointRequest]):
         return str(location)
 
     def _look(self, since: float) -> str | None:
-        """Return the savepoint's location once it is there; ask for it if nobody has."""
         triggered = self.calls.triggered(self.request.job_id, self._trigger)
         if triggered is not None:
-            return self._location_of(triggered, since)
+            cause = triggered.cause
+            if cause is None:
+                return triggered.location
+            if triggered.location is not None:
+                return self._with_failure(triggered.location, cause.fact)
+            if self.asked:
+                raise self._failed(cause)
+            self.attempt += 1  # it is an earlier attempt's, and was reported then
+            return self._look(since)
         listed = self._listed(since)
         if listed is not None:
             return listed
@@ -224,21 +227,8 @@ class _Taking(ImageAsked[SavepointRequest]):
         self._ask(job, self._trigger)
         return None
 
-    def _location_of(self, triggered: Triggered, since: float) -> str | None:
-        cause = triggered.cause
-        if cause is None:
-            return triggered.location
-        if triggered.location is not None:
-            return self._with_failure(triggered.location, cause.fact)
-        if self.asked:
-            raise self._failed(cause)
-        self.attempt += 1  # it is an earlier attempt's, and was reported then
-        return self._look(since)
-
     def _failed(self, given_up: Cause) -> ClusterError:
-        """Return the error for a savepoint that was not taken. The exception of the job's task, if
-        one failed, says more than that the savepoint was given up.
-        """
+        """Return the error for a savepoint not taken: a failed task's exception says most."""
         cause, ended = given_up, False
         if _GIVEN_UP.search(given_up.fact):
             # A job that fails takes a while, and so does the page.
@@ -270,16 +260,13 @@ class _Taking(ImageAsked[SavepointRequest]):
         return cause_of(new[0].get("stacktrace")) if new else None
 
     def _exceptions(self) -> list[Json]:
-        """Return the job's exceptions, newest first; none if Flink does not say."""
         try:
             return self.calls.exceptions(self.request.job_id)
         except (Refused, Unanswered):
             return []
 
     def _may_be_listed_later(self) -> bool:
-        """Whether a job that has just ended may have a savepoint that is not listed yet: somebody
-        else of our run may have asked for it since we looked, and the list is some seconds old.
-        """
+        """Whether a job just ended may have a savepoint that is listed seconds later."""
         if self.listed_at is None:
             self.listed_at = time.monotonic() + self.calls.refresh_seconds() + 0.5
         return time.monotonic() < self.listed_at
@@ -328,10 +315,6 @@ class _Taking(ImageAsked[SavepointRequest]):
         is_last = last is not None and last in ours and last.sync == self.request.stop
         if last is not None and is_last and job.flink_state == expected:
             return last.path
-        return self._of_failed(job)
-
-    def _of_failed(self, job: Job) -> str | None:
-        """Return the savepoint that the job was stopped with, if it has failed instead."""
         if not self.request.stop or job.flink_state != "FAILED":
             return None
         failure = self.calls.failure(job.id)
@@ -382,7 +365,6 @@ class _Taking(ImageAsked[SavepointRequest]):
 
     @property
     def _trigger(self) -> str:
-        """The id under which Flink knows the attempt."""
         return trigger_id(self.request.tag, self.attempt)
 
 

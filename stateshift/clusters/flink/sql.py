@@ -156,9 +156,7 @@ def statements_of(text: str) -> tuple[Statement, ...]:
 
 
 def faults_of(statements: Sequence[Statement], settings: Mapping[str, str]) -> Iterator[Fault]:
-    """Yield the faults for which not one job of ours, and that alone, comes of them. `settings` are
-    those of the submission.
-    """
+    """Yield faults for which not one job of ours, and that alone, comes of these statements."""
     for statement in statements:
         yield from _about_kind(statement)
         yield from _about_setting(statement, settings)
@@ -191,7 +189,6 @@ def refused_setting(key: str, value: str) -> str | None:
 
 
 def _pieces(text: str) -> Iterator[tuple[Statement, int, int]]:
-    """Yield the text between one `;` and the next, with its begin and its end."""
     piece = _OpenStatement(text)
     for token in _TOKEN.finditer(text):
         if token.lastgroup != "end":
@@ -206,9 +203,7 @@ def _pieces(text: str) -> Iterator[tuple[Statement, int, int]]:
 
 @dataclass(slots=True)
 class _OpenStatement:
-    """A statement that is being read: it begins with its first token that is no blank. `depth`
-    counts open brackets.
-    """
+    """A statement being read, from its first token; `depth` counts open brackets."""
 
     text: str
     start: int | None = None
@@ -262,7 +257,6 @@ def _about_kind(statement: Statement) -> Iterator[Fault]:
 
 
 def _with_query(words: tuple[str, ...]) -> str | None:
-    """Return the statement that creates a table with a query, None if it is another one."""
     if words[0] != "CREATE":
         return None
     what = next((word for word in words if word not in _MODIFIERS), "")

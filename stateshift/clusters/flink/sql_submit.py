@@ -32,8 +32,7 @@ from pathlib import Path
 from typing import Final, Unpack
 from urllib.parse import quote, urlsplit
 
-from stateshift.clusters.flink.asking import Asking
-from stateshift.clusters.flink.calls import FlinkCalls
+from stateshift.clusters.flink.calls import Asking, FlinkCalls
 from stateshift.clusters.flink.sql import (
     BrokenSql,
     Statement,
@@ -42,7 +41,7 @@ from stateshift.clusters.flink.sql import (
     statements_of,
 )
 from stateshift.clusters.flink.values import release_of
-from stateshift.clusters.http.rest import (
+from stateshift.clusters.http import (
     REQUEST_SECONDS,
     Json,
     Query,
@@ -108,9 +107,7 @@ class Session:
         operation = self._begin(statement, configuration or {})
 
         def has_ended() -> str | Refused | None:
-            """Return the end of the operation, if it has ended. A gateway that was restarted knows
-            neither session nor operation.
-            """
+            """Return an operation's end; a gateway restarted since knows nothing of it."""
             path = f"{operation}/status"
             with self.gateway.asking.read(path):
                 try:
@@ -134,7 +131,6 @@ class Session:
         raise self._unanswered(statement, f"{redact(self.gateway.url)}: {outcome}")
 
     def _begin(self, statement: Statement, configuration: Mapping[str, str]) -> str:
-        """Begin a statement. Return the path of the operation that carries it out."""
         body: Json = {"statement": statement.text}
         if configuration:
             body["executionConfig"] = dict(configuration)
@@ -227,29 +223,18 @@ def sql_ready(
     interrupt: threading.Event | None,
     explained: bool = False,
 ) -> Iterator[Callable[[str], None]]:
-    """Do all but the start, which is given the job's id. The last statement is `explained`, where
-    nothing is to be started.
-    """
+    """Do all but the start, given the job's id; where nothing is started, explain the last one."""
     version = calls.version()
     if release_of(version) < _GATEWAY_SINCE:
-        fact = (
-            f"Flink {version} has no SQL gateway: it came with "
-            f"{_GATEWAY_SINCE[0]}.{_GATEWAY_SINCE[1]}"
-        )
+        since = ".".join(map(str, _GATEWAY_SINCE))
+        fact = f"Flink {version} has no SQL gateway: it came with {since}"
         raise ClusterError(
             fact, cluster=calls.cluster, job=submission.job, hint="submit a jar, or to a newer one"
         )
     *before, last = _statements(given)
     seconds_max = _REQUESTS * float(calls.options.get("request_seconds", REQUEST_SECONDS))
-    gateway = Gateway(
-        calls.cluster,
-        str(calls.options["sql_gateway"]),
-        calls.options,
-        str(given["sql"]),
-        seconds_max,
-        calls.outage_seconds,
-        interrupt,
-    )
+    url, file, outage = str(calls.options["sql_gateway"]), str(given["sql"]), calls.outage_seconds
+    gateway = Gateway(calls.cluster, url, calls.options, file, seconds_max, outage, interrupt)
     configuration = _configuration(given, calls.options)
     with gateway.session({"pipeline.name": submission.job, **configuration}) as session:
         for statement in before:
@@ -269,9 +254,7 @@ def sql_ready(
 
 
 def target_of(url: str, options: Options, configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the address that the gateway is to submit to. Nothing, if the configuration says it
-    or the gateway knows better: behind a proxy, Flink is not where it is for us.
-    """
+    """Return the address that the gateway submits to; nothing if it is set, or known better."""
     place = urlsplit(url)
     if {"execution.target", "rest.address"} & set(configuration):
         return {}

@@ -30,7 +30,7 @@ from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import cause_of
 from stateshift.clusters.flink.sql_submit import complaints_about_sql, explain, sql_ready
 from stateshift.clusters.flink.values import Job, release_of
-from stateshift.clusters.http.rest import Json, Refused, Unanswered
+from stateshift.clusters.http import Json, Refused, Unanswered
 from stateshift.clusters.noted import Notes, fill, fill_values
 from stateshift.clusters.options import Options, as_text, read_options, settings
 from stateshift.clusters.protocol import Origin, Submission, Trial
@@ -45,9 +45,7 @@ _NO_PLAN: Final = re.compile(r"plan could not be fetched|aborted pre-maturely")
 
 
 def read_submit(options: Options, pointer: str, cluster: Options) -> Options:
-    """Return the options, if they can be meant: checked before anything moves, and once more before
-    a submission. `cluster` are the cluster's own.
-    """
+    """Return checked options, `cluster` being the cluster's own: before a move and a submission."""
     given = read_options(options, TAKES.submit, pointer)
     complaints = [*_about_program(given, cluster, pointer)]
     claim = given.get("claim_mode", "no_claim")
@@ -86,9 +84,7 @@ def ready(
 def run_body(
     submission: Submission, given: Options, cluster: Options, version: str | None, name: str
 ) -> Json:
-    """Return the body of the request that starts a job. Flink ignores words that it does not know:
-    those that a version lacks are refused here.
-    """
+    """Return the request that starts a job, without words that this Flink would ignore."""
     release = release_of(version)
     configured = {
         **settings(cluster.get("flink_configuration")),
@@ -192,11 +188,6 @@ def origin_of(calls: FlinkCalls, job: Job, notes: Notes, like: Options | None) -
     parallelism = told.get("job-parallelism")
     if isinstance(parallelism, int) and parallelism > 0:
         options["parallelism"] = parallelism
-    return _if_the_same(calls, job, options)
-
-
-def _if_the_same(calls: FlinkCalls, job: Job, options: Options) -> Origin:
-    """Return the options, if the program that they start is the one that runs."""
     if "sql" in options:
         return Origin(why="what a job of SQL was started with cannot be compared")
     try:

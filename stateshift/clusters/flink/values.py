@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from stateshift.clusters.flink.causes import Cause, cause_of
-from stateshift.clusters.http.rest import Json
+from stateshift.clusters.http import Json
 from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import JobState
 
@@ -105,9 +105,7 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class Triggered:
-    """A savepoint or a checkpoint that was asked for: under way while it has nothing of all that.
-    With both a location and a cause it is whole, and its job has failed afterwards.
-    """
+    """A savepoint or checkpoint under way; with location and cause, its job failed after it."""
 
     location: str | None = None
     cause: Cause | None = None
@@ -202,9 +200,7 @@ def _failed(failure: Json) -> Triggered:
 
 
 def lasting_of(settings: Options) -> bool | None:
-    """Whether a job's checkpoints are still there when it was cancelled; None of a job that has
-    none to tell of.
-    """
+    """Whether a job's checkpoints outlast its cancelling; None of a job that tells of none."""
     kept = settings.get("externalization")
     if not isinstance(kept, dict):
         return None

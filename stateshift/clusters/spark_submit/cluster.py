@@ -20,12 +20,22 @@ that answers has the rest of the time to stop between two batches. One that does
 end, gets SIGTERM, and SIGKILL after that. Being killed is safe too: Spark then repeats the batch it
 was in. A driver in the cluster is asked by the marker alone: to kill it from here is refused, with
 the command that does it.
+
+A Spark home, whose version is read without Java or pyspark, is recognised by one of these (pyspark
+from PyPI has the first and the last, a binary release the others):
+
+    python/pyspark/version.py, pyspark/version.py     __version__: str = "4.3.0"
+    RELEASE                                           Spark 4.3.0 built for Hadoop 3.4.2
+    jars/spark-core_2.13-4.3.0.jar
 """
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
+import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -36,13 +46,13 @@ from typing import ClassVar
 from urllib.parse import unquote
 
 from stateshift.clusters import detached
-from stateshift.clusters.http.hosts import host_of_master
+from stateshift.clusters.http import host_of_master, is_local
 from stateshift.clusters.kind import ClusterKind, Submit
 from stateshift.clusters.logged import log_command, logs_stop
 from stateshift.clusters.noted import fill, fill_arguments
 from stateshift.clusters.options import Options, read_options, settings
 from stateshift.clusters.protocol import (
-    Failure,
+    JobFailure,
     JobState,
     JobStatus,
     Origin,
@@ -53,7 +63,6 @@ from stateshift.clusters.protocol import (
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.spark_causes import LOG_BYTES, failure_of
 from stateshift.clusters.spark_submit import deploy as spark_deploy
-from stateshift.clusters.spark_submit import home as spark_home
 from stateshift.clusters.spark_submit import processes
 from stateshift.clusters.spark_submit.deploy import DriverNotes
 from stateshift.clusters.stopping import forget_marker
@@ -69,12 +78,18 @@ _IN_SPARK = ("spark-internal", "pyspark-shell", "sparkr-shell")  # no files, but
 # The usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two seconds.
 _KILL_SECONDS = 10.0
 _SECONDS_MAX = 60.0
+_VERSION = re.compile(r"__version__[^=\n]*=\s*[\"']([^\"']+)[\"']")
+_RELEASE = re.compile(r"Spark (\S+)")
+_VERSION_FILES = (
+    ("version.py", _VERSION),
+    ("python/pyspark/version.py", _VERSION),
+    ("RELEASE", _RELEASE),
+)
+_CORE = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
 
 
 def refuse_missing(given: Options, pointer: str) -> None:
-    """Refuse an application that is not there: spark-submit would say so only when the old job has
-    been stopped already.
-    """
+    """Refuse a missing application: spark-submit says so once the old job has been stopped."""
     application = str(given["application"])
     scheme, _, rest = application.rpartition(":")
     if "{" in application or scheme not in ("", "file") or application in _IN_SPARK:
@@ -102,7 +117,7 @@ class SparkSubmit(TaggedCluster):
 
     def version(self) -> str | None:
         try:
-            return spark_home.version_of(self._executable())
+            return version_of(self._executable())
         except ClusterError:
             return None
 
@@ -141,19 +156,14 @@ class SparkSubmit(TaggedCluster):
         if stopped:
             return JobStatus(JobState.FINISHED, str(stopped[0]), "stopped")
         master = master_of(self.options, None)
-        if not spark_deploy.is_local(master):
-            why = (
-                f"with master {master} its driver may run in the cluster, or be started from "
-                "another host"
-            )
-            return JobStatus(JobState.UNKNOWN, None, f"no process here is it, and {why}")
+        if not is_local(master):
+            why = "its driver may run in the cluster, or be started from another host"
+            why = f"no process here is it, and with master {master} {why}"
+            return JobStatus(JobState.UNKNOWN, None, why)
         named = processes.of_spark_naming(request.job, request.location)
         if named:
-            why = (
-                f"process {named[0]} names it in its command line, and has no STATESHIFT_JOB "
-                "and _CHECKPOINT"
-            )
-            return JobStatus(JobState.UNKNOWN, str(named[0]), why)
+            why = "names it in its command line, and has no STATESHIFT_JOB and _CHECKPOINT"
+            return JobStatus(JobState.UNKNOWN, str(named[0]), f"process {named[0]} {why}")
         return JobStatus(JobState.ABSENT)
 
     def try_start(self, submission: Submission) -> Trial:
@@ -177,9 +187,7 @@ class SparkSubmit(TaggedCluster):
 
     @contextmanager
     def turn(self, submission: Submission) -> Iterator[tuple[JobStatus, int | None]]:
-        """Give the lock that the job's process is to hold, if nobody has started it: whoever holds
-        it without a process is submitting, or was killed, and is waited for.
-        """
+        """Give the lock for the job's process; a holder without one submits, and is awaited."""
         stem = self._stem(submission.tag)
         with ExitStack() as held:
 
@@ -196,12 +204,8 @@ class SparkSubmit(TaggedCluster):
             seconds_max = float(self.options.get("seconds_max", _SECONDS_MAX))
             taken = wait_for(attempt, seconds_max, self.interrupt)
             if taken is None:
-                raise ClusterError(
-                    f"{submission.tag} is being submitted by another process, which does not "
-                    "come to an end",
-                    cluster=self.name,
-                    job=submission.job,
-                )
+                fact = "is being submitted by another process, which does not come to an end"
+                raise self.error(submission.job, f"{submission.tag} {fact}")
             yield taken
 
     def prepare(self, submission: Submission, given: Options) -> Callable[[int | None], str]:
@@ -247,13 +251,11 @@ class SparkSubmit(TaggedCluster):
     def log(self, tag: str, lines_max: int = 50) -> str:
         return last_lines(redact(detached.output_of(self._stem(tag)), os.environ), lines_max)
 
-    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
         return failure_of(detached.output_of(self._stem(tag), bytes_max=LOG_BYTES), alive)
 
     def _known(self, request: StopRequest) -> JobStatus:
-        """Return the status of a job, if it is known whether that runs. The launcher of a
-        driver in the cluster may have ended without it.
-        """
+        """Return a job's status if it is known; a driver in the cluster outlives its launcher."""
         status, tag = self.find_source(request), request.tag
         if status.state is not JobState.UNKNOWN:
             return status
@@ -262,27 +264,21 @@ class SparkSubmit(TaggedCluster):
         if tag is not None and driver is not None:
             ended = quote(str(self._notes.ended_path(tag)))
             kill = driver.to_kill(detached.output_of(self._stem(tag)))
-            hint = (
-                f"end it: {kill}; once it is over: touch {ended}; then: stateshift resume WORKDIR"
-            )
-        raise ClusterError(
-            f"cannot tell whether {request.job} runs: {status.detail}",
-            cluster=self.name,
-            job=request.job,
-            hint=hint,
-        )
+            hint = f"end it: {kill}; once it is over: touch {ended}; "
+            hint += "then: stateshift resume WORKDIR"
+        fact = f"cannot tell whether {request.job} runs: {status.detail}"
+        raise self.error(request.job, fact, hint)
 
     def _kill(self, request: StopRequest) -> None:
         tag, driver = request.tag, self._notes.deployed(request.tag)
         if tag is not None and driver is not None and self.find(tag).state.alive:
             # Without its launcher, the driver in the cluster would go on.
             kill = driver.to_kill(detached.output_of(self._stem(tag)))
-            raise ClusterError(
+            raise self.error(
+                request.job,
                 f"{request.job} runs in the cluster ({driver.master}), did not answer the "
                 "request to stop, and cannot be killed from here",
-                cluster=self.name,
-                job=request.job,
-                hint=f"{kill}; then: stateshift resume WORKDIR",
+                f"{kill}; then: stateshift resume WORKDIR",
             )
         self._signal(request, signal.SIGTERM)
         patience = float(self.options.get("kill_seconds", _KILL_SECONDS))
@@ -290,15 +286,10 @@ class SparkSubmit(TaggedCluster):
             return
         self._signal(request, signal.SIGKILL)
         if not self.ends_within(_KILL_SECONDS, request):
-            raise ClusterError(
-                f"{request.job} is still there after SIGKILL",
-                cluster=self.name,
-                job=request.job,
-                hint=f"look at it: ps -fp {self.find_source(request).id}",
-            )
+            hint = f"look at it: ps -fp {self.find_source(request).id}"
+            raise self.error(request.job, f"{request.job} is still there after SIGKILL", hint)
 
     def _signal(self, request: StopRequest, number: signal.Signals) -> None:
-        """Signal all processes of the job: the group of ours, and whatever carries its tag."""
         tag = request.tag
         if tag is None or not self.find(tag).state.alive:
             processes.send(self._processes(request), number)
@@ -336,8 +327,8 @@ class SparkSubmit(TaggedCluster):
 
     def _environment(self, submission: Submission, given: Options) -> dict[str, str]:
         environment = dict(os.environ)
-        home = spark_home.home_of(self._executable())
-        if home is not None and home == spark_home.installed_pyspark():
+        home = home_of(self._executable())
+        if home is not None and home == installed_pyspark():
             # pyspark's own script would use whatever `python3` and SPARK_HOME are around.
             environment["SPARK_HOME"] = str(home)
             environment["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -354,7 +345,7 @@ class SparkSubmit(TaggedCluster):
         }
 
     def _executable(self) -> Path:
-        return spark_home.executable(self.options.get("spark_submit"))
+        return executable(self.options.get("spark_submit"))
 
     def _stem(self, tag: str) -> Path:
         return self.state_dir / detached.file_name(tag)
@@ -362,6 +353,61 @@ class SparkSubmit(TaggedCluster):
     @property
     def _notes(self) -> DriverNotes:
         return DriverNotes(self.state_dir, self.workdir)
+
+
+def installed_pyspark() -> Path | None:
+    """Return the directory of the pyspark that this Python would import."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.origin:
+        return None
+    return Path(spec.origin).parent
+
+
+def executable(given: str | None) -> Path:
+    """Return the `spark-submit` that is given, else pyspark's, SPARK_HOME's, or the PATH's."""
+    if given is not None:
+        path = shutil.which(os.path.expanduser(given))
+        if path is None:
+            hint = "correct the cluster's option spark_submit, or leave it out"
+            raise ClusterError(f"no executable {given}", hint=hint)
+        return Path(path).absolute()
+    homes = (installed_pyspark(), os.environ.get("SPARK_HOME"))
+    for home in filter(None, homes):
+        submit = Path(str(home), "bin", "spark-submit")
+        if submit.is_file():
+            return submit
+    path = shutil.which("spark-submit")
+    if path is None:
+        fact = "no spark-submit: not in an installed pyspark, not in SPARK_HOME, not on the PATH"
+        hint = "pip install pyspark, or set the cluster's option spark_submit"
+        raise ClusterError(fact, hint=hint)
+    return Path(path)
+
+
+def home_of(submit: Path) -> Path | None:
+    """Return an executable's Spark home; None if it lies in none, as somebody's script."""
+    above = submit.resolve().parent.parent
+    pip = sorted(above.glob("lib/python3*/site-packages/pyspark"))
+    for place in (above, *pip):
+        if (place / "jars").is_dir():
+            return place
+    return None
+
+
+def version_of(submit: Path) -> str | None:
+    """Return the version of Spark that an executable starts; None if nothing says it."""
+    home = home_of(submit)
+    if home is None:
+        return None
+    for name, pattern in _VERSION_FILES:
+        path = home / name
+        if path.is_file():
+            version = pattern.search(path.read_text("utf-8", "replace"))
+            if version:
+                return version[1]
+    jars = sorted((home / "jars").glob("spark-core_*.jar"))
+    names = (_CORE.fullmatch(jar.name) for jar in jars)
+    return next((name[1] for name in names if name), None)
 
 
 def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:

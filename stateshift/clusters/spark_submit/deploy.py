@@ -21,20 +21,20 @@ lost, and the application runs on.
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Final, Literal
 
 from stateshift.clusters.detached import Trace, file_name
+from stateshift.clusters.http import is_local
 from stateshift.clusters.noted import identity_settings
 from stateshift.clusters.options import Options, settings
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
-from stateshift.clusters.whole_files import write_whole
+from stateshift.clusters.whole_files import read_object, write_object
 from stateshift.errors import Complaint, SpecError
 
 _CONNECT_SECONDS: Final = 5.0
@@ -74,21 +74,6 @@ class Deployed:
     def kind(self) -> str:
         return _kind(self.master)
 
-    def write(self, path: Path) -> None:
-        plain = {"master": self.master, "waits": self.waits}
-        write_whole(path, json.dumps(plain, sort_keys=True).encode())
-
-    @staticmethod
-    def read(path: Path) -> Deployed | None:
-        """Return the driver that is noted in a file; None where there is none: it runs here."""
-        try:
-            plain = json.loads(path.read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
-        if not isinstance(plain, dict):
-            return None
-        return Deployed(str(plain.get("master")), bool(plain.get("waits")))
-
     def accepted_as(self, log: str) -> str | None:
         """Return the cluster's id of the application, as far as the launcher has said it."""
         pattern = _ACCEPTED.get(self.kind)
@@ -98,7 +83,6 @@ class Deployed:
         return ids[-1] if ids else None
 
     def to_kill(self, log: str) -> str:
-        """Return the command that ends the application."""
         id = self.accepted_as(log) or _PLACEHOLDERS.get(self.kind, "<driver id>")
         if self.kind == "yarn":
             return f"yarn application -kill {id}"
@@ -113,38 +97,32 @@ class DriverNotes:
     workdir: str
 
     def deployed(self, tag: str | None) -> Deployed | None:
-        """Return the driver that was handed to the cluster under this tag; None if it runs here."""
-        return Deployed.read(self._of_tag(tag, "deployed")) if tag is not None else None
+        noted = read_object(self._of_tag(tag, "deployed")) if tag is not None else None
+        if noted is None:
+            return None
+        return Deployed(str(noted.get("master")), bool(noted.get("waits")))
 
     def submitting(self, submission: Submission, driver: Deployed | None) -> None:
-        """Note a submission, before its process is there: whoever looks for the tag later has to
-        know what it is.
-        """
+        """Note a submission before its process is there, for whoever looks for the tag later."""
         self.ended_path(submission.tag).unlink(missing_ok=True)
         self._of_source(submission.location).unlink(missing_ok=True)
         path = self._of_tag(submission.tag, "deployed")
         if driver is None:
             path.unlink(missing_ok=True)
         else:
-            driver.write(path)
+            write_object(path, asdict(driver))
 
     def ended_path(self, tag: str) -> Path:
         return self._of_tag(tag, "ended").absolute()
 
     def stopping(self, request: StopRequest, pids: Sequence[int]) -> None:
-        """Note processes, before they are gone: who repeats the stop would not know that the job
-        has ended.
-        """
+        """Note processes before they are gone: a repeated stop would not know of the end."""
         if pids:
             plain = {**self._stopped_by(request), "pids": list(pids)}
-            write_whole(self._of_source(request.location), json.dumps(plain).encode())
+            write_object(self._of_source(request.location), plain)
 
     def stopped(self, request: StopRequest) -> tuple[int, ...]:
-        """Return the processes of this job that were stopped by this run."""
-        try:
-            plain = json.loads(self._of_source(request.location).read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
-            return ()
+        plain = read_object(self._of_source(request.location)) or {}
         noted = {name: plain.get(name) for name in ("job", "location", "workdir")}
         return tuple(map(int, plain["pids"])) if noted == self._stopped_by(request) else ()
 
@@ -156,11 +134,6 @@ class DriverNotes:
 
     def _of_source(self, location: str) -> Path:
         return self.state_dir / f"{file_name(location.rstrip('/'))}.source.json"
-
-
-def is_local(master: str) -> bool:
-    """Whether everything of a job runs on this machine."""
-    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def deploy_mode(cluster: Options, given: Options) -> DeployMode:
@@ -229,14 +202,11 @@ def status_of(driver: Deployed, trace: Trace, log: str, ended: bool) -> JobStatu
 
 
 def _kind(master: str) -> str:
-    """Return yarn, k8s or spark."""
     return master.partition(":")[0]
 
 
 def silent_master(master: str) -> str | None:
-    """Return the reason for which nothing can be submitted to a standalone master; None where one
-    of its addresses takes connections, or where it is none.
-    """
+    """Return the reason why a standalone master takes no submission; None where it answers."""
     if not master.startswith("spark://"):
         return None
     facts = []

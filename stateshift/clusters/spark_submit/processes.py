@@ -80,9 +80,7 @@ def of_job(job: str, location: str) -> tuple[int, ...]:
 
 
 def of_spark_naming(job: str, location: str) -> tuple[int, ...]:
-    """Return Spark's processes, of any user, whose command line has this job's name or location in
-    it, and whose environment does not say which job they are.
-    """
+    """Return anybody's Spark processes that name the job or location, of no known job."""
     path = re.escape(location.removeprefix("file://").rstrip("/"))
     place = re.compile(rf"(?:^|[=:,/])/*{path.lstrip('/')}(?:/|$)")
 
@@ -109,9 +107,8 @@ def of_pid_file(path: str) -> tuple[int, ...]:
     except (FileNotFoundError, ValueError, IndexError):
         return ()
     began = _began(pid)
-    if began is None or began > written + _CLOCK_SLACK_SECONDS:
-        return ()
-    return (pid,)
+    is_it = began is not None and began <= written + _CLOCK_SLACK_SECONDS
+    return (pid,) if is_it else ()
 
 
 def origin_of(pids: Iterable[int], master: str) -> Origin:
@@ -170,7 +167,6 @@ def _origin(words: Sequence[str], pid: int, master: str) -> Origin:
 
 
 def _own_environment(pid: int) -> dict[str, str]:
-    """Return the variables that a process has and we have not, but for those that are its own."""
     own = {}
     for name, value in _environment(pid).items():
         if os.environ.get(name) != value and not name.startswith(_OURS):
@@ -199,7 +195,6 @@ def _living(pids: Iterable[int]) -> tuple[int, ...]:
 
 
 def _command_line(pid: int) -> list[str]:
-    """Return the words that a process was started with; none of one that has ended."""
     try:
         content = (_PROC / str(pid) / "cmdline").read_bytes().removesuffix(b"\0")
     except OSError:
@@ -208,7 +203,6 @@ def _command_line(pid: int) -> list[str]:
 
 
 def _environment(pid: int) -> Mapping[str, str]:
-    """Return the environment of a process of this user."""
     process = _PROC / str(pid)
     try:
         if process.stat().st_uid != os.getuid():
@@ -234,9 +228,7 @@ def _began(pid: int) -> float | None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return /proc/pid/stat (proc(5)) from the third field (state) on: the second may hold blanks
-    and parentheses.
-    """
+    """Return /proc/pid/stat from its third field on: the second holds blanks and parentheses."""
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

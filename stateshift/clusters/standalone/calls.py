@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Final, Unpack
 from urllib.parse import urlsplit
 
-from stateshift.clusters.http.rest import (
+from stateshift.clusters.http import (
     OTHER_FIELDS,
     Json,
     Query,
@@ -101,7 +101,6 @@ class StandaloneCalls:
     options: Options
 
     def version(self) -> str | None:
-        """Return the version of the master's Spark, which is in every answer."""
         version = self._rest("GET", "status/stateshift").get("serverSparkVersion")
         return str(version) if version else None
 
@@ -123,11 +122,9 @@ class StandaloneCalls:
         return Driver(id, _STATES.get(word, JobState.UNKNOWN), message)
 
     def kill(self, id: str) -> None:
-        """Kill a driver; one that is not there, or has ended, is fine."""
         self._rest("POST", f"kill/{id}", json={})
 
     def drivers(self, active: bool = False) -> list[Driver]:
-        """Return all drivers that the master still knows of, newest first."""
         answer = self._pages.json("GET", f"{self.ui_url}/json/")
         listed = list(_list(answer, "activedrivers", self))
         if not active:
@@ -151,7 +148,6 @@ class StandaloneCalls:
         return [id for id, called in self.running() if called == name]
 
     def running(self) -> list[tuple[str, str]]:
-        """Return the id and the name of each application that runs, wherever its driver does."""
         active = self._pages.json("GET", f"{self.ui_url}/json/").get("activeapps")
         if not isinstance(active, list):
             return []
@@ -159,7 +155,6 @@ class StandaloneCalls:
         return [(str(one.get("id")), str(one.get("name"))) for one in running]
 
     def resources(self) -> Resources:
-        """Return the resources of the workers, and the part that applications have taken."""
         answer = self._pages.json("GET", f"{self.ui_url}/json/")
         workers = _list(answer, "workers", self)
         alive = [worker for worker in workers if worker.get("state") == "ALIVE"]
@@ -175,9 +170,7 @@ class StandaloneCalls:
             raise self._pages.odd(self.ui_url, fact) from error
 
     def without_room(self, cores: int, memory: int | None) -> str | None:
-        """Return the reason for which no worker will ever have room for a driver; None where one
-        has, or where the master's page does not tell.
-        """
+        """Return the reason why no worker will ever have room for a driver; None if unknown."""
         try:
             answer = self._pages.json("GET", f"{self.ui_url}/json/")
             workers = [each for each in answer["workers"] if each["state"] == "ALIVE"]
@@ -266,7 +259,6 @@ def _reason(message: object) -> str:
 
 
 def _list(answer: Json, key: str, calls: StandaloneCalls) -> list[Json]:
-    """Return the objects of a list in an answer, which has to be there."""
     listed = answer.get(key)
     if not isinstance(listed, list):
         raise Unanswered(

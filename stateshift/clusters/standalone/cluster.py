@@ -24,8 +24,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
-from stateshift.clusters.http.hosts import host_of
-from stateshift.clusters.http.rest import Json, Unanswered
+from stateshift.clusters.http import Json, Unanswered, host_of
 from stateshift.clusters.kind import ClusterKind, submit_options
 from stateshift.clusters.logged import logs_stop
 from stateshift.clusters.noted import (
@@ -109,9 +108,7 @@ class Standalone(RemoteCluster[StandaloneCalls]):
         return status or JobStatus(JobState.UNKNOWN, None, "its master did not answer in time")
 
     def find_untagged(self, request: StopRequest) -> JobStatus:
-        """Return the status of the driver that the spec names. Else any run of ours has submitted
-        it for this location, or somebody else under the job's name.
-        """
+        """Return the driver that the spec names, else one for this location or the job's name."""
         options, calls = self.stop_options(request), self.calls(None)
         if "driver" in options:
             return self.status_of(calls, str(options["driver"])) or JobStatus(JobState.ABSENT)
@@ -138,7 +135,6 @@ class Standalone(RemoteCluster[StandaloneCalls]):
         return _elsewhere(calls, drivers, name)
 
     def occupants(self) -> tuple[str, ...]:
-        """Return the applications that run there, by their names, and the drivers."""
         calls = self.calls(None)
         applications = [f"{name} ({id})" for id, name in calls.running()]
         return (*applications, *(driver.id for driver in calls.drivers(active=True)))
@@ -174,13 +170,9 @@ class Standalone(RemoteCluster[StandaloneCalls]):
         with self.notes.alone(submission.tag, 2 * self.settle_seconds + 60.0, self.interrupt):
             status = self.find(submission.tag)
             if status.state is JobState.UNKNOWN and status.id is None:
-                raise ClusterError(
-                    f"cannot tell whether {submission.job} was submitted: {status.detail}",
-                    cluster=self.name,
-                    job=submission.job,
-                    hint="see on the master's page what these drivers are; then: stateshift "
-                    "resume WORKDIR",
-                )
+                fact = f"cannot tell whether {submission.job} was submitted: {status.detail}"
+                hint = "see on the master's page what these drivers are; "
+                raise self.error(submission.job, fact, f"{hint}then: stateshift resume WORKDIR")
             yield status, None
 
     def body(self, calls: StandaloneCalls, submission: Submission, given: Options) -> Json:
@@ -189,7 +181,7 @@ class Standalone(RemoteCluster[StandaloneCalls]):
         if not is_python and "class" not in given:
             fact = f"{application} is no .py file, and nothing says which class of it is to be run"
             hint = '"submit": {"class": "org.shop.Orders"}'
-            raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
+            raise self.error(submission.job, fact, hint)
         arguments = fill_arguments(given, submission)
         if is_python:
             arguments = [_COPY, ",".join(given.get("py_files", ())), *arguments]
@@ -239,7 +231,7 @@ class Standalone(RemoteCluster[StandaloneCalls]):
 
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
-        calls = self.calls(self.notes.read(request.tag) if request.tag is not None else None)
+        calls = self.calls(self.notes.read(request.tag))
         look = f"curl {redact(calls.url)}/v1/submissions/status/{{id}}"
         # This driver ends, whatever the others are; only one that is the source as well is not to
         # be overlooked.
@@ -252,9 +244,7 @@ class Standalone(RemoteCluster[StandaloneCalls]):
         return another if another.state.alive else stopped
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        """Return the words of Java, and after them those of Python: PythonRunner sends both of
-        its streams to stdout.
-        """
+        """Return the words of Java, then Python's: PythonRunner sends both streams to stdout."""
         calls, id = self.calls(self.notes.read(tag)), self.find(tag).id
         driver = next((driver for driver in calls.drivers() if driver.id == id), None)
         if driver is None or lines_max <= 0:
@@ -265,9 +255,7 @@ class Standalone(RemoteCluster[StandaloneCalls]):
 
 
 def _digest(text: str) -> str:
-    """Return the digest of a tag or a location for a launch command: Spark hides settings in which
-    it sees the word `secret` or `token`, and either may have one.
-    """
+    """Return a digest for a launch command: Spark hides what reads like a secret or a token."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -278,9 +266,7 @@ def _named(name: str) -> str:
 def _first(
     calls: StandaloneCalls, drivers: list[Driver], is_wanted: Callable[[str], bool]
 ) -> tuple[Driver | None, list[str]]:
-    """Return the newest driver whose launch command is a wanted one; and the ids of those before it
-    that do not show theirs.
-    """
+    """Return the newest driver with a wanted command, and later ones' ids that hide theirs."""
     unseen = []
     for driver in drivers:
         command = calls.launch_command(driver)
@@ -292,9 +278,7 @@ def _first(
 
 
 def _not_found(unseen: list[str]) -> JobStatus:
-    """Return the status of a submission whose answer was lost: it is absent only if every driver is
-    seen to be another one.
-    """
+    """Return the status of a lost submission: absent only if all drivers are seen to differ."""
     if not unseen:
         return JobStatus(JobState.ABSENT)
     which = ", ".join(unseen[:3])

@@ -144,7 +144,7 @@ class FlinkEngine:
         return diff(one, other, opening, show)
 
     def export(self, location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
-        from stateshift.engines.flink.views.export import export
+        from stateshift.engines.flink.views.elements import export
 
         return export(location, wanted, format, opening)
 

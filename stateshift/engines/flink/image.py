@@ -62,7 +62,6 @@ class FlinkImage:
 
     @property
     def unaligned(self) -> bool:
-        """Whether records were in flight, and are part of it."""
         for operator in self.metadata.operators:
             for subtask in operator.all_subtasks:
                 if subtask.inputs or subtask.outputs:

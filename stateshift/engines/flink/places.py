@@ -61,7 +61,15 @@ class Places:
                 beside = under(self.image, path) if is_name(path) else None
                 return self.aside.get(path) or beside
             case AbsoluteFile(path) | Segment(path):
-                return self._below(path)
+                location = location_of(path, self.root)
+                if location is None:
+                    return None
+                if self.moved is not None and locations.is_within(location, self.moved[0]):
+                    was, now = self.moved
+                    location = locations.join(now, locations.relative(location, was))
+                if not locations.is_within(location, self.root):
+                    return None
+                return locations.relative(location, self.root)
         return None
 
     def file_of(self, stream: StreamHandle | None) -> str | None:
@@ -69,22 +77,9 @@ class Places:
         file = next(files_of(stream), None)
         return None if file is None else self.path_of(file)
 
-    def _below(self, path: str) -> str | None:
-        location = location_of(path, self.root)
-        if location is None:
-            return None
-        if self.moved is not None and locations.is_within(location, self.moved[0]):
-            was, now = self.moved
-            location = locations.join(now, locations.relative(location, was))
-        if not locations.is_within(location, self.root):
-            return None
-        return locations.relative(location, self.root)
-
 
 def is_name(path: str) -> bool:
-    """Whether a relative handle names a file that is beside the metadata, and no other. Files keep
-    these names in a target, where two are ours to write: Flink gives no state either of them.
-    """
+    """Whether a relative handle names a file beside the metadata that is not ours to write."""
     if not path or not path.isprintable():
         return False
     parts = path.split("/")
@@ -100,9 +95,7 @@ def places(plain: PlainPlaces) -> Places:
 
 
 def location_of(path: str, beside: str | None = None) -> str | None:
-    """Return the location that an absolute handle names; None for one that is none. A handle
-    without a host (hdfs:/p) is of its cluster's default file system, as what lies `beside` it is.
-    """
+    """Return an absolute handle's location, hostless ones in the file system `beside` it."""
     try:
         location = locations.parse(path)
     except StorageError:
@@ -142,16 +135,9 @@ def root_of(location: str, folders: Iterable[str]) -> str:
     return root
 
 
-def job_folder(location: str) -> str | None:
-    """Return the folder of the job whose checkpoint lies at the location."""
-    return locations.parent(location) if CHECKPOINT.fullmatch(locations.name(location)) else None
-
-
 def moved_folders(location: str, folders: Iterable[str]) -> tuple[str, str] | None:
-    """Return the place where a job's folder seems to have been when its checkpoint was written, and
-    its place now, if these differ. The caller has to look whether its files are there.
-    """
-    here = job_folder(location)
+    """Return a job's folder at its checkpoint, and now; None if they are one."""
+    here = locations.parent(location) if CHECKPOINT.fullmatch(locations.name(location)) else None
     if here is None:
         return None
     for folder in folders:

@@ -42,17 +42,13 @@ def decode_once(content: bytes) -> Metadata:
 
 @dataclass(frozen=True)
 class Streams:
-    """Read access to the bytes of one image's streams, wherever they lie: in the metadata, in a
-    file of their own, or in a segment of one.
-    """
+    """Access to an image's bytes: in the metadata, in a file, or in a segment of one."""
 
     read: Read
     places: Places
 
     def chunks(self, stream: StreamHandle, start: int = 0) -> Iterator[bytes]:
-        """Yield a stream from `start` on. A start below zero is refused here: a storage might count
-        it from the end.
-        """
+        """Yield a stream from `start` on; a storage might count one below zero from the end."""
         if start < 0:
             raise FormatError(f"state begins at byte {start}", None, None)
         match stream:
@@ -76,9 +72,7 @@ class Streams:
         return bounds.gather(upto(self.chunks(stream), size), WHAT)
 
     def reader(self, stream: StreamHandle, window: int = WINDOW) -> Callable[[int, int], bytes]:
-        """Return a function that gives `count` bytes from an offset on, or fewer where the stream
-        ends. It holds a `window` of what it read last.
-        """
+        """Return a function that gives `count` bytes from an offset; a `window` is kept."""
         return Window(partial(self.chunks, stream), stream.size, window).read
 
     def _path(self, stream: RelativeFile | AbsoluteFile | Segment) -> str:

@@ -109,7 +109,6 @@ class DataInput:
         return value
 
     def count(self, words: str) -> int:
-        """Read how many of something follow."""
         at, value = self.at, self.i4()
         if value < 0:
             raise self.wrong(f"{value} {words}", at)

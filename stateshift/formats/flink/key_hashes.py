@@ -82,15 +82,13 @@ class _KeyCursor:
             case "StringSerializer":
                 return self._strings()
             case name:
-                return self._numbers(_SIZES[name])
-
-    def _numbers(self, size: int) -> Codes:
-        big_endian = words(self._content, self._at).byteswap()
-        self._move(self._at + size)
-        if size == _WORD:
-            return (big_endian ^ big_endian >> np.uint64(32)).astype(np.uint32)
-        numbers = (big_endian >> np.uint64(64 - 8 * size)).astype(np.uint32)
-        return numbers.astype(_SIGNED[size]).astype(np.int32).view(np.uint32)
+                size = _SIZES[name]
+                big_endian = words(self._content, self._at).byteswap()
+                self._move(self._at + size)
+                if size == _WORD:
+                    return (big_endian ^ big_endian >> np.uint64(32)).astype(np.uint32)
+                numbers = (big_endian >> np.uint64(64 - 8 * size)).astype(np.uint32)
+                return numbers.astype(_SIGNED[size]).astype(np.int32).view(np.uint32)
 
     def _move(self, to: Ints) -> None:
         beyond = to > self._ends

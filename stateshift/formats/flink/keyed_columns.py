@@ -230,7 +230,6 @@ class _Walk:
             self._alone(lane, place, others)
 
     def _next_lane(self, at: Ints) -> Ints:
-        """Return the first lane's place that is not before these; beyond all at the end."""
         places = self.laid.lanes
         found = np.searchsorted(places, at)
         beyond = len(self.laid.content) + 1
@@ -267,7 +266,6 @@ class _Walk:
         self.stops[lanes] = at
 
     def _alone(self, lane: int, at: int, others: Container[int]) -> None:
-        """Walk one lane to where it stops, at one of the `others` at the latest."""
         found: list[tuple[int, int, int, bool]] = []
         outcome = _JOINED
         for place, key_size, end, following in _entries_from(
@@ -357,7 +355,6 @@ class _Found:
         return [int(lane) for lane in found]
 
     def _entries(self, counted: Flags) -> list[Ints]:
-        """Return the entries of the lanes that count, in the order of their places."""
         if not self.walk.steps:
             return [np.zeros(0, np.int64) for _ in range(4)] + [np.zeros(0, bool)]
         columns = [np.concatenate(column) for column in zip(*self.walk.steps, strict=True)]
@@ -381,7 +378,6 @@ class _Found:
         return states[np.maximum.accumulate(changes)]
 
     def _say(self, number: int) -> None:
-        """Raise what is wrong with a part: if nothing is by itself, it goes on behind its end."""
         part = self.laid.parts[number]
         _check(part, self.prefix, self.states)
         raise FormatError(f"key group {part.group} has bytes behind its end", None, None)

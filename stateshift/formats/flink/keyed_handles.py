@@ -125,7 +125,11 @@ def read_keyed(data: DataInput, depth: int = 0) -> KeyedHandle | None:
         case 0:
             return None
         case 3 | 7 | 12:
-            return _read_key_groups(data, tag)
+            first, count = _range(data)
+            offsets = data.longs(count)
+            stream = read_stream(data)
+            id_ = data.utf() if tag == KEY_GROUPS else None
+            return KeyGroups(tag, first, offsets, stream, id_)
         case 5 | 11:
             return _read_incremental(data, tag)
         case 8 | 14:
@@ -136,14 +140,6 @@ def read_keyed(data: DataInput, depth: int = 0) -> KeyedHandle | None:
             return _read_file_delta(data, tag)
         case _:
             raise data.wrong(f"unknown tag {tag} of a handle to keyed state", at)
-
-
-def _read_key_groups(data: DataInput, tag: int) -> KeyGroups:
-    first, count = _range(data)
-    offsets = data.longs(count)
-    stream = read_stream(data)
-    id_ = data.utf() if tag == KEY_GROUPS else None
-    return KeyGroups(tag, first, offsets, stream, id_)
 
 
 def write_keyed(out: DataOutput, handle: KeyedHandle | None) -> None:
@@ -162,11 +158,21 @@ def write_keyed(out: DataOutput, handle: KeyedHandle | None) -> None:
             write_stream(out, handle.stream)
             _write_text(out, handle.id)
         case Incremental():
-            _write_incremental(out, handle)
+            if handle.size is not None:
+                out.i8(handle.size)
+            write_stream(out, handle.meta)
+            _write_named(out, handle.shared)
+            _write_named(out, handle.private)
+            _write_text(out, handle.id)
         case Changelog():
             _write_changelog(out, handle)
         case MemoryDelta():
-            _write_memory_delta(out, handle)
+            out.i8(handle.start, handle.end)
+            out.i4(len(handle.changes))
+            for group, content in handle.changes:
+                out.i4(group)
+                out.sized(content)
+            out.utf(handle.id)
         case FileDelta():
             _write_file_delta(out, handle)
 
@@ -178,15 +184,6 @@ def _read_incremental(data: DataInput, tag: int) -> Incremental:
     meta, shared, private = read_stream(data), _read_named(data), _read_named(data)
     text = data.utf() if tag == 11 else None
     return Incremental(tag, checkpoint_id, backend, first, count, size, meta, shared, private, text)
-
-
-def _write_incremental(out: DataOutput, handle: Incremental) -> None:
-    if handle.size is not None:
-        out.i8(handle.size)
-    write_stream(out, handle.meta)
-    _write_named(out, handle.shared)
-    _write_named(out, handle.private)
-    _write_text(out, handle.id)
 
 
 def _read_changelog(data: DataInput, tag: int, depth: int) -> Changelog:
@@ -231,15 +228,6 @@ def _read_memory_delta(data: DataInput) -> MemoryDelta:
     return MemoryDelta(first, count, start, end, tuple(changes), data.utf())
 
 
-def _write_memory_delta(out: DataOutput, handle: MemoryDelta) -> None:
-    out.i8(handle.start, handle.end)
-    out.i4(len(handle.changes))
-    for group, content in handle.changes:
-        out.i4(group)
-        out.sized(content)
-    out.utf(handle.id)
-
-
 def _read_file_delta(data: DataInput, tag: int) -> FileDelta:
     first, count = _range(data)
     parts = []
@@ -263,7 +251,6 @@ def _write_file_delta(out: DataOutput, handle: FileDelta) -> None:
 
 
 def _range(data: DataInput) -> tuple[int, int]:
-    """Read the first key group, and how many there are."""
     at, first = data.at, data.i4()
     if first < 0:
         raise data.wrong(f"invalid first key group {first}", at)

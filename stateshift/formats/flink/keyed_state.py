@@ -337,7 +337,6 @@ def entries(
 
 
 def _prefix(group: int, size: int) -> bytes:
-    """Return the bytes before a group's keys."""
     if group >= 1 << 8 * size:
         fact = f"key group {group} does not fit in {size} byte in front of its keys"
         raise FormatError(fact, None, 0)

@@ -31,7 +31,6 @@ from typing import Final
 from stateshift.errors import UnknownVersion
 from stateshift.formats.flink import METADATA
 from stateshift.formats.flink.java_data import DataInput, DataOutput
-from stateshift.formats.flink.java_objects import read_object
 from stateshift.formats.flink.keyed_handles import KeyedHandle, read_keyed, write_keyed
 from stateshift.formats.flink.operator_handles import (
     ChannelHandle,
@@ -42,6 +41,7 @@ from stateshift.formats.flink.operator_handles import (
     write_channel,
     write_partitioned,
 )
+from stateshift.formats.flink.properties import read_object
 from stateshift.formats.flink.stream_handles import Inline, read_stream, write_stream
 
 MAGIC: Final = 0x4960672D
@@ -89,7 +89,6 @@ class OperatorState:
 
     @property
     def all_subtasks(self) -> tuple[SubtaskState, ...]:
-        """The subtasks; none where the operator has finished."""
         return self.subtasks or ()
 
 
@@ -131,7 +130,12 @@ def encode_metadata(metadata: Metadata) -> bytes:
     out.i8(metadata.checkpoint_id)
     out.i4(len(metadata.masters))
     for master in metadata.masters:
-        _write_master(out, master)
+        inner = DataOutput()
+        inner.i4(master.version)
+        inner.utf(master.name)
+        inner.sized(master.content)
+        out.put(MASTER_MAGIC.to_bytes(4, "big"))
+        out.sized(inner.content())
     out.i4(len(metadata.operators))
     for operator in metadata.operators:
         _write_operator(out, operator, metadata.version)
@@ -149,15 +153,6 @@ def _read_master(data: DataInput) -> MasterState:
     content = inner.take(inner.i4())
     inner.require_end("bytes behind a master state")
     return MasterState(version, name, content)
-
-
-def _write_master(out: DataOutput, master: MasterState) -> None:
-    inner = DataOutput()
-    inner.i4(master.version)
-    inner.utf(master.name)
-    inner.sized(master.content)
-    out.put(MASTER_MAGIC.to_bytes(4, "big"))
-    out.sized(inner.content())
 
 
 def _read_operator(data: DataInput, version: int) -> OperatorState:

@@ -59,7 +59,6 @@ class Partitioned:
 
     @property
     def starts(self) -> list[int]:
-        """The offsets of the elements of all states."""
         return list(chain.from_iterable(state.offsets for state in self.states))
 
 
@@ -141,7 +140,14 @@ def read_channel(data: DataInput, version: int, side: Side) -> ChannelHandle:
     if kind == single:
         return _read_one(data)
     if kind == merged:
-        return _read_merged(data)
+        subtask, size, stream = data.i4(), data.i8(), read_stream(data)
+        inner = data.within()
+        parts = []
+        for _ in range(inner.count("channels")):
+            a, b, own = inner.i4(), inner.i4(), inner.i8()
+            parts.append(ChannelPart(a, b, own, inner.longs(inner.count("offsets"))))
+        inner.require_end("bytes behind the last of the merged channels")
+        return MergedChannels(subtask, size, stream, tuple(parts))
     raise data.wrong(f"unknown kind {kind} of an {side} channel", at)
 
 
@@ -192,14 +198,3 @@ def _read_one(data: DataInput) -> Channel:
     offsets = data.longs(data.count("offsets"))
     part = ChannelPart(a, b, data.i8(), offsets)
     return Channel(subtask, part, read_stream(data))
-
-
-def _read_merged(data: DataInput) -> MergedChannels:
-    subtask, size, stream = data.i4(), data.i8(), read_stream(data)
-    inner = data.within()
-    parts = []
-    for _ in range(inner.count("channels")):
-        a, b, own = inner.i4(), inner.i4(), inner.i8()
-        parts.append(ChannelPart(a, b, own, inner.longs(inner.count("offsets"))))
-    inner.require_end("bytes behind the last of the merged channels")
-    return MergedChannels(subtask, size, stream, tuple(parts))

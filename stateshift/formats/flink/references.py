@@ -90,9 +90,7 @@ def keyed_streams(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle | N
 
 
 def with_streams(metadata: Metadata, change: Change) -> Metadata:
-    """Return the same state, its bytes in other places. File merging's handles become plain ones:
-    its directories are those of the job that wrote them.
-    """
+    """Return the state with its bytes in other places, those of merged files as plain files."""
     operators = []
     for operator in metadata.operators:
         if operator.subtasks is not None:

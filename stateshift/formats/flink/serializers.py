@@ -91,7 +91,17 @@ def _read_composite(data: DataInput, outer: Serializer, class_name: str, depth: 
     _read_outer(data, outer.version, class_name)
     at = data.at
     of = data.utf() if name in _WITH_CLASS else None
-    inner = _read_nested(data, class_name, depth)
+    if data.i4() != _NESTED:
+        raise _refused(data, f"not the number {_NESTED} in front of its serializers", class_name)
+    version = data.i4()
+    if version != _NESTED_VERSION:
+        raise _refused(
+            data,
+            f"serializers in version {version}, of which Flink reads {_NESTED_VERSION}",
+            class_name,
+        )
+    count = data.items("serializers")
+    inner = tuple(read_snapshot(data, True, depth + 1) for _ in range(count))
     arity = _ARITY[name]
     if arity is not None and len(inner) != arity:
         raise data.wrong(f"{name} has {len(inner)} serializers, and not {arity}", at)
@@ -110,20 +120,6 @@ def _read_outer(data: DataInput, version: int, class_name: str) -> None:
     if version <= _COMPOSITE_OLD:
         raise Unknown("a composite of an older version", class_name)
     raise _refused(data, f"not the number {_OUTER} in front of its layout", class_name)
-
-
-def _read_nested(data: DataInput, class_name: str, depth: int) -> tuple[Serializer, ...]:
-    if data.i4() != _NESTED:
-        raise _refused(data, f"not the number {_NESTED} in front of its serializers", class_name)
-    version = data.i4()
-    if version != _NESTED_VERSION:
-        raise _refused(
-            data,
-            f"serializers in version {version}, of which Flink reads {_NESTED_VERSION}",
-            class_name,
-        )
-    count = data.items("serializers")
-    return tuple(read_snapshot(data, True, depth + 1) for _ in range(count))
 
 
 def _refused(data: DataInput, has: str, class_name: str) -> Exception:
@@ -194,7 +190,6 @@ def misspelt(class_name: str) -> str | None:
 
 
 def _is_nearly(class_name: str, known: str) -> bool:
-    """Whether a name is another one but for a letter or two."""
     if len(class_name) != len(known):
         return False
     letters = zip(class_name, known, strict=True)

@@ -70,7 +70,6 @@ def streams(content: bytes, what: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _chunks(content: bytes, what: str) -> Iterator[tuple[int, int]]:
-    """Yield offset and type of each chunk, which all lie inside of the content."""
     at = 0
     while at < len(content):
         type_, length = content[at], int.from_bytes(content[at + 1 : at + _HEAD], "little")
@@ -85,7 +84,6 @@ def _chunks(content: bytes, what: str) -> Iterator[tuple[int, int]]:
 
 
 def _fault(type_: int, chunk: bytes) -> str | None:
-    """Return the fault of a chunk, by its type and length."""
     if type_ == _IDENTIFIER:
         return None if chunk == IDENTIFIER else "a snappy stream of another kind"
     if type_ >= _SKIPPED_FROM:

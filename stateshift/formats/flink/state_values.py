@@ -9,10 +9,13 @@
                namespace)
 
 All raise Unknown for an unknown serializer, and FormatError for bytes that it does not write, or
-that do not end where they should.
+that do not end where they should. Where an entry of the hashmap ends only serializers tell: what
+`hashmap_entries` could not take apart, into the entries that a canonical savepoint has,
+`why_closed` says beforehand.
 
-Flink: runtime/state/heap/{HeapSnapshotStrategy, CopyOnWriteStateMapSnapshot}, runtime/state/
-SerializedCompositeKeyBuilder, streaming/api/operators/TimerSerializer.
+Flink: runtime/state/heap/{HeapSnapshotStrategy, CopyOnWriteStateMapSnapshot,
+HeapKeyValueStateIterator}, runtime/state/{SerializedCompositeKeyBuilder, ListDelimitedSerializer},
+streaming/api/operators/TimerSerializer.
 """
 
 from __future__ import annotations
@@ -33,6 +36,10 @@ _COMMA: Final = 0x2C
 _GROUP_BYTES: Final = 4
 _NUMBERS = ("Long", "Int", "Short", "Byte", "Boolean", "Double", "Float")
 _FIXED: Final = {f"{name}Serializer" for name in (*_NUMBERS, "VoidNamespace", "TimeWindow")}
+
+# Namespaces of one length: keys cannot be ambiguous.
+_OF_ONE_LENGTH = ("VoidNamespaceSerializer", "TimeWindowSerializer")
+_AS_IT_IS = ("VALUE", "REDUCING", "AGGREGATING", "FOLDING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +105,21 @@ def read_value(state: StateInfo, raw: bytes) -> object:
         case _, _, None:
             raise Unknown("a value of a serializer that is not known here", state.unknown)
         case _, "LIST", Serializer(name="ListSerializer", inner=(inner,)):
-            decoded = _joined_by_commas(inner, data)
+            if takes_no_bytes(inner):
+                raise Unknown(f"items of no bytes ({inner.name})")
+            items = [value(inner, data)]
+            while not data.at_end():
+                at = data.at
+                if data.u1() != _COMMA:
+                    raise data.wrong("no comma between the items of a list", at)
+                items.append(value(inner, data))
+            decoded = items
         case _, "MAP", Serializer(name="MapSerializer", inner=(_, inner)):
             decoded = None if data.boolean() else value(inner, data)
         case _, _, Serializer() as whole:
             decoded = value(whole, data)
     data.require_end(f"bytes behind the end of a value of state {state.name!r}")
     return decoded
-
-
-def _joined_by_commas(serializer: Serializer, data: DataInput) -> list[object]:
-    if takes_no_bytes(serializer):
-        raise Unknown(f"items of no bytes ({serializer.name})")
-    items = [value(serializer, data)]
-    while not data.at_end():
-        at = data.at
-        if data.u1() != _COMMA:
-            raise data.wrong("no comma between the items of a list", at)
-        items.append(value(serializer, data))
-    return items
 
 
 def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEntry | Undecoded]:
@@ -190,7 +193,6 @@ def _namespace(state: StateInfo) -> Serializer | None:
 
 
 def _named(serializer: Serializer, namespace: object) -> Iterator[tuple[str, object]]:
-    """Yield a namespace under its name; nothing where there is none."""
     if serializer.name == _VOID:
         return
     name = "window" if serializer.name == "TimeWindowSerializer" else "namespace"
@@ -198,7 +200,86 @@ def _named(serializer: Serializer, namespace: object) -> Iterator[tuple[str, obj
 
 
 def _is_fixed(serializer: Serializer) -> bool:
-    """Whether every value has the same size."""
     if serializer.name == "TupleSerializer":
         return all(map(_is_fixed, serializer.inner))
     return serializer.name in _FIXED
+
+
+def why_closed(header: Header) -> str | None:
+    """Return the reason why entries under this header cannot be separated; None if they can."""
+    if header.key is None:
+        return "the serializer of its keys is not known"
+    for state in header.states:
+        if not _is_open(state):
+            return f"the serializers of state {state.name!r} are not known"
+    return None
+
+
+def hashmap_entries(
+    header: Header, group: int, content: bytes
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (state, key without group, value) as in a canonical file, of decompressed `content`."""
+    data = DataInput(content, f"key group {group}")
+    if data.i4() != group:
+        raise FormatError(f"key group {group} begins with another number", None, 0)
+    for _ in header.states:
+        at, number = data.at, data.i2() & 0xFFFF
+        if number >= len(header.states):
+            raise data.wrong(f"state {number}, which the header does not have", at)
+        state = header.states[number]
+        for _ in range(data.count("entries")):
+            for key, raw in _entry(header, state, data):
+                yield number, key, raw
+    data.require_end("bytes behind its end")
+
+
+def _is_open(state: StateInfo) -> bool:
+    if state.value is None:
+        return False
+    if state.kind == "timers":
+        return _is_of(state.value, "TimerSerializer", 2)
+    if state.kind != "keyed":
+        return False
+    if state.namespace is None or state.namespace.name not in _OF_ONE_LENGTH:
+        return False
+    match state.type:
+        case "LIST":
+            return _is_of(state.value, "ListSerializer", 1)
+        case "MAP":
+            return _is_of(state.value, "MapSerializer", 2)
+    return state.type in _AS_IT_IS
+
+
+def _is_of(serializer: Serializer, name: str, arity: int) -> bool:
+    return serializer.name == name and len(serializer.inner) == arity
+
+
+def _entry(header: Header, state: StateInfo, data: DataInput) -> Iterator[tuple[bytes, bytes]]:
+    assert header.key is not None and state.value is not None, "asked before: why_closed"
+    if state.kind == "timers":
+        of_key, of_namespace = state.value.inner
+        time = data.take(8)
+        key = _raw(of_key, data)
+        yield time + key + _raw(of_namespace, data), b""
+        return
+    assert state.namespace is not None, "asked before: why_closed"
+    namespace = _raw(state.namespace, data)
+    key = _raw(header.key, data) + namespace
+    match state.type:
+        case "MAP":
+            of_map_key, of_value = state.value.inner
+            for _ in range(data.count("entries")):
+                map_key, is_null = _raw(of_map_key, data), data.boolean()
+                value = b"\x01" if is_null else b"\x00" + _raw(of_value, data)
+                yield key + map_key, value
+        case "LIST":
+            (of_item,) = state.value.inner
+            items = [_raw(of_item, data) for _ in range(data.count("items"))]
+            if items:
+                yield key, b",".join(items)
+        case _:
+            yield key, _raw(state.value, data)
+
+
+def _raw(serializer: Serializer, data: DataInput) -> bytes:
+    return _with_bytes(serializer, data)[1]

@@ -39,8 +39,16 @@ from stateshift.formats.rocksdb.manifest import (
     decode_current,
     decode_manifest,
 )
-from stateshift.formats.rocksdb.sst import BEFORE_ALL, DELETES, MERGE, TableEntry, in_order
-from stateshift.formats.rocksdb.table import RangeDeletion, SstTable, open_table
+from stateshift.formats.rocksdb.table import (
+    BEFORE_ALL,
+    DELETES,
+    MERGE,
+    RangeDeletion,
+    SstTable,
+    TableEntry,
+    in_order,
+    open_table,
+)
 
 CURRENT = "CURRENT"
 DELIMITER = b","
@@ -84,12 +92,10 @@ class Database:
         return {family.name: family for family in self.manifest.families.values()}
 
     def open_tables(self) -> None:
-        """Read the footer and the properties of every table: all are of a version that is known."""
         for fact in self._tables():
             self._opened(fact)
 
     def check_blocks(self) -> None:
-        """Check every block of every table against its checksum, without decoding it."""
         for fact in self._tables():
             table = self._opened(fact)
             with _named(name_of(fact.number)):
@@ -145,20 +151,19 @@ class Database:
                     )
                 count, last = count + 1, entry
                 yield entry
-            _check_end(fact, table, count, last)
-
-
-def _check_end(fact: TableFile, table: SstTable, count: int, last: TableEntry | None) -> None:
-    """Check the number of entries, and the last one, against the MANIFEST and the properties."""
-    if last is None and not table.deletions:
-        raise FormatError("it holds no entries, and its MANIFEST names keys", None, 0)
-    largest = fact.largest.key
-    if last is not None and (last.key > largest or (last.key < largest and not table.deletions)):
-        raise FormatError("its last key is not the one that its MANIFEST names", None, 0)
-    claimed = table.number(b"rocksdb.num.entries")
-    with_deletions = count + len(table.deletions)
-    if claimed is not None and claimed not in (count, with_deletions):
-        raise FormatError(f"it holds {count} entries, its properties say {claimed}", None, 0)
+            if last is None and not table.deletions:
+                raise FormatError("it holds no entries, and its MANIFEST names keys", None, 0)
+            largest = fact.largest.key
+            if last is not None and (
+                last.key > largest or (last.key < largest and not table.deletions)
+            ):
+                raise FormatError("its last key is not the one that its MANIFEST names", None, 0)
+            claimed = table.number(b"rocksdb.num.entries")
+            with_deletions = count + len(table.deletions)
+            if claimed is not None and claimed not in (count, with_deletions):
+                raise FormatError(
+                    f"it holds {count} entries, its properties say {claimed}", None, 0
+                )
 
 
 def open_database(files: Files) -> Database:
@@ -166,7 +171,13 @@ def open_database(files: Files) -> Database:
     name = _manifest_name(files)
     with _named(name):
         manifest = decode_manifest(files[name].whole(name))
-    _check_tables(files, name, manifest)
+    numbers = {number_of(own) for own in files if own.endswith(".sst")}
+    missing, foreign = manifest.numbers - numbers, numbers - manifest.numbers
+    if missing:
+        raise FormatError(f"{name} names {name_of(min(missing))}, which is not there", None, 0)
+    if foreign:
+        fact = f"{name} does not name {name_of(min(foreign))}, whose entries would be lost"
+        raise FormatError(fact, None, 0)
     database = Database(files, manifest)
     if len(database.families) < len(manifest.families):
         raise FormatError(f"{name} names two column families the same", None, 0)
@@ -184,24 +195,12 @@ def open_database(files: Files) -> Database:
 
 
 def _manifest_name(files: Files) -> str:
-    """Return the name of the MANIFEST that CURRENT names."""
     if CURRENT not in files:
         raise FormatError("a RocksDB has no CURRENT file", None, 0)
     name = decode_current(files[CURRENT].whole(CURRENT))
     if name not in files:
         raise FormatError(f"CURRENT names {name}, which is not there", None, 0)
     return name
-
-
-def _check_tables(files: Files, name: str, manifest: Manifest) -> None:
-    """Check that the tables are those that the MANIFEST, a file of this name, has."""
-    numbers = {number_of(own) for own in files if own.endswith(".sst")}
-    missing, foreign = manifest.numbers - numbers, numbers - manifest.numbers
-    if missing:
-        raise FormatError(f"{name} names {name_of(min(missing))}, which is not there", None, 0)
-    if foreign:
-        fact = f"{name} does not name {name_of(min(foreign))}, whose entries would be lost"
-        raise FormatError(fact, None, 0)
 
 
 def name_of(number: int) -> str:
@@ -252,7 +251,6 @@ class _Covering:
         self._open: list[tuple[int, bytes]] = []
 
     def newest(self, key: bytes) -> int:
-        """Return the sequence of the newest range deletion over a key, 0 where there is none."""
         while self._waiting and self._waiting[-1].start <= key:
             deletion = self._waiting.pop()
             heapq.heappush(self._open, (-deletion.sequence, deletion.end))
@@ -264,8 +262,6 @@ class _Covering:
 
 
 class _named:
-    """Names the file in errors that are raised inside."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 

@@ -115,7 +115,6 @@ class Manifest:
 
     @property
     def numbers(self) -> set[int]:
-        """The numbers of all tables."""
         numbers: set[int] = set()
         for family in self.families.values():
             numbers.update(family.tables)

@@ -1,4 +1,5 @@
-"""The entries of an SST as blocks: what `sst` does, for a million entries at once.
+"""The entries of an SST as blocks: what `table` does, for a million entries at once; and which of
+some keys the tables of a database hold.
 
 A data block is cut into runs (one begins at each of its restarts, every 16 entries), and only
 within a run does an entry need the one before it. The runs of many blocks are walked in
@@ -6,13 +7,24 @@ lockstep: 16 steps, each of them a few numpy operations on all runs. Keys are pu
 matrix, a row for each run.
 
 Bytes that RocksDB does not write (numbers of more than three bytes, very long keys, runs that do
-not end where the next one begins) are left to `sst`, with all blocks that were taken together: it
+not end where the next one begins) are left to `table`, with all blocks that were taken together: it
 reads what can be read, and says what is wrong and where.
+
+    Lookup(tables)
+      .live(keys)      whether the newest write of each key is no delete; keys ascend, from one call
+                       to the next, too
+
+Only the blocks are read in which a key would stand, as the tables' indexes say. A table is opened
+with the first key that lies between its smallest and its largest one, and its index forgotten
+behind the last: of tables that do not overlap one is open at a time. Filters are not asked, since
+RocksDB's hash for them is its own. Column families, and range deletions, which reach into other
+tables, are the caller's to refuse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, pairwise
@@ -21,28 +33,31 @@ import numpy as np
 import pyarrow.compute as pc
 
 from stateshift.errors import FormatError
-from stateshift.formats.binaries import count_upto
-from stateshift.formats.blocks import Block, Ints, binary, cut
-from stateshift.formats.rocksdb.block import WHAT, DataBlock
-from stateshift.formats.rocksdb.sst import (
+from stateshift.formats.blocks import Binary, Flags, Ints, RowBlock, binary, count_upto, cut
+from stateshift.formats.rocksdb.block import WHAT, DataBlock, Handle, read_block
+from stateshift.formats.rocksdb.manifest import TableFile
+from stateshift.formats.rocksdb.table import (
+    ALL_KEYS,
     BEFORE_ALL,
     DELETES,
     MERGE,
     PUT,
+    EndedBlock,
+    KeyRange,
+    SstTable,
     TableEntry,
     entries_of,
     in_order,
     open_content,
 )
-from stateshift.formats.rocksdb.table import ALL_KEYS, EndedBlock, KeyRange, SstTable
-from stateshift.formats.spans import Content, Words, first_bytes, word_rows, words
+from stateshift.formats.spans import Content, Words, first_bytes, missing, word_rows, words
 
 BATCH = 2 * 1024 * 1024  # bytes of blocks decoded together: some hundred thousand runs at most
 
 # Longer keys, and runs of more entries, are decoded one by one.
 KEY_MAX, RUN_MAX = 256, 64
 
-Decoded = tuple[Block, Words]
+Decoded = tuple[RowBlock, Words]
 
 
 def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
@@ -80,7 +95,7 @@ def _within(decoded: Decoded, keys: KeyRange) -> Decoded:
     end = len(block) if keys.upto is None else count_upto(block.keys, keys.upto)
     merges = None if block.merges is None else block.merges[start:end]
     columns = block.keys.slice(start, end - start), block.values.slice(start, end - start)
-    return Block(*columns, merges), sequences[start:end]
+    return RowBlock(*columns, merges), sequences[start:end]
 
 
 def decoded_blocks(blocks: Iterator[DataBlock]) -> Iterator[Decoded]:
@@ -145,7 +160,7 @@ def _decoded(blocks: list[DataBlock]) -> Decoded:
 def _one_by_one(entries: list[TableEntry]) -> Decoded:
     values = [None if entry.kind in DELETES else entry.value for entry in entries]
     merges = np.array([entry.kind == MERGE for entry in entries], bool)
-    block = Block(
+    block = RowBlock(
         binary([entry.key for entry in entries]), binary(values), merges if merges.any() else None
     )
     return block, np.array([entry.sequence for entry in entries], np.uint64)
@@ -241,7 +256,7 @@ class _Entries:
         values = self._in_order(self.places + self.fresh)
         ends = values + self._in_order(self.value_sizes)
         merges = kinds == MERGE
-        block = Block(
+        block = RowBlock(
             cut(keys, starts, starts + sizes - 8),
             cut(self.content, values, ends, deleted if deleted.any() else None),
             merges if merges.any() else None,
@@ -249,7 +264,6 @@ class _Entries:
         return block, tails >> np.uint64(8)
 
     def _in_order(self, column: Ints) -> Ints:
-        """Return a column in the order of the entries."""
         ordered = np.empty_like(column)
         ordered[self.order] = column
         return ordered
@@ -297,3 +311,90 @@ def _three_numbers(content: Content, at: Ints) -> tuple[Ints, Ints, Ints, Ints] 
         numbers.append(word & 0x7F | second * (word >> 1 & 0x3F80) | third * (word >> 2 & 0x1FC000))
         at = at + 1 + second + third
     return numbers[0], numbers[1], numbers[2], at
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table by its MANIFEST, where it lies, and how it is opened."""
+
+    fact: TableFile
+    path: str
+    open: Callable[[], SstTable]
+
+
+class Lookup:
+    """The tables of a database, asked for keys in their order."""
+
+    def __init__(self, tables: Iterable[StoredTable]) -> None:
+        self._tables = list(tables)
+        self._opened: dict[int, _Indexed] = {}
+
+    def live(self, keys: Binary) -> Flags:
+        """Return whether the newest write of each key is no delete."""
+        asked = keys.to_pylist()
+        newest = _Newest.of(keys, asked)
+        for table in self._tables:
+            fact = table.fact
+            start = bisect_left(asked, fact.smallest.key)
+            end = bisect_right(asked, fact.largest.key)
+            if start == end:
+                continue
+            try:
+                indexed = self._opened.pop(fact.number, None) or _Indexed.of(table.open())
+                for found in decoded_blocks(indexed.blocks(asked[start:end])):
+                    newest.note(found)
+            except FormatError as error:
+                raise error.at(table.path) from error
+            if end == len(asked):  # the keys that come may lie in it as well
+                self._opened[fact.number] = indexed
+        return newest.live
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    table: SstTable
+    lasts: list[bytes]
+    handles: list[Handle]
+
+    @classmethod
+    def of(cls, table: SstTable) -> _Indexed:
+        if table.deletions:
+            fact = f"{WHAT} has a rocksdb.range_del block, which is not read"
+            raise FormatError(fact, None, table.index.offset)
+        entries = list(table.ends())
+        return cls(table, [end for end, _ in entries], [handle for _, handle in entries])
+
+    def blocks(self, keys: Sequence[bytes]) -> Iterator[DataBlock]:
+        places = {bisect_left(self.lasts, key) for key in keys}
+        for place in sorted(places):
+            if place < len(self.handles):
+                handle = self.handles[place]
+                yield DataBlock(read_block(self.table.file, handle), handle.offset)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Newest:
+    """The sequence of each key's newest write, -1 if it has none, and whether it is no delete."""
+
+    keys: Binary
+    asked: list[bytes]
+    sequences: Ints
+    live: Flags
+
+    @classmethod
+    def of(cls, keys: Binary, asked: list[bytes]) -> _Newest:
+        return cls(keys, asked, np.full(len(keys), -1, np.int64), np.zeros(len(keys), bool))
+
+    def note(self, found: Decoded) -> None:
+        block, sequences = found
+        if not len(block):
+            return
+        start = bisect_left(self.asked, block.keys[0].as_py())
+        end = bisect_right(self.asked, block.keys[-1].as_py())
+        # Only the keys between them: all of them would be hashed again for every few blocks.
+        places = pc.index_in(block.keys, value_set=self.keys.slice(start, end - start))
+        own = np.flatnonzero(~missing(places))
+        at, when = places.drop_null().to_numpy() + start, sequences[own].astype(np.int64)
+        np.maximum.at(self.sequences, at, when)
+        is_newest = self.sequences[at] == when
+        self.live[at[is_newest]] = ~missing(block.values)[own[is_newest]]

@@ -31,7 +31,11 @@ import cramjam
 import numpy as np
 import pyarrow as pa
 
-from stateshift.formats.binaries import (
+from stateshift.formats.blocks import (
+    Binary,
+    Flags,
+    Ints,
+    RowBlock,
     binaries,
     edges,
     join_columns,
@@ -41,7 +45,6 @@ from stateshift.formats.binaries import (
     varints,
     whole,
 )
-from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.crc32c import crc32c, masked_crc32c
 from stateshift.formats.rocksdb.block import encode_varint as varint
 from stateshift.formats.rocksdb.manifest import DELETE, PUT, TableFacts
@@ -59,7 +62,7 @@ _TAIL = 8
 _FLUSH = 1 << 20
 
 
-def encode_sst(blocks: Iterable[Block], sequence: int = 0) -> Generator[bytes, None, TableFacts]:
+def encode_sst(blocks: Iterable[RowBlock], sequence: int = 0) -> Generator[bytes, None, TableFacts]:
     """Yield the table of these puts and deletes in ascending order; return its facts."""
     table = _Table(sequence)
     for block in blocks:
@@ -69,12 +72,7 @@ def encode_sst(blocks: Iterable[Block], sequence: int = 0) -> Generator[bytes, N
     table.finish()
     yield from table.taken(0)
     return TableFacts(
-        size=table.size,
-        records=table.records,
-        smallest=table.smallest,
-        largest=table.largest,
-        first=table.first,
-        last=table.last,
+        table.size, table.records, table.smallest, table.largest, table.first, table.last
     )
 
 
@@ -97,11 +95,13 @@ class _Table:
     last: int = PUT
     index: list[bytes] = field(default_factory=list)
     index_size: int = 0
-    unfinished: list[Block] = field(default_factory=list)  # of the last data block: more may come
+    unfinished: list[RowBlock] = field(
+        default_factory=list
+    )  # of the last data block: more may come
     record_bytes: int = 0
     stripe: int = -1  # number of the BLOCK bytes of all records in which that one ends
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RowBlock) -> None:
         keys, count = block.keys, len(block)
         first, last = keys[0].as_py(), keys[-1].as_py()
         assert not self.records or first > self.largest, "keys ascend"
@@ -111,8 +111,8 @@ class _Table:
         deletes = missing(block.values)
         self.deletes += int(deletes.sum())
         if deletes.any():
-            block = Block(keys, block.values.fill_null(b""))
-        self._write(Block(keys, records_of(block, _tails(self.sequence, deletes))))
+            block = RowBlock(keys, block.values.fill_null(b""))
+        self._write(RowBlock(keys, records_of(block, _tails(self.sequence, deletes))))
         self.records += count
         self.key_bytes += int(lengths(keys).sum()) + _TAIL * count
         self.value_bytes += int(lengths(block.values).sum())
@@ -133,10 +133,10 @@ class _Table:
             self.ready.clear()
             self.waiting = 0
 
-    def _tail(self, block: Block, place: int) -> int:
+    def _tail(self, block: RowBlock, place: int) -> int:
         return self.sequence << 8 | (PUT if block.values[place].is_valid else DELETE)
 
-    def _write(self, records: Block) -> None:
+    def _write(self, records: RowBlock) -> None:
         """Write the data blocks that end in some records, each at a multiple of BLOCK bytes."""
         starts, content = edges(records.values)
         stripes = (self.record_bytes + starts[1:] - starts[0] - 1) // BLOCK
@@ -215,7 +215,7 @@ class _Table:
         }
 
 
-def records_of(block: Block, tails: Binary | bytes) -> Binary:
+def records_of(block: RowBlock, tails: Binary | bytes) -> Binary:
     """Return the records as they stand in data blocks."""
     return join_columns(
         heads_of(lengths(block.keys) + _TAIL, lengths(block.values)),

@@ -5,7 +5,11 @@ both ways.
             ended by a block of raw length 0. token: 0x10 stored, 0x20 compressed,
             | log2(largest block) - 10. XXH32 of the raw bytes, seed 0x9747B28C, & 0x0FFFFFFF.
             lz4-java, LZ4BlockOutputStream; the default.
-    zstd    frames as RFC 8878 has them, magic 28 B5 2F FD: see `zstd_frames`
+    zstd    frames as RFC 8878 has them, written through zstd-jni:
+              magic 28 B5 2F FD | descriptor u8 | [window u8] [dictionary id 0-4] [size 0-8]
+              blocks: u24LE = last | type << 1 | size << 3, then `size` bytes (1 for type 1, which
+              repeats one byte)
+              [checksum u32LE]
     snappy  82 "SNAPPY" 00 | version i32BE | compatible i32BE | (length i32BE | raw snappy)*
             snappy-java, SnappyOutputStream
     lzf     ("ZV" | 0 | length u16BE | data) or ("ZV" | 1 | stored u16BE | raw u16BE | data)
@@ -17,7 +21,8 @@ both ways.
 Source of the choice: Spark, CompressionCodec; the name is in the offset log's conf, but the bytes
 decide. Streams of one kind may follow each other. Offsets in errors are those of the compressed
 bytes. A block that claims to be larger than its frame allows is refused before anything is
-allocated for it.
+allocated for it. A zstd frame's structure is followed here, which is what gives truncations their
+offset; the content goes through Arrow's streaming decompressor, which holds a window and no more.
 
 Blocks have the sizes that Spark writes; any are read. Only stored chunks of lzf are written: its
 compressor exists in no Python library that is kept, nobody chooses lzf for size, and our files are
@@ -26,6 +31,7 @@ replaced by Spark's own within a few batches.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -36,7 +42,6 @@ import xxhash
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats import snappy
-from stateshift.formats.spark import zstd_frames
 from stateshift.formats.stream import Stream, regroup
 
 Codec = Literal["lz4", "zstd", "snappy", "lzf"]
@@ -52,12 +57,18 @@ _LEVEL = 5  # log2(32 KiB) - 10
 _LZ4_END = _LZ4_HEADER.pack(_LZ4, _STORED | _LEVEL, 0, 0, 0)
 _SNAPPY_HEADER = _SNAPPY + struct.pack(">ii", 1, 1)
 
-_MAGIC: dict[Codec, bytes] = {
-    "lz4": _LZ4,
-    "zstd": zstd_frames.MAGIC,
-    "snappy": _SNAPPY,
-    "lzf": _LZF,
-}
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_PIECE = 256 * 1024
+_ZSTD_LEVEL = 1  # spark.io.compression.zstd.level
+# A frame can say 128 KiB in four bytes, and so on for ever: what goes beyond so much in all, and so
+# often its own size, is no state. Real state is a few hundred times as long as its zstd at most,
+# for its keys differ.
+_EXPANDED_MAX, _EXPANSION_MAX = 256 * 1024 * 1024, 4096
+_WINDOW_MAX = 1 << 27  # what zstd accepts without an option
+_BLOCK_MAX = 128 * 1024
+_REPEATED, _PACKED, _RESERVED = 1, 2, 3  # kinds of blocks
+
+_MAGIC: dict[Codec, bytes] = {"lz4": _LZ4, "zstd": _ZSTD, "snappy": _SNAPPY, "lzf": _LZF}
 
 
 def codec_of(beginning: bytes) -> Codec | None:
@@ -92,7 +103,6 @@ def compress(chunks: Iterable[bytes], codec: str) -> Iterator[bytes]:
 
 
 def _decompress_lz4(stream: Stream) -> Iterator[bytes]:
-    """Yield the raw bytes of each LZ4Block, its checksum checked; further streams may follow."""
     ended = False
     while not ended or not stream.at_end():
         block = _decode_lz4_block(stream)
@@ -102,7 +112,6 @@ def _decompress_lz4(stream: Stream) -> Iterator[bytes]:
 
 
 def _compress_lz4(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield LZ4Blocks of 32 KiB of raw bytes each, and the empty block that ends them."""
     for raw in regroup(chunks, _BLOCK):
         data, method = bytes(cramjam.lz4.compress_block(raw, store_size=False)), _COMPRESSED
         if len(data) >= len(raw):
@@ -158,11 +167,124 @@ def _checksum(data: bytes) -> int:
     return xxhash.xxh32_intdigest(data, 0x9747B28C) & 0x0FFFFFFF
 
 
+# ---- zstd
+
+
+def _decompress_zstd(stream: Stream) -> Iterator[bytes]:
+    """Yield 256 KiB at most at a time; refuse 256 MiB and 4,096 times the compressed size."""
+    import pyarrow  # a third of a second to load, and only zstd needs it
+
+    start = stream.offset
+    source = pyarrow.PythonFile(_Source(_frames(stream)), mode="r")
+    produced = 0
+    # `read` would leak what it was about to return whenever it raises (pyarrow 26).
+    buffer = bytearray(_ZSTD_PIECE)
+    try:
+        with contextlib.closing(pyarrow.CompressedInputStream(source, "zstd")) as raw:
+            while count := raw.readinto(buffer):
+                produced += count
+                if produced > _EXPANDED_MAX + _EXPANSION_MAX * (stream.offset - start):
+                    fact = f"a zstd stream goes on beyond {produced} bytes from next to none"
+                    raise FormatError(fact, None, start)
+                yield bytes(buffer[:count])
+    except OSError as error:
+        raise FormatError(f"a zstd frame is damaged: {error}", None, start) from error
+
+
+def _compress_zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield one frame of level 1, a piece of it for every 256 KiB of raw bytes."""
+    compressor = cramjam.zstd.Compressor(_ZSTD_LEVEL)
+    held = 0
+    for chunk in chunks:
+        compressor.compress(chunk)
+        held += len(chunk)
+        if held >= _ZSTD_PIECE:
+            yield bytes(compressor.flush())
+            held = 0
+    yield bytes(compressor.finish())
+
+
+def _frames(stream: Stream) -> Iterator[bytes]:
+    """Yield the same bytes, piece by piece, each frame's structure checked on the way."""
+    while not stream.at_end():
+        header, trailer = _zstd_header(stream)
+        yield header
+        last = False
+        while not last:
+            block, last = _zstd_block(stream)
+            yield block
+        yield stream.take(trailer)
+
+
+def _zstd_block(stream: Stream) -> tuple[bytes, bool]:
+    """Return a block with its header, and whether it is the frame's last."""
+    start = stream.offset
+    head = stream.take(3)
+    number = int.from_bytes(head, "little")
+    is_last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
+    if kind == _RESERVED or (kind == _PACKED and size > _BLOCK_MAX):
+        raise FormatError("a zstd frame holds a block of a reserved kind or size", None, start)
+    stored = 1 if kind == _REPEATED else size
+    return head + stream.take(stored), is_last
+
+
+def _zstd_header(stream: Stream) -> tuple[bytes, int]:
+    """Return the frame's header, and how many bytes of checksum stand at its end."""
+    start = stream.offset
+    magic = stream.take(4)
+    if magic != _ZSTD:
+        raise FormatError("not a zstd frame", None, start)
+    descriptor = stream.take(1)
+    flags = descriptor[0]
+    trailer = 4 if flags & 4 else 0
+    dictionary_size = (0, 1, 2, 4)[flags & 3]
+    content_size = (0, 2, 4, 8)[flags >> 6]
+    if flags >> 5 & 1:
+        rest = stream.take(dictionary_size + max(content_size, 1))
+        if int.from_bytes(rest[dictionary_size:], "little") > _WINDOW_MAX:
+            raise FormatError("a zstd frame claims one segment beyond 128 MiB", None, start + 5)
+        return magic + descriptor + rest, trailer
+    rest = stream.take(1 + dictionary_size + content_size)
+    if 1 << (10 + (rest[0] >> 3)) > _WINDOW_MAX:
+        raise FormatError("a zstd frame claims a window beyond 128 MiB", None, start + 5)
+    return magic + descriptor + rest, trailer
+
+
+class _Source:
+    closed = False
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._held = b""
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._held:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return b""
+            self._held = piece
+        if size < 0:
+            size = len(self._held)
+        piece, self._held = self._held[:size], self._held[size:]
+        return piece
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._pieces = iter(())
+
+
 # ---- snappy
 
 
 def _decompress_snappy(stream: Stream) -> Iterator[bytes]:
-    """Yield the raw bytes of each block; further streams may follow the first."""
     _read_snappy_header(stream)
     while not stream.at_end():
         if stream.peek(1) == _SNAPPY[:1]:  # another stream follows; as a length it is negative
@@ -176,7 +298,6 @@ def _decompress_snappy(stream: Stream) -> Iterator[bytes]:
 
 
 def _compress_snappy(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield one stream: its header, then blocks of 32 KiB of raw bytes, compressed."""
     yield _SNAPPY_HEADER
     for raw in regroup(chunks, _BLOCK):
         data = bytes(cramjam.snappy.compress_raw(raw))
@@ -197,7 +318,6 @@ def _read_snappy_header(stream: Stream) -> None:
 
 
 def _decompress_lzf(stream: Stream) -> Iterator[bytes]:
-    """Yield the raw bytes of each ZV chunk, stored or compressed."""
     while not stream.at_end():
         start = stream.offset
         magic, kind, length = struct.unpack(">2sBH", stream.take(5))
@@ -211,7 +331,6 @@ def _decompress_lzf(stream: Stream) -> Iterator[bytes]:
 
 
 def _compress_lzf(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield stored ZV chunks of up to 65,535 bytes: nothing gets smaller."""
     pieces = regroup(chunks, _CHUNK)
     first = next(pieces, b"")  # an empty file has one chunk, too
     for raw in chain((first,), pieces):
@@ -219,7 +338,6 @@ def _compress_lzf(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _expand_lzf(data: bytes, raw: int, start: int) -> bytes:
-    """Return the raw bytes of one compressed chunk: at most 65,535."""
     out = bytearray()
     position, end = 0, len(data)
     try:
@@ -261,13 +379,13 @@ def _copy(out: bytearray, back: int, length: int) -> None:
 
 _DECOMPRESS: dict[Codec, Callable[[Stream], Iterator[bytes]]] = {
     "lz4": _decompress_lz4,
-    "zstd": zstd_frames.decompress,
+    "zstd": _decompress_zstd,
     "snappy": _decompress_snappy,
     "lzf": _decompress_lzf,
 }
 _COMPRESS: dict[Codec, Callable[[Iterable[bytes]], Iterator[bytes]]] = {
     "lz4": _compress_lz4,
-    "zstd": zstd_frames.compress,
+    "zstd": _compress_zstd,
     "snappy": _compress_snappy,
     "lzf": _compress_lzf,
 }

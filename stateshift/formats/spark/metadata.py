@@ -56,13 +56,8 @@ def decode_metadata(content: bytes) -> QueryMetadata:
     count = [name for name, _ in value.fields].count("id")
     if count != 1 or not isinstance(written, str):
         raise FormatError(f"{_WHAT} holds no query id", None, start)
-    trailing = text[end:].strip(_BLANKS)
-    return QueryMetadata(
-        id=_uuid(written, start),
-        text=text,
-        written=written,
-        trailing=_size(text[end:]) if trailing else 0,
-    )
+    trailing = _size(text[end:]) if text[end:].strip(_BLANKS) else 0
+    return QueryMetadata(_uuid(written, start), text, written, trailing)
 
 
 def encode_metadata(metadata: QueryMetadata) -> bytes:

@@ -116,7 +116,6 @@ def is_strict(conf: Mapping[str, str]) -> bool:
 
 
 def _is_true(conf: Mapping[str, str], key: str) -> bool:
-    """Whether a setting is true, written as Spark takes it."""
     return conf.get(key, "false").strip().lower() == "true"
 
 
@@ -134,19 +133,16 @@ def _wanted(key: str, value: str) -> str | None:
     if key in BOOLEANS:
         return None if value.strip().lower() in ("true", "false") else "neither true nor false"
     if key in INTEGERS:
-        return _wanted_number(key, value.strip())
+        word = value.strip()
+        if not is_integer(word):
+            return "no whole number"
+        if key == ROCKSDB_FORMAT and int(word) < 0:
+            return "less than 0"
+        if key in _NUMBERS and int(word) not in _NUMBERS[key]:
+            return "none that Spark up to 4.3 takes"
+        return None
     if key in _WORDS and value.lower() not in _WORDS[key]:
         return f"neither {' nor '.join(_WORDS[key])}"
-    return None
-
-
-def _wanted_number(key: str, word: str) -> str | None:
-    if not is_integer(word):
-        return "no whole number"
-    if key == ROCKSDB_FORMAT and int(word) < 0:
-        return "less than 0"
-    if key in _NUMBERS and int(word) not in _NUMBERS[key]:
-        return "none that Spark up to 4.3 takes"
     return None
 
 

@@ -94,14 +94,9 @@ def decode_offsets(content: bytes) -> OffsetEntry:
     fault = fault_of_conf(conf)
     if fault is not None:
         raise FormatError(f"{_WHAT}: {fault}", None, start)
-    return OffsetEntry(
-        version=version,
-        header=header,
-        lines=tuple(sources),
-        watermark_ms=number_of(plain, "batchWatermarkMs", _WHAT, start),
-        timestamp_ms=number_of(plain, "batchTimestampMs", _WHAT, start),
-        conf=conf,
-    )
+    watermark_ms = number_of(plain, "batchWatermarkMs", _WHAT, start)
+    timestamp_ms = number_of(plain, "batchTimestampMs", _WHAT, start)
+    return OffsetEntry(version, header, tuple(sources), watermark_ms, timestamp_ms, conf)
 
 
 def encode_offsets(entry: OffsetEntry) -> bytes:

@@ -98,7 +98,6 @@ def relocate_schema_files(metadata: OperatorMetadata, relocation: Relocation) ->
 
 
 def _moved_paths(field: re.Match[str], relocation: Relocation) -> str:
-    """Return the field with each of the paths in its value moved."""
 
     def moved(token: re.Match[str]) -> str:
         path = json.loads(token[0], strict=False)
@@ -119,14 +118,9 @@ def _metadata(version: int, text: str, start: int) -> OperatorMetadata:
     name = info.get("operatorName")
     if not isinstance(name, str):
         raise FormatError(f"{_WHAT} holds no operator name", None, start)
-    return OperatorMetadata(
-        version=version,
-        text=text,
-        operator=number_of(info, "operatorId", _WHAT, start),
-        name=name,
-        stores=tuple(_store(store, start) for store in stores),
-        properties=_properties(plain, start),
-    )
+    operator = number_of(info, "operatorId", _WHAT, start)
+    infos = tuple(_store(store, start) for store in stores)
+    return OperatorMetadata(version, text, operator, name, infos, _properties(plain, start))
 
 
 def _stores_in(plain: JsonObject, start: int) -> list[JsonObject]:
@@ -142,16 +136,11 @@ def _store(store: JsonObject, start: int) -> StoreInfo:
     if not isinstance(name, str) or paths is None:
         fact = f"{_WHAT} holds a store without a name, or with other than paths"
         raise FormatError(fact, None, start)
-    return StoreInfo(
-        name=name,
-        prefix_columns=number_of(store, "numColsPrefixKey", _WHAT, start),
-        partitions=number_of(store, "numPartitions", _WHAT, start),
-        schema_paths=paths,
-    )
+    prefix_columns = number_of(store, "numColsPrefixKey", _WHAT, start)
+    return StoreInfo(name, prefix_columns, number_of(store, "numPartitions", _WHAT, start), paths)
 
 
 def _schema_paths(store: JsonObject) -> tuple[str, ...] | None:
-    """Return the paths of a store's schema files; None where the field holds anything else."""
     paths = store.get("stateSchemaFilePaths") or store.get("stateSchemaFilePath") or []
     if isinstance(paths, str):  # previews of 4.0 wrote one
         return (paths,)

@@ -65,7 +65,6 @@ def _mixed(seeds: Hashes, column: Column, kind: DataType) -> Hashes:
 
 
 def _hashed(seeds: Hashes, column: Column, kind: DataType) -> Hashes:
-    """Return the hash of each row's value, any for null."""
     match kind:
         case Atomic("string" | "binary"):
             return _bytes(seeds, column)
@@ -79,37 +78,24 @@ def _hashed(seeds: Hashes, column: Column, kind: DataType) -> Hashes:
 def _numbers(column: Column, kind: DataType) -> Numbers:
     """Return numbers as Spark hashes them, of four or eight bytes; any number for null."""
     if isinstance(kind, DecimalType):
-        return _unscaled(column)
+        _, content = column.buffers()
+        halves = np.frombuffer(content, "<i8")
+        end = column.offset + len(column)
+        return halves[2 * column.offset : 2 * end : 2].copy()
     assert isinstance(kind, Atomic), "asked of numbers only"
     if kind.name in ("float", "double"):
-        return _floats(column)
+        numbers = column.fill_null(0.0).to_numpy(zero_copy_only=False)
+        # All that are not a number are hashed alike.
+        numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
+        return numbers + numbers.dtype.type(0)  # -0.0 is hashed as 0.0
     if kind.name == "boolean":
         return column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int32)
-    return _integers(column, kind.name)
-
-
-def _unscaled(column: Column) -> Numbers:
-    """Return the unscaled longs of decimals: each has 16 bytes, and lies in the lower 8."""
-    _, content = column.buffers()
-    halves = np.frombuffer(content, "<i8")
-    end = column.offset + len(column)
-    return halves[2 * column.offset : 2 * end : 2].copy()
-
-
-def _integers(column: Column, name: str) -> Numbers:
-    is_long = name in _LONGS
+    is_long = kind.name in _LONGS
     wide = np.int64 if is_long else np.int32
     plain = pa.int64() if is_long else column.type
-    if name == "date":
+    if kind.name == "date":
         plain = pa.int32()
     return column.view(plain).fill_null(0).to_numpy(zero_copy_only=False).astype(wide)
-
-
-def _floats(column: Column) -> Numbers:
-    numbers = column.fill_null(0.0).to_numpy(zero_copy_only=False)
-    # All that are not a number are hashed alike.
-    numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
-    return numbers + numbers.dtype.type(0)  # -0.0 is hashed as 0.0
 
 
 def _bytes(seeds: Hashes, column: Column) -> Hashes:

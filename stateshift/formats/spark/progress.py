@@ -56,7 +56,6 @@ class QueryProgress:
     cores: int | None = None  # of the run, if Spark tells
 
     def with_batch(self, batch: ReportedBatch) -> QueryProgress:
-        """Return it with one more batch, and without those that are too many."""
         kept = [each for each in self.batches if each.id < batch.id]
         return replace(self, batches=(*kept, batch)[-BATCHES_MAX:])
 

@@ -61,7 +61,7 @@ _NO_MEMBERS: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ListedTable:
     """One SST of a version: its name inside RocksDB, and in `SSTs/`."""
 
     local: str
@@ -73,7 +73,7 @@ class Table:
 class RocksDBSnapshot:
     """The parts of a version."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[ListedTable, ...]
     keys: int
     families: Mapping[str, int] = field(default_factory=dict)  # ids by name; empty if not used
     text: str = ""  # the JSON as it was
@@ -144,7 +144,14 @@ def _files(content: bytes, kept: Callable[[str], int]) -> ZipFiles:
         content, kept, lambda name: METADATA_RATIO_MAX if name == METADATA else DEFLATE_RATIO_MAX
     )
     for member in files.members:
-        _check_member(member)
+        absolute = member.name.startswith(("/", "\\")) or ":" in member.name
+        if absolute or ".." in member.name.replace("\\", "/").split("/"):
+            fact = f"{_WHAT} holds a file with a path that leaves its folder: {member.name[:80]!r}"
+            raise FormatError(fact, None, member.offset)
+        if member.name.endswith(".log") and not _is_without_writes(member):
+            raise FormatError(
+                f"{_WHAT} holds a write-ahead log with writes in it", None, member.offset
+            )
     return files
 
 
@@ -175,13 +182,8 @@ def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
     plain = decode_object(text, _WHAT, start)
     if plain.get("logFiles"):
         raise FormatError(f"{_WHAT} needs a write-ahead log, which Spark never writes", None, start)
-    return RocksDBSnapshot(
-        tables=_tables(plain, start),
-        keys=number_of(plain, "numKeys", _WHAT, start),
-        families=_families(plain, start),
-        text=text,
-        format=version,
-    )
+    tables, keys = _tables(plain, start), number_of(plain, "numKeys", _WHAT, start)
+    return RocksDBSnapshot(tables, keys, _families(plain, start), text, version)
 
 
 def encode_snapshot_metadata(snapshot: RocksDBSnapshot) -> bytes:
@@ -202,19 +204,9 @@ def encode_snapshot_metadata(snapshot: RocksDBSnapshot) -> bytes:
     return f"v{snapshot.format}\n{encode_object(plain)}".encode()
 
 
-def listed_table(table: Table) -> JsonObject:
+def listed_table(table: ListedTable) -> JsonObject:
     """Return a table as a snapshot's metadata lists it."""
     return {"localFileName": table.local, "dfsSstFileName": table.stored, "sizeBytes": table.size}
-
-
-def _check_member(member: Member) -> None:
-    """Refuse a file that leaves the folder in which its zip is unpacked, and a log with writes."""
-    absolute = member.name.startswith(("/", "\\")) or ":" in member.name
-    if absolute or ".." in member.name.replace("\\", "/").split("/"):
-        fact = f"{_WHAT} holds a file with a path that leaves its folder: {member.name[:80]!r}"
-        raise FormatError(fact, None, member.offset)
-    if member.name.endswith(".log") and not _is_without_writes(member):
-        raise FormatError(f"{_WHAT} holds a write-ahead log with writes in it", None, member.offset)
 
 
 def _is_without_writes(member: Member) -> bool:
@@ -243,7 +235,7 @@ def _metadata(files: ZipFiles) -> Member:
     return metadata
 
 
-def _tables(plain: JsonObject, start: int) -> tuple[Table, ...]:
+def _tables(plain: JsonObject, start: int) -> tuple[ListedTable, ...]:
     files = plain.get("sstFiles")
     if not isinstance(files, list):
         raise FormatError(f"{_WHAT} does not list its tables", None, start)
@@ -253,7 +245,7 @@ def _tables(plain: JsonObject, start: int) -> tuple[Table, ...]:
         local, stored = own.get("localFileName"), own.get("dfsSstFileName")
         if not _is_plain_name(local) or not _is_plain_name(stored):
             raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
-        tables.append(Table(local, stored, number_of(own, "sizeBytes", _WHAT, start)))
+        tables.append(ListedTable(local, stored, number_of(own, "sizeBytes", _WHAT, start)))
     return tuple(tables)
 
 

@@ -88,8 +88,6 @@ class Evolution:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One column of the new row: the JSON of its field, and the source of its slot."""
-
     field: dict[str, TypeJson]
     name: str
     fill: Fill
@@ -97,8 +95,6 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _OldColumn:
-    """A column of the old row: its number, and the beginning of its slot."""
-
     number: int
     slot: int
 
@@ -146,7 +142,6 @@ class _Pending:
 
 
 def _take_below(by_path: dict[str, T], name: str) -> dict[str, T]:
-    """Take out the paths below a column, from there."""
     start = f"{name}."
     below = [path for path in by_path if path.startswith(start)]
     return {path.removeprefix(start): by_path.pop(path) for path in below}
@@ -308,7 +303,6 @@ def glue_rows(schema: Schema, count: int) -> Callable[[bytes, bytes], bytes]:
 
 
 def _fills(fields: Sequence[Schema]) -> list[Fill]:
-    """Return the copies of each column as it is."""
     schema = {"type": "struct", "fields": list(fields)}
     names = [field["name"] for field in fields]
     return [column.fill for column in _kept_columns(schema, names, _Pending())]
@@ -320,7 +314,6 @@ def _row(count: int, fills: Sequence[Fill]) -> Row:
 
 
 def _slots(count: int, fills: Sequence[Fill]) -> Callable[[bytes], list[Slot]]:
-    """Return a function that takes slots out of a row of `count` fields."""
     bits = _bits(count)
     least = bits + 8 * count
 
@@ -410,7 +403,6 @@ def _fill_widened(place: _OldColumn, kind: DataType, convert: Convert) -> Fill:
 
 
 def _number(row: bytes, slot: int, kind: DataType) -> Value:
-    """Return a number of a type that can be widened."""
     if isinstance(kind, DecimalType):
         if kind.precision > 18:
             number = int.from_bytes(_part(row, slot), "big", signed=True)
@@ -446,7 +438,6 @@ def _bits(count: int) -> int:
 
 
 def _paths(schema: Schema) -> list[str]:
-    """Return the columns' names, and those of columns inside of them."""
     fields = schema["fields"]
     paths = []
     for name, field in zip(unique([field["name"] for field in fields]), fields, strict=True):

@@ -87,15 +87,7 @@ def _decode_store(stream: Stream) -> StoreSchema:
     key_id, key = _decode_id(stream), _decode_chunks(stream)
     value_id, value = _decode_id(stream), _decode_chunks(stream)
     encoder, user_key = _decode_chunks(stream), _decode_chunks(stream)
-    return StoreSchema(
-        key=key,
-        value=value,
-        name=name,
-        key_id=key_id,
-        value_id=value_id,
-        encoder=encoder,
-        user_key=user_key,
-    )
+    return StoreSchema(key, value, name, key_id, value_id, encoder, user_key)
 
 
 def _encode_store(store: StoreSchema) -> bytes:

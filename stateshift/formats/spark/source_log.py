@@ -1,4 +1,5 @@
-"""The logs of files read and written, which hold absolute paths, and the files of other sources.
+"""The logs of files read and written, which hold absolute paths, and the files of other sources;
+Delta's schema tracking log.
 
     sources/<i>/<n>[.compact]                    the file source: v1, then one JSON object a line
       {"path":"file:///in/f.json","timestamp":1795179852328,"batchId":0}
@@ -12,6 +13,20 @@ Source: Spark, CompactibleFileStreamLog, FileStreamSourceLog, FileStreamSinkLog,
 RateStreamMicroBatchStream, KafkaSourceInitialOffsetWriter. A `.compact` holds everything so far and
 can be large: logs are read and rewritten line by line. A rewrite replaces the path's text and
 nothing else of its line.
+
+Delta's log below a checkpoint has the schema of its table that a source reads with.
+
+    <schemaTrackingLocation>/_schema_log_<table id>[_<tracking id>]/<n>     the last one counts
+      v1
+      {"tableId":…,"deltaCommitVersion":2,"dataSchemaJson":"{…}","partitionSchemaJson":"{…}",
+       "sourceMetadataPath":"file:/checkpoint/sources/0","tableConfigurations":{…},"protocolJson":…}
+
+schemaTrackingLocation lies under the checkpoint, or is the checkpoint. sourceMetadataPath is the
+absolute path of the source's own folder, as Hadoop's Path prints it (nothing quoted), whether that
+folder is there or not. Delta refuses to start where it is another one ("The Delta source metadata
+path … is different from the one persisted").
+
+Source: Delta 4.0, DeltaSourceMetadataTrackingLog, PersistedMetadata.
 """
 
 from __future__ import annotations
@@ -20,10 +35,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.text import (
+    after_version,
     decode_object,
     decode_text,
     decode_version,
@@ -49,6 +66,11 @@ _PLAIN = re.compile(
 # Unescaped quotes end a JSON string, so this can only begin at a real key of a flat object.
 _PATH = re.compile(r'"path"\s*:\s*("(?:[^"\\]|\\.)*")')
 
+_SCHEMA = "an entry of Delta's schema log"
+# Inside of the schemas, which are JSON in a string, the quotes are escaped: this finds the real key
+# alone.
+_METADATA_PATH = re.compile(r'(?<!\\)"sourceMetadataPath"\s*:\s*("(?:[^"\\]|\\.)*")')
+
 
 class LogEntry(NamedTuple):
     """One line: the path, all fields as they were read, and where the line begins."""
@@ -73,9 +95,7 @@ def decode_source_log(chunks: Iterable[bytes]) -> Iterator[LogEntry]:
 
 
 def census_of(chunks: Iterable[bytes]) -> Census:
-    """Return the numbers of entries by folder and by batch. A compaction may hold millions: lines
-    as Spark writes them, with nothing to unescape, are not decoded further.
-    """
+    """Return the numbers of entries by folder and batch; lines as Spark writes them stay JSON."""
     plain_folders, plain_batches = Counter[bytes](), Counter[bytes]()
     folders, batches = Counter[str](), Counter[int]()
     for offset, line in _lines(chunks):
@@ -164,7 +184,6 @@ def _entry_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield every line after the version line."""
     every = _java_lines(chunks)
     _, first = next(every, (0, None))
     if first is None:
@@ -212,3 +231,52 @@ def _path_of(fields: Mapping[str, object], offset: int) -> str:
     if not isinstance(path, str) or not path:
         raise FormatError(f"{_WHAT} has an entry without a path", None, offset)
     return path
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLogEntry:
+    """One entry. `text` is the JSON; other fields are read. Older ones have no `source_path`."""
+
+    version: int
+    text: str
+    table_id: str
+    commit_version: int
+    data_schema: str
+    source_path: str | None
+
+
+def decode_schema_log(content: bytes) -> SchemaLogEntry:
+    """Read one entry of Delta's schema log: a line with the version, then JSON."""
+    first, rest, start = after_version(content)
+    version = decode_version(first, VERSIONS, _SCHEMA)
+    if not rest:
+        raise FormatError(f"{_SCHEMA} is truncated after its version line", None, len(content))
+    text = decode_text(rest, _SCHEMA, start)
+    plain = decode_object(text, _SCHEMA, start)
+    table_id, data_schema = plain.get("tableId"), plain.get("dataSchemaJson")
+    if not isinstance(table_id, str) or not isinstance(data_schema, str):
+        raise FormatError(f"{_SCHEMA} names no table or no schema", None, start)
+    path = plain.get("sourceMetadataPath")
+    if path is not None and not isinstance(path, str):
+        raise FormatError(f"{_SCHEMA}: 'sourceMetadataPath' is not a string", None, start)
+    commit_version = number_of(plain, "deltaCommitVersion", _SCHEMA, start)
+    return SchemaLogEntry(version, text, table_id, commit_version, data_schema, path or None)
+
+
+def encode_schema_log(entry: SchemaLogEntry) -> bytes:
+    """Return the entry's bytes, UTF-8: the version line, then the JSON text as it is."""
+    return f"v{entry.version}\n{entry.text}".encode()
+
+
+def relocate_schema_log(entry: SchemaLogEntry, relocation: Relocation) -> SchemaLogEntry:
+    """Return the same entry with its source's path moved; every other byte stays."""
+    if entry.source_path is None:
+        return entry
+    new = relocation.new(entry.source_path)
+    start = len(f"v{entry.version}") + 1
+    if new is None:
+        fact = f"{_SCHEMA} names {entry.source_path}, which lies under no directory that moves"
+        hint = "this checkpoint was copied by hand before: move it from where it was made"
+        raise FormatError(fact, None, start, hint=hint)
+    text = replace_token(entry.text, _METADATA_PATH, entry.source_path, new, start)
+    return decode_schema_log(f"v{entry.version}\n{text}".encode())

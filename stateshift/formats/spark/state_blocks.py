@@ -19,8 +19,18 @@ from itertools import islice
 
 import numpy as np
 
-from stateshift.formats.binaries import edges, join_columns, lengths, of_width
-from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary, cut
+from stateshift.formats.blocks import (
+    Binary,
+    Flags,
+    Ints,
+    RowBlock,
+    binary,
+    cut,
+    edges,
+    join_columns,
+    lengths,
+    of_width,
+)
 from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.compression import compress, decompress
 from stateshift.formats.spark.state_files import (
@@ -32,7 +42,7 @@ from stateshift.formats.spark.state_files import (
     WHAT,
     Changelog,
     Layout,
-    Record,
+    StateRecord,
     decode_header,
     records,
 )
@@ -49,24 +59,24 @@ _LANES, _SAMPLE = 1024, 256
 _INT = struct.Struct(">i")
 
 
-def decode_delta_blocks(chunks: Iterable[bytes]) -> Iterator[Block]:
+def decode_delta_blocks(chunks: Iterable[bytes]) -> Iterator[RowBlock]:
     """Yield the changes of a compressed `N.delta`, in order; the last of a key counts."""
     return _blocks(Stream(decompress(chunks), WHAT), DELTA)
 
 
-def decode_snapshot_blocks(chunks: Iterable[bytes]) -> Iterator[Block]:
+def decode_snapshot_blocks(chunks: Iterable[bytes]) -> Iterator[RowBlock]:
     """Yield the entries of a compressed `N.snapshot`: nothing but puts."""
     return _blocks(Stream(decompress(chunks), WHAT), SNAPSHOT)
 
 
-def decode_changelog_blocks(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Block]]:
+def decode_changelog_blocks(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[RowBlock]]:
     """Return the kind of a compressed `N.changelog`, and its records."""
     stream = Stream(decompress(chunks), WHAT)
     header = decode_header(stream)
     return header, _blocks(stream, header.layout)
 
 
-def encode_snapshot(blocks: Iterable[Block], codec: str) -> Iterator[bytes]:
+def encode_snapshot(blocks: Iterable[RowBlock], codec: str) -> Iterator[bytes]:
     """Yield an `N.snapshot` of exactly these puts."""
 
     def records() -> Iterator[bytes]:
@@ -81,19 +91,18 @@ def encode_snapshot(blocks: Iterable[Block], codec: str) -> Iterator[bytes]:
     return compress(records(), codec)
 
 
-def add_row_checksums(block: Block) -> Block:
+def add_row_checksums(block: RowBlock) -> RowBlock:
     """Put on the checksums of HDFS-backed stores: i32LE crc32c(key, row) | row."""
-    return Block(block.keys, join_columns(_checksums(block), block.values))
+    return RowBlock(block.keys, join_columns(_checksums(block), block.values))
 
 
-def add_value_checksums(block: Block) -> Block:
+def add_value_checksums(block: RowBlock) -> RowBlock:
     """Put on RocksDB's checksums: i32LE crc32c(key with id, payload) | i32LE size | payload."""
     sizes = of_width(lengths(block.values).astype("<u4").view("u1").reshape(-1, 4))
-    return Block(block.keys, join_columns(_checksums(block), sizes, block.values))
+    return RowBlock(block.keys, join_columns(_checksums(block), sizes, block.values))
 
 
-def _checksums(block: Block) -> Binary:
-    """Return i32LE crc32c(key, value) of each record."""
+def _checksums(block: RowBlock) -> Binary:
     checksums = []
     for key, value in block.records():
         checksum = crc32c(value or b"", crc32c(key))
@@ -102,11 +111,10 @@ def _checksums(block: Block) -> Binary:
 
 
 def _sizes(column: Binary) -> Binary:
-    """Return i32BE the size of each value."""
     return of_width(lengths(column).astype(">i4").view("u1").reshape(-1, 4))
 
 
-def _blocks(stream: Stream, layout: Layout) -> Iterator[Block]:
+def _blocks(stream: Stream, layout: Layout) -> Iterator[RowBlock]:
     while len(content := stream.peek(PIECE)) > TINY:
         starts, end = _Chain(content, layout).walked()
         if len(starts):
@@ -124,15 +132,14 @@ def _blocks(stream: Stream, layout: Layout) -> Iterator[Block]:
         yield _listed(rest)
 
 
-def _listed(records: list[Record]) -> Block:
+def _listed(records: list[StateRecord]) -> RowBlock:
     keys = binary([record.key for record in records])
     values = binary([record.value for record in records])
     merges = np.array([record.merge for record in records], bool)
-    return Block(keys, values, merges if merges.any() else None)
+    return RowBlock(keys, values, merges if merges.any() else None)
 
 
-def _block(content: bytes, starts: Ints, layout: Layout) -> Block:
-    """Return the records that start there; all of them are whole."""
+def _block(content: bytes, starts: Ints, layout: Layout) -> RowBlock:
     ints = _ints(content)
     keys = starts + layout.typed + 4
     middles = keys + ints[keys - 4]
@@ -144,7 +151,7 @@ def _block(content: bytes, starts: Ints, layout: Layout) -> Block:
     if layout.typed:
         merges = np.frombuffer(content, np.uint8)[starts] == MERGE
         merges = merges if merges.any() else None
-    return Block(
+    return RowBlock(
         cut(content, keys, middles),
         cut(content, values, values + np.maximum(sizes, 0), missing),
         merges,
@@ -152,12 +159,10 @@ def _block(content: bytes, starts: Ints, layout: Layout) -> Block:
 
 
 def _ints(content: bytes) -> Ints:
-    """Return the number that begins at each byte."""
     return np.ndarray((len(content) - 3,), ">i4", content, strides=(1,))
 
 
 def _at(numbers: Ints, places: Ints) -> Ints:
-    """Return the numbers at these places, whatever they are at others."""
     return numbers[np.clip(places, 0, len(numbers) - 1)].astype(np.int64)
 
 
@@ -169,7 +174,6 @@ class _Chain:
     layout: Layout
 
     def walked(self) -> tuple[Ints, int]:
-        """Return the beginnings of whole and plain records, and the end of the last."""
         if len(self.content) <= SMALL:
             return self._alone(len(self.content))
         alone, position = self._alone(_SAMPLE)
@@ -243,13 +247,11 @@ class _Chain:
         return alike
 
     def _sizes(self, places: Ints) -> tuple[Ints, Ints]:
-        """Return the sizes of key and value that stand there."""
         ints = _ints(self.content)
         keys = _at(ints, places + self.layout.typed)
         return keys, _at(ints, places + self.layout.typed + 4 + keys)
 
     def _next(self, places: Ints) -> tuple[Ints, Flags]:
-        """Return `_end` of all places: where they end, and whether they do."""
         ints, last = _ints(self.content), len(self.content) - 4
         keys = places + self.layout.typed + 4
         right = keys <= last

@@ -42,7 +42,7 @@ WHAT = "a state file, decompressed,"
 _FLUSH = 256 * 1024
 
 
-class Record(NamedTuple):
+class StateRecord(NamedTuple):
     """A change: put a value, delete (`value` None), or merge a value with what the key holds."""
 
     key: bytes
@@ -77,37 +77,37 @@ class Changelog:
         return Layout(typed=self.column_families)
 
 
-def decode_delta(chunks: Iterable[bytes]) -> Iterator[Record]:
+def decode_delta(chunks: Iterable[bytes]) -> Iterator[StateRecord]:
     """Yield the changes of a compressed `N.delta`, in order; the last of a key counts."""
     return records(Stream(decompress(chunks), WHAT), DELTA)
 
 
-def decode_snapshot(chunks: Iterable[bytes]) -> Iterator[Record]:
+def decode_snapshot(chunks: Iterable[bytes]) -> Iterator[StateRecord]:
     """Yield the entries of a compressed `N.snapshot`: nothing but puts."""
     return records(Stream(decompress(chunks), WHAT), SNAPSHOT)
 
 
-def encode_delta(records: Iterable[Record], codec: str = "lz4") -> Iterator[bytes]:
+def encode_delta(records: Iterable[StateRecord], codec: str = "lz4") -> Iterator[bytes]:
     """Yield an `N.delta` or `N.snapshot` that holds exactly these records."""
     return compress(_encode_plain(records), codec)
 
 
-def decode_changelog(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Record]]:
+def decode_changelog(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[StateRecord]]:
     """Return the head of a compressed `N.changelog`, and its records as they come."""
     stream = Stream(decompress(chunks), WHAT)
     header = decode_header(stream)
     return header, records(stream, header.layout)
 
 
-def without_row_checksum(record: Record, verify: bool = True) -> Record:
+def without_row_checksum(record: StateRecord, verify: bool = True) -> StateRecord:
     """Return an HDFS-backed (or changelog v1 delete) record without its row checksum.
 
     put: value = i32LE crc32c(key, row) | row.   delete: key = i32LE crc32c(key) | key.
     """
     key, value, _ = record
     if value is None:
-        return Record(_without_checksum(key, b"", verify), None)
-    return Record(key, _without_checksum(value, key, verify))
+        return StateRecord(_without_checksum(key, b"", verify), None)
+    return StateRecord(key, _without_checksum(value, key, verify))
 
 
 def _without_checksum(checked: bytes, before: bytes, verify: bool) -> bytes:
@@ -126,20 +126,20 @@ def check_row(row: bytes, key: bytes, expected: int) -> None:
         raise FormatError("a row's checksum does not fit its content")
 
 
-def with_row_checksum(record: Record) -> Record:
+def with_row_checksum(record: StateRecord) -> StateRecord:
     """Return the inverse of `without_row_checksum`."""
     key, value, _ = record
     if value is None:
-        return Record(crc32c(key).to_bytes(4, "little") + key, None)
-    return Record(key, crc32c(value, crc32c(key)).to_bytes(4, "little") + value)
+        return StateRecord(crc32c(key).to_bytes(4, "little") + key, None)
+    return StateRecord(key, crc32c(value, crc32c(key)).to_bytes(4, "little") + value)
 
 
-def records(stream: Stream, layout: Layout) -> Iterator[Record]:
+def records(stream: Stream, layout: Layout) -> Iterator[StateRecord]:
     """Yield the records from the stream's place to its end."""
     return _typed_records(stream) if layout.typed else _plain_records(stream, layout.deletes)
 
 
-def _plain_records(stream: Stream, deletes: bool) -> Iterator[Record]:
+def _plain_records(stream: Stream, deletes: bool) -> Iterator[StateRecord]:
     take, unpack = stream.take, _INT.unpack
     while True:
         start = stream.offset
@@ -150,9 +150,9 @@ def _plain_records(stream: Stream, deletes: bool) -> Iterator[Record]:
         value_start = stream.offset
         (value_length,) = unpack(take(4))
         if value_length >= 0:
-            yield Record(key, take(value_length))
+            yield StateRecord(key, take(value_length))
         elif value_length == -1 and deletes:
-            yield Record(key, None)
+            yield StateRecord(key, None)
         else:
             raise FormatError(f"{WHAT} claims a value of {value_length} bytes", None, value_start)
     if length != -1:
@@ -160,7 +160,7 @@ def _plain_records(stream: Stream, deletes: bool) -> Iterator[Record]:
     _check_end(stream)
 
 
-def _typed_records(stream: Stream) -> Iterator[Record]:
+def _typed_records(stream: Stream) -> Iterator[StateRecord]:
     take, unpack = stream.take, _INT.unpack
     while True:
         start = stream.offset
@@ -180,7 +180,7 @@ def _typed_records(stream: Stream) -> Iterator[Record]:
         if length < -1 or (length == -1) != is_delete:
             raise FormatError(f"{WHAT} claims a value of {length} bytes", None, start)
         value = None if is_delete else take(length)
-        yield Record(key, value, kind == MERGE)
+        yield StateRecord(key, value, kind == MERGE)
     _check_end(stream)
 
 
@@ -218,7 +218,7 @@ def _ancestor(item: JsonObject) -> tuple[int, str]:
     return version, uuid
 
 
-def _encode_plain(records: Iterable[Record]) -> Iterator[bytes]:
+def _encode_plain(records: Iterable[StateRecord]) -> Iterator[bytes]:
     """Yield many records at once, so that compressors are not called for each."""
     pack = _INT.pack
     held = bytearray()

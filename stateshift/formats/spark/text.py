@@ -37,7 +37,6 @@ class JsonFields:
         return dict(self.fields)
 
     def get(self, name: str) -> object:
-        """Return the first field of that name; None if there is none."""
         return next((value for key, value in self.fields if key == name), None)
 
 

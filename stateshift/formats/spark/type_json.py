@@ -177,7 +177,6 @@ def _check_type(plain: object, path: str, collations: Mapping[str, object]) -> N
 
 
 def _check_parts(plain: JsonFields, kind: str, path: str, collations: Mapping[str, object]) -> None:
-    """Check an array or a map: its flag, and the types inside."""
     flag, inner = _CONTAINERS[kind]
     parts = plain.exactly("type", flag, *inner)
     if parts is None or not isinstance(parts[flag], bool):

@@ -59,11 +59,9 @@ class StructType:
     types: tuple[DataType, ...]
 
     def sliced(self, which: slice) -> StructType:
-        """Return columns that stand behind each other."""
         return StructType(self.names[which], self.types[which])
 
     def picked(self, positions: Sequence[int]) -> StructType:
-        """Return the columns at these positions."""
         names = tuple(self.names[at] for at in positions)
         return StructType(names, tuple(self.types[at] for at in positions))
 
@@ -110,7 +108,17 @@ def decode_struct(text: str) -> StructType:
 
 def _type(plain: object) -> DataType:
     if isinstance(plain, str):
-        return _atomic(plain)
+        known = _NAMED.get(plain)
+        if known is not None:
+            return known
+        if _STRING.fullmatch(plain):
+            return Atomic("string")
+        if plain.startswith("interval "):
+            return Atomic("day-time")
+        decimal = _DECIMAL.fullmatch(plain)
+        if decimal is None or not 0 < int(decimal[1]) <= 38:
+            raise FormatError(f"{_WHAT} holds the unknown type {plain[:80]!r}", None, 0)
+        return DecimalType(int(decimal[1]), int(decimal[2]))
     kind = plain.get("type") if isinstance(plain, dict) else None
     read = _NESTED.get(kind) if isinstance(kind, str) else None
     if read is None or not isinstance(plain, dict):
@@ -131,20 +139,6 @@ _NAMED: dict[str, DataType] = {
     "interval year to month": Atomic("year-month"),
     "decimal": DecimalType(10, 0),
 }
-
-
-def _atomic(name: str) -> DataType:
-    known = _NAMED.get(name)
-    if known is not None:
-        return known
-    if _STRING.fullmatch(name):
-        return Atomic("string")
-    if name.startswith("interval "):
-        return Atomic("day-time")
-    decimal = _DECIMAL.fullmatch(name)
-    if decimal is None or not 0 < int(decimal[1]) <= 38:
-        raise FormatError(f"{_WHAT} holds the unknown type {name[:80]!r}", None, 0)
-    return DecimalType(int(decimal[1]), int(decimal[2]))
 
 
 def _struct(plain: JsonObject) -> StructType:

@@ -82,7 +82,6 @@ class _Container:
         self._left = end - base
 
     def part(self, slot: int) -> tuple[int, int]:
-        """Return start and end of the variable part that the slot points at."""
         size, offset = _PLACE.unpack_from(self.content, slot)
         start = self.base + offset
         self._left -= size
@@ -121,7 +120,6 @@ def _array(content: bytes, base: int, end: int, element: DataType) -> Row:
 def _values(
     container: _Container, nulls: int, slot: int, width: int, kinds: Iterable[DataType]
 ) -> Row:
-    """Return the values of slots (or elements) that follow each other."""
     values: list[Value] = []
     for number, kind in enumerate(kinds):
         is_null = nulls >> number & 1
@@ -145,7 +143,6 @@ def _map(content: bytes, base: int, end: int, wanted: MapType) -> tuple[tuple[Va
 
 
 def _value(place: _Container, slot: int, wanted: DataType) -> Value:
-    """Return the value whose slot (or element) is at `slot`, which lies within the content."""
     content = place.content
     match wanted:
         case Atomic(name) if name in FORMS:
@@ -159,7 +156,6 @@ def _value(place: _Container, slot: int, wanted: DataType) -> Value:
 
 
 def _variable(content: bytes, start: int, end: int, wanted: DataType) -> Value:
-    """Return the value of a variable part."""
     match wanted:
         case DecimalType():
             return _wide_decimal(content, start, end, wanted)

@@ -43,6 +43,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from stateshift.errors import FormatError
 
@@ -83,6 +84,14 @@ class ZipFiles:
     doubts: tuple[str, ...]
 
 
+class _Sums(NamedTuple):
+    """The checksum and the sizes that a file has, or that something says it has."""
+
+    crc: int
+    stored: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Header:
     """The header of a file, whose bytes begin at `data`."""
@@ -91,9 +100,7 @@ class _Header:
     offset: int
     flags: int
     method: int
-    crc: int
-    stored: int
-    size: int
+    sums: _Sums
     data: int
 
     @property
@@ -101,39 +108,15 @@ class _Header:
         return repr(self.name[:80])
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    """A file's decompressed bytes; `end` is that of the stored ones."""
-
-    crc: int
-    size: int
-    end: int
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Claims:
-    """The claims of a file's header or descriptor; `end` is that of the whole file."""
-
-    crc: int
-    stored: int
-    size: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(NamedTuple):
     """An entry of the directory."""
 
     name: bytes
-    crc: int
-    stored: int
-    size: int
+    sums: _Sums
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Tail:
+class _Tail(NamedTuple):
     """The end of a zip: the number of files, and the place of the directory."""
 
     files: int
@@ -151,58 +134,47 @@ def read_zip(content: bytes, kept: Kept, ratio_max: Ratio) -> ZipFiles:
     position = 0
     while (header := _header(content, position)) is not None:
         if len(members) == MEMBERS_MAX:
-            raise FormatError(f"{_WHAT} holds more than {MEMBERS_MAX} files", None, position)
+            raise _wrong(f" holds more than {MEMBERS_MAX} files", position)
         member, position = _member(content, header, kept(header.name), ratio_max(header.name))
         members.append(member)
     if not members:
-        raise FormatError(f"{_WHAT} does not begin with a file", None, 0)
+        raise _wrong(" does not begin with a file", 0)
     return ZipFiles(tuple(members), _doubts(content, members, position))
+
+
+def _wrong(fact: str, offset: int) -> FormatError:
+    return FormatError(f"{_WHAT}{fact}", None, offset)
 
 
 # ---- files, as Java reads them
 
 
 def _header(content: bytes, start: int) -> _Header | None:
-    """Return the header that stands here, None where there is none."""
     if len(content) - start < _HEADER.size or content[start : start + 4] != _FILE:
         return None
     fields = _HEADER.unpack_from(content, start)
-    flags, method, crc, stored, size = fields[2], fields[3], fields[6], fields[7], fields[8]
+    flags, method, sums = fields[2], fields[3], _Sums(*fields[6:9])
     name_end = start + _HEADER.size + fields[9]
     data = name_end + fields[10]
     if data > len(content):
-        raise FormatError(f"{_WHAT} ends inside of a file's header", None, len(content))
+        raise _wrong(" ends inside of a file's header", len(content))
     try:
         name = content[start + _HEADER.size : name_end].decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FormatError(f"{_WHAT} holds a file whose name is not UTF-8", None, start) from error
-    _check_method(name, flags, method, start)
-    if not flags & _DESCRIBED and _FOUR_GIB in (stored, size):
-        size, stored = _sizes_64(content[name_end:data], size, stored)
-    return _Header(
-        name=name,
-        offset=start,
-        flags=flags,
-        method=method,
-        crc=crc,
-        stored=stored,
-        size=size,
-        data=data,
-    )
-
-
-def _check_method(name: str, flags: int, method: int, start: int) -> None:
+        raise _wrong(" holds a file whose name is not UTF-8", start) from error
     shown = repr(name[:80])
     if flags & _ENCRYPTED:
-        raise FormatError(f"{_WHAT} holds {shown} encrypted", None, start)
+        raise _wrong(f" holds {shown} encrypted", start)
     if method not in (STORED, DEFLATED):
-        fact = f"{_WHAT} holds {shown} in the unknown compression method {method}"
-        raise FormatError(fact, None, start)
+        raise _wrong(f" holds {shown} in the unknown compression method {method}", start)
     if flags & _DESCRIBED and method != DEFLATED:
-        raise FormatError(f"{_WHAT} holds {shown} stored with a descriptor", None, start)
+        raise _wrong(f" holds {shown} stored with a descriptor", start)
+    if not flags & _DESCRIBED and _FOUR_GIB in sums[1:]:
+        sums = _sizes_64(content[name_end:data], sums)
+    return _Header(name, start, flags, method, sums, data)
 
 
-def _sizes_64(extra: bytes, size: int, stored: int) -> tuple[int, int]:
+def _sizes_64(extra: bytes, sums: _Sums) -> _Sums:
     """Return both sizes of zip64's extra field; an incomplete one is skipped."""
     position = 0
     while position + 4 < len(extra):
@@ -212,57 +184,41 @@ def _sizes_64(extra: bytes, size: int, stored: int) -> tuple[int, int]:
             break
         if tag == _ZIP64 and length >= 16:
             size, stored = struct.unpack_from("<QQ", extra, position)
+            sums = _Sums(sums.crc, stored, size)
         position += length
-    return size, stored
+    return sums
 
 
 def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple[Member, int]:
-    """Return the file behind a header, and where it ends."""
+    said = header.sums
     if header.method == STORED:
-        data = _stored(content, header, kept)
-        crc = header.crc if header.size else data.crc  # of an empty file it is not checked
-        claims = _Claims(crc, stored=header.size, size=header.size, end=data.end)
+        found, held = _stored(content, header, kept)
+        crc = said.crc if said.size else found.crc  # of an empty file it is not checked
+        said, end = _Sums(crc, said.size, said.size), header.data + said.size
     else:
-        data = _inflated(content, header, kept, ratio_max)
-        claims = _claims(content, header, data)
-    stored = data.end - header.data
-    _check_claims(header, claims, data, stored)
-    member = Member(
-        name=header.name,
-        offset=header.offset,
-        method=header.method,
-        crc=data.crc,
-        stored=stored,
-        size=data.size,
-        content=data.content,
-    )
-    return member, claims.end
+        found, held = _inflated(content, header, kept, ratio_max)
+        said, end = _said(content, header, found)
+    file, offset = f": {header.shown} in it", header.offset
+    if said.size != found.size:
+        raise _wrong(f"{file} has {found.size} bytes, not the {said.size} it claims", offset)
+    if said.stored != found.stored:
+        raise _wrong(f"{file} takes {found.stored} bytes, not the {said.stored} it claims", offset)
+    if said.crc != found.crc:
+        raise _wrong(f"{file} does not have its checksum", offset)
+    return Member(header.name, offset, header.method, *found, held), end
 
 
-def _check_claims(header: _Header, claims: _Claims, data: _Data, stored: int) -> None:
-    file = f"{_WHAT}: {header.shown} in it"
-    offset = header.offset
-    if claims.size != data.size:
-        fact = f"{file} has {data.size} bytes, not the {claims.size} it claims"
-        raise FormatError(fact, None, offset)
-    if claims.stored != stored:
-        fact = f"{file} takes {stored} bytes, not the {claims.stored} it claims"
-        raise FormatError(fact, None, offset)
-    if claims.crc != data.crc:
-        fact = f"{file} does not have its checksum"
-        raise FormatError(fact, None, offset)
-
-
-def _stored(content: bytes, header: _Header, kept: int) -> _Data:
-    end = header.data + header.size
+def _stored(content: bytes, header: _Header, kept: int) -> tuple[_Sums, bytes]:
+    size = header.sums.size
+    end = header.data + size
     if end > len(content):
-        raise FormatError(f"{_WHAT} ends inside of {header.shown}", None, len(content))
+        raise _wrong(f" ends inside of {header.shown}", len(content))
     data = memoryview(content)[header.data : end]
-    return _Data(zlib.crc32(data), header.size, end, bytes(data[:kept]))
+    return _Sums(zlib.crc32(data), size, size), bytes(data[:kept])
 
 
-def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Data:
-    """Return deflated bytes piece by piece: a file may be longer than memory."""
+def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple[_Sums, bytes]:
+    """Return the kept part of deflated bytes, piece by piece: a file may be longer than memory."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     position = header.data
     crc = size = 0
@@ -276,10 +232,9 @@ def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Da
         try:
             piece = inflater.decompress(waiting, _PIECE)
         except zlib.error as error:
-            fact = f"{_WHAT}: {header.shown} in it is damaged"
-            raise FormatError(fact, None, header.offset) from error
+            raise _wrong(f": {header.shown} in it is damaged", header.offset) from error
         if at_end and not piece and not inflater.eof:
-            raise FormatError(f"{_WHAT} ends inside of {header.shown}", None, len(content))
+            raise _wrong(f" ends inside of {header.shown}", len(content))
         waiting = inflater.unconsumed_tail
         crc = zlib.crc32(piece, crc)
         if size < kept:
@@ -287,27 +242,24 @@ def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Da
         size += len(piece)
         consumed = position - len(waiting) - header.data
         if size > ratio_max * consumed + 4096:
-            fact = f"{_WHAT}: {header.shown} in it expands to {size} bytes from {consumed}"
-            raise FormatError(fact, None, header.offset)
-    end = position - len(inflater.unused_data)
-    return _Data(crc=crc, size=size, end=end, content=b"".join(held))
+            fact = f": {header.shown} in it expands to {size} bytes from {consumed}"
+            raise _wrong(fact, header.offset)
+    stored = position - len(inflater.unused_data) - header.data
+    return _Sums(crc, stored, size), b"".join(held)
 
 
-def _claims(content: bytes, header: _Header, data: _Data) -> _Claims:
-    """Return the claims of a deflated file's header, or of the descriptor after it."""
+def _said(content: bytes, header: _Header, found: _Sums) -> tuple[_Sums, int]:
+    """Return the word of a deflated file's header, or of the descriptor after it; and the end."""
+    start = header.data + found.stored
     if not header.flags & _DESCRIBED:
-        return _Claims(header.crc, header.stored, header.size, data.end)
-    large = max(data.size, data.end - header.data) > _FOUR_GIB
-    fields = struct.Struct("<LQQ" if large else "<LLL")
+        return header.sums, start
+    fields = struct.Struct("<LQQ" if max(found.size, found.stored) > _FOUR_GIB else "<LLL")
     # Java reads the longer form, and puts back what is too much.
-    if data.end + 4 + fields.size > len(content):
-        fact = f"{_WHAT} ends inside of the descriptor of {header.shown}"
-        raise FormatError(fact, None, len(content))
-    start = data.end
+    if start + 4 + fields.size > len(content):
+        raise _wrong(f" ends inside of the descriptor of {header.shown}", len(content))
     if content[start : start + 4] == _DESCRIPTOR:
         start += 4
-    crc, stored, size = fields.unpack_from(content, start)
-    return _Claims(crc, stored, size, start + fields.size)
+    return _Sums(*fields.unpack_from(content, start)), start + fields.size
 
 
 # ---- the directory behind them, which Java does not read
@@ -320,8 +272,7 @@ def _doubts(content: bytes, members: list[Member], end: int) -> tuple[str, ...]:
     listed_names = [entry.name for entry in listed]
     tail = _tail(content, end)
     if tail is None:
-        fact = f"{_WHAT} is truncated: the end of its directory is missing"
-        raise FormatError(fact, None, len(content))
+        raise _wrong(" is truncated: the end of its directory is missing", len(content))
     tail_fits = tail == _Tail(len(members), end)
     if listed_names == names:
         doubts = list(chain.from_iterable(map(_differences, members, listed)))
@@ -340,21 +291,20 @@ def _other_files(
     for member, entry in zip(members, listed, strict=False):
         if entry.name != member.name.encode("utf-8"):
             shown = entry.name.decode("utf-8", "replace")[:80]
-            fact = f"{_WHAT} calls a file {member.name[:80]!r}, and {shown!r} in its directory"
-            return FormatError(fact, None, member.offset)
-    count = len(members)
-    if tail.files != count:
-        fact = f"{_WHAT} lists {tail.files} files, and {count} can be read one behind the other"
-        return FormatError(fact, None, end)
-    return FormatError(f"{_WHAT} has a damaged directory", None, end)
+            fact = f" calls a file {member.name[:80]!r}, and {shown!r} in its directory"
+            return _wrong(fact, member.offset)
+    if tail.files != len(members):
+        count = f"{tail.files} files, and {len(members)}"
+        return _wrong(f" lists {count} can be read one behind the other", end)
+    return _wrong(" has a damaged directory", end)
 
 
 def _differences(member: Member, listed: _Listed) -> Iterator[str]:
     """Yield the directory's other values of a file; those beyond 4 GiB are not compared."""
     pairs = {
-        "checksum": (member.crc, listed.crc),
-        "size": (member.size, listed.size),
-        "stored size": (member.stored, listed.stored),
+        "checksum": (member.crc, listed.sums.crc),
+        "size": (member.size, listed.sums.size),
+        "stored size": (member.stored, listed.sums.stored),
         "place": (member.offset, listed.offset),
     }
     for what, (actual, claimed) in pairs.items():
@@ -363,25 +313,17 @@ def _differences(member: Member, listed: _Listed) -> Iterator[str]:
 
 
 def _directory(content: bytes, start: int) -> Iterator[_Listed]:
-    """Yield the entries that stand here one behind the other."""
     while len(content) - start >= _ENTRY.size and content[start : start + 4] == _DIRECTORY:
         fields = _ENTRY.unpack_from(content, start)
         name_start = start + _ENTRY.size
         name_end = name_start + fields[10]
-        yield _Listed(
-            name=content[name_start:name_end],
-            crc=fields[7],
-            stored=fields[8],
-            size=fields[9],
-            offset=fields[16],
-        )
+        yield _Listed(content[name_start:name_end], _Sums(*fields[7:10]), fields[16])
         start = name_end + fields[11] + fields[12]
 
 
 def _tail(content: bytes, directory: int) -> _Tail | None:
-    """Return the end of the zip; None without one."""
     start = content.rfind(_END, directory)
     if start < 0 or len(content) - start < _TAIL.size:
         return None
     fields = _TAIL.unpack_from(content, start)
-    return _Tail(files=fields[4], directory=fields[6])
+    return _Tail(fields[4], fields[6])

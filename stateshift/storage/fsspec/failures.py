@@ -112,7 +112,6 @@ def is_bucket_missing(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what caused it, outermost first."""
     for _ in range(8):
         if error is None:
             return
@@ -148,7 +147,6 @@ def _status(error: BaseException) -> int | None:
 
 
 def _code(error: BaseException) -> str | None:
-    """The service's own code: botocore in `response`, azure `error_code`."""
     response = getattr(error, "response", None)
     answered = response if isinstance(response, dict) else {}
     code = answered.get("Error", {}).get("Code") or getattr(error, "error_code", None)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from stateshift.storage.fsspec.failures import STATUS_PASSING
-from stateshift.storage.fsspec.file_system import Botocore, FileSystem, Info
+from stateshift.storage.fsspec.ways import Botocore, FileSystem, Info
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPConnectionPool
@@ -56,8 +56,6 @@ _PER_REQUEST: Final = re.compile(
 
 
 class _Operation(NamedTuple):
-    """How an operation is asked for, and which statuses are its usual answers."""
-
     method: str
     statuses: tuple[int, ...]
 
@@ -244,7 +242,6 @@ class _Way:
 def _asked(
     way: _Way, method: str, key: str, content: bytes, headers: Mapping[str, str]
 ) -> BaseHTTPResponse | None:
-    """Return the answer; None on a failure that the package meets and reports, too."""
     from urllib3.exceptions import HTTPError, SSLError
 
     try:
@@ -279,7 +276,6 @@ def _way_of(request: Botocore, key: str, client: Botocore, loop: object) -> _Way
 
 
 def _sums_of(headers: Mapping[str, str]) -> set[str]:
-    """Return the names of the checksums that a request sends, in its headers or behind its body."""
     names = [*headers, *headers.get("x-amz-trailer", "").replace(" ", "").split(",")]
     sums = {name for name in names if name.startswith("x-amz-checksum-")}
     if "content-md5" in names:
@@ -288,7 +284,6 @@ def _sums_of(headers: Mapping[str, str]) -> set[str]:
 
 
 def _pool(client: Botocore, url: str) -> HTTPConnectionPool | None:
-    """Return connections to the service, None if they are set up in a way not known to us."""
     import urllib3
     from botocore.httpsession import get_cert_path
 
@@ -335,13 +330,11 @@ def _error_of(answer: BaseHTTPResponse, method: str) -> Exception:
 
 
 def _element(page: str, name: str) -> str:
-    """Return the text of the first XML element of this name, empty if there is none."""
     element = re.search(rf"<{name}>(.*?)</{name}>", page)
     return element[1] if element else ""
 
 
 def _quoted(key: str) -> str:
-    """Return a key as botocore writes it in a URL."""
     return quote(key, safe="/~")
 
 

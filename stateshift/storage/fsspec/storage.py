@@ -6,7 +6,7 @@ Elsewhere under a temporary name, which then takes its place; where nothing rena
 the server's side. Small files are sent in one request, S3's by `s3_directly`.
 
 Whom to ask, and as whom, is the packages' own configuration: for S3 that of Amazon's tools
-(AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, ..., ~/.aws); `fsspec_options` has what is added to it, and
+(AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, ..., ~/.aws); `ways` has what is added to it, and
 how two services are distinguished.
 
 Reading is by ranges of CHUNK bytes and not through fsspec's file objects: a range can be asked for
@@ -26,9 +26,10 @@ from datetime import UTC, datetime
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import failures, locations
 from stateshift.storage.fsspec.failures import MISTAKES, from_fsspec, is_bucket_missing
-from stateshift.storage.fsspec.file_system import FileSystem, Info
 from stateshift.storage.fsspec.s3_directly import objects_of
 from stateshift.storage.fsspec.ways import (
+    FileSystem,
+    Info,
     Way,
     host_of,
     lists_whole_trees,
@@ -337,7 +338,6 @@ class FsspecStorage:
         return upload(self._objects, full, content, translated)
 
     def _place(self, full: str, target: str) -> None:
-        """Give a file another name, replacing what has it."""
         if not self._way.renames:
             self._fs.cp_file(full, target)
             self._fs.rm_file(full)
@@ -378,7 +378,6 @@ class FsspecStorage:
             self._made.add(directory)
 
     def _remove_leftovers(self, names: Iterable[str]) -> None:
-        """Remove temporary files that nobody in this process writes."""
         for name in names:
             if is_temporary(name) and name not in self._writing:
                 with contextlib.suppress(FileNotFoundError):
@@ -410,7 +409,6 @@ def _name(info: Info) -> str:
 
 
 def _seconds(time: object) -> float | None:
-    """Return seconds since 1970 of a time as packages write it, None if it is none."""
     match time:
         case datetime(tzinfo=None):
             return time.replace(tzinfo=UTC).timestamp()

@@ -20,9 +20,8 @@ from itertools import chain
 from typing import Final
 
 from stateshift.storage.fsspec.failures import is_taken
-from stateshift.storage.fsspec.file_system import FileSystem
 from stateshift.storage.fsspec.s3_directly import Usual
-from stateshift.storage.fsspec.ways import Way
+from stateshift.storage.fsspec.ways import FileSystem, Way
 from stateshift.storage.protocol import CHUNK, Content
 
 MARK: Final = "stateshift-created"  # in the metadata of an object

@@ -48,7 +48,6 @@ class _NameNode(NamedTuple):
     id: str = ""
 
     def key(self, name: str) -> str:
-        """Return the name of a property of this NameNode."""
         return ".".join(word for word in (name, self.service, self.id) if word)
 
 

@@ -204,7 +204,6 @@ def cut_short(location: str, path: str, received: int, expected: int) -> Storage
 
 
 def _exception(answer: Response) -> dict[str, object]:
-    """Return Hadoop's exception as an answer describes it, empty if it describes none."""
     try:
         described = answer.json()["RemoteException"]
     except (ValueError, KeyError, TypeError):
@@ -213,7 +212,6 @@ def _exception(answer: Response) -> dict[str, object]:
 
 
 def _line(text: str) -> str:
-    """Return the first line, without credentials."""
     lines = text.strip().splitlines()
     return redact(lines[0][:500]) if lines else ""
 

@@ -164,9 +164,7 @@ class NativeCalls:
 
 
 def _pieces(file: FileReader, offset: int, wanted: int) -> Iterator[bytes]:
-    """Yield a part of a file in pieces of PIECE or a little more. A DataNode sends packets of
-    64 KiB, too small to hand on one by one; the client reads some of them ahead.
-    """
+    """Yield a part of a file by PIECE: a DataNode's packets of 64 KiB are too small to hand on."""
     packets: list[bytes] = []
     size = 0
     for packet in file.read_range_stream(offset, wanted) if wanted else ():

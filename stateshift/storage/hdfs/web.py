@@ -187,7 +187,6 @@ class WebCalls:
         return Remaining(int(status["remaining"]), int(replication))
 
     def _asked(self, path: str, op: str, word: str) -> Json | None:
-        """Return the mapping answered under this word; None where the question is not known."""
         try:
             value = self._json(self._call("GET", path, op), path).get(word)
         except TransientStorageError:

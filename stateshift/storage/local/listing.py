@@ -52,7 +52,6 @@ def walk(top: str, under: str, location: str) -> Iterator[FileInfo]:
 def _look(
     entry: os.DirEntry[str], directory: str, start: str, location: str
 ) -> FileInfo | os.DirEntry[str] | None:
-    """Return a file, a directory to go into, or None for one that has gone."""
     name = entry.name
     if not name.isascii():
         try:

@@ -37,8 +37,8 @@ from itertools import count
 from stateshift.formats.marks import fence_owner
 from stateshift.storage import failures, locations
 from stateshift.storage.local import calls, listing
+from stateshift.storage.local.calls import PIECE
 from stateshift.storage.local.listing import info_of, walk
-from stateshift.storage.local.pieces import PIECE, OpenFile, write
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
 from stateshift.survey import FileInfo, Owned, Room
@@ -118,7 +118,7 @@ class LocalStorage:
         translated = self._translated(path)
         with translated:
             descriptor, size = self._open_to_read(path)
-        reading = OpenFile(descriptor, offset)
+        reading = calls.OpenFile(descriptor, offset)
         try:
             if offset:
                 with translated:
@@ -152,7 +152,7 @@ class LocalStorage:
                 size = begun = 0
                 for chunk in content():
                     with translated:
-                        write(descriptor, chunk)
+                        calls.write(descriptor, chunk)
                     size += len(chunk)
                     if size - begun >= _FLUSHED:
                         calls.begin_to_flush(descriptor, begun, size - begun)
@@ -182,7 +182,15 @@ class LocalStorage:
         with self._translated(path):
             self._make_directories(os.path.dirname(full))
             if not calls.create_nameless(full, content):
-                self._create_named(full, content)
+                temp = unique_temporary(full)
+                descriptor = self._opened(temp, os.O_EXCL)
+                try:
+                    with os.fdopen(descriptor, "wb") as file:
+                        file.write(content)
+                        calls.flush(file)
+                    calls.link_or_create(temp, full, content)
+                finally:
+                    os.unlink(temp)
             self._settle(os.path.dirname(full))
 
     def move(self, path: str, target_path: str) -> None:
@@ -291,17 +299,6 @@ class LocalStorage:
         except calls.NotAFile as error:
             raise failures.not_a_file(self._location, path, str(error)) from error
 
-    def _create_named(self, full: str, content: bytes) -> None:
-        temp = unique_temporary(full)
-        descriptor = self._opened(temp, os.O_EXCL)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                calls.flush(file)
-            calls.link_or_create(temp, full, content)
-        finally:
-            os.unlink(temp)
-
     def _opened(self, temp: str, flag: int) -> int:
         """Open a temporary file for writing, in a directory that is made where it is not there."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flag
@@ -312,9 +309,7 @@ class LocalStorage:
             return os.open(temp, flags, 0o666)
 
     def _refuse_links_to(self, directory: str, path: str) -> None:
-        """Refuse to write below a linked directory: its files would be somebody else's. But a fence
-        lies where the source's engine looks for it.
-        """
+        """Refuse to write below a linked directory, unless for a fence where the engine looks."""
         linked = calls.linked_directory(directory, self._root)
         if linked is not None:
             raise failures.linked_directory(self._location, path, linked)
@@ -343,9 +338,7 @@ class LocalStorage:
             self.sync()
 
     def _settle(self, directory: str) -> None:
-        """Make the entries of a directory durable, and the directory itself where we made it: the
-        first time, since its entry is durable then.
-        """
+        """Make a directory's entries durable, and the directory itself the first time."""
         calls.fsync(directory)
         while True:
             with self._lock:

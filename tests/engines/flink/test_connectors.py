@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from stateshift.errors import FormatError
-from stateshift.formats.flink.connector_state import decode_source_coordinator
 from stateshift.formats.flink.metadata import OperatorState, decode_metadata, encode_metadata
+from stateshift.formats.flink.operator_state import decode_source_coordinator
 from stateshift.formats.flink.stream_handles import Inline
 from tests.damage import images
 from tests.damage.commands import document_of, run

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.flink.rewrite.keyed_files import Origin, keyed_files
+from stateshift.engines.flink.rewrite.keyed_files import Origin, Sections, keyed_files
 from stateshift.engines.flink.rewrite.regroup import dealt_sections, united_sections
 from stateshift.engines.flink.rewrite.rescale import Rescaler
-from stateshift.engines.flink.rewrite.sections import Sections
 from stateshift.errors import FormatError, Incompatible
 from tests.support.flink_keyed import (
     NUMBERS,

@@ -19,12 +19,11 @@ from stateshift.engines.flink.entries.image import (
     is_canonical,
     of_operator,
 )
-from stateshift.engines.flink.entries.keys import hash_of
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import Incompatible, PlanError
 from stateshift.formats.flink.java_data import Longs
-from stateshift.formats.flink.key_groups import groups_of, prefix_bytes
+from stateshift.formats.flink.key_groups import groups_of, hash_of, prefix_bytes
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import encode_section
 from stateshift.formats.flink.keyed_state import entries as keyed_entries

@@ -9,11 +9,11 @@ from stateshift.engines.spark.entries.row_checksums import (
     without_value_checksums,
 )
 from stateshift.errors import FormatError
-from stateshift.formats.rocksdb.sst import DELETES, MERGE, TableEntry, decode_sst
+from stateshift.formats.rocksdb.table import DELETES, MERGE, TableEntry, decode_sst
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM, delimiter
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.formats.spark.state_files import (
-    Record,
+    StateRecord,
     decode_changelog,
     decode_delta,
     decode_snapshot,
@@ -54,7 +54,7 @@ def _hdfs(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Ite
         yield Entry(shard.operator, shard.store, key, value)
 
 
-def _apply_rows(state: dict[bytes, bytes], records: Iterable[Record], checksums: bool) -> None:
+def _apply_rows(state: dict[bytes, bytes], records: Iterable[StateRecord], checksums: bool) -> None:
     for record in records:
         key, value, _ = without_row_checksum(record) if checksums else record
         if value is None:
@@ -122,7 +122,7 @@ def _fold(writes: list[TableEntry], between: bytes) -> bytes | None:
 
 
 def _apply_changes(
-    state: dict[bytes, bytes], records: Iterable[Record], between: bytes, checksums: bool
+    state: dict[bytes, bytes], records: Iterable[StateRecord], between: bytes, checksums: bool
 ) -> None:
     for key, value, merge in records:
         if value is None:

@@ -11,7 +11,7 @@ from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, encode_zip
-from stateshift.formats.spark.state_files import Changelog, Record, encode_delta
+from stateshift.formats.spark.state_files import Changelog, StateRecord, encode_delta
 from stateshift.formats.spark.types import ArrayType, MapType, StructType
 from stateshift.storage.opening import open_storage
 from tests.formats.golden import CASES, IDS, expected, plain
@@ -103,13 +103,15 @@ def rewritten_rocksdb(before):
         for number, name in enumerate(sorted({e.store.partition("/")[2] for e in before} - {""}))
     }
     numbers = {name: number.to_bytes(2, "little") for name, number in families.items()}
-    records = [Record(numbers.get(e.store.partition("/")[2], b"") + e.key, e.value) for e in before]
+    records = [
+        StateRecord(numbers.get(e.store.partition("/")[2], b"") + e.key, e.value) for e in before
+    ]
     changelog = encode_changelog(Changelog(2 if families else 1), records)
     return {"8.zip": [encode_zip(RocksDBSnapshot((), -1, families))], "9.changelog": changelog}
 
 
 def record(entry):
-    return Record(entry.key, entry.value)
+    return StateRecord(entry.key, entry.value)
 
 
 @pytest.mark.row("IS-12")

@@ -17,7 +17,7 @@ from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.stores import belongs, stores_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Block, binary
+from stateshift.formats.blocks import RowBlock, binary
 from stateshift.plain import to_plain
 from stateshift.specification.transform import Compact
 from stateshift.storage.local.storage import LocalStorage
@@ -38,7 +38,7 @@ def test_of_a_block_those_are_kept_whose_column_has_one_of_the_values(case: Path
                     _assert_kept(store.operator, name, rules[name], block)
 
 
-def _assert_kept(operator: str, store: str, rule: KeyRule, block: Block) -> None:
+def _assert_kept(operator: str, store: str, rule: KeyRule, block: RowBlock) -> None:
     view, at = StoreView.of_rule(store, rule), nameable(rule, "word")
     assert at is not None
     texts = [view.decode_key(key)[at] for key in block.keys.to_pylist()]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stateshift.engines.spark.survey.sinks import named_sink, read_sink
-from stateshift.formats.tables.delta_log import commit_version, newest_checkpoint
+from stateshift.formats.delta_log import commit_version, newest_checkpoint
 from stateshift.migration import propose
 from stateshift.migration.adapters import real_adapters
 from stateshift.specification import SinkSpec

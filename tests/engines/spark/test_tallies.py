@@ -12,7 +12,7 @@ from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import block_of
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
-from stateshift.formats.spark.state_files import Changelog, Record, encode_delta
+from stateshift.formats.spark.state_files import Changelog, StateRecord, encode_delta
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 from tests.engines.spark.golden import NAMES, golden
@@ -52,7 +52,7 @@ def test_the_last_write_of_a_key_counts_in_memory_and_on_piles(
 ) -> None:
     paths = [f"state/0/0/{number}.delta" for number in range(1, len(files) + 1)]
     contents = {
-        path: b"".join(encode_delta([Record(key, value) for key, value in writes]))
+        path: b"".join(encode_delta([StateRecord(key, value) for key, value in writes]))
         for path, writes in zip(paths, files, strict=True)
     }
     shard = ShardFiles("0", "default", 0, tuple(paths))
@@ -64,7 +64,7 @@ def test_the_last_write_of_a_key_counts_in_memory_and_on_piles(
 
 def test_changelogs_that_are_not_enough_are_not_counted_as_if_they_were() -> None:
     """Their column families have no names, so what they merge is not known either."""
-    record = Record(b"\x01\x00key", b"value", merge=True)
+    record = StateRecord(b"\x01\x00key", b"value", merge=True)
     content = b"".join(encode_changelog(Changelog(2), [record]))
     path = "state/0/0/1.changelog"
     with pytest.raises(FormatError, match="column families"):

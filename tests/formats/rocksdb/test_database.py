@@ -19,7 +19,7 @@ from stateshift.formats.rocksdb.manifest import (
     decode_manifest,
     encode_log,
 )
-from stateshift.formats.rocksdb.sst import decode_sst
+from stateshift.formats.rocksdb.table import decode_sst
 from tests.formats.rocksdb.building import Made, Write, database, log, opened, sized, table
 
 DELETE, PUT, MERGE, SINGLE_DELETE = 0, 1, 2, 7

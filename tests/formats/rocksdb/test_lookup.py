@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary, block_of
 from stateshift.formats.rocksdb import sst_encoding
-from stateshift.formats.rocksdb.lookup import Lookup, StoredTable
 from stateshift.formats.rocksdb.manifest import KeyPlace, TableFile
-from stateshift.formats.rocksdb.sst import DELETES, PUT, decode_sst
-from stateshift.formats.rocksdb.table import open_table
+from stateshift.formats.rocksdb.sst_blocks import Lookup, StoredTable
+from stateshift.formats.rocksdb.table import DELETES, PUT, decode_sst, open_table
 from tests.formats.rocksdb.building import table
 from tests.formats.rocksdb.test_sst_blocks import SSTS
 from tests.formats.rocksdb.test_sst_encoding import table_of

@@ -13,22 +13,23 @@ from hypothesis import strategies as st
 from stateshift.engines.spark.entries.rocksdb_version import parts_between
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.block import DataBlock
-from stateshift.formats.rocksdb.sst import (
-    DELETES,
-    MERGE,
-    PUT,
-    TableEntry,
-    decode_sst,
-    entries_of,
-    open_content,
-)
 from stateshift.formats.rocksdb.sst_blocks import (
     KEY_MAX,
     _decoded,
     decode_sst_blocks,
     decode_table,
 )
-from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
+from stateshift.formats.rocksdb.table import (
+    ALL_KEYS,
+    DELETES,
+    MERGE,
+    PUT,
+    KeyRange,
+    TableEntry,
+    decode_sst,
+    entries_of,
+    open_content,
+)
 from tests.formats.golden import CASES
 from tests.formats.rocksdb.building import table
 from tests.fuzz import sst_files

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.formats.blocks import Block, block_of
+from stateshift.formats.blocks import RowBlock, block_of
 from stateshift.formats.rocksdb import sst_encoding
 from stateshift.formats.rocksdb.block import encode_varint as varint
 from stateshift.formats.rocksdb.manifest import (
@@ -27,15 +27,14 @@ from stateshift.formats.rocksdb.manifest import (
     encode_manifest,
     with_table,
 )
-from stateshift.formats.rocksdb.sst import decode_sst
 from stateshift.formats.rocksdb.sst_encoding import encode_sst, heads_of
-from stateshift.formats.rocksdb.table import open_table
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip, encode_zip
+from stateshift.formats.rocksdb.table import decode_sst, open_table
+from stateshift.formats.spark.rocksdb import ListedTable, RocksDBSnapshot, decode_zip, encode_zip
 
 STATE = st.dictionaries(st.binary(max_size=300), st.binary(max_size=400), max_size=60)
 
 
-def table_of(blocks: Iterable[Block], sequence: int = 0) -> tuple[bytes, TableFacts]:
+def table_of(blocks: Iterable[RowBlock], sequence: int = 0) -> tuple[bytes, TableFacts]:
     pieces: list[bytes] = []
     encoding = encode_sst(blocks, sequence)
     while True:
@@ -45,7 +44,7 @@ def table_of(blocks: Iterable[Block], sequence: int = 0) -> tuple[bytes, TableFa
             return b"".join(pieces), end.value
 
 
-def blocks_of(records: list[tuple[bytes, bytes]], each: int) -> list[Block]:
+def blocks_of(records: list[tuple[bytes, bytes]], each: int) -> list[RowBlock]:
     return [block_of(records[start : start + each]) for start in range(0, len(records), each)]
 
 
@@ -180,7 +179,7 @@ def test_a_manifest_that_is_longer_than_a_block_of_the_log_is_cut_there() -> Non
 
 
 def test_a_zip_of_ours_brings_rocksdbs_own_files_along() -> None:
-    snapshot = RocksDBSnapshot((Table("000002.sst", "000002-u.sst", 10),), 3, format=2)
+    snapshot = RocksDBSnapshot((ListedTable("000002.sst", "000002-u.sst", 10),), 3, format=2)
     content = encode_zip(snapshot, {"CURRENT": CURRENT, MANIFEST: b"edit"})
     read = decode_zip(content)
     assert (read.tables, read.keys, read.format) == (snapshot.tables, 3, 2)

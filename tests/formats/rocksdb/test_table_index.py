@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 
 from stateshift.errors import FormatError
-from stateshift.formats.rocksdb import table_index
+from stateshift.formats.rocksdb import table as sst_table
 from stateshift.formats.rocksdb.block import TRAILER, Handle, encode_varint
-from stateshift.formats.rocksdb.table_index import IndexEntry, entries_of_index
+from stateshift.formats.rocksdb.table import IndexEntry, entries_of_index
 
 PLACE = Handle(7000, 0)
 COUNT = 300
@@ -34,7 +34,7 @@ def both(block: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[list[IndexEntry
     """Return the same, which is so in both ways."""
     together = read(block)
     with monkeypatch.context() as patched:
-        patched.setattr(table_index, "TOGETHER_MIN", len(block))
+        patched.setattr(sst_table, "TOGETHER_MIN", len(block))
         assert read(block) == together
     return together
 
@@ -86,7 +86,7 @@ def test_an_index_is_read_as_it_was_written(start, interval, longest, monkeypatc
 
 def test_what_is_read_together_goes_on_where_the_last_ones_end(monkeypatch):
     chance = random.Random(1)
-    count = 2 * table_index.TOGETHER + 1
+    count = 2 * sst_table.TOGETHER + 1
     handles = handles_from(0, chance, count)
     keys = keys_of(partial(chance.randint, 0, 30), count)
     keys[-3] = b"\xff" * 200  # the size of a key that is two bytes ends it, behind two batches

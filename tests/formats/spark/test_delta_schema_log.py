@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.delta_schema_log import (
+from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.source_log import (
     decode_schema_log,
     encode_schema_log,
     relocate_schema_log,
 )
-from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.uris import Relocation
 
 TABLES = Path(__file__).resolve().parents[2] / "golden" / "tables"

@@ -11,13 +11,13 @@ import pytest
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.commits import decode_commit
-from stateshift.formats.spark.delta_schema_log import decode_schema_log
 from stateshift.formats.spark.metadata import decode_metadata
 from stateshift.formats.spark.offsets import decode_offsets
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata
 from stateshift.formats.spark.source_log import (
     census_of,
     decode_initial_offset,
+    decode_schema_log,
     decode_source_log,
     rewrite_source_log,
 )

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.crc32c import masked_crc32c
-from stateshift.formats.rocksdb.sst import MERGE, decode_sst
+from stateshift.formats.rocksdb.table import MERGE, decode_sst
 from stateshift.formats.spark.rocksdb import (
+    ListedTable,
     RocksDBSnapshot,
-    Table,
     decode_snapshot_metadata,
     decode_zip,
     encode_snapshot_metadata,
@@ -21,7 +21,7 @@ from stateshift.formats.spark.rocksdb import (
 from tests.formats.golden import CASES, ROOT, paths
 
 SNAPSHOT = RocksDBSnapshot(
-    (Table("000015.sst", "000015-u.sst", 1329),), 4, {"default": 1, "$count": 0}
+    (ListedTable("000015.sst", "000015-u.sst", 1329),), 4, {"default": 1, "$count": 0}
 )
 FILES = [case / "checkpoint" / name for case in CASES for name, _ in paths(case)]
 ZIPS = [path for path in FILES if path.suffix == ".zip"]

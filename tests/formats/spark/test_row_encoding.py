@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.engines.spark.entries.row_checksums import without_value_checksums
-from stateshift.formats.binaries import without_first
-from stateshift.formats.blocks import binary, block_of
+from stateshift.formats.blocks import binary, block_of, without_first
 from stateshift.formats.spark.compression import CODECS, decompress
 from stateshift.formats.spark.state_blocks import (
     add_row_checksums,
     add_value_checksums,
     encode_snapshot,
 )
-from stateshift.formats.spark.state_files import Record, encode_delta, with_row_checksum
+from stateshift.formats.spark.state_files import StateRecord, encode_delta, with_row_checksum
 
 RECORDS = st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=300)), max_size=30)
 
@@ -29,7 +28,7 @@ def test_a_snapshot_is_what_its_records_are_one_by_one(
     records: list[tuple[bytes, bytes]], each: int, checked: bool
 ) -> None:
     blocks = [block_of(records[start : start + each]) for start in range(0, len(records), each)]
-    single = [Record(key, value) for key, value in records]
+    single = [StateRecord(key, value) for key, value in records]
     if checked:
         blocks, single = list(map(add_row_checksums, blocks)), list(map(with_row_checksum, single))
     assert plain(encode_snapshot(blocks, "lz4")) == plain(encode_delta(single))
@@ -39,7 +38,7 @@ def test_a_snapshot_is_what_its_records_are_one_by_one(
 def test_every_codec_is_written(codec: str) -> None:
     blocks = [block_of([(b"k", b"v" * 100_000)])]
     assert plain(encode_snapshot(blocks, codec)) == plain(
-        encode_delta([Record(b"k", b"v" * 100_000)])
+        encode_delta([StateRecord(b"k", b"v" * 100_000)])
     )
 
 

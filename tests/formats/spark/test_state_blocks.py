@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import RowBlock
 from stateshift.formats.spark import state_blocks
 from stateshift.formats.spark.compression import compress
 from stateshift.formats.spark.state_blocks import (
@@ -22,7 +22,7 @@ from stateshift.formats.spark.state_blocks import (
 )
 from stateshift.formats.spark.state_files import (
     Changelog,
-    Record,
+    StateRecord,
     decode_changelog,
     decode_delta,
     decode_snapshot,
@@ -38,11 +38,11 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-def flat(blocks: Iterable[Block]) -> list[Record]:
+def flat(blocks: Iterable[RowBlock]) -> list[StateRecord]:
     found = []
     for block in blocks:
         merges = [False] * len(block) if block.merges is None else block.merges.tolist()
-        found += [Record(k, v, m) for (k, v), m in zip(block.records(), merges, strict=True)]
+        found += [StateRecord(k, v, m) for (k, v), m in zip(block.records(), merges, strict=True)]
     return found
 
 
@@ -70,10 +70,10 @@ SIZES = st.sampled_from((0, 1, 16, 24, 24, 25, 32, 200))
 MANY = st.integers(0, 5000)
 
 
-def made(seed: int, count: int, sizes: list[int], typed: bool) -> list[Record]:
+def made(seed: int, count: int, sizes: list[int], typed: bool) -> list[StateRecord]:
     """Records of such sizes, some of which hold bytes that look like records."""
     rnd = random.Random(seed)
-    bait = next(iter(encode_plain([Record(b"k" * sizes[0], b"v" * sizes[-1])])))
+    bait = next(iter(encode_plain([StateRecord(b"k" * sizes[0], b"v" * sizes[-1])])))
     found = []
     for _ in range(count):
         key = rnd.randbytes(rnd.choice(sizes))
@@ -82,12 +82,14 @@ def made(seed: int, count: int, sizes: list[int], typed: bool) -> list[Record]:
         ]
         deleted = rnd.random() < 0.1
         found.append(
-            Record(key, None if deleted else value, typed and not deleted and rnd.random() < 0.2)
+            StateRecord(
+                key, None if deleted else value, typed and not deleted and rnd.random() < 0.2
+            )
         )
     return found
 
 
-def encode_plain(records: list[Record]) -> Iterable[bytes]:
+def encode_plain(records: list[StateRecord]) -> Iterable[bytes]:
     from stateshift.formats.spark.compression import decompress
 
     return (b"".join(decompress(encode_delta(records)))[:-4],)
@@ -107,7 +109,7 @@ def test_many_records_are_walked_in_many_stretches(
 
 
 def test_a_record_longer_than_a_piece_is_read() -> None:
-    records = [Record(b"k%d" % n, bytes(state_blocks.PIECE // 3 * n)) for n in range(5)]
+    records = [StateRecord(b"k%d" % n, bytes(state_blocks.PIECE // 3 * n)) for n in range(5)]
     assert flat(decode_delta_blocks(encode_delta(records))) == records
 
 

@@ -9,7 +9,7 @@ from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.compression import CODECS, compress
 from stateshift.formats.spark.state_files import (
     Changelog,
-    Record,
+    StateRecord,
     decode_changelog,
     decode_delta,
     decode_snapshot,
@@ -20,11 +20,11 @@ from stateshift.formats.spark.state_files import (
 from tests.support.encoders import encode_changelog
 
 BYTES = st.binary(max_size=20)
-PUTS = st.builds(Record, BYTES, BYTES, st.just(False))
-DELETES = st.builds(Record, BYTES, st.none(), st.just(False))
-MERGES = st.builds(Record, BYTES, BYTES, st.just(True))
+PUTS = st.builds(StateRecord, BYTES, BYTES, st.just(False))
+DELETES = st.builds(StateRecord, BYTES, st.none(), st.just(False))
+MERGES = st.builds(StateRecord, BYTES, BYTES, st.just(True))
 DELTA = b"\x00\x00\x00\x02ab\x00\x00\x00\x01c\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff"
-RECORDS = [Record(b"ab", b"c"), Record(b"", None)]
+RECORDS = [StateRecord(b"ab", b"c"), StateRecord(b"", None)]
 
 
 def packed(content):
@@ -108,9 +108,12 @@ def test_row_checksums_come_off_as_they_went_on(record):
 
 
 def test_a_row_checksum_is_of_key_and_row():
-    assert with_row_checksum(Record(b"k", b"v")).value == crc32c(b"kv").to_bytes(4, "little") + b"v"
+    assert (
+        with_row_checksum(StateRecord(b"k", b"v")).value
+        == crc32c(b"kv").to_bytes(4, "little") + b"v"
+    )
     with pytest.raises(FormatError, match="checksum"):
-        without_row_checksum(Record(b"k", b"\0\0\0\0v"))
+        without_row_checksum(StateRecord(b"k", b"\0\0\0\0v"))
 
 
 @given(st.binary(max_size=60))
@@ -126,7 +129,7 @@ def test_records_stream_through_in_little_memory():
 
     def records():
         for i in range(60_000):
-            yield Record(i.to_bytes(8, "big"), bytes(200))
+            yield StateRecord(i.to_bytes(8, "big"), bytes(200))
 
     whole = encode_delta(records())
     tracemalloc.start()

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
-from stateshift.storage.hdfs.opening import open_hdfs
+from stateshift.storage.hdfs.storage import open_hdfs
 from stateshift.storage.protocol import Storage
 from tests.support.listening import listening
 

@@ -33,12 +33,11 @@ from stateshift.engines.flink.entries.image import (
     sections_of,
 )
 from stateshift.engines.flink.entries.image import uncompress as decompressed
-from stateshift.engines.flink.entries.keys import code_of, hashable
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, OldVersion, StorageError, TooLarge
 from stateshift.formats import bounds
-from stateshift.formats.flink import connector_state
-from stateshift.formats.flink.key_groups import key_group, prefix_bytes
+from stateshift.formats.flink import operator_state
+from stateshift.formats.flink.key_groups import code_of, hashable, key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Incremental, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
@@ -105,7 +104,6 @@ class Walk:
         return joined
 
     def subtask(self, operator: OperatorState, subtask: SubtaskState) -> Iterator[Wrong]:
-        """Walk all that one subtask has, to its end."""
         for handle in handles_below(subtask.managed_keyed, KeyGroups):
             yield from self._caught(handle.stream, partial(self._key_groups, operator, handle))
         listed = subtask.managed_operator
@@ -127,9 +125,7 @@ class Walk:
             yield Wrong(error.fact, self.streams.places.file_of(stream))
 
     def _old(self, error: OldVersion, stream: StreamHandle | None) -> Wrong:
-        """Return a warning of state that is not read, or a refusal where no Flink that wrote it so
-        can have written the image.
-        """
+        """Return a warning of state that is not read, or a refusal where no Flink wrote it."""
         self.headers["old"] += 1
         path = error.path or self.streams.places.file_of(stream)
         if not self.may_be_old:
@@ -168,7 +164,7 @@ class Walk:
                 self._count(stream, start, end)
             elif not canonical:
                 self._count(stream, start, start + _KEY_GROUP_NUMBER)
-        self._counted_whole(stream)
+        self._counted.update(files_of(stream))
 
     def _canonical(
         self, operator: OperatorState, header: Header, group: int, content: bytes
@@ -223,7 +219,7 @@ class Walk:
         self.headers["new"] += 1
         end = min(starts) if header.compressed else handle.stream.size
         self._count(handle.stream, 0, end)
-        self._counted_whole(handle.stream)
+        self._counted.update(files_of(handle.stream))
         for named in handle.states:
             state = header.state(named.name)
             if state is None and header.known:
@@ -248,10 +244,10 @@ class Walk:
             self.undecoded += 0 if header.compressed else len(raw)
             self._note(unknown.snapshot)
             return
-        is_bytes = state.value is not None and state.value.name == connector_state.SERIALIZER
-        if is_bytes and state.name in connector_state.STATES:
+        is_bytes = state.value is not None and state.value.name == operator_state.SERIALIZER
+        if is_bytes and state.name in operator_state.STATES:
             # The rest only the connector can read.
-            for element in connector_state.decode_versioned_elements(content, state.name, count):
+            for element in operator_state.decode_versioned_elements(content, state.name, count):
                 self.versions.setdefault(state.name, set()).add(element.version)
                 self.undecoded += 0 if header.compressed else len(element.content)
                 self.classes.add(f"a connector's own in {state.name}")
@@ -259,13 +255,12 @@ class Walk:
     # ---- everything else -------------------------------------------------------------------------
 
     def _rest(self, subtask: SubtaskState, prefix: int) -> None:
-        """Read the rest to its end, but for databases, which are read as such."""
         keyed = leave_out(subtask.managed_keyed, KeyGroups)
         rest = replace(subtask, managed_operator=None, managed_keyed=keyed)
         for stream in _streams_without_checksum(rest):
             if stream is not None:
                 self._count(stream, 0, stream.size)
-                self._counted_whole(stream)
+                self._counted.update(files_of(stream))
         without_databases = replace(rest, managed_keyed=leave_out(keyed, Incremental))
         for _ in of_subtask(without_databases, prefix, self.streams):
             pass
@@ -281,9 +276,6 @@ class Walk:
             self.classes.add(snapshot_name(snapshot))
 
     def _count(self, stream: StreamHandle, start: int, end: int) -> None:
-        """Count bytes without a checksum; those in `_metadata` itself are counted with it, and a
-        file that several share once.
-        """
         file = next(files_of(stream), None)
         if file is None or file in self._counted:
             return
@@ -293,15 +285,10 @@ class Walk:
             before = file.start if isinstance(file, Segment) else 0
             self.ranges.setdefault(path, []).append((before + start, before + end))
 
-    def _counted_whole(self, stream: StreamHandle) -> None:
-        self._counted.update(files_of(stream))
-
 
 @contextmanager
 def _located(start: int, is_compressed: bool) -> Iterator[None]:
-    """Raise errors of a part of a file with their offset in the file. Inside of compressed bytes
-    there is none: it is then where the part begins.
-    """
+    """Raise errors with their offset in the file; inside compressed bytes, where these begin."""
     try:
         yield
     except TooLarge:  # which says nothing of the image

@@ -23,11 +23,11 @@ from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import CheckStage, Coverage, DeepCheck, ImageAt, Judged, NumberedPart
 from stateshift.errors import FormatError, StorageError, TooLarge
-from stateshift.formats.flink.connector_state import READER_STATE, decode_source_coordinator
 from stateshift.formats.flink.metadata import OperatorState
+from stateshift.formats.flink.operator_state import READER_STATE, decode_source_coordinator
 from stateshift.formats.flink.properties import foreign_part
 from stateshift.formats.flink.references import files_named
-from stateshift.survey import Finding, Image, sizes_of
+from stateshift.survey import Finding, Image, note, refuse, sizes_of, warn
 
 
 def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
@@ -59,8 +59,6 @@ def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
 
 @dataclass(frozen=True, slots=True)
 class _Amount:
-    """How much one part of an image is, or all of it."""
-
     subtasks: int
     files: int
     bytes: int
@@ -86,20 +84,18 @@ LIKELY_VERSIONS = range(256)
 
 
 def _everything(at: ImageAt, part: NumberedPart | None, walk: Walk) -> Iterator[Finding]:
-    """Yield a refusal for each piece of state that is damaged, and a note on what has no checksum;
-    of one part of the subtasks, where one is named. The `walk` has seen it all afterwards.
-    """
+    """Yield damaged pieces, of `part` where one is named, and a note on what has no checksum."""
     image, metadata = at.image, metadata_of(at.image)
     path = image.first_read[0]
     # Flink reads all of the metadata before anything else, and the Java objects in it.
     try:
         foreign = foreign_part(metadata.properties)
     except FormatError as error:
-        yield Finding("refuse", f"{path}: {error.fact}", path=path)
+        yield refuse(f"{path}: {error.fact}", path=path)
     else:
         if foreign is not None:
             message = f"{path} holds {foreign!r}, which Flink does not have: it cannot read it"
-            yield Finding("refuse", message, path=path)
+            yield refuse(message, path=path)
     for operator, whole in zip(operators_in(image, part), metadata.operators, strict=True):
         yield from _of_operator(walk, operator)
         yield from _check_coordinator(operator)
@@ -110,14 +106,13 @@ def _everything(at: ImageAt, part: NumberedPart | None, walk: Walk) -> Iterator[
             raise
         except (FormatError, StorageError) as error:
             offset = error.offset if isinstance(error, FormatError) else None
-            yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}", offset=offset)
+            yield refuse(f"operator {operator.id.hex()}: {error.fact}", offset=offset)
     # Headers of two ages in one image: a version in one of them is damaged.
     old, new = walk.headers["old"], walk.headers["new"]
     if old and new and walk.may_be_old:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"{old} headers of state are of a Flink before 1.7, and {new} are not: one Flink "
-            "writes all of an image",
+            "writes all of an image"
         )
     file = at.storage.stat(path)
     metadata_size = file.size if file is not None else 0
@@ -144,10 +139,9 @@ def _in_part(operator: OperatorState, part: NumberedPart) -> OperatorState:
 def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
     own = operator.id.hex()
     if operator.max_parallelism > MAX_PARALLELISM:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"operator {own} has max parallelism {operator.max_parallelism}, and Flink "
-            f"takes {MAX_PARALLELISM} at most",
+            f"takes {MAX_PARALLELISM} at most"
         )
     before = walk.misplaced
     walk.versions.clear()
@@ -164,17 +158,14 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
     misplaced = walk.misplaced - before
     if misplaced:
         most = operator.max_parallelism
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"operator {own}: {misplaced} entries lie in other key groups than those of their "
-            f"keys, for max parallelism {most}",
+            f"keys, for max parallelism {most}"
         )
 
 
 def _without_checksum(walk: Walk, metadata_size: int) -> Finding:
-    """Return the files in which a changed bit goes unseen: Flink's formats have no checksum outside
-    of RocksDB's files.
-    """
+    """Return the files in which a changed bit goes unseen: only RocksDB's have checksums."""
     size = walk.unprotected + metadata_size
     message = (
         f"{size:,} bytes have no checksum in Flink's format ({metadata_size:,} of "
@@ -188,13 +179,11 @@ def _without_checksum(walk: Walk, metadata_size: int) -> Finding:
             f"; of {walk.undecoded:,} only the lengths were checked, as their serializers are not "
             f"known here{whose}"
         )
-    return Finding("note", message)
+    return note(message)
 
 
 def _check_coordinator(operator: OperatorState) -> Iterator[Finding]:
-    """Yield the faults of the state of a source's coordinator; others frame theirs in ways of their
-    own.
-    """
+    """Yield faults of a source's coordinator; the frames of others are their own."""
     names: set[str] = set()
     for subtask in operator.all_subtasks:
         if subtask.managed_operator is not None:
@@ -204,16 +193,15 @@ def _check_coordinator(operator: OperatorState) -> Iterator[Finding]:
     try:
         enumerator = decode_source_coordinator(operator.coordinator.content)
     except FormatError as error:
-        yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}")
+        yield refuse(f"operator {operator.id.hex()}: {error.fact}")
         return
     if enumerator.version not in LIKELY_VERSIONS:
         yield _unlikely(operator, "the split enumerator", enumerator.version)
 
 
 def _unlikely(operator: OperatorState, what: str, version: int) -> Finding:
-    return Finding(
-        "warn",
+    return warn(
         f"operator {operator.id.hex()}: {what} was written by version {version} of its "
         "connector's serializer, a number that no connector is known to use: Flink fails to "
-        "restore it unless the job's connector reads it",
+        "restore it unless the job's connector reads it"
     )

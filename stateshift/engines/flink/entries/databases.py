@@ -24,18 +24,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
-from stateshift.engines.flink.entries.keys import hash_of, hashable
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.window import WINDOW
 from stateshift.errors import FormatError, TooLarge
-from stateshift.formats.flink.key_groups import key_group, prefix_bytes
+from stateshift.formats.flink.key_groups import hash_of, hashable, key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, decode_header
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.rocksdb.database import Database, FileOf, decode_options, open_database
 from stateshift.formats.rocksdb.manifest import DEFAULT_FAMILY
 from stateshift.formats.rocksdb.table import NotRead
-from stateshift.survey import Finding
+from stateshift.survey import Finding, refuse, warn
 
 Kind = TypeVar("Kind", Incremental, KeyGroups)
 HEADER_MAX = 64 * 1024 * 1024
@@ -43,9 +42,7 @@ WINDOW_MIN, WINDOWS_MAX = 1 << 14, 1 << 27  # bytes: of one file, and of all tha
 
 
 class NativeEntry(NamedTuple):
-    """One entry: the number of its state in the header, its key group, its key without the
-    group, and its value.
-    """
+    """One entry: its state's number in the header, key group, key without that, and value."""
 
     state: int
     group: int
@@ -62,20 +59,16 @@ class Native:
     database: Database
 
     def entries(self, prefix: int) -> Iterator[NativeEntry]:
-        """Yield all entries, state by state, those of foreign key groups too; `prefix` bytes of a
-        key say its group.
-        """
+        """Yield entries state by state, of all key groups; `prefix` bytes say a key's group."""
         for number, state in enumerate(self.header.states):
             for key, value in self.database.entries(state.name):
                 if len(key) <= prefix:
-                    raise FormatError(
-                        f"state {state.name!r} holds a key of {len(key)} bytes", None, 0
-                    )
+                    fact = f"state {state.name!r} holds a key of {len(key)} bytes"
+                    raise FormatError(fact, None, 0)
                 group = int.from_bytes(key[:prefix], "big")
                 yield NativeEntry(number, group, key[prefix:], value)
 
     def own_entries(self, prefix: int) -> Iterator[NativeEntry]:
-        """Yield the entries that Flink reads: those of the handle's key groups."""
         for entry in self.entries(prefix):
             if self.holds(entry.group):
                 yield entry
@@ -85,9 +78,7 @@ class Native:
 
 
 def open_native(handle: Incremental, streams: Streams) -> Native:
-    """Open the database of a handle. Its files are there, fit each other, and hold the states of
-    the header.
-    """
+    """Open a handle's database: its files fit each other, and hold the header's states."""
     files = _files(handle, streams)
     if handle.meta is None:
         raise FormatError("native state has no header of its states", None, 0)
@@ -101,7 +92,6 @@ def open_native(handle: Incremental, streams: Streams) -> Native:
 
 
 def _files(handle: Incremental, streams: Streams) -> dict[str, FileOf]:
-    """Return the database's files by the names that it has for them."""
     named = (*handle.shared, *handle.private)
     window = max(WINDOW_MIN, min(WINDOW, WINDOWS_MAX // max(1, len(named))))
     files: dict[str, FileOf] = {}
@@ -144,12 +134,11 @@ def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Fin
                 streams_of = [stream for _, stream in (*handle.shared, *handle.private)]
                 size = sum(stream.size for stream in streams_of if stream is not None)
                 fact = f"{error.fact}: of {size} bytes nothing more than this is checked"
-                yield Finding("warn", f"{where}: {fact}")
+                yield warn(f"{where}: {fact}")
             except TooLarge:  # which says nothing of the image
                 raise
             except FormatError as error:
-                yield Finding(
-                    "refuse",
+                yield refuse(
                     f"{where}: {error.fact}",
                     path=_path_of(handle, error.fact, streams),
                     offset=error.offset,
@@ -158,7 +147,6 @@ def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Fin
 
 
 def _checked(handle: Incremental, most: int, where: str, streams: Streams) -> Iterator[Finding]:
-    """Read a database to its end, and report entries that do not lie where Flink looks for them."""
     native = open_native(handle, streams)
     outside = wrong = 0
     is_hashed = hashable(native.header.key)
@@ -170,34 +158,28 @@ def _checked(handle: Incremental, most: int, where: str, streams: Streams) -> It
             wrong += key_group(code, most) != entry.group
     if outside:
         last = handle.first + handle.count - 1
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"{where}: {outside} entries lie outside of its key groups {handle.first} to "
-            f"{last}: Flink would not read them",
+            f"{last}: Flink would not read them"
         )
     if wrong:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"{where}: {wrong} entries lie in other key groups than those of their keys, "
-            f"for max parallelism {most}",
+            f"for max parallelism {most}"
         )
     why = _why_options_differ(native)
     if why is not None:
-        yield Finding("warn", f"{where}: {why}; RocksDB opens the database without it")
+        yield warn(f"{where}: {why}; RocksDB opens the database without it")
 
 
 def check_stored(handle: Incremental, streams: Streams) -> None:
-    """Check what costs no more than reading: that the files fit each other, and every block its
-    checksum.
-    """
+    """Check that the files fit each other, and every block its checksum."""
     with suppress(NotRead):
         open_native(handle, streams).database.check_blocks()
 
 
 def _path_of(handle: Incremental, fact: str, streams: Streams) -> str | None:
-    """Return the path of the file that an error is about: its fact begins with the name that the
-    file has in RocksDB.
-    """
+    """Return the path of the file whose name in RocksDB begins the error's fact."""
     for name, stream in (*handle.shared, *handle.private):
         if fact.startswith((f"{name}:", f"{name} ")):
             return streams.places.file_of(stream)

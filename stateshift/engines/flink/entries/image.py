@@ -88,7 +88,6 @@ class Broadcast:
         self._contents: set[tuple[str, bytes]] = set()
 
     def store(self, state: str, content: bytes, store: str) -> str | None:
-        """Return the store under which a copy comes; None where it is left out."""
         if state in self._elsewhere:
             return None
         is_copy = (state, content) in self._contents
@@ -166,9 +165,7 @@ def of_subtask(
     whole: bool = False,
     broadcast: Broadcast | None = None,
 ) -> Iterator[Entry]:
-    """Yield state, key and value; `prefix` bytes of a key say its group. Files of key groups of
-    `whole` ones are not taken apart.
-    """
+    """Yield state, key and value; files of key groups of `whole` ones are not taken apart."""
     broadcast = broadcast or Broadcast()
     if subtask.finished:
         yield "finished", b"%d" % subtask.index, b""
@@ -208,7 +205,6 @@ def _keyed(
 
 
 def _file_delta(handle: FileDelta, streams: Streams, role: str) -> Iterator[Entry]:
-    """Yield each file of a changelog, from the offset on that counts."""
     store = Whole(f"{role}changelog", "files")
     for offset, stream in handle.parts:
         if stream is not None:
@@ -217,7 +213,6 @@ def _file_delta(handle: FileDelta, streams: Streams, role: str) -> Iterator[Entr
 
 
 def _database(handle: Incremental, streams: Streams, role: str) -> Iterator[Entry]:
-    """Yield each file of a database as one entry."""
     store = Whole(f"{role}rocksdb", "files")
     kinds = (("shared", handle.shared), ("private", handle.private), ("meta", (("", handle.meta),)))
     for kind, files in kinds:
@@ -269,9 +264,7 @@ def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
 def canonical_sections(
     handle: KeyedHandle | None, streams: Streams
 ) -> Iterator[tuple[Header, int, bytes]]:
-    """Yield each key group that is not empty, with the header of its file; nothing of what is not
-    canonical.
-    """
+    """Yield each key group that is not empty with its file's header, of canonical state."""
     if not isinstance(handle, KeyGroups) or not is_canonical(handle, streams):
         return
     header = header_of(handle, streams)
@@ -292,9 +285,7 @@ def header_of(handle: KeyGroups, streams: Streams) -> Header | None:
 def sections_of(
     handle: KeyGroups, streams: Streams, groups: Container[int] | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield group by group, in the order of the file: it is read once; with `groups`, from the
-    first of them to the last.
-    """
+    """Yield `groups`, or all, in the order of the file: it is read once."""
     wanted = list(_wanted_sections(handle, groups))
     if handle.stream is None or not wanted:
         return
@@ -371,7 +362,6 @@ def _partitioned(
 
 
 def _elements(handle: Partitioned, streams: Streams) -> dict[int, bytes]:
-    """Return the elements of a file by their offsets: each ends where the next one begins."""
     starts = sorted(set(handle.starts))
     if handle.stream is None or not starts:
         return {}

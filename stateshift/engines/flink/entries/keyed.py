@@ -28,7 +28,6 @@ from stateshift.engines.flink.entries.image import (
 )
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import OldVersion
-from stateshift.formats.flink.hashmap import hashmap_entries, why_closed
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import (
     Changelog,
@@ -40,6 +39,7 @@ from stateshift.formats.flink.keyed_handles import (
 )
 from stateshift.formats.flink.keyed_state import Header
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
+from stateshift.formats.flink.state_values import hashmap_entries, why_closed
 from stateshift.formats.rocksdb.table import NotRead
 from stateshift.world import Pairs
 
@@ -102,16 +102,12 @@ def keyed_entries(
 
 
 def why_operator_is_opaque(operator: OperatorState, streams: Streams) -> str | None:
-    """Return the reason for which an operator's keyed entries cannot be separated; None if they
-    can.
-    """
+    """Return the obstacle to separating an operator's keyed entries; None if there is none."""
     return _first_reason((subtask.managed_keyed for subtask in operator.all_subtasks), streams)
 
 
 def keyed_pairs_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
-    """Yield states, each with some of its entries as keys and values; of an operator that is not
-    opaque.
-    """
+    """Yield states with some of their entries as keys and values; of no opaque operator."""
     prefix = prefix_bytes(operator.max_parallelism)
     for subtask in operator.all_subtasks:
         keyed = keyed_entries(subtask.managed_keyed, prefix, streams)

@@ -97,9 +97,7 @@ def _memory_deltas(handle: KeyedHandle | None) -> Iterator[MemoryDelta]:
 
 
 def backend_of(handle: KeyedHandle | None, streams: Streams) -> str | None:
-    """Return the backend that wrote it; a canonical savepoint does not tell, and any backend reads
-    it.
-    """
+    """Return the backend that wrote it; a canonical savepoint does not tell."""
     match handle:
         case KeyGroups(tag=tag) if tag != SAVEPOINT_KEY_GROUPS:
             with suppress(StorageError, FormatError):
@@ -196,7 +194,6 @@ def sections_in(handle: KeyGroups) -> tuple[tuple[int, int] | None, ...]:
 
 
 def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, object] | None:
-    """Return the bytes of each key group, where the metadata tells."""
     keyed = (subtask.managed_keyed for subtask in subtasks)
     handles = [handle for handle in keyed if isinstance(handle, KeyGroups)]
     if not handles:

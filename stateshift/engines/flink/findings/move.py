@@ -13,7 +13,6 @@ from itertools import chain
 from shlex import quote
 
 from stateshift.engines.findings import of_faster_storage, of_free_space
-from stateshift.engines.flink.findings.settings import of_settings
 from stateshift.engines.flink.findings.taking import (
     ASKABLE,
     of_parallelism,
@@ -21,7 +20,7 @@ from stateshift.engines.flink.findings.taking import (
     of_savepoints,
     of_taking,
 )
-from stateshift.engines.flink.findings.versions import of_versions
+from stateshift.engines.flink.findings.target import of_settings, of_versions
 from stateshift.engines.flink.image import flink_facts, flink_image
 from stateshift.engines.flink.rewrite.choice import Choice, id_of
 from stateshift.engines.flink.rewrite.move import Move
@@ -30,7 +29,7 @@ from stateshift.formats.flink.key_groups import PARALLELISM_MAX
 from stateshift.specification.job_relations import sharing
 from stateshift.specification.transform import Convert, Drop, Rename, Rescale, find_change
 from stateshift.suggestion import BEHIND_COLON, did_you_mean
-from stateshift.survey import Finding, Image, Survey
+from stateshift.survey import Finding, Image, Survey, note, refuse, warn
 
 
 def of_sources(move: Move) -> Iterator[Finding]:
@@ -39,10 +38,8 @@ def of_sources(move: Move) -> Iterator[Finding]:
         yield from survey.findings
         if not survey.images:
             what = "nothing is" if survey.kind == "empty" else "no Flink savepoint or checkpoint is"
-            yield Finding(
-                "refuse",
-                f"{what} at {survey.location}",
-                hint=f"stateshift inspect {quote(survey.location)}",
+            yield refuse(
+                f"{what} at {survey.location}", hint=f"stateshift inspect {quote(survey.location)}"
             )
         for image in survey.images:
             yield from (finding for finding in image.findings if finding.level != "note")
@@ -56,18 +53,17 @@ def of_clusters(move: Move) -> Iterator[Finding]:
         if cluster is not None:
             yield from cluster.findings
     if theirs is not None and theirs.kind not in ASKABLE:
-        yield Finding(
-            "note",
+        yield note(
             f"{theirs.name} ({theirs.kind}) is not asked how far the job comes: a run ends once it "
-            "has taken the job",
+            "has taken the job"
         )
 
 
 def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
     kept = flink_image(image)
-    if kept is not None and kept.drained:
-        yield Finding(
-            "warn",
+    drained, kind = (False, "") if kept is None else (kept.drained, kept.kind)
+    if drained:
+        yield warn(
             f"{survey.location} was drained: its windows and timers have fired as at the end of "
             "all input",
             hint="a job that goes on needs a savepoint that was taken without drain",
@@ -76,28 +72,23 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
     words = {(operator.provider or "").rpartition(" ")[2] for operator in image.operators}
     backends = sorted(words & {"rocksdb", "hashmap"})
     if backends:
-        yield Finding(
-            "note",
+        yield note(
             f"{survey.location} is in the format of the {' and '.join(backends)} backend, which "
-            "the job that starts from it has to use: a canonical savepoint fits any",
+            "the job that starts from it has to use: a canonical savepoint fits any"
         )
-    if kept is not None and kept.kind == "checkpoint":
-        yield Finding(
-            "note",
+    if kind == "checkpoint":
+        yield note(
             f"{survey.location} is a checkpoint of a job: what it did after that is done again "
-            "where it starts here",
+            "where it starts here"
         )
 
 
 def of_target(move: Move) -> Iterator[Finding]:
-    """Refuse a target that is not empty, or a change that needs a new savepoint where the spec
-    names no place for it.
-    """
+    """Refuse a target that is not empty, or a new savepoint without a place for it."""
     target, flink = move.facts.target, move.job.flink
     if move.job.target is not None:
         if target.kind != "empty":
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"{target.location} is not empty ({len(target.files)} files): the new savepoint "
                 "must not exist",
                 hint=f"choose an empty place, or look: stateshift inspect {quote(target.location)}",
@@ -107,8 +98,7 @@ def of_target(move: Move) -> Iterator[Finding]:
     if flink is not None and (len(flink.job_ids) > 1 or len(flink.existing_savepoints) > 1):
         what = "several images become one"
     if what is not None:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"{what}, and there is no place for the new savepoint",
             hint='name it: "new_savepoint_path"',
         )
@@ -123,16 +113,14 @@ def of_choice(move: Move) -> Iterator[Finding]:
         masters.update(flink_facts(survey.images[0]).masters)
     for name, count in sorted(masters.items()):
         if count > 1:
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"the state of a coordinator's hook, {name!r}, is in two images: Flink would "
                 "restore one",
                 hint="move them one by one: such state belongs to a whole job, and cannot be left "
                 "out",
             )
     for twice in choice.twice:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"operator {twice} comes from two images: Flink would keep the last and lose the other "
             "without a word",
             hint='{"kind": "union", "operators": [...]} makes one of operators with keys of their '
@@ -140,33 +128,29 @@ def of_choice(move: Move) -> Iterator[Finding]:
             'its job", "operators": {"old": "new"}}',
         )
     if not any(taken.operators for taken in choice.taken):
-        yield Finding("refuse", "no operator is left: nothing would be in the new savepoint")
+        yield refuse("no operator is left: nothing would be in the new savepoint")
 
 
 def _of_names(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
-    """Refuse names in the spec that no operator has."""
     uids: set[str] = set()
     for image in chain.from_iterable(survey.images for survey in surveys):
         uids.update(operator.uid for operator in image.operators if operator.uid)
     for name in choice.unknown:
         meant = did_you_mean(name, sorted(uids), BEHIND_COLON)
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"no operator has the uid or id {name!r}{meant}",
             hint=f"stateshift inspect {quote(surveys[0].location)} --uids {quote(name)} lists what "
             "is there",
         )
     for name in choice.alone:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"operator {name!r} is in one image only: there is nothing that it could become one "
             "with",
             hint="leave it out of the union; where the other image has it under another name: "
             '{"kind": "rename", "of": "that savepoint", "operators": {"other": "name"}}',
         )
     for of in choice.elsewhere:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"a change is of {of!r}, which is none of the images",
             hint="what it may be of: the location of a savepoint, or the id of the job it is taken "
             "of",
@@ -176,20 +160,17 @@ def _of_names(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
 def of_redistribution(move: Move) -> Iterator[Finding]:
     """Refuse keyed state that cannot be redistributed, and note operators that become one."""
     for operator, what, why in move.redistribution.obstacles:
-        yield Finding("refuse", f"operator {operator} {what}: {why.fact}", hint=why.hint)
+        yield refuse(f"operator {operator} {what}: {why.fact}", hint=why.hint)
     for rewritten in move.redistribution.united:
-        yield Finding(
-            "note",
+        yield note(
             f"operator {rewritten.operator} is put together of {len(rewritten.sources)} images: "
             "that no key is in two of them is seen when it is written, and nothing is published if "
-            "one is",
+            "one is"
         )
 
 
 def of_key_groups(move: Move) -> Iterator[Finding]:
-    """Yield a note where operators have different max parallelisms, keyed state or none: Flink
-    refuses a job that sets one which not all of them have.
-    """
+    """Note differing max parallelisms: Flink refuses a job that sets one over all of them."""
     if move.redistribution.max_parallelism is not None:
         return
     keyed, every = set[int](), set[int]()
@@ -200,8 +181,7 @@ def of_key_groups(move: Move) -> Iterator[Finding]:
     others = sorted(every - keyed)
     if len(keyed) == 1 and others:
         (most,) = keyed
-        yield Finding(
-            "note",
+        yield note(
             f"operators with keyed state have {most} key groups, others "
             f"{', '.join(map(str, others))}: a job that sets its max parallelism is refused by "
             "Flink",
@@ -211,27 +191,22 @@ def of_key_groups(move: Move) -> Iterator[Finding]:
 
 
 def of_left(move: Move) -> Iterator[Finding]:
-    """Yield a note on operators with state that stay behind, as the spec says; among jobs that
-    divide a workflow, none may.
-    """
+    """Note operators with state that stay behind; of jobs that divide a workflow, none may."""
     asked = move.spec.job(move.job.name)  # before its savepoints were taken
     others = sharing(move.spec, asked) if asked is not None else ()
     operators = chain.from_iterable(other.operators for other in others)
     taken_by_others = {id_of(operator.name) for operator in operators}
     left = [operator for operator in move.choice.left if operator not in taken_by_others]
     if left and others:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"operators {', '.join(left)} have state, and none of the jobs that divide this "
             "workflow takes them along",
             waive="operators-stay",
             hint="add them to one of the jobs; or, where their state is no longer wanted, waive it",
         )
     elif left:
-        yield Finding(
-            "note",
-            f"{len(left)} operators with state are left behind, as the spec says: "
-            f"{', '.join(left)}",
+        yield note(
+            f"{len(left)} operators with state are left behind, as the spec says: {', '.join(left)}"
         )
 
 
@@ -248,51 +223,39 @@ _INSTEAD = {
 
 
 def of_changes(move: Move) -> Iterator[Finding]:
-    """Refuse each change, or option of one, that Flink images do not support, and each new uid of
-    more than 65,535 bytes.
-    """
+    """Refuse what Flink images do not support, and each new uid of more than 65,535 bytes."""
     job = move.job
     for change in job.transform:
         if change.kind not in CHANGES:
             instead = f"{_INSTEAD[change.kind]}; " if change.kind in _INSTEAD else ""
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"a Flink image cannot be changed by {change.kind!r}",
                 hint=f'{instead}what can be asked for: {", ".join(CHANGES)}; and "operators" keeps '
                 "some",
             )
     convert = find_change(job.transform, Convert)
     if convert is not None and convert != Convert(flink=convert.flink):
-        yield Finding(
-            "refuse",
-            "a Flink image is converted for a Flink",
-            hint='{"kind": "convert", "flink": "1.20"}',
+        yield refuse(
+            "a Flink image is converted for a Flink", hint='{"kind": "convert", "flink": "1.20"}'
         )
     rescale = find_change(job.transform, Rescale)
     most = rescale.max_parallelism if rescale is not None else None
     if most is not None and most > PARALLELISM_MAX:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"a max parallelism of {most} is more than Flink takes",
             hint=f'"max_parallelism" up to {PARALLELISM_MAX}',
         )
     renames = [change for change in job.transform if isinstance(change, Rename)]
     if any(rename.sources for rename in renames):
-        yield Finding(
-            "refuse",
-            "of a Flink image, operators can be renamed",
-            hint='"operators": {"old": "new"}',
+        yield refuse(
+            "of a Flink image, operators can be renamed", hint='"operators": {"old": "new"}'
         )
     for new in chain.from_iterable(rename.operators.values() for rename in renames):
         if not fits_utf(new):
-            yield Finding(
-                "refuse", f"{new[:40]!r}... is longer than Flink can write a uid (65535 bytes)"
-            )
+            yield refuse(f"{new[:40]!r}... is longer than Flink can write a uid (65535 bytes)")
     if any(isinstance(change, Drop) and change.sources for change in job.transform):
-        yield Finding(
-            "refuse",
-            "of a Flink image, operators can be left out",
-            hint='"operators": ["uid", ...]',
+        yield refuse(
+            "of a Flink image, operators can be left out", hint='"operators": ["uid", ...]'
         )
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stateshift.engines.flink.changes import asked_version
-from stateshift.engines.flink.findings.versions import of_reading, of_writing
+from stateshift.engines.flink.findings.target import of_reading, of_writing
 from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, FileHandle, Segment, files_of
 from stateshift.formats.flink.versions import newest_for
 from stateshift.specification import JobSpec
-from stateshift.survey import ClusterFacts, Facts, Finding, Savable, Survey
+from stateshift.survey import ClusterFacts, Facts, Finding, Savable, Survey, note, refuse, warn
 
 # The clusters that can be asked for savepoints, and for a job's progress since.
 ASKABLE = ("flink_rest", "memory")
@@ -51,35 +51,30 @@ def of_taking(move: Move) -> Iterator[Finding]:
         theirs = facts.target_cluster.version if facts.target_cluster is not None else None
         yield from of_writing(cluster, theirs or asked_version(job))
     if job.mode == "warm":
-        yield Finding(
-            "warn",
+        yield warn(
             "what the job does since its last checkpoint is done again, as after a failure: a sink "
             "that is not transactional gets it twice",
             hint='"mode": "move" ends it with a savepoint, and nothing is done after that',
         )
     elif job.target is not None:
-        yield Finding(
-            "note",
+        yield note(
             "what is copied, and what is rewritten, is planned from the savepoints, once they are "
-            "taken",
+            "taken"
         )
     yield from _of_stopping(job)
 
 
 def _of_asking(job: JobSpec, cluster: ClusterFacts) -> Iterator[Finding]:
-    """Refuse a cluster that cannot take the savepoints."""
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
     if cluster.kind not in ASKABLE:
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"{cluster.name} ({cluster.kind}) cannot be asked for a savepoint",
             hint='give it "kind": "flink_rest" and its "url"; or take the savepoint yourself, and '
             'name it in "existing_savepoint_paths"',
         )
     elif cluster.state not in ("running", "unknown"):
         what = "no savepoint can be taken" if job.mode != "warm" else "it cannot be followed"
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and {what}",
             hint=f"{_running_there(cluster)}; or name the savepoint it ended with in "
             '"existing_savepoint_paths"',
@@ -87,7 +82,6 @@ def _of_asking(job: JobSpec, cluster: ClusterFacts) -> Iterator[Finding]:
 
 
 def _running_there(cluster: ClusterFacts) -> str:
-    """Return the jobs that could be meant instead."""
     ids: dict[str, None] = {}  # each once, in their order
     for savable in cluster.savable:
         ids.update(dict.fromkeys(savable.listed))
@@ -98,28 +92,24 @@ def _running_there(cluster: ClusterFacts) -> str:
 
 
 def _of_stopping(job: JobSpec) -> Iterator[Finding]:
-    """Warn of a job that goes on after its savepoint, or was drained."""
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
     if job.flink.cancel_job:
-        yield Finding(
-            "warn",
+        yield warn(
             "records that the job reads between its savepoint and its cancellation are done twice, "
             "or lost where its source cannot be read again",
             hint='leave out "cancel_job": the job then ends with its savepoint, and does nothing '
             "after it",
         )
     elif job.flink.cancel_job is False or job.mode == "fork":
-        yield Finding(
-            "warn",
+        yield warn(
             "the old job goes on: what it does after its savepoint is not in the new one, and both "
             "write",
             hint='leave out "cancel_job" to stop it with its savepoint',
         )
     if job.stop.get("drain"):
-        yield Finding(
-            "warn",
+        yield warn(
             "a drained job fires all its windows and timers, as at the end of all input: it is not "
-            "meant to go on",
+            "meant to go on"
         )
 
 
@@ -127,9 +117,7 @@ def _of_stopping(job: JobSpec) -> Iterator[Finding]:
 
 
 def is_native(job: JobSpec, facts: Facts, id: str) -> bool:
-    """Whether the savepoint of this job is taken in the native format: where the spec says so, or
-    where no other can be taken.
-    """
+    """Whether this job's savepoint is native: by the spec, or as no other can be taken."""
     asked = job.stop.get("format")
     if asked is None:
         return _savable(facts, id).no_canonical is not None
@@ -152,19 +140,16 @@ def _of_format(job: JobSpec, savable: Savable) -> Iterator[Finding]:
         return
     if job.stop.get("format") == "canonical":
         hint = 'leave out "format" of `stop`, or make it "native"'
-        yield Finding("refuse", f"{savable.no_canonical}: asked for one, the job fails", hint=hint)
+        yield refuse(f"{savable.no_canonical}: asked for one, the job fails", hint=hint)
         return
     needs = _needs_canonical(job, savable)
     if needs is not None:
         fact = f"{savable.no_canonical}, and {needs} needs one"
-        yield Finding(
-            "refuse", fact, hint="leave that out: a native savepoint is then taken by itself"
-        )
+        yield refuse(fact, hint="leave that out: a native savepoint is then taken by itself")
         return
-    yield Finding(
-        "note",
+    yield note(
         f"{savable.no_canonical}: its savepoint is taken in the native format, which is restored "
-        "by the state backend that wrote it alone",
+        "by the state backend that wrote it alone"
     )
 
 
@@ -190,7 +175,6 @@ def _rewriting_change(job: JobSpec) -> str | None:
 
 
 def _configured_backend(job: JobSpec) -> str | None:
-    """Return the state backend with which `submit` starts the job, where it names one."""
     if job.submit is None:
         return None
     configured: Mapping[str, object] = job.submit.options.get("flink_configuration") or {}
@@ -233,8 +217,7 @@ def of_parallelism(move: Move) -> Iterator[Finding]:
 
 def _too_wide(wanted: int, operator: str, most: int) -> Finding:
     power_of_two = 1 << max(7, (wanted - 1).bit_length())
-    return Finding(
-        "refuse",
+    return refuse(
         f"`submit` asks for parallelism {wanted}, and the state of {operator} has max parallelism "
         f"{most}: Flink refuses it",
         hint=f'"parallelism" up to {most}; or {{"kind": "rescale", "max_parallelism": '
@@ -261,8 +244,7 @@ def of_rounds(move: Move) -> Iterator[Finding]:
     reason = _why_nothing_stays(source) if is_readable(source) else None
     if reason is not None:
         what, way = reason
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"{move.job.name}'s checkpoints {what}: nothing can be copied for good before the job "
             "is stopped",
             hint=f'start it with {way}; or "mode": "move"',
@@ -270,9 +252,7 @@ def of_rounds(move: Move) -> Iterator[Finding]:
 
 
 def _why_nothing_stays(survey: Survey) -> tuple[str, str] | None:
-    """Return the reason for which nothing of a checkpoint stays as it is, and the setting with
-    which it does.
-    """
+    """Return the reason why nothing of a checkpoint stays as it is, and the remedy's setting."""
     files: list[FileHandle] = []
     for reference in references(metadata_of(survey.images[0])):
         if reference.role == "keyed":

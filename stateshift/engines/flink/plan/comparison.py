@@ -33,7 +33,6 @@ class _Source:
 
     @property
     def id_before(self) -> dict[str, str]:
-        """The ids of operators in the image, by their ids in the target."""
         return {new: old for old, new in self.operators.items()}
 
 
@@ -54,7 +53,6 @@ def compares(move: Move) -> Iterator[CompareImages]:
 
 
 def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareImages:
-    """Return the step that compares operators of some images with those of the target."""
     operators: dict[str, None] = {}
     for source in sources:
         operators.update(dict.fromkeys(source.operators.values()))
@@ -95,7 +93,6 @@ def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareIma
 
 
 def _shards(image: Image, source: _Source) -> Iterator[ShardFiles]:
-    """Yield an image's shards of these operators, under their ids in the target."""
     shards = {shard.operator: shard for shard in image.shards}
     for old, new in source.operators.items():
         yield replace(shards[old], operator=new)
@@ -129,7 +126,6 @@ def _target_shards(
 
 
 def _written_names(move: Move, operator: str) -> list[str]:
-    """Return the names of the new files of an operator."""
     rewritten = move.rewritten(operator)
     if rewritten is None:
         return []
@@ -138,7 +134,6 @@ def _written_names(move: Move, operator: str) -> list[str]:
 
 
 def _broadcast(image: Image, operator: str | None) -> set[str]:
-    """Return the names of an operator's broadcast states that hold something."""
     names: set[str] = set()
     subtasks = (o.all_subtasks for o in metadata_of(image).operators if o.id.hex() == operator)
     for _, handle in chain.from_iterable(map(handles_of, chain.from_iterable(subtasks))):
@@ -148,10 +143,7 @@ def _broadcast(image: Image, operator: str | None) -> set[str]:
 
 
 def _roles_by_name(image: Image, taken: Taken) -> dict[str, dict[str, str]]:
-    """Return, by operator, what its files are called in the target, each once with its role.
-
-    A file that holds several roles is kept: the role that is not rewritten stands for it.
-    """
+    """Return each operator's file names in the target with their role: any not rewritten."""
     roles: dict[str, dict[str, str]] = {}
     for reference in references(metadata_of(image)):
         if reference.operator not in taken.operators:

@@ -19,8 +19,7 @@ from stateshift.engines.bundles import bundle_items
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.rewrite.choice import Choice
-from stateshift.engines.flink.rewrite.move import Move
-from stateshift.engines.flink.rewrite.redistribution import Rewritten
+from stateshift.engines.flink.rewrite.move import Move, Rewritten
 from stateshift.engines.flink.rewrite.transforms import CUT, RESCALE
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
@@ -67,7 +66,6 @@ class Whole:
 
     @classmethod
     def of(cls, survey: Survey, wanted: Mapping[str, Parts]) -> Whole:
-        """Return the copies of an image. Files that keep their names come first."""
         infos = {file.path: file for file in survey.files}
         files: list[Named] = []
         pieces: dict[str, Pieces] = {}
@@ -120,7 +118,6 @@ def _copies_of_image(
 
 
 def _wanted(move: Move, number: int) -> dict[str, Parts]:
-    """Return the copies of the files of an image that are not rewritten, by their paths."""
     image, taken = move.surveys[number].images[0], move.choice.taken[number]
     places, rewritten_of = places_of(image), move.rewritten_of(number)
     wanted: dict[str, Parts] = {}
@@ -141,9 +138,6 @@ def _wanted(move: Move, number: int) -> dict[str, Parts]:
 
 
 def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:
-    """Return the step for an operator's state for other subtasks, or that of several images' as
-    one.
-    """
     origins, inputs = [], []
     for number, operator in rewritten.sources:
         survey, places = move.surveys[number], move.choice.taken[number].places
@@ -185,9 +179,7 @@ def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, .
 
 
 def rewritten_names(choice: Choice, rewritten: Rewritten, role: str = "") -> tuple[str, ...]:
-    """Return the names of an operator's new files, made of where its state comes from: a plan that
-    is made again gives the same ones.
-    """
+    """Return an operator's new file names, which a plan that is made again gives as well."""
     origins = []
     for number, _ in rewritten.sources:
         places = choice.taken[number].places
@@ -230,9 +222,7 @@ Names = Mapping[tuple[str, str], str]  # by location and path, what a file is ca
 
 
 def bare(facts: Facts) -> Facts:
-    """Return facts without stamps, and without the times of what lies outside the image's folder: a
-    plan says what is done with which file, and rounds alone care which one it was.
-    """
+    """Return facts without stamps and outer times: a plan says what is done, not with which one."""
     source = _bare(facts.source)
     target = source if facts.target is facts.source else _bare(facts.target)
     others = tuple(_bare(survey) for survey in facts.others)
@@ -263,9 +253,7 @@ def names_of(wholes: Iterable[Whole]) -> dict[tuple[str, str], str]:
 
 
 def round_of(move: Move, wholes: Sequence[Whole]) -> Iterator[BringFiles]:
-    """Yield steps for all of the last checkpoint that is there and is not copied yet. A part of a
-    file that others share, and may still grow, is left for the end.
-    """
+    """Yield steps for the last checkpoint's new files; segments that may grow wait for the end."""
     at_target = there_already(move.facts, names_of(wholes))
     for number, whole in enumerate(wholes):
         left = whole.files_not_in(at_target)

@@ -30,8 +30,8 @@ from stateshift.engines.flink.findings.move import (
     FINDINGS_OF_START,
     of_sources,
 )
-from stateshift.engines.flink.findings.settings import PARALLELISM, carried_settings, takes_settings
 from stateshift.engines.flink.findings.taking import ASKABLE, is_native
+from stateshift.engines.flink.findings.target import PARALLELISM, carried_settings, takes_settings
 from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.plan.comparison import compares
 from stateshift.engines.flink.plan.copy import (
@@ -69,9 +69,7 @@ STOP_SECONDS_MAX = 600
 
 
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
-    """Return the job's plans in their order: one for a stopped job or a start without state, else
-    halt and move, with a round of copying first where the mode is warm.
-    """
+    """Return the job's plans in order: one, or halt and move, with a round of copying if warm."""
     move = Move(spec, job, facts)
     if not spec.restart:
         phases = phases_of(*_start(move, None))
@@ -94,9 +92,7 @@ def _provisional(plan: Plan, facts: Facts) -> Plan:
 
 
 def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Copy what can be copied of the last checkpoint while the job runs; nothing where there is
-    none yet. The plan of the move says what speaks against it.
-    """
+    """Copy what can be copied of the last checkpoint, if there is one, while the job runs."""
     move = Move(spec, job, replace(facts, others=()))
     steps: tuple[BringFiles, ...] = ()
     if _is_whole(facts.source):
@@ -106,9 +102,7 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 
 def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Publish what a round has copied, so that a job can be started from it, and only then remove
-    what it does not need any more. The round has copied everything that these facts need.
-    """
+    """Publish what a round has copied as a start, and only then remove what it does not need."""
     move = Move(spec, job, replace(bare(facts), others=()))
     if not _is_whole(move.facts.source):
         raise StalePlan(
@@ -128,9 +122,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 
 def _behind_rounds(move: Move) -> tuple[tuple[AnyStep, ...], tuple[KeepBrought, ...]]:
-    """Return the steps that are still to be done after rounds, and those that keep or remove the
-    files that rounds have copied.
-    """
+    """Return the steps left after rounds, and those that keep or remove the rounds' files."""
     wholes = tuple(as_they_are(move))
     wanted = names_of(wholes)
     at_target = there_already(move.facts, wanted)
@@ -156,9 +148,7 @@ def _are_refused(findings: Iterable[Finding]) -> bool:
 
 
 def _move_from_checkpoint(move: Move) -> Plan:
-    """Return the move as it would be from the last checkpoint: the one that the job ends with has
-    little more.
-    """
+    """Return the move from the last checkpoint: the job's end adds little to it."""
     findings = findings_of(move, FINDINGS_OF_CHECKPOINT)
     if not is_readable(move.facts.source) or _are_refused(findings):
         return _plan(move, phases_of(*_start(move, 0)), findings)
@@ -211,14 +201,11 @@ def _take_savepoints(move: Move) -> Iterator[TakeSavepoint]:
 
 
 def _restarting(job: JobSpec) -> SubmitSpec | None:
-    """Return the way in which a rollback starts the old job again. It is not known which of several
-    jobs `source_submit` starts: a person tells them apart.
-    """
+    """Return the way a rollback starts the old job; a person tells several apart."""
     return job.source_submit if len(job.image_writers) == 1 else None
 
 
 def _patience(spec: Spec, job: JobSpec) -> float:
-    """Return the seconds that a savepoint may take."""
     seconds = STOP_SECONDS_MAX
     if job.source_cluster:
         seconds = spec.cluster(job.source_cluster).options.get("seconds_max", seconds)
@@ -226,9 +213,7 @@ def _patience(spec: Spec, job: JobSpec) -> float:
 
 
 def move_plan(move: Move) -> Plan:
-    """Return the plan that moves a job whose images are complete; it has findings and no steps
-    where one of them refuses the move.
-    """
+    """Return the plan of complete images; with findings and no steps if one refuses the move."""
     if not all(map(is_readable, move.surveys)):
         return _plan(move, (), findings_of(move, (of_sources,)))
     findings = findings_of(move, FINDINGS)
@@ -257,9 +242,7 @@ def move_plan(move: Move) -> Plan:
 
 
 def identity_of(facts: Facts) -> str:
-    """Return the fingerprint of everything that does not change while a job runs: its identity, and
-    the place where it goes, if anywhere.
-    """
+    """Return the fingerprint of what does not change while a job runs: its identity and place."""
     target, theirs = facts.target, facts.target_cluster
     goes_to = None
     if target is not facts.source:
@@ -281,10 +264,7 @@ def fingerprint_of(facts: Facts) -> str:
 
 
 def _plan(
-    move: Move,
-    phases: tuple[Phase, ...],
-    findings: tuple[Finding, ...],
-    epoch: int | None = None,
+    move: Move, phases: tuple[Phase, ...], findings: tuple[Finding, ...], epoch: int | None = None
 ) -> Plan:
     job, facts = move.job, move.facts
     return Plan(
@@ -345,9 +325,7 @@ def _start(move: Move, epoch: int | None) -> Iterator[Phase]:
 
 
 def _submit_options(move: Move) -> dict[str, object]:
-    """Return the options of `submit`, with the spec's word about restored state elsewhere, and the
-    settings that the job has now and would not have there.
-    """
+    """Return `submit` with settings that would be missing, and the spec's word on restoring."""
     job = move.job
     options = dict(job.submit.options) if job.submit else {}
     settings = carried_settings(move)

@@ -92,9 +92,7 @@ def choose(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
 
 
 def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
-    """Return the operators of each image that go along. Images whose files have the same names lie
-    apart.
-    """
+    """Return each image's operators that go along; files with the same names lie apart."""
     names: set[str] = set()
     taken = []
     for number, image in enumerate(images):
@@ -112,9 +110,7 @@ def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
 
 
 def take_along(job: JobSpec, number: int, image: Image) -> Image:
-    """Return an image, the `number`th of the job's, without the operators that its spec leaves
-    behind.
-    """
+    """Return the job's `number`th image without the operators that its spec leaves behind."""
     kept = flink_image(image)
     if kept is None:
         return image
@@ -125,9 +121,7 @@ def take_along(job: JobSpec, number: int, image: Image) -> Image:
 
 
 def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
-    """Return the operators of the `number`th image that go along: those that the job names, or all,
-    but none dropped.
-    """
+    """Return the `number`th image's operators that go along: those named, or all not dropped."""
     left_out = {id_of(name) for name in dropped_names(job, number)}
     staying = [id_ for id_ in ids if id_ not in left_out]
     named = {id_of(operator.name) for operator in job.operators}
@@ -158,7 +152,6 @@ def _without_empty_twins(
 
 
 def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Iterator[str]:
-    """Yield the names of the spec that match no operator."""
     ids_of_each = [{operator.id for operator in image.operators} for image in images]
     named = [operator.name for operator in job.operators]
     yield from _not_among(named, set().union(*ids_of_each))

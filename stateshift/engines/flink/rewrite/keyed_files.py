@@ -5,13 +5,19 @@ number each of their states has in the new ones.
 
 Subtasks may number their states differently, and some have seen none of a state: the header that is
 kept is that of the file with the most states.
+
+New sections stand behind each other in a scratch file, of which each new subtask gets some.
+
+    sections = Sections(head, scratch)
+    sections.add(group, pieces)          group by group, ascending
+    sections.cut(groups) -> Cut          the header, and the sections of these groups
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from stateshift.engines.flink.entries.image import (
     SectionPiece,
@@ -27,6 +33,12 @@ from stateshift.errors import Incompatible
 from stateshift.formats.flink.keyed_handles import KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, decode_header
 from stateshift.formats.flink.metadata import OperatorState
+from stateshift.storage.protocol import CHUNK, Content
+
+if TYPE_CHECKING:
+    from stateshift.formats.sorting import Scratch
+
+_COMPRESSED_AT = 4  # behind the version
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +51,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class KeyedFile:
-    """One subtask's keyed state as it was: its image's number and max parallelism, its header, and
-    which of the first one's states its own are; none where they are the same.
-    """
+    """One subtask's keyed state as it was; `states`: which of the first file's its own are."""
 
     image: int
     was: int
@@ -57,14 +67,12 @@ class KeyedFile:
         return self.header
 
     def renumbered(self, state: int) -> int:
-        """Return the number that a state of this file has in the new ones."""
         return self.states[state] if self.states else state
 
     def sections(self, groups: Container[int] | None = None) -> Iterator[tuple[int, bytes]]:
         return sections_of(self.handle, self.streams, groups)
 
     def parts(self, size: int) -> Iterator[SectionPiece]:
-        """Yield the pieces of `sections_in_pieces`, out of compression."""
         if not self.known_header.compressed:
             yield from sections_in_pieces(self.handle, self.streams, size)
             return
@@ -75,7 +83,6 @@ class KeyedFile:
                 yield SectionPiece(group, content[start : start + size], start == 0, ends)
 
     def sizes(self) -> Iterator[tuple[int, int]]:
-        """Yield the groups and sizes of the same sections, as the metadata says."""
         assert self.handle.stream is not None, "what has no file is left out"
         for (start, end), group in in_file_order(self.handle, self.handle.stream.size):
             yield group, end - start
@@ -97,7 +104,6 @@ def keyed_files(origins: Sequence[Origin]) -> list[KeyedFile]:
 
 
 def _file(image: int, origin: Origin, handle: KeyedHandle | None) -> KeyedFile | None:
-    """Return a subtask's file; None where it has no keyed state."""
     streams = origin.streams
     if not isinstance(handle, KeyGroups) or handle.stream is None:
         return None
@@ -168,3 +174,63 @@ def refuse_other_hash(group: int) -> NoReturn:
         "a way of its own",
         hint="its max parallelism cannot be changed from outside",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The part of one new subtask: where its groups begin, all 0 where it gets nothing."""
+
+    first: int
+    offsets: tuple[int, ...]
+    size: int
+    content: Content
+
+
+class Sections:
+    """Sections of key groups, behind each other."""
+
+    def __init__(self, head: bytes, scratch: Scratch) -> None:
+        self._places: dict[int, tuple[int, int]] = {}
+        self._file, self._end = scratch(), 0
+        uncompressed = bytearray(head)
+        uncompressed[_COMPRESSED_AT] = 0
+        self._head = bytes(uncompressed)
+
+    def add(self, group: int, pieces: Iterable[bytes | bytearray]) -> None:
+        begin = self._end
+        for piece in pieces:
+            self._file.write(piece)
+            self._end += len(piece)
+        self._places[group] = begin, self._end - begin
+
+    def cut(self, groups: range) -> Cut:
+        own = {group: self._places[group] for group in groups if group in self._places}
+        begin = min((start for start, _ in own.values()), default=0)
+        end = max((start + size for start, size in own.values()), default=begin)
+        places = {group: len(self._head) + start - begin for group, (start, _) in own.items()}
+
+        def content() -> Iterator[bytes]:
+            yield self._head
+            self._file.seek(begin)
+            left = end - begin
+            while left:
+                chunk = self._file.read(min(left, CHUNK))
+                if not chunk:
+                    return
+                left -= len(chunk)
+                yield chunk
+
+        return cut_of(groups, places, len(self._head) + end - begin, content)
+
+
+def nothing(groups: range) -> Cut:
+    """Return the part of a subtask that gets no keyed state."""
+    return Cut(groups.start, (0,) * len(groups), 0, lambda: iter(()))
+
+
+def cut_of(groups: range, places: Mapping[int, int], size: int, content: Content) -> Cut:
+    """Return the part of a subtask whose groups begin at these places."""
+    if not places:
+        return nothing(groups)
+    offsets = tuple(places.get(group, 0) for group in groups)
+    return Cut(groups.start, offsets, size, content)

@@ -46,16 +46,13 @@ class PlainTaken(PlainPlaces):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Which operators of an image are taken, under which ids and uids; and whether its files get
-    other names, because another image has files of the same.
-    """
+    """An image's operators that are taken, with ids and uids; and whether files are renamed."""
 
     places: Places
     operators: Mapping[str, tuple[str, str | None]]
     apart: bool = False
 
     def name(self, stream: StreamHandle, whole: bool = False) -> str:
-        """Return the name of a file in the target, below the folder of its `_metadata`."""
         if isinstance(stream, RelativeFile) and not self.apart:
             return stream.path
         path = self.places.path_of(stream)
@@ -85,9 +82,7 @@ PlainPart = tuple[str, int, int, Sequence[int], Sequence[PlainUnkeyedFile]]
 
 @dataclass(frozen=True, slots=True)
 class UnkeyedFile:
-    """A subtask's state beside its key groups, in a file of its own: (state, mode, where its
-    elements begin). Its `role` is operator or raw operator.
-    """
+    """A subtask's state beside its key groups, of `role` operator or raw operator."""
 
     role: str
     name: str
@@ -112,7 +107,7 @@ class UnkeyedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubtaskPart:
     """The rewritten state of one subtask of an operator: its key groups in a file, the first one's
     number and where they begin, all 0 where there is nothing; and, where that is rewritten as well,
     its operator state.
@@ -129,14 +124,12 @@ class Part:
         return self.name, self.size, self.first, list(self.offsets), unkeyed
 
     @classmethod
-    def of(cls, plain: PlainPart) -> Part:
+    def of(cls, plain: PlainPart) -> SubtaskPart:
         name, size, first, offsets, unkeyed = plain
         return cls(name, size, first, tuple(offsets), tuple(map(UnkeyedFile.of, unkeyed)))
 
     def keyed(self, like: KeyGroups | None) -> KeyGroups | None:
-        """Return the handle of its key groups, `like` one of the old ones; None where they are
-        empty.
-        """
+        """Return the handle of its key groups, `like` an old one; None where they are empty."""
         if like is None or not any(self.offsets):
             return None
         file = RelativeFile(self.name, self.size)
@@ -144,7 +137,6 @@ class Part:
         return KeyGroups(like.tag, self.first, Longs.of(self.offsets), file, id_)
 
     def subtask(self, before: SubtaskState, like: KeyGroups | None) -> SubtaskState:
-        """Return the subtask with this state; what is not rewritten stays what it was."""
         subtask = replace(before, managed_keyed=self.keyed(like))
         for unkeyed in self.unkeyed:
             if unkeyed.role == "operator":
@@ -168,7 +160,7 @@ class RewrittenOperator:
 
     operator: str
     max_parallelism: int
-    parts: tuple[Part, ...]
+    parts: tuple[SubtaskPart, ...]
 
     def plain(self) -> PlainRewritten:
         parts = [part.plain() for part in self.parts]
@@ -176,11 +168,12 @@ class RewrittenOperator:
 
     @classmethod
     def of(cls, plain: PlainRewritten) -> RewrittenOperator:
-        return cls(plain["operator"], plain["max_parallelism"], tuple(map(Part.of, plain["parts"])))
+        return cls(
+            plain["operator"], plain["max_parallelism"], tuple(map(SubtaskPart.of, plain["parts"]))
+        )
 
 
 def _with_parts(operator: OperatorState, rewritten: RewrittenOperator) -> OperatorState:
-    """Return an operator with its new state."""
     before = {subtask.index: subtask for subtask in operator.all_subtasks}
     keyed = [subtask.managed_keyed for subtask in operator.all_subtasks]
     like = next((handle for handle in keyed if isinstance(handle, KeyGroups)), None)
@@ -235,9 +228,7 @@ def unite_images(
 
 
 def _each_once(images: Sequence[Metadata], rewritten: Container[str]) -> Iterator[OperatorState]:
-    """Yield the operators; of those that become one, the first with keyed state, with whatever
-    coordinator there is: at most one has any.
-    """
+    """Yield operators; of several as one, the first with keyed state, with any coordinator."""
     by_id: dict[str, list[OperatorState]] = {}
     for operator in chain.from_iterable(image.operators for image in images):
         by_id.setdefault(operator.id.hex(), []).append(operator)
@@ -264,7 +255,6 @@ def _taken(image: Metadata, own: Taken) -> Metadata:
 
 
 def _named(operator: OperatorState, own: Taken) -> OperatorState:
-    """Return an operator under the id and uid that it has in the target."""
     new, new_uid = own.operators[operator.id.hex()]
     if new == operator.id.hex():
         return operator

@@ -1,25 +1,267 @@
 """A job that moves, read once, at the planner's door: every finding, step and comparison is made of
 the `Move`. Pure.
+
+Operators of the target are rewritten for other numbers of subtasks and key groups, or because
+several images become one; others cannot be.
+
+    redistribute(job, surveys, choice)    Redistribution(rewritten, max_parallelism, obstacles)
+
+Flink itself deals out state of no key: it is rewritten only together with keyed state.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
-from stateshift.engines.flink.image import metadata_of
-from stateshift.engines.flink.rewrite.choice import Choice, choose
-from stateshift.engines.flink.rewrite.redistribution import Redistribution, Rewritten, redistribute
-from stateshift.formats.flink.metadata import OperatorState
+from stateshift.engines.flink.image import CANONICAL, Beginnings, Obstacle, flink_facts, metadata_of
+from stateshift.engines.flink.rewrite.choice import Choice, Source, choose, sources_by_id
+from stateshift.engines.flink.rewrite.unkeyed import RAW, UNKEYED, handles_of, why_not
+from stateshift.formats.flink.metadata import OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 from stateshift.specification import JobSpec, Spec
+from stateshift.specification.transform import Rescale, find_change
 from stateshift.survey import Facts, Survey
+
+_RESCALED = "cannot get another number of subtasks or key groups"
+_UNITED = "cannot become one of several"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """An operator of the target whose state is rewritten.
+
+    sources  the operators that it is made of
+    unkeyed  the roles of its state that belongs to no key, where that is rewritten too
+    """
+
+    operator: str
+    sources: tuple[Source, ...]
+    parallelism: int
+    max_parallelism: int
+    unkeyed: tuple[str, ...]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of all state that is rewritten."""
+        return ("keyed", *self.unkeyed)
+
+
+@dataclass(frozen=True, slots=True)
+class Redistribution:
+    """Rewritten operators, the new max parallelism of all, and others with (id, what, why)."""
+
+    rewritten: tuple[Rewritten, ...]
+    max_parallelism: int | None
+    obstacles: tuple[tuple[str, str, Obstacle], ...] = ()
+
+    @property
+    def by_source(self) -> Mapping[Source, Rewritten]:
+        by_source = {}
+        for rewritten in self.rewritten:
+            for source in rewritten.sources:
+                by_source[source] = rewritten
+        return by_source
+
+    @property
+    def united(self) -> list[Rewritten]:
+        return [rewritten for rewritten in self.rewritten if len(rewritten.sources) > 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An operator of the target that may have to be rewritten, and the operators it is made of."""
+
+    operator: str
+    sources: tuple[Source, ...]
+    operators: tuple[OperatorState, ...]
+
+    @property
+    def is_united(self) -> bool:
+        return len(self.sources) > 1
+
+    @property
+    def subtasks(self) -> list[SubtaskState]:
+        subtasks: list[SubtaskState] = []
+        for operator in self.operators:
+            subtasks += operator.all_subtasks
+        return subtasks
+
+    @property
+    def is_keyed(self) -> bool:
+        return any(subtask.managed_keyed is not None for subtask in self.subtasks)
+
+    @property
+    def is_bound_to_groups(self) -> bool:
+        """Whether it holds what lies by key groups, and is no managed keyed state."""
+        return any(
+            subtask.raw_keyed or bool(subtask.inputs or subtask.outputs)
+            for subtask in self.subtasks
+        )
+
+    @property
+    def unkeyed(self) -> list[tuple[str, Partitioned]]:
+        handles = []
+        for subtask in self.subtasks:
+            handles += [(role, handle) for role, handle in handles_of(subtask) if handle.states]
+        return handles
+
+    @property
+    def has_broadcast_state(self) -> bool:
+        modes: set[int] = set()
+        for _, handle in self.unkeyed:
+            modes.update(state.mode for state in handle.states)
+        return BROADCAST in modes
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(sorted({role for role, _ in self.unkeyed}))
+
+    @property
+    def has_finished_subtasks(self) -> bool:
+        if any(operator.subtasks is None for operator in self.operators):
+            return True  # all of them
+        return any(subtask.finished for subtask in self.subtasks)
+
+
+def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Redistribution:
+    """Return the operators rewritten for the job's changes, and those that cannot be."""
+    rescale = find_change(job.transform, Rescale)
+    rewritten: list[Rewritten] = []
+    obstacles: list[tuple[str, str, Obstacle]] = []
+    for new, sources in sources_by_id(choice.taken).items():
+        operators = []
+        for number, old in sources:
+            known = metadata_of(surveys[number].images[0]).operators
+            operators.append(next(operator for operator in known if operator.id.hex() == old))
+        candidate = _Candidate(new, sources, tuple(operators))
+        if rescale is None and not candidate.is_united:
+            continue
+        match _redistributed_operator(candidate, surveys, rescale or Rescale()):
+            case Rewritten() as result:
+                rewritten.append(result)
+            case Obstacle() as obstacle:
+                what = _UNITED if candidate.is_united else _RESCALED
+                obstacles.append((candidate.operator, what, obstacle))
+    return Redistribution(
+        tuple(rewritten), rescale.max_parallelism if rescale else None, tuple(obstacles)
+    )
+
+
+def _redistributed_operator(
+    candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
+) -> Rewritten | Obstacle | None:
+    """Return an operator's rewriting or the obstacle; None where it need not be."""
+    inseparable = _why_inseparable(candidate, surveys)
+    wanted = rescale
+    if inseparable is not None and not candidate.is_united:
+        # Operator state that cannot be joined need not be refused where no more than the
+        # parallelism was asked for: Flink itself deals that out.
+        wanted = replace(rescale, parallelism=None)
+    rewritten = _rewritten(candidate, wanted)
+    if rewritten is None:
+        operator = candidate.operators[0]
+        regrouped = rescale.max_parallelism not in (None, operator.max_parallelism)
+        if regrouped and candidate.is_bound_to_groups:
+            return _blocked(surveys, candidate)
+        most = operator.max_parallelism
+        if rescale.max_parallelism is not None:
+            most = rescale.max_parallelism
+        if operator.parallelism <= most:
+            return None
+        return Obstacle(f"it has {operator.parallelism} subtasks, more than {most}")
+    obstacle = _cannot(candidate, rewritten, rescale) or _blocked(surveys, candidate)
+    if obstacle is not None:
+        return obstacle
+    if inseparable is not None and rewritten.unkeyed:
+        return inseparable
+    return rewritten
+
+
+def _blocked(surveys: Sequence[Survey], candidate: _Candidate) -> Obstacle | None:
+    """Return the obstacle to writing a source otherwise; its senders hold records of it as well."""
+    for number, operator in candidate.sources:
+        kept = flink_facts(surveys[number].images[0])
+        if kept.unaligned:
+            return Obstacle(
+                "records were in flight in its job, which only Flink can deal out", CANONICAL
+            )
+        reasons = kept.apart if candidate.is_united else kept.rigid
+        if operator in reasons:
+            return reasons[operator]
+    return None
+
+
+def _why_inseparable(candidate: _Candidate, surveys: Sequence[Survey]) -> Obstacle | None:
+    """Return the obstacle to joining operator state, by the beginnings of its files."""
+    heads_of_each: list[Beginnings] = []
+    for number, old in candidate.sources:
+        kept = flink_facts(surveys[number].images[0])
+        heads_of_each.append(kept.heads.get(old, {}))
+    for role in UNKEYED:
+        heads = chain.from_iterable(own.get(role, ()) for own in heads_of_each)
+        why = why_not([*heads], role == RAW)
+        if why is not None:
+            return Obstacle(why)
+    return None
+
+
+def _rewritten(candidate: _Candidate, rescale: Rescale) -> Rewritten | None:
+    """Return an operator's rewriting; None for state of no key alone: Flink redistributes it."""
+    first, before = (
+        candidate.operators[0],
+        max(operator.parallelism for operator in candidate.operators),
+    )
+    parallelism = before
+    if candidate.is_keyed and rescale.parallelism:
+        parallelism = rescale.parallelism
+    max_parallelism = rescale.max_parallelism or first.max_parallelism
+    is_same = (parallelism, max_parallelism) == (first.parallelism, first.max_parallelism)
+    if not candidate.is_united and (is_same or not candidate.is_keyed):
+        return None
+    # State of no key is rewritten with the keyed state where subtasks go, and where what each of
+    # them has whole is for more of them.
+    moves_unkeyed = candidate.is_united or parallelism < before
+    if candidate.has_broadcast_state and parallelism != before:
+        moves_unkeyed = True
+    return Rewritten(
+        operator=candidate.operator,
+        sources=candidate.sources,
+        parallelism=parallelism,
+        max_parallelism=max_parallelism,
+        unkeyed=candidate.roles if moves_unkeyed else (),
+    )
+
+
+def _cannot(candidate: _Candidate, rewritten: Rewritten, rescale: Rescale) -> Obstacle | None:
+    if rewritten.parallelism > rewritten.max_parallelism:
+        return Obstacle(
+            f"it has {rewritten.parallelism} subtasks, "
+            f"more than {rewritten.max_parallelism} key groups"
+        )
+    if candidate.has_finished_subtasks:
+        return Obstacle("some of its subtasks have finished")
+    groups = sorted({operator.max_parallelism for operator in candidate.operators})
+    if len(groups) > 1 and not rescale.max_parallelism:
+        return Obstacle(
+            f"it has {' and '.join(map(str, groups))} key groups",
+            '{"kind": "rescale", "max_parallelism": N} makes them equal',
+        )
+    coordinators = [operator.coordinator for operator in candidate.operators]
+    if len(coordinators) - coordinators.count(None) > 1:
+        return Obstacle(
+            "each has a coordinator with a state of its own, of which Flink restores one",
+            'rename one of them: {"kind": "rename", "of": "that savepoint", "operators": '
+            '{"old": "new"}}',
+        )
+    return None
 
 
 @dataclass(frozen=True)
 class Move:
-    """Operators of images that go to a target, as they are or rewritten. They are known where each
-    image can be read.
-    """
+    """Operators of images that go to a target, as they are or rewritten; none are unreadable."""
 
     spec: Spec
     job: JobSpec
@@ -43,7 +285,6 @@ class Move:
 
     @property
     def operators(self) -> list[OperatorState]:
-        """The operators that go along, as their images have them."""
         operators = []
         for survey, taken in zip(self.surveys, self.choice.taken, strict=True):
             for operator in metadata_of(survey.images[0]).operators:
@@ -52,14 +293,12 @@ class Move:
         return operators
 
     def rewritten(self, operator: str) -> Rewritten | None:
-        """Return the rewriting of an operator of the target; None where it is copied."""
         for candidate in self.redistribution.rewritten:
             if candidate.operator == operator:
                 return candidate
         return None
 
     def rewritten_of(self, number: int) -> dict[str, Rewritten]:
-        """Return the rewriting of operators of the `number`th image, by their ids there."""
         own = {}
         for (image, operator), rewritten in self.redistribution.by_source.items():
             if image == number:

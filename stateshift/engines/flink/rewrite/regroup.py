@@ -31,13 +31,18 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from stateshift.engines.flink.entries.image import uncompress
-from stateshift.engines.flink.entries.keys import hash_of, key_of, key_start, key_text
-from stateshift.engines.flink.rewrite.keyed_files import KeyedFile, refuse_other_hash
-from stateshift.engines.flink.rewrite.sections import Sections
+from stateshift.engines.flink.rewrite.keyed_files import KeyedFile, Sections, refuse_other_hash
 from stateshift.errors import Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Ints, block_of
-from stateshift.formats.flink.key_groups import key_group, prefix_bytes
+from stateshift.formats.flink.key_groups import (
+    hash_of,
+    key_group,
+    key_of,
+    key_start,
+    key_text,
+    prefix_bytes,
+)
 from stateshift.formats.flink.key_hashes import hash_codes, murmur_of_each
 from stateshift.formats.flink.keyed_columns import Columns, GroupPart, columns_of
 from stateshift.formats.flink.keyed_state import END_OF_GROUP, FLAG, encode_section, entries
@@ -93,9 +98,7 @@ def _columns(first: KeyedFile, files: Iterable[KeyedFile], size_max: int) -> Ite
 
 
 class _Dealing:
-    """Some entries, in the order of their new groups and states; what is of one group and state
-    stays in its order.
-    """
+    """Entries in the order of their new groups and states, the old order within one."""
 
     def __init__(self, file: KeyedFile, columns: Columns, becomes: int) -> None:
         self._file, self._columns = file, columns
@@ -118,9 +121,7 @@ class _Dealing:
         self._ends = np.cumsum(self._behind + 4 + self._prefix)
 
     def rows(self) -> Ints:
-        """Return for each group and state its number, the size of its entries, and where in them
-        the key of the last one begins.
-        """
+        """Return each group's and state's number, entries' size, and its last key's offset."""
         lasts = np.append(np.flatnonzero(np.diff(self._buckets)), len(self._buckets) - 1)
         ends = self._ends[lasts]
         begins = np.append(0, ends[:-1])
@@ -128,7 +129,6 @@ class _Dealing:
         return np.stack((self._buckets[lasts], ends - begins, keys), axis=1)
 
     def entries(self) -> Any:
-        """Return the entries behind each other, their keys without flags."""
         made = np.empty(int(self._ends[-1]), np.uint8)
         begins = self._ends - self._behind - 4 - self._prefix
         np.ndarray((len(made) - 3,), ">u4", made, strides=(1,))[begins] = self._keys + self._prefix
@@ -179,8 +179,6 @@ class _Run:
 
 
 class _Runs:
-    """All runs, in the order in which their entries were read."""
-
     def __init__(self, scratch: Scratch) -> None:
         self._scratch: Scratch | None = scratch
         self._file: BinaryIO = BytesIO()
@@ -199,9 +197,8 @@ class _Runs:
         return heapq.merge(*(self._rows_of(number) for number in range(len(self._runs))))
 
     def section(self, rows: Iterable[_Row]) -> Iterator[bytes | bytearray]:
-        """Yield the section of a group from its rows."""
         own = list(rows)
-        yield _state_of(own[0]).to_bytes(2, "big")
+        yield (own[0][0] & END_OF_GROUP).to_bytes(2, "big")
         for row, following in zip(own, (*own[1:], None), strict=True):
             bucket, _, at, size, last_key = row
             content = bytearray(self._read(at, size))
@@ -210,7 +207,7 @@ class _Runs:
                 continue
             content[last_key] |= FLAG
             yield content
-            state = END_OF_GROUP if following is None else _state_of(following)
+            state = END_OF_GROUP if following is None else (following[0] & END_OF_GROUP)
             yield state.to_bytes(2, "big")
 
     def _rows_of(self, number: int) -> Iterator[_Row]:
@@ -237,10 +234,6 @@ class _Runs:
         self._end += size
 
 
-def _state_of(row: _Row) -> int:
-    return row[0] & END_OF_GROUP
-
-
 # ---- several images
 
 
@@ -262,9 +255,7 @@ def united_sections(files: list[KeyedFile], becomes: int, scratch: Scratch) -> S
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """`state` as its own file numbers it, `number` as the new one does; the key is without its
-    group's number.
-    """
+    """`state` as its file numbers it, `number` as the new one does; the key without its group."""
 
     file: KeyedFile
     state: int
@@ -282,7 +273,6 @@ _AT_ONCE = 1 << 15
 def _by_group(
     files: list[KeyedFile], becomes: int, scratch: Scratch
 ) -> Iterator[tuple[int, list[_Entry]]]:
-    """Yield group by group, and in each by the states' new numbers."""
     piles = SortedPiles(scratch)
     records = _records(files, becomes)
     while batch := list(islice(records, _AT_ONCE)):
@@ -317,7 +307,6 @@ def _entry(files: list[KeyedFile], sorted_by: bytes, packed: bytes) -> _Entry:
 
 
 def _entries(file: KeyedFile, content: bytes, group: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield state, key without the group's number, and value."""
     header = file.known_header
     plain = uncompress(content) if header.compressed else content
     prefix = prefix_bytes(file.was)
@@ -341,6 +330,5 @@ def _refuse_in_two(entries_of_group: list[_Entry]) -> None:
 
 
 def _key_of(entry: _Entry) -> tuple[int | None, bytes]:
-    """Return an entry's key; else all that stands in front of its value."""
     key = key_of(entry.file.known_header, entry.state, entry.key)
     return (entry.number, entry.key) if key is None else (None, key)

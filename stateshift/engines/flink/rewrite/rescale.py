@@ -29,21 +29,23 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.entries.image import header_of, is_canonical
-from stateshift.engines.flink.entries.keys import hashable
 from stateshift.engines.flink.entries.operators import first_section
 from stateshift.engines.flink.image import CANONICAL, Obstacle
 from stateshift.engines.flink.rewrite.keyed_files import (
+    Cut,
     KeyedFile,
     Origin,
+    Sections,
+    cut_of,
     keyed_files,
     keyed_handles,
+    nothing,
 )
-from stateshift.engines.flink.rewrite.sections import Cut, Sections, cut_of, nothing
 from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_of, join_subtask
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
-from stateshift.formats.flink.key_groups import groups_of, prefix_bytes
+from stateshift.formats.flink.key_groups import groups_of, hashable, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, decode_header, encode_section, entries
 from stateshift.formats.flink.metadata import OperatorState
@@ -59,9 +61,7 @@ ROW_DATA = "RowDataSerializer"
 def why_not(
     operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False
 ) -> Obstacle | None:
-    """Return the obstacle to cutting keyed state, uniting it with another operator's, or
-    redistributing it.
-    """
+    """Return the obstacle to cutting, uniting or redistributing keyed state."""
     has_raw_keyed_state = any(subtask.raw_keyed is not None for subtask in operator.all_subtasks)
     if has_raw_keyed_state:
         return Obstacle("it has raw keyed state, which only its own code can divide")
@@ -188,7 +188,6 @@ def _with_numbers(file: KeyedFile, content: bytes, group: int) -> bytes:
 
 
 def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
-    """Return the header of a handle's states, whichever backend wrote it."""
     match handle:
         case KeyGroups():
             return header_of(handle, streams)
@@ -201,9 +200,7 @@ def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
 
 
 def _of_keys(header: Header) -> str:
-    """Return the obstacle of keys that cannot be hashed here. Only a known serializer tells whose
-    class hashes them.
-    """
+    """Return the obstacle of keys that cannot be hashed here: only known serializers tell how."""
     name = header.key.name if header.key else ""
     if header.unknown:
         name = snapshot_name(header.unknown)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from stateshift.engines.flink.places import PlainPlaces, places
 from stateshift.engines.flink.rewrite.keyed_files import Origin
 from stateshift.engines.flink.rewrite.metadata import (
-    Part,
     RewrittenOperator,
+    SubtaskPart,
     Taken,
     UnkeyedFile,
     unite_images,
@@ -64,9 +64,7 @@ def _piece(content: Input, start: int, size: int) -> Iterator[bytes]:
 
 
 def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
-    """Return the target's `_metadata` as one output (`flink.metadata`). Inputs are the metadata of
-    each image taken, then the summaries of `flink.rescale`.
-    """
+    """Return the target's `_metadata`, of each taken image's and the summaries of rescaling."""
     taken = [Taken.of(plain) for plain in options["taken"]]
 
     def made() -> Iterator[bytes]:
@@ -113,7 +111,6 @@ class _NewFiles:
         yield self._unkeyed(number, role).content
 
     def summary(self) -> Iterator[bytes]:
-        """Yield the summary of the files that `metadata` reads."""
         parts = []
         for number, name in enumerate(self.names):
             made = self._rescaler.keyed(number)
@@ -122,7 +119,7 @@ class _NewFiles:
                 joined = self._unkeyed(number, role)
                 size = len(joined.content)
                 unkeyed.append(UnkeyedFile(role, files[number], size, joined.states))
-            parts.append(Part(name, made.size, made.first, made.offsets, tuple(unkeyed)))
+            parts.append(SubtaskPart(name, made.size, made.first, made.offsets, tuple(unkeyed)))
         most = self._options["max_parallelism"]
         operator = RewrittenOperator(self._options["operator"], most, tuple(parts))
         yield json.dumps(operator.plain(), sort_keys=True).encode()

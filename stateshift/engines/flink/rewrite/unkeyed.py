@@ -71,9 +71,7 @@ class Element(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A file, and its states: (name, mode, where their elements begin). Empty where there is
-    nothing.
-    """
+    """A file and its states (name, mode, where their elements begin); empty where none is."""
 
     content: bytes = b""
     states: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
@@ -108,7 +106,6 @@ def join_subtask(held: Iterable[Held], every: Iterable[Held]) -> Joined:
 
 
 def _file_of(head: bytes, elements: Sequence[Element]) -> Joined:
-    """Return a file of these elements, one behind the other; nothing where there are none."""
     if not elements:
         return Joined()
     offsets: dict[tuple[str, int], list[int]] = {}

@@ -18,15 +18,13 @@ from typing import Protocol, cast
 from stateshift.clusters.protocol import Cluster, JobState, RunningJob, Slots
 from stateshift.errors import ClusterError
 from stateshift.specification import JobSpec
-from stateshift.survey import ClusterFacts, Finding, Savable
+from stateshift.survey import ClusterFacts, Finding, Savable, refuse, warn
 
 SLOTS = "free-slots"
 
 
 class AsksFlink(Protocol):
-    """The questions that `flink_rest` answers beside those of every cluster that writes
-    savepoints.
-    """
+    """The questions that `flink_rest` answers beside those of each such cluster."""
 
     def running(self, job_id: str) -> tuple[RunningJob, ...]: ...
 
@@ -44,9 +42,7 @@ class AsksFlink(Protocol):
 
 
 def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
-    """Return the facts of a job's cluster, with the jobs that savepoints are to be taken of: each
-    job, and the reason for which its savepoint would not be a canonical one.
-    """
+    """Return a cluster's facts, and each job for a savepoint, with why none canonical."""
     asks = cast(AsksFlink, cluster)
     settings: dict[str, str] = {}
     # Those that the job runs under, or ran under until it was stopped. Several jobs may differ.
@@ -59,8 +55,7 @@ def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFa
     findings = known.findings
     alive = _alive(cluster, job.image_writers[0]) if job.mode == "warm" else []
     if any(running.lasting is False for running in alive):
-        refusal = Finding(
-            "refuse",
+        refusal = refuse(
             f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end "
             "with one",
             hint='start it with "execution.checkpointing.externalized-checkpoint-retention": '
@@ -84,16 +79,13 @@ def _savable(cluster: Cluster, id: str) -> Savable:
 
 
 def _alive(cluster: Cluster, id: str) -> list[RunningJob]:
-    """Return the jobs of this id, or of this name, that have not ended."""
     return [job for job in cast(AsksFlink, cluster).running(id) if job.state.alive]
 
 
 def ask_target(
     cluster: Cluster, job: JobSpec, known: ClusterFacts, source: Cluster | None
 ) -> ClusterFacts:
-    """Return the facts of a cluster, with the obstacles to submitting the job there now. Whatever
-    cannot be asked shows when it is submitted.
-    """
+    """Return a cluster's facts with the obstacles to a submission now, as far as it says them."""
     if job.submit is None or job.flink is None:
         return known
     try:
@@ -114,7 +106,7 @@ def _of_jar(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
         return ()
     names = ", ".join(sorted(jars)) or "none"
     hint = f'jars there: {names}; or "jar" names a file here, which is uploaded'
-    return (Finding("refuse", f"{cluster.name} has no jar {str(id)!r}", hint=hint),)
+    return (refuse(f"{cluster.name} has no jar {str(id)!r}", hint=hint),)
 
 
 def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[Finding, ...]:
@@ -138,16 +130,15 @@ def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[F
         f"slots of {slots.all}"
     )
     if slots.adaptive and free > 0:
-        return (Finding("warn", f"{message}: its adaptive scheduler starts it with fewer"),)
+        return (warn(f"{message}: its adaptive scheduler starts it with fewer"),)
     hint = (
         f'a "parallelism" up to {free}, or more TaskManagers; or, where there will be '
         f'enough by then, "waive": ["{SLOTS}"]'
     )
-    return (Finding("refuse", message, SLOTS, hint),)
+    return (refuse(message, SLOTS, hint),)
 
 
 def _slots_given_back(job: JobSpec, source: Cluster) -> int:
-    """Return the slots of the jobs that end with their savepoints."""
     assert job.flink is not None, "a spec that is checked"
     is_ended = job.moves and job.flink.cancel_job is not False
     if not is_ended or not _tells(source, "running"):

@@ -33,7 +33,7 @@ from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskSt
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import FileHandle, RelativeFile, Segment, files_of
 from stateshift.formats.flink.versions import is_before_promised
-from stateshift.survey import FileInfo, Finding
+from stateshift.survey import FileInfo, Finding, note, refuse, warn
 
 SHOWN_MAX = 5
 
@@ -58,10 +58,9 @@ def _duplicates(metadata: Metadata) -> Iterator[Finding]:
     ids = Counter(operator.id.hex() for operator in metadata.operators)
     for id_, times in sorted(ids.items()):
         if times > 1:
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"operator {id_} occurs {times} times: Flink would restore the last one and lose "
-                "the others without a word",
+                "the others without a word"
             )
 
 
@@ -74,19 +73,17 @@ def _divided(metadata: Metadata) -> Iterator[Finding]:
         numbers = Counter(subtask.index for subtask in subtasks)
         for number, times in sorted(numbers.items()):
             if times > 1:
-                yield Finding(
-                    "refuse",
+                yield refuse(
                     f"operator {own}, subtask {number} occurs {times} times: Flink would restore "
-                    "the last one and lose the others without a word",
+                    "the last one and lose the others without a word"
                 )
         for subtask in subtasks:
             yield from _misplaced(operator, subtask)
         with_keys = sum(subtask.managed_keyed is not None for subtask in subtasks)
         if 0 < with_keys < operator.parallelism:
-            yield Finding(
-                "note",
+            yield note(
                 f"operator {own}: {operator.parallelism - with_keys} of {operator.parallelism} "
-                "subtasks have no keyed state: they have had no keys, or their state is gone",
+                "subtasks have no keyed state: they have had no keys, or their state is gone"
             )
 
 
@@ -96,27 +93,22 @@ def _misplaced(operator: OperatorState, subtask: SubtaskState) -> Iterator[Findi
         return
     groups = groups_of(subtask.index, operator.max_parallelism, operator.parallelism)
     if (handle.first, handle.count) != (groups.start, len(groups)):
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"operator {operator.id.hex()}, subtask {subtask.index} holds {handle.count} key "
-            f"groups from {handle.first} on; its own are {len(groups)} from {groups.start} on",
+            f"groups from {handle.first} on; its own are {len(groups)} from {groups.start} on"
         )
     if isinstance(handle, Changelog):
         for fault in faults_of(handle):
-            yield Finding(
-                "refuse", f"operator {operator.id.hex()}, subtask {subtask.index}: {fault}"
-            )
+            yield refuse(f"operator {operator.id.hex()}, subtask {subtask.index}: {fault}")
 
 
 def _missing(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> Iterator[Finding]:
-    """Yield a refusal for each of the first files that are missing or of another size, and one for
-    the rest.
-    """
+    """Refuse each of the first files that are missing or of another size, and the rest at once."""
     refusals = list(_wrong_files(metadata, places, sizes))
     yield from refusals[:SHOWN_MAX]
     more = len(refusals) - SHOWN_MAX
     if more > 0:
-        yield Finding("refuse", f"{more} more files are missing or of another size")
+        yield refuse(f"{more} more files are missing or of another size")
 
 
 def _wrong_files(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> Iterator[Finding]:
@@ -135,8 +127,7 @@ def _wrong_files(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -
             fact, hint = f"{path} has {size} bytes, {least} expected", None
             if size is None:
                 fact, hint = _missing_file(file, path, places.root)
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"operator {reference.operator}, subtask {reference.subtask}, "
                 f"{reference.role} state: {fact}",
                 path=path,
@@ -145,7 +136,6 @@ def _wrong_files(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -
 
 
 def _missing_file(file: FileHandle, path: str | None, root: str) -> tuple[str, str | None]:
-    """Return the fact of a file that is not there, and the way out where there is one."""
     if path is None:
         return (
             f"{file.path} is not below {root}, and cannot be looked at from there",
@@ -171,8 +161,7 @@ def _outside(metadata: Metadata, places: Places) -> Iterator[Finding]:
             try:
                 sections_in(handle)
             except FormatError as error:
-                yield Finding(
-                    "refuse",
+                yield refuse(
                     f"operator {operator.id.hex()}, subtask {subtask.index}: {error.fact}",
                     path=places.file_of(handle.stream),
                 )
@@ -180,8 +169,7 @@ def _outside(metadata: Metadata, places: Places) -> Iterator[Finding]:
 
 def _notes(location: str, metadata: Metadata, places: Places) -> Iterator[Finding]:
     if is_before_promised(metadata):
-        yield Finding(
-            "note",
+        yield note(
             "written by a Flink before 1.15: that it can be read is not promised; it is read as "
             "far as its format is known",
             hint="a savepoint taken with Flink 1.15 or newer is read whole",
@@ -193,15 +181,13 @@ def _notes(location: str, metadata: Metadata, places: Places) -> Iterator[Findin
     absolute = sum(absolute_places(metadata).values())
     if places.moved is not None:
         was, now = places.moved
-        yield Finding(
-            "warn",
+        yield warn(
             f"the metadata names files below {was}, which were found below {now}: Flink would look "
             "for them where they were",
             hint=gather,
         )
     elif absolute:
-        yield Finding(
-            "note",
+        yield note(
             f"{absolute} of its files are named by their full path: the folder alone is no copy of "
             "it",
             hint=gather,
@@ -209,9 +195,7 @@ def _notes(location: str, metadata: Metadata, places: Places) -> Iterator[Findin
 
 
 def faults_of(handle: Changelog) -> Iterator[str]:
-    """Yield a fault for each part of the changelog that is another subtask's, is missing, or is
-    there twice.
-    """
+    """Yield faults of changelog parts that are another subtask's, missing, or there twice."""
     own = _groups(handle)
     if handle.materialization > 0 and not handle.bases:
         yield "its changelog follows a state that was written out, and names none"

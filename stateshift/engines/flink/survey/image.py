@@ -41,7 +41,7 @@ from stateshift.formats.marks import FOLDER
 from stateshift.specification.transform import Change, Repair, Rescale, Union, find_change
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
-from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey
+from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey, refuse
 
 Listing = dict[str, FileInfo]  # by path
 
@@ -74,9 +74,7 @@ def survey(
 
 
 def _root(place: str, content: bytes, changes: Sequence[Change]) -> str:
-    """Return the location that everything of the image is below; of one that cannot be read, its
-    own.
-    """
+    """Return the location that all of the image is below; of an unreadable one, its own."""
     try:
         folders = list(absolute_places(decode_once(content)))
     except FormatError:
@@ -88,7 +86,6 @@ def _root(place: str, content: bytes, changes: Sequence[Change]) -> str:
 
 
 def _aside(changes: Sequence[Change]) -> tuple[str, ...]:
-    """Return the folders where files are looked for that are not beside their metadata."""
     repair = find_change(changes, Repair)
     return () if repair is None else repair.files
 
@@ -101,8 +98,7 @@ def _without_image(storage: Storage) -> Survey:
     findings: tuple[Finding, ...] = ()
     if len(below) > 1:
         first = locations.join(storage.location, below[-1])
-        several = Finding(
-            "refuse",
+        several = refuse(
             f"{storage.location} holds {len(below)} savepoints or checkpoints "
             f"({', '.join(below[:3])}, ...)",
             hint=f"name one of them: stateshift inspect {quote(first)}",
@@ -165,10 +161,7 @@ def _image(
 
 
 def _broken(at: str, path: str, error: FormatError) -> Image:
-    """Return an image whose metadata cannot be read."""
-    refusal = Finding(
-        "refuse", f"{path}: {error.fact}", path=path, offset=error.offset, hint=error.hint
-    )
+    refusal = refuse(f"{path}: {error.fact}", path=path, offset=error.offset, hint=error.hint)
     return Image(
         path=at,
         name=None,
@@ -210,7 +203,6 @@ def _with_obstacles(kept: FlinkImage, changes: Sequence[Change], streams: Stream
 def _obstacles(
     operators: Sequence[OperatorState], streams: Streams, most: int | None, united: bool
 ) -> Mapping[str, Obstacle]:
-    """Return the obstacles to rescaling operators, or uniting them with others; in their order."""
     obstacles: dict[str, Obstacle] = {}
     for operator in operators:
         why = why_not(operator, streams, most or operator.max_parallelism, united)
@@ -220,9 +212,7 @@ def _obstacles(
 
 
 def _operator_states(metadata: Metadata, streams: Streams) -> dict[str, int]:
-    """Return the version of each operator's operator state, by its first file: one Flink wrote them
-    all. Files that cannot be read are reported elsewhere.
-    """
+    """Return each operator's version of operator state, by its first file that is readable."""
     versions: dict[str, int] = {}
     for operator in metadata.operators:
         listed = (subtask.managed_operator for subtask in operator.all_subtasks)
@@ -236,9 +226,7 @@ def _operator_states(metadata: Metadata, streams: Streams) -> dict[str, int]:
 
 
 def image_folder(storage: Storage) -> str | None:
-    """Return the folder of `_metadata`: here, or below, if one savepoint or one job's checkpoints
-    do; of these, the newest.
-    """
+    """Return the folder of `_metadata`: here, or the newest savepoint or checkpoint below."""
     if storage.stat(layout.METADATA) is not None:
         return ""
     below = images_below(storage.list())
@@ -262,7 +250,6 @@ def images_below(files: Iterable[FileInfo]) -> list[str]:
 
 
 def _number(folder: str) -> int | None:
-    """Return the number of a checkpoint; None for another folder."""
     checkpoint = layout.CHECKPOINT.fullmatch(folder.rpartition("/")[2])
     return int(checkpoint[1]) if checkpoint else None
 
@@ -281,18 +268,15 @@ class Located:
         return self.places.path_of(file) in self.listed
 
     def count(self, files: Iterable[FileHandle]) -> int:
-        """Return the number of the files that are there."""
         return sum(map(self.has, files))
 
     def needed(self, at: str, metadata: Metadata) -> tuple[FileInfo, ...]:
-        """Return everything in the image's folder, and what it needs of others."""
         folder = f"{at}/" if at else ""
         paths = {path for path in self.listed if path.startswith(folder)}
         paths.update(_paths(metadata, self.places) & self.listed.keys())
         return tuple(sorted(self.listed[path] for path in paths))
 
     def by_operator(self, metadata: Metadata) -> dict[str, tuple[str, ...]]:
-        """Return the files of each operator, each once, by its id."""
         paths_of: dict[str, dict[str, None]] = {}
         for reference in references(metadata):
             for file in files_of(reference.stream):
@@ -339,7 +323,6 @@ def _in_place_or_moved(storage: Storage, at: str, metadata: Metadata) -> Located
 
 
 def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> Located:
-    """Return everything in the image's folder, and in those that are named."""
     folders = {at, *(layout.folder_of(path) for path in _paths(metadata, places))}
     listed: Listing = {}
     for folder in sorted(folders):
@@ -358,7 +341,6 @@ def _is_inside_another(folder: str, folders: Collection[str]) -> bool:
 
 
 def _paths(metadata: Metadata, places: Places) -> set[str]:
-    """Return every file that is named, as far as it is below the root."""
     paths = set()
     for file in files_named(metadata):
         path = places.path_of(file)

@@ -38,7 +38,7 @@ Store = tuple[str, Unit]  # a state of the job's may be called as files are
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedImage:
     """One of two images: its operators by their ids, and what these are called."""
 
     streams: Streams
@@ -48,9 +48,7 @@ class Side:
 
 
 def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
-    """Return the differences between the entries of two images; `show` is the number of differences
-    of each state that are shown in full.
-    """
+    """Return the differences between two images' entries, `show` of each state's in full."""
     a, b = _side(one, opening), _side(other, opening)
     differences = Differences(epochs=(a.epoch, b.epoch), engine="flink")
     for operator in dict.fromkeys((*a.operators, *b.operators)):
@@ -58,16 +56,15 @@ def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
     return differences
 
 
-def _side(location: str, opening: Opening) -> Side:
+def _side(location: str, opening: Opening) -> ComparedImage:
     storage, survey = surveyed(location, opening)
     image = _whole_image(location, survey)
     operators = {operator.id.hex(): operator for operator in metadata_of(image).operators}
     names = {operator.id: operator.uid or operator.id for operator in image.operators}
-    return Side(Streams(storage.chunks, places_of(image)), operators, names, image.epoch)
+    return ComparedImage(Streams(storage.chunks, places_of(image)), operators, names, image.epoch)
 
 
 def _whole_image(location: str, survey: Survey) -> Image:
-    """Return the image of a survey; raise PlanError where there is none, or it is not whole."""
     if not is_readable(survey):
         raise PlanError(
             f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}"
@@ -84,7 +81,11 @@ def _whole_image(location: str, survey: Survey) -> Image:
 
 class _Comparing:
     def __init__(
-        self, differences: Differences, operator: str, sides: tuple[Side, Side], show: int
+        self,
+        differences: Differences,
+        operator: str,
+        sides: tuple[ComparedImage, ComparedImage],
+        show: int,
     ) -> None:
         self._differences, self._sides, self._show = differences, sides, show
         self._states = [side.operators.get(operator) for side in sides]
@@ -95,7 +96,6 @@ class _Comparing:
         self._showers = [Shower(state, streams) for _, state, streams in self._present()]
 
     def _present(self) -> Iterator[tuple[int, OperatorState, Streams]]:
-        """Yield the number of each side that has the operator, and the operator there."""
         for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
             if state is not None:
                 yield number, state, side.streams
@@ -114,7 +114,6 @@ class _Comparing:
         self._differences.stores += counts
 
     def _why_opaque(self) -> str | None:
-        """Return the reason for which keyed state of a side cannot be separated into entries."""
         for state, side, name in zip(self._states, self._sides, ("A", "B"), strict=True):
             why = why_operator_is_opaque(state, side.streams) if state is not None else None
             if why is not None:
@@ -135,7 +134,6 @@ class _Comparing:
             self._add_differences(match)
 
     def _entries(self, read: Reading) -> Iterator[Sided]:
-        """Yield the entries of both sides, each key with its state's name in front."""
         for number, state, streams in self._present():
             for store, pairs in read(state, streams):
                 own = (store, unit_of(store))

@@ -30,8 +30,7 @@ from stateshift.engines.spark.entries.columnar import values_of
 from stateshift.engines.spark.entries.sides import common_name
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spill import PILES, Dealt, pile_of
-from stateshift.formats.binaries import binaries, join_columns
-from stateshift.formats.blocks import Binary, Block, Flags, Ints, cut
+from stateshift.formats.blocks import Binary, Flags, Ints, RowBlock, binaries, cut, join_columns
 from stateshift.formats.spans import Spans, hash64, spans, words
 from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, DecimalType, StructType
 from stateshift.formats.spark.unsafe_row import decode_row
@@ -99,7 +98,7 @@ class Join:
     incomplete: bool = False
     _sides: dict[str, _Side] = field(default_factory=dict)
 
-    def add(self, view: StoreView, shard: ShardFiles, block: Block) -> None:
+    def add(self, view: StoreView, shard: ShardFiles, block: RowBlock) -> None:
         name, _, kind = common_name(view.store).partition("-")
         if kind not in KINDS or view.key is None:
             return
@@ -126,7 +125,7 @@ class Join:
             side.held.close()
 
 
-def _split(kind: str, view: StoreView, block: Block) -> tuple[Binary, Ints] | None:
+def _split(kind: str, view: StoreView, block: RowBlock) -> tuple[Binary, Ints] | None:
     """Return the keys' rows, with a count or an index; None where their encoding is not known."""
     match kind:
         case "keyToNumValues":

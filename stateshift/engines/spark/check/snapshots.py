@@ -50,8 +50,7 @@ from stateshift.engines.spark.entries.last_writes import repeated_hashes
 from stateshift.engines.spill import Dealing, RecordBatch, in_memory
 from stateshift.engines.views import HistoryCheck, Tallies
 from stateshift.errors import FormatError, MissingFile
-from stateshift.formats.binaries import join_columns
-from stateshift.formats.blocks import Binary, Block, Flags, binary
+from stateshift.formats.blocks import Binary, Flags, RowBlock, binary, join_columns
 from stateshift.formats.rocksdb.manifest import MANIFEST, decode_manifest
 from stateshift.formats.spans import Words, hash64, missing
 from stateshift.formats.spark import rocksdb
@@ -177,7 +176,7 @@ def _compared(
 def _blocks(storage: Storage, image: Image, side: int, shard: ShardFiles) -> Iterator[Sided]:
     """Yield the entries of one side, with their store's name before their keys."""
     for store, block in fold_shard(storage.chunks, shard, image.settings):
-        yield Sided(side, Block(join_columns(store.encode() + b"\0", block.keys), block.values))
+        yield Sided(side, RowBlock(join_columns(store.encode() + b"\0", block.keys), block.values))
 
 
 def ssts_of(storage: Storage, path: str) -> tuple[str, ...]:
@@ -202,7 +201,7 @@ class Tally:
     records: int = 0
     total: int = 0
 
-    def add(self, store: str, block: Block) -> None:
+    def add(self, store: str, block: RowBlock) -> None:
         self.count(_numbers(store, hash64(block.keys), block.values))
 
     def count(self, numbers: Words) -> None:
@@ -237,7 +236,7 @@ class _HashedWrites:
     puts: Flags
 
     @classmethod
-    def of(cls, store: str, block: Block) -> _HashedWrites:
+    def of(cls, store: str, block: RowBlock) -> _HashedWrites:
         keys = hash64(block.keys)
         return cls(keys, _numbers(store, keys, block.values), ~missing(block.values))
 

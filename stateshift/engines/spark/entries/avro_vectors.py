@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.vectors import arrow_type
-from stateshift.formats.binaries import join_columns
-from stateshift.formats.blocks import Column, Flags, Ints, Numbers, cut
+from stateshift.formats.blocks import Column, Flags, Ints, Numbers, cut, join_columns
 from stateshift.formats.spans import Content, spans, words
 from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, StructType
 

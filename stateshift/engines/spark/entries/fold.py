@@ -42,21 +42,20 @@ from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spill import BYTES_MAX
 from stateshift.engines.window import FrontToBack
 from stateshift.errors import FormatError, Incompatible
-from stateshift.formats.blocks import Binary, Block, Ints, cut
+from stateshift.formats.blocks import Binary, Ints, RowBlock, cut
 from stateshift.formats.rocksdb.manifest import TableFile
-from stateshift.formats.rocksdb.sst import open_alone
 from stateshift.formats.rocksdb.sst_blocks import decode_table
-from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
+from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_alone
 from stateshift.formats.spans import Spans, missing, spans, words
 from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
-from stateshift.formats.spark.rocksdb import Table
+from stateshift.formats.spark.rocksdb import ListedTable
 from stateshift.formats.spark.state_blocks import (
     decode_changelog_blocks,
     decode_delta_blocks,
     decode_snapshot_blocks,
 )
 from stateshift.formats.spark.state_files import (
-    Record,
+    StateRecord,
     decode_delta,
     decode_snapshot,
     without_row_checksum,
@@ -78,7 +77,7 @@ def fold_shard(
     settings: Mapping[str, str],
     bytes_max: int = BYTES_MAX,
     deleted: Deleted | None = None,
-) -> Iterator[tuple[str, Block]]:
+) -> Iterator[tuple[str, RowBlock]]:
     """Yield the entries of one shard, with their stores; the same files give the same blocks. More
     than `bytes_max` of what was written is not held in memory. `deleted` is called with the keys
     that the files delete, which no entry shows. The settings may ask for a part of it.
@@ -95,7 +94,7 @@ def fold_shard(
 
 def writes_in_time(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
-) -> Iterator[Block] | None:
+) -> Iterator[RowBlock] | None:
     """Return the writes of a shard's files in the order of time, deletes among them; None where
     these do not tell the result: they hold tables, or rows with checksums. No merges are among it:
     changelogs with merges are refused at their end where no zip names column families.
@@ -111,7 +110,7 @@ def writes_in_time(
 
 def last_changes(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
-) -> Iterator[Block]:
+) -> Iterator[RowBlock]:
     """Yield a RocksDB shard's last writes in changelogs, ascending; merges are refused."""
 
     def without_merges(writes: Writes) -> Writes:
@@ -144,18 +143,18 @@ def _rows(
                 count += len(block)
 
 
-def _times(start: int, block: Block) -> Ints:
+def _times(start: int, block: RowBlock) -> Ints:
     return np.arange(start, start + len(block), dtype=np.uint64)
 
 
-def _whole(block: Block) -> Block:
+def _whole(block: RowBlock) -> RowBlock:
     """Cut rows to whole words: before 2.3, Spark wrote four bytes too many."""
     rows = spans(block.values)
     more = rows.sizes % 8
     if not more.any():
         return block
     values = cut(rows.content, rows.starts, rows.ends - more, missing(block.values))
-    return Block(block.keys, values, block.merges)
+    return RowBlock(block.keys, values, block.merges)
 
 
 class _RocksDB:
@@ -174,14 +173,14 @@ class _RocksDB:
         self._part = rocksdb_version.part_in(settings)
         self._version = rocksdb_version.Version(shard.files)
 
-    def fold_shard(self, bytes_max: int) -> Iterator[tuple[str, Block]]:
+    def fold_shard(self, bytes_max: int) -> Iterator[tuple[str, RowBlock]]:
         """Yield the entries: see `fold_shard`."""
         self._version = rocksdb_version.version_of(self._read, self._shard)
         for block in self._settled(bytes_max):
             bare = row_checksums.off_values(block, self._between) if self._checked else block
             yield from self._named(bare)
 
-    def _settled(self, bytes_max: int) -> Iterator[Block]:
+    def _settled(self, bytes_max: int) -> Iterator[RowBlock]:
         """Yield the result of tables and changelogs: by key, where tables are sorted runs."""
         changes = self.changes(newest_files(self._shard.files, ".zip"))
         if self._version.runs:
@@ -213,7 +212,7 @@ class _RocksDB:
                     )
                 yield writes
 
-    def _written(self, table: Table, keys: KeyRange) -> Iterator[Writes]:
+    def _written(self, table: ListedTable, keys: KeyRange) -> Iterator[Writes]:
         path = self._version.table_paths.get(table.stored)
         if path is None:
             fact = f"the version needs the table {table.stored}, which is not among its files"
@@ -251,17 +250,17 @@ class _RocksDB:
             fact = "a changelog has column families, and no snapshot before it names them"
             raise FormatError(fact, self._shard.files[0])
 
-    def _report_deleted(self, block: Block) -> None:
+    def _report_deleted(self, block: RowBlock) -> None:
         if self._deleted is None or not block.values.null_count:
             return
         keys = block.keys.filter(block.values.is_null())
         known = list(self._version.snapshot.families.values())
         if known:  # tables also hold deletes of column families that were removed since
             keys = keys.filter(pa.array(np.isin(_families(spans(keys)), known)))
-        for store, named in self._named(Block(keys, pa.nulls(len(keys), block.values.type))):
+        for store, named in self._named(RowBlock(keys, pa.nulls(len(keys), block.values.type))):
             self._deleted(store, named.keys)
 
-    def _named(self, block: Block) -> Iterator[tuple[str, Block]]:
+    def _named(self, block: RowBlock) -> Iterator[tuple[str, RowBlock]]:
         """Yield the entries of each column family by its name, its id taken off their keys."""
         store = self._shard.store
         names = {
@@ -281,7 +280,7 @@ class _RocksDB:
         for number in sorted(np.unique(ids).tolist(), key=lambda own: own.to_bytes(2, "little")):
             places = np.flatnonzero(ids == number)
             bare = cut(keys.content, keys.starts[places] + 2, keys.ends[places])
-            yield names[number], Block(bare, block.values.take(pa.array(places)))
+            yield names[number], RowBlock(bare, block.values.take(pa.array(places)))
 
 
 def _families(keys: Spans) -> Ints:
@@ -352,7 +351,7 @@ def few_rows(
     return rows
 
 
-def _records(begun: Begun, path: str, bytes_left: int) -> tuple[list[Record], int]:
+def _records(begun: Begun, path: str, bytes_left: int) -> tuple[list[StateRecord], int]:
     """Return a file's records, and the bytes that may still be decoded; below 0 there is more."""
     decode = decode_snapshot if path.endswith(".snapshot") else decode_delta
     records = []

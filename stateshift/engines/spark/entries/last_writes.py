@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stateshift.engines.spill import BYTES_MAX, Dealing, RecordBatch, hand_out, in_memory
-from stateshift.formats.blocks import Binary, Block, Flags, Ints
+from stateshift.formats.blocks import Binary, Flags, Ints, RowBlock
 from stateshift.formats.spans import Words, hash64, missing
 
 # Blocks that are smaller on average are put together first: each costs as much as some thousand
@@ -40,7 +40,7 @@ _SCHEMA = pa.schema(
 class Writes:
     """`when` orders the writes of a key; at the same time, a later one is later."""
 
-    block: Block
+    block: RowBlock
     when: Words
 
     @property
@@ -50,7 +50,7 @@ class Writes:
 
 def settle_writes(
     writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX
-) -> Iterator[Block]:
+) -> Iterator[RowBlock]:
     """Yield each key's last value, in blocks of puts."""
     dealing: Dealing[Writes] = Dealing(
         _SCHEMA, lambda each: hash64(each.block.keys), batch_of, lambda batch: (writes_of(batch),)
@@ -60,7 +60,7 @@ def settle_writes(
             yield from _settled(held, between)
 
 
-def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
+def _settled(writes: list[Writes], between: bytes) -> Iterator[RowBlock]:
     """Settle writes that fit into memory; the list is emptied to free them early."""
     if sum(write.size for write in writes) < SMALL * len(writes):
         writes[:] = together(writes)
@@ -72,12 +72,12 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
         start += len(block)
         if live.any():
             puts = block if live.all() else block.take(np.flatnonzero(live))
-            yield Block(puts.keys, puts.values)
+            yield RowBlock(puts.keys, puts.values)
     if joined is not None:
         yield joined
 
 
-def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
+def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, RowBlock | None]:
     """Return the places of the last writes that stay, and the keys whose values were joined."""
     hashes = np.concatenate([hash64(write.block.keys) for write in writes])
     kept = np.ones(len(hashes), bool)
@@ -108,7 +108,7 @@ def repeated_hashes(hashes: Words) -> Ints | None:
 class Several:
     """Repeated keys' writes by key and time: `first` begins a key; `places` are from before."""
 
-    block: Block
+    block: RowBlock
     first: Flags
     places: Ints
 
@@ -124,7 +124,7 @@ class Several:
         places, first = _grouped(whole.block.keys, hashes, whole.when)
         return cls(whole.block.take(places), first, places)
 
-    def lasts(self, between: bytes) -> tuple[Ints, Block | None]:
+    def lasts(self, between: bytes) -> tuple[Ints, RowBlock | None]:
         """Return the places of the last writes that stay, and the keys whose values were joined."""
         ends = np.append(np.flatnonzero(self.first)[1:], len(self.first)) - 1
         if self.block.merges is None:
@@ -142,7 +142,7 @@ class Several:
         joined = self._joined(bases[ends[several]], ends[several], between)
         return self.places[ends[~several]], joined
 
-    def _joined(self, bases: Ints, ends: Ints, between: bytes) -> Block:
+    def _joined(self, bases: Ints, ends: Ints, between: bytes) -> RowBlock:
         counts = ends - bases + 1
         starts = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=starts[1:])
@@ -151,7 +151,7 @@ class Several:
             pa.array(starts), self.block.values.take(pa.array(pieces))
         )
         values = pc.binary_join(lists, pa.scalar(between, pa.large_binary()))
-        return Block(self.block.keys.take(pa.array(ends)), values)
+        return RowBlock(self.block.keys.take(pa.array(ends)), values)
 
 
 def _grouped(keys: Binary, hashes: Words, when: Words) -> tuple[Ints, Flags]:
@@ -177,10 +177,10 @@ def together(writes: list[Writes]) -> list[Writes]:
     if any(block.merges is not None for block in blocks):
         merges = np.concatenate(list(map(_merges, blocks)))
     when = np.concatenate([write.when for write in writes])
-    return [Writes(Block(keys, values, merges), when)]
+    return [Writes(RowBlock(keys, values, merges), when)]
 
 
-def _merges(block: Block) -> Flags:
+def _merges(block: RowBlock) -> Flags:
     """Return the flags of values that are merged, in a block that may have none."""
     return np.zeros(len(block), bool) if block.merges is None else block.merges
 
@@ -196,4 +196,4 @@ def writes_of(batch: RecordBatch) -> Writes:
     """Return writes that were put aside."""
     keys, values, merge, when = batch.columns
     merges = merge.to_numpy(zero_copy_only=False)
-    return Writes(Block(keys, values, merges if merges.any() else None), when.to_numpy())
+    return Writes(RowBlock(keys, values, merges if merges.any() else None), when.to_numpy())

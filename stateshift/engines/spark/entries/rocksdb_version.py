@@ -41,14 +41,14 @@ from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.window import Window
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import RowBlock
 from stateshift.formats.rocksdb.manifest import KeyPlace, TableFile, decode_manifest, sorted_runs
 from stateshift.formats.rocksdb.sst_blocks import Decoded
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_table
 from stateshift.formats.rocksdb.table import SstTable as OpenTable
 from stateshift.formats.sorting import cuts
 from stateshift.formats.spans import Words
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip_version
+from stateshift.formats.spark.rocksdb import ListedTable, RocksDBSnapshot, decode_zip_version
 from stateshift.storage.protocol import CHUNK
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
@@ -68,7 +68,7 @@ class Version:
     manifest: bytes | None = None
 
     @cached_property
-    def tables(self) -> Mapping[int, Table]:
+    def tables(self) -> Mapping[int, ListedTable]:
         return {number_of(table): table for table in self.snapshot.tables}
 
     @cached_property
@@ -141,7 +141,7 @@ def check_table(fact: TableFile, table: OpenTable, decoded: Iterable[Decoded]) -
         raise _of_other("it holds other keys than")
 
 
-def _place(block: Block, sequences: Words, at: int) -> KeyPlace:
+def _place(block: RowBlock, sequences: Words, at: int) -> KeyPlace:
     return KeyPlace(block.keys[at].as_py(), -int(sequences[at]))
 
 
@@ -150,7 +150,7 @@ def _of_other(fact: str) -> FormatError:
     return FormatError(said, None, 0)
 
 
-def number_of(table: Table) -> int:
+def number_of(table: ListedTable) -> int:
     """Return the number by which the MANIFEST knows a table; -1 where its name says none."""
     name = table.local.removesuffix(".sst")
     return int(name) if name.isdecimal() and len(name) <= _DIGITS_MAX else -1

@@ -35,11 +35,11 @@ from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import FRAME
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
-from stateshift.formats.blocks import Binary, Block, Flags
-from stateshift.formats.rocksdb.sst import DELETES, decode_sst
+from stateshift.formats.blocks import Binary, Flags, RowBlock
+from stateshift.formats.rocksdb.table import DELETES, decode_sst
 from stateshift.formats.spans import spans, words
 from stateshift.formats.spark.compression import decompress
-from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta
+from stateshift.formats.spark.state_files import StateRecord, decode_changelog, decode_delta
 from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, DecimalType
 from stateshift.survey import Finding, ShardFiles
 from stateshift.world import ReadFrom
@@ -107,7 +107,7 @@ class RowCheck:
                 except FormatError as error:
                     self.broken.add(key, error)
 
-    def sound(self, view: StoreView, block: Block) -> Block | None:
+    def sound(self, view: StoreView, block: RowBlock) -> RowBlock | None:
         """Return the entries that decode; None where nothing tells how they should."""
         if not view.known:
             return None
@@ -213,7 +213,7 @@ class RowCheck:
         return ()
 
 
-def _with_offsets(records: Iterable[Record], start: int, extra: int) -> Iterator[_Written]:
+def _with_offsets(records: Iterable[StateRecord], start: int, extra: int) -> Iterator[_Written]:
     """Yield records with their offsets. Each is its two lengths, `extra` bytes, key and value."""
     for key, value, _ in records:
         yield _Written(start, key, value is None)

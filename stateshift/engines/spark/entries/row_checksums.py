@@ -24,11 +24,11 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.errors import FormatError, MissingFile
-from stateshift.formats.blocks import Block, binary
+from stateshift.formats.blocks import RowBlock, binary
 from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spans import missing
 from stateshift.formats.spark.crc import SparkChecksum, decode_spark_crc
-from stateshift.formats.spark.state_files import Record, check_row, without_row_checksum
+from stateshift.formats.spark.state_files import StateRecord, check_row, without_row_checksum
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
 from stateshift.world import ReadFrom
@@ -36,15 +36,15 @@ from stateshift.world import ReadFrom
 _HEAD = 8  # bytes of a checksum and a size
 
 
-def off_rows(block: Block) -> Block:
+def off_rows(block: RowBlock) -> RowBlock:
     """Return the entries of a block without their row checksums."""
-    bare = [without_row_checksum(Record(key, value)) for key, value in block.records()]
+    bare = [without_row_checksum(StateRecord(key, value)) for key, value in block.records()]
     keys = binary([record.key for record in bare])
     values = binary([record.value for record in bare])
-    return Block(keys, values, block.merges)
+    return RowBlock(keys, values, block.merges)
 
 
-def off_deletes(block: Block) -> Block:
+def off_deletes(block: RowBlock) -> RowBlock:
     """Return a block whose deleted keys are without their checksums."""
     deleted = np.flatnonzero(missing(block.values))
     if not len(deleted):
@@ -54,18 +54,18 @@ def off_deletes(block: Block) -> Block:
     places = np.arange(len(block))
     places[deleted] = len(block) + np.arange(len(deleted))
     keys = pa.concat_arrays([block.keys, bare]).take(pa.array(places))
-    return Block(keys, block.values, block.merges)
+    return RowBlock(keys, block.values, block.merges)
 
 
-def off_values(block: Block, between: bytes) -> Block:
+def off_values(block: RowBlock, between: bytes) -> RowBlock:
     """Return a block whose values, several in one each, are without their checksums."""
     bare = [without_value_checksums(key, value or b"", between) for key, value in block.records()]
-    return Block(block.keys, binary(bare), block.merges)
+    return RowBlock(block.keys, binary(bare), block.merges)
 
 
 def without_delete_checksum(key: bytes) -> bytes:
     """Return a deleted key without its checksum."""
-    return without_row_checksum(Record(key, None)).key
+    return without_row_checksum(StateRecord(key, None)).key
 
 
 def without_value_checksums(key: bytes, value: bytes, between: bytes) -> bytes:

@@ -41,8 +41,16 @@ from stateshift.engines.spark.entries.encoders import PLAIN, bare, rows_of_list
 from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import Views
-from stateshift.formats.binaries import join_columns, lengths, numerals, without_first
-from stateshift.formats.blocks import Binary, Block, Ints, binary
+from stateshift.formats.blocks import (
+    Binary,
+    Ints,
+    RowBlock,
+    binary,
+    join_columns,
+    lengths,
+    numerals,
+    without_first,
+)
 from stateshift.formats.spans import hash64, hash128, spans
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Operator, ShardFiles
@@ -123,7 +131,7 @@ def _each(change: Callable[[bytes], bytes]) -> Change:
 # Between the name of a store and a key.
 SEPARATOR = b"\0"
 
-Formed = tuple[str, Block]
+Formed = tuple[str, RowBlock]
 
 
 @dataclass(frozen=True)
@@ -204,7 +212,7 @@ class Sides:
             forms = self.form(store)
             if not isinstance(forms, str):
                 keys = join_columns(store.encode() + SEPARATOR, forms[side].key(block.keys))
-                yield store, Block(keys, forms[side].value(block.values))
+                yield store, RowBlock(keys, forms[side].value(block.values))
 
 
 BUCKETS = 1024
@@ -258,7 +266,7 @@ def differing(left: Folded, right: Folded) -> tuple[dict[str, set[int]], dict[st
     return different, same
 
 
-def _sums(block: Block) -> dict[int, Sums]:
+def _sums(block: RowBlock) -> dict[int, Sums]:
     """Return the sums of a block, which is not empty: of quarters of hashes, below 64 bits."""
     keys, values = lengths(block.keys), lengths(block.values)
     buckets = buckets_of(block.keys)

@@ -18,11 +18,10 @@ from stateshift.engines.spark.small_files import json_or_text
 from stateshift.engines.views import DecodedFile
 from stateshift.errors import FormatError
 from stateshift.formats import bounds, marks
-from stateshift.formats.rocksdb import sst
+from stateshift.formats.rocksdb import table as sst
 from stateshift.formats.spark import (
     commits,
     crc,
-    delta_schema_log,
     metadata,
     offsets,
     operator_metadata,
@@ -164,7 +163,7 @@ def _initial_offset(offset: object) -> Shown:
 
 
 def _schema_log(content: bytes, rows: RowSchema) -> Shown:
-    entry = delta_schema_log.decode_schema_log(content)
+    entry = source_log.decode_schema_log(content)
     value = {
         "table_id": entry.table_id,
         "commit_version": entry.commit_version,
@@ -215,7 +214,7 @@ def _changelog(content: bytes, rows: RowSchema) -> Shown:
     return _records(f"RocksDB changelog v{head.version}", records, rows)
 
 
-def _records(what: str, records: Iterator[state_files.Record], rows: RowSchema) -> Shown:
+def _records(what: str, records: Iterator[state_files.StateRecord], rows: RowSchema) -> Shown:
     value = []
     shown = bounds.Shown("what the file holds")
     for key, content, merge in records:

@@ -32,8 +32,7 @@ from stateshift.engines.spark.entries.last_writes import (
     writes_of,
 )
 from stateshift.engines.spill import BYTES_MAX, put_aside
-from stateshift.formats.binaries import count_upto, in_order, whole
-from stateshift.formats.blocks import Binary, Block, Flags, Ints
+from stateshift.formats.blocks import Binary, Flags, Ints, RowBlock, count_upto, in_order, whole
 from stateshift.formats.spans import Words, missing, numbers_at
 
 # The number of writes of a run on disk that are read at once.
@@ -42,7 +41,7 @@ CHUNK_RECORDS = 1 << 15
 Run = Iterable[Writes]
 
 
-def merge_runs(runs: Sequence[Run], between: bytes, deletes: bool = False) -> Iterator[Block]:
+def merge_runs(runs: Sequence[Run], between: bytes, deletes: bool = False) -> Iterator[RowBlock]:
     """Yield each key's last value, keys ascending, in puts; also deletes if asked for."""
     cursors = [_Cursor(iter(run)) for run in runs]
     while cursors := [cursor for cursor in cursors if cursor.fill()]:
@@ -134,7 +133,7 @@ class _Cursor:
         return None
 
 
-def _settled(parts: list[Writes], between: bytes, deletes: bool) -> Block:
+def _settled(parts: list[Writes], between: bytes, deletes: bool) -> RowBlock:
     """Return the last values of the keys of some parts, each in order."""
     (writes,) = together(parts)
     ordered = _by_key(parts, writes) if len(parts) > 1 else _by_time(writes)
@@ -148,12 +147,12 @@ def _settled(parts: list[Writes], between: bytes, deletes: bool) -> Block:
     return kept if joined is None else in_order(whole([kept, joined]))
 
 
-def _kept(block: Block, places: Ints | None, deletes: bool) -> Block:
+def _kept(block: RowBlock, places: Ints | None, deletes: bool) -> RowBlock:
     """Return the puts, and deletes if asked for, at these places; of all without places."""
     if block.values.null_count and not deletes:
         live = ~missing(block.values)
         places = np.flatnonzero(live) if places is None else places[live[places]]
-    puts = Block(block.keys, block.values)
+    puts = RowBlock(block.keys, block.values)
     return puts if places is None else puts.take(places)
 
 
@@ -211,5 +210,5 @@ def _part(writes: Writes, start: int, end: int) -> Writes:
     """Return some of the writes that follow each other, without copying them."""
     block, count = writes.block, end - start
     merges = None if block.merges is None else block.merges[start:end]
-    part = Block(block.keys.slice(start, count), block.values.slice(start, count), merges)
+    part = RowBlock(block.keys.slice(start, count), block.values.slice(start, count), merges)
     return Writes(part, writes.when[start:end])

@@ -28,7 +28,7 @@ from stateshift.engines.spark.layout import inside
 from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats import bounds
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import RowBlock
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.spark import operator_metadata
 from stateshift.formats.spark.names import DEFAULT_STORE, Area, CheckpointPath, classify
@@ -277,7 +277,7 @@ def _first_value(storage: Storage, path: str) -> bytes | None:
 
 
 # The decoders of the records of a file, by the ending of its name; a zip has none.
-_DECODERS: Mapping[str, Callable[[Iterator[bytes]], Iterator[Block]]] = {
+_DECODERS: Mapping[str, Callable[[Iterator[bytes]], Iterator[RowBlock]]] = {
     "delta": decode_delta_blocks,
     "snapshot": decode_snapshot_blocks,
     "changelog": lambda chunks: decode_changelog_blocks(chunks)[1],

@@ -38,7 +38,7 @@ from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
 
 if TYPE_CHECKING:
-    from stateshift.formats.blocks import Block
+    from stateshift.formats.blocks import RowBlock
 
 ROWS, PLAIN_ROWS = "stateshift.rows", "plain"
 SESSIONS = "stateshift.sessions"
@@ -50,7 +50,7 @@ CHANGES = "stateshift.changes"
 
 def comparable(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
-) -> Iterator[tuple[str, Block]]:
+) -> Iterator[tuple[str, RowBlock]]:
     """Yield the entries of one shard, as far as the settings let them be seen."""
     from stateshift.engines.spark.entries.fold import fold_shard
 
@@ -67,7 +67,9 @@ def comparable(
         yield store, view(store, block)
 
 
-def compared_as(shard: ShardFiles, settings: Mapping[str, str]) -> Callable[[str, Block], Block]:
+def compared_as(
+    shard: ShardFiles, settings: Mapping[str, str]
+) -> Callable[[str, RowBlock], RowBlock]:
     """Return the function that makes comparable entries of a shard's stores."""
     framed = any(path.endswith((".zip", ".changelog")) for path in shard.files)
     unframes = settings.get(ROWS) == PLAIN_ROWS and framed
@@ -78,7 +80,7 @@ def compared_as(shard: ShardFiles, settings: Mapping[str, str]) -> Callable[[str
     evolvers = {store: evolver(evolution, framed) for store, evolution in evolutions.items()}
     sessions = key_makers(json.loads(settings.get(SESSIONS, "{}")), shard.operator, parting=False)
 
-    def view(store: str, block: Block) -> Block:
+    def view(store: str, block: RowBlock) -> RowBlock:
         if keep is not None:
             block = keep(store, block)
         if store in evolvers:
@@ -88,18 +90,17 @@ def compared_as(shard: ShardFiles, settings: Mapping[str, str]) -> Callable[[str
     return view
 
 
-def _unframed(block: Block, key: Bytes | None) -> Block:
+def _unframed(block: RowBlock, key: Bytes | None) -> RowBlock:
     """Return RocksDB's entries as HDFS-backed ones; `key` converts keys of several rows."""
-    from stateshift.formats.binaries import without_prefix
-    from stateshift.formats.blocks import Block
+    from stateshift.formats.blocks import RowBlock, without_prefix
 
     keys = without_prefix(block.keys, FRAME) if key is None else block.mapped(key, None).keys
-    return Block(keys, without_prefix(block.values, FRAME))
+    return RowBlock(keys, without_prefix(block.values, FRAME))
 
 
 def _summed(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
-) -> Iterator[tuple[str, Block]]:
+) -> Iterator[tuple[str, RowBlock]]:
     """Yield one shard of several checkpoints, added up; keys that cannot be are repeated."""
     from stateshift.engines.spark.entries.fold import fold_shard
     from stateshift.formats.blocks import block_of

@@ -36,8 +36,7 @@ from stateshift.engines.spark.entries.rocksdb_version import part_in, table_at, 
 from stateshift.engines.spark.small_files import errors_at
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
-from stateshift.formats.blocks import Block, block_of
-from stateshift.formats.rocksdb.lookup import Lookup, StoredTable
+from stateshift.formats.blocks import RowBlock, block_of
 from stateshift.formats.rocksdb.manifest import (
     SEQUENCE_MAX,
     Manifest,
@@ -47,13 +46,13 @@ from stateshift.formats.rocksdb.manifest import (
     decode_manifest,
     with_table,
 )
-from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
+from stateshift.formats.rocksdb.sst_blocks import Lookup, StoredTable, decode_sst_blocks
 from stateshift.formats.rocksdb.sst_encoding import encode_sst
 from stateshift.formats.spans import missing
 from stateshift.formats.spark.rocksdb import (
     METADATA,
+    ListedTable,
     RocksDBSnapshot,
-    Table,
     decode_snapshot_metadata,
     decode_zip_members,
     encode_zip,
@@ -114,7 +113,7 @@ class _Kept:
         assert self._facts is not None, "known once it was made"
         yield self._version.with_table(self._name, self._facts, self._keys)
 
-    def _counted(self) -> Iterator[Block]:
+    def _counted(self) -> Iterator[RowBlock]:
         """Yield the writes of the changelogs, and count the keys that there are afterwards."""
         keys = self._version.snapshot.keys
         if keys < 0:  # a job can be told not to count them
@@ -169,7 +168,7 @@ class Version:
             number = max(numbers) + 1
             manifest = with_table(members[self.manifest_name], number, facts)
             members[self.manifest_name] = manifest
-            table = Table(f"{number:06}.sst", name, facts.size)
+            table = ListedTable(f"{number:06}.sst", name, facts.size)
             plain["sstFiles"] = [*map(listed_table, self.snapshot.tables), listed_table(table)]
             plain["numKeys"] = keys
         snapshot = replace(self.snapshot, text=encode_object(plain))
@@ -210,7 +209,7 @@ def version_of(read: ReadFrom, shard: ShardFiles) -> Version:
 
 def compared_changes(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
-) -> Iterator[tuple[str, Block]]:
+) -> Iterator[tuple[str, RowBlock]]:
     """Yield the writes of a version behind its kept tables, and the tables by the words that are
     said of them. Its files are a zip and changelogs, or a zip and the table that was made of those.
     The tables are named with the first part of the shard (see `rocksdb_version`).
@@ -219,7 +218,7 @@ def compared_changes(
     version = version_of(read, shard)
     kept = {table.stored: table for table in version.snapshot.tables}
     added = [path for path in shard.files if path.endswith(".sst")]
-    blocks: Iterable[Block] = ()
+    blocks: Iterable[RowBlock] = ()
     if not added:
         blocks = last_changes(read, shard, settings)
     for path in added:
@@ -240,11 +239,11 @@ def compared_changes(
         deletes = missing(block.values)
         yield shard.store, block.take(np.flatnonzero(~deletes))
         gone = block.take(np.flatnonzero(deletes))
-        deleted = Block(gone.keys, gone.values.fill_null(b""))
+        deleted = RowBlock(gone.keys, gone.values.fill_null(b""))
         yield Whole(f"{shard.store}/deleted", "uncounted"), deleted
 
 
-def _added(content: bytes, table: Table, version: Version) -> list[Writes]:
+def _added(content: bytes, table: ListedTable, version: Version) -> list[Writes]:
     """Return the new table's content; it must be the newest, and all facts about it true."""
     decoded = list(decode_sst_blocks(content))
     writes = [Writes(block, sequences) for block, sequences in decoded if len(block)]

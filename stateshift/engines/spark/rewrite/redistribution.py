@@ -50,8 +50,7 @@ from stateshift.engines.spark.rewrite.sources import RowChecks, SourceSums, Stra
 from stateshift.engines.spark.rewrite.stores import belongs, of_stores
 from stateshift.engines.spark.rewrite.sums import Add, adders
 from stateshift.errors import FormatError, Incompatible
-from stateshift.formats.binaries import part, whole
-from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary
+from stateshift.formats.blocks import Binary, Flags, Ints, RowBlock, binary, part, whole
 from stateshift.formats.rocksdb.table import KeyRange
 from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles, cuts
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot
@@ -69,10 +68,10 @@ class Gathered:
 
     piles: Mapping[int, SortedPile]
     internal: Counter[int]
-    unite: Callable[[Iterator[Block]], Iterator[Block]]
+    unite: Callable[[Iterator[RowBlock]], Iterator[RowBlock]]
     bounds: Sequence[bytes] | None
 
-    def blocks(self, target: int, table: int = 0, tables: int = 1) -> Iterator[Block]:
+    def blocks(self, target: int, table: int = 0, tables: int = 1) -> Iterator[RowBlock]:
         """Yield one of several even parts of the target's entries, in order."""
         pile = self.piles[target]
         bounds = pile.bounds(tables) if self.bounds is None else self.bounds
@@ -147,7 +146,7 @@ class Gathering:
         """Whether entries go to several targets, or come for them from several sources."""
         return bool(self.plain.get("partitions"))
 
-    def read_apart(self) -> Iterator[tuple[Block, int]]:
+    def read_apart(self) -> Iterator[tuple[RowBlock, int]]:
         """Yield the one source's entries, each block with the number of Spark's own."""
         (source,) = self.sources
         counted_apart = internal_families(self.base)
@@ -156,7 +155,7 @@ class Gathering:
             written = with_family(store, block, self._families)
             yield written, len(block) if is_internal else 0
 
-    def dealt_out(self) -> Iterator[tuple[int, Block, bool]]:
+    def dealt_out(self) -> Iterator[tuple[int, RowBlock, bool]]:
         """Yield entries as they are read: their target, and whether they are Spark's own."""
         counted_apart = internal_families(self.base)
         for source in self.sources:
@@ -170,7 +169,7 @@ class Gathering:
             return Gathered(piles, Counter(), partial(unite_records, add=self._add), None)
         return Gathered(piles, Counter(), iter, None)
 
-    def read(self, source: ShardFiles) -> Iterator[tuple[str, Block]]:
+    def read(self, source: ShardFiles) -> Iterator[tuple[str, RowBlock]]:
         """Yield the entries of a source that are wanted, in the targets' encoding."""
         change, part = self._framing(source), self.options.get("part")
         keep = belongs(part, source.operator, source.shard) if part else None
@@ -200,7 +199,7 @@ class Gathering:
             return False
         return not any(map(self._framing, self.sources))
 
-    def _framing(self, source: ShardFiles) -> Callable[[str, Block], Block] | None:
+    def _framing(self, source: ShardFiles) -> Callable[[str, RowBlock], RowBlock] | None:
         """Return the change of a row when the provider changes."""
         is_rocksdb = any(path.endswith((".zip", ".changelog")) for path in source.files)
         provider = ROCKSDB if is_rocksdb else HDFS
@@ -211,7 +210,9 @@ class Gathering:
         keys = key_makers(sessions, self.plain["operator"], parting)
         return lambda store, block: change(store, block, keys.get(store))
 
-    def _dealt(self, source: ShardFiles, store: str, block: Block) -> Iterator[tuple[int, Block]]:
+    def _dealt(
+        self, source: ShardFiles, store: str, block: RowBlock
+    ) -> Iterator[tuple[int, RowBlock]]:
         """Yield the records of each target. Other pieces take the shard's other keys."""
         if not self._deals_out:
             yield self.plain["targets"][0], block
@@ -285,7 +286,7 @@ def _view_of(store: str, rule: JsonObject) -> StoreView:
     return StoreView.of_rule(store, from_plain(KeyRule, rule))
 
 
-def _split(block: Block, targets: Ints) -> Iterator[tuple[int, Block]]:
+def _split(block: RowBlock, targets: Ints) -> Iterator[tuple[int, RowBlock]]:
     """Yield the records of each target together, in their order."""
     order = np.argsort(targets, kind="stable")
     block, targets = block.take(order), targets[order]
@@ -295,7 +296,7 @@ def _split(block: Block, targets: Ints) -> Iterator[tuple[int, Block]]:
             yield int(targets[start]), part(block, start, end)
 
 
-def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) -> None:
+def _check_places(source: ShardFiles, store: str, block: RowBlock, places: Ints) -> None:
     """Refuse state that was not distributed by its keys' hashes, and cannot be redistributed."""
     wrong = np.flatnonzero(places != source.shard)
     if len(wrong):
@@ -313,9 +314,9 @@ def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) ->
 AddRecords = Callable[[Binary, Binary, Binary], Binary]
 
 
-def unite_records(blocks: Iterator[Block], add: AddRecords) -> Iterator[Block]:
+def unite_records(blocks: Iterator[RowBlock], add: AddRecords) -> Iterator[RowBlock]:
     """Yield each key once. A block's last key waits: the next block may begin with it."""
-    waiting: Block | None = None
+    waiting: RowBlock | None = None
     for block in blocks:
         once = block if waiting is None else whole([waiting, block])
         # Neighbours of one key are added, every second of them at a time, until there are none.
@@ -328,7 +329,7 @@ def unite_records(blocks: Iterator[Block], add: AddRecords) -> Iterator[Block]:
         yield waiting
 
 
-def _added(block: Block, seconds: Ints, add: AddRecords) -> Block:
+def _added(block: RowBlock, seconds: Ints, add: AddRecords) -> RowBlock:
     """Return the block with the records at `seconds` added to those before them."""
     firsts, others = block.take(seconds - 1), block.take(seconds)
     sums = add(firsts.keys, firsts.values, others.values)
@@ -336,7 +337,7 @@ def _added(block: Block, seconds: Ints, add: AddRecords) -> Block:
     keys = block.keys.take(pa.array(np.delete(places, seconds)))
     places[seconds - 1] = len(block) + np.arange(len(seconds))
     values = pa.concat_arrays([block.values, sums]).take(pa.array(np.delete(places, seconds)))
-    return Block(keys, values)
+    return RowBlock(keys, values)
 
 
 def _again(keys: Binary) -> Flags:

@@ -27,8 +27,7 @@ import numpy as np
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.rewrite.evolution import Bytes
 from stateshift.errors import FormatError
-from stateshift.formats.binaries import edges, join_columns, lengths, without_first
-from stateshift.formats.blocks import Binary, Block
+from stateshift.formats.blocks import Binary, RowBlock, edges, join_columns, lengths, without_first
 from stateshift.formats.rocksdb.manifest import (
     CURRENT,
     FIRST_TABLE,
@@ -37,7 +36,7 @@ from stateshift.formats.rocksdb.manifest import (
     encode_manifest,
 )
 from stateshift.formats.rocksdb.sst_encoding import encode_sst
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip, listed_table
+from stateshift.formats.spark.rocksdb import ListedTable, RocksDBSnapshot, encode_zip, listed_table
 from stateshift.formats.spark.text import (
     JsonObject,
     decode_object,
@@ -57,7 +56,7 @@ _LARGEST_ID = "maxColumnFamilyId"
 class TableContent:
     """A table as a content that can be read again and again, and remembers what it was."""
 
-    blocks: Callable[[], Iterable[Block]]
+    blocks: Callable[[], Iterable[RowBlock]]
     facts: TableFacts | None = None
 
     def __call__(self) -> Iterator[bytes]:
@@ -79,11 +78,11 @@ def version_zip(
 ) -> bytes:
     """Return `N.zip` of tables, with the families of `base`; `internal` are Spark's own entries."""
     facts: dict[int, TableFacts] = {}
-    listed: list[Table] = []
+    listed: list[ListedTable] = []
     for number, known in enumerate(tables, start=FIRST_TABLE):
         if known.records:
             facts[number] = known
-            listed.append(Table(f"{number:06}.sst", names[number - FIRST_TABLE], known.size))
+            listed.append(ListedTable(f"{number:06}.sst", names[number - FIRST_TABLE], known.size))
     keys = sum(known.records for known in facts.values()) - internal
     plain: JsonObject = _metadata_of(base) if base.text else {}
     plain["sstFiles"] = [listed_table(table) for table in listed]
@@ -142,29 +141,29 @@ def internal_families(base: RocksDBSnapshot) -> frozenset[str]:
     return frozenset(name for name in internal if internal[name])
 
 
-def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
+def with_family(store: str, block: RowBlock, families: Mapping[str, int]) -> RowBlock:
     """Return keys as RocksDB holds them: behind their column family's id, if any."""
     if not families:
         return block
     name = store.rpartition("/")[2]
     if name not in families:
         raise FormatError(f"an entry of the column family {name}, which has no id")
-    return Block(join_columns(families[name].to_bytes(2, "little"), block.keys), block.values)
+    return RowBlock(join_columns(families[name].to_bytes(2, "little"), block.keys), block.values)
 
 
-def frame_rows(store: str, block: Block, key: Bytes | None = None) -> Block:
+def frame_rows(store: str, block: RowBlock, key: Bytes | None = None) -> RowBlock:
     """Frame an HDFS-backed store's rows; `key` converts keys that are more than framed."""
     keys = join_columns(FRAME, block.keys) if key is None else block.mapped(key, None).keys
-    return Block(keys, join_columns(FRAME, block.values))
+    return RowBlock(keys, join_columns(FRAME, block.values))
 
 
-def unframe_rows(store: str, block: Block, key: Bytes | None = None) -> Block:
+def unframe_rows(store: str, block: RowBlock, key: Bytes | None = None) -> RowBlock:
     """Return the inverse of `frame_rows`, for stores whose keys and values are single rows."""
     keys_fit = key is not None or _begin_framed(block.keys)
     if not keys_fit or not _begin_framed(block.values):
         raise FormatError(f"an entry of {store} does not begin with RocksDB's encoding byte 00")
     keys = without_first(block.keys, len(FRAME)) if key is None else block.mapped(key, None).keys
-    return Block(keys, without_first(block.values, len(FRAME)))
+    return RowBlock(keys, without_first(block.values, len(FRAME)))
 
 
 def _begin_framed(column: Binary) -> bool:

@@ -28,8 +28,7 @@ from stateshift.engines.spark.entries.store_views import Views
 from stateshift.engines.spark.rewrite.comparison import compared_as
 from stateshift.engines.spark.rewrite.stores import RowRule, of_stores
 from stateshift.errors import FormatError
-from stateshift.formats.binaries import count_upto, part
-from stateshift.formats.blocks import Binary, Block
+from stateshift.formats.blocks import Binary, RowBlock, count_upto, part
 from stateshift.plain import JsonObject
 from stateshift.step.images import add_entries, no_entries
 from stateshift.survey import ShardFiles
@@ -46,7 +45,7 @@ class RowChecks:
 
     def fold_shard(
         self, source: ShardFiles, settings: Mapping[str, str]
-    ) -> Iterator[tuple[str, Block]]:
+    ) -> Iterator[tuple[str, RowBlock]]:
         own = {}
         for store, rule in of_stores(self.rules, self.operator).items():
             own[store] = plain.from_plain(RowRule, rule)
@@ -86,8 +85,8 @@ class SourceSums:
     _differing: set[ShardFiles] = field(default_factory=set)
 
     def watched(
-        self, source: ShardFiles, entries: Iterable[tuple[str, Block]]
-    ) -> Iterator[tuple[str, Block]]:
+        self, source: ShardFiles, entries: Iterable[tuple[str, RowBlock]]
+    ) -> Iterator[tuple[str, RowBlock]]:
         """Yield the entries of a source as they are, and add them up."""
         if self.settings is None:
             yield from entries
@@ -123,7 +122,7 @@ class SourceSums:
 
 
 # Yields blocks in order, each with how many of its entries are Spark's own.
-Entries = Callable[[], Iterator[tuple[Block, int]]]
+Entries = Callable[[], Iterator[tuple[RowBlock, int]]]
 
 _NOWHERE = -1
 
@@ -134,13 +133,13 @@ class Straight:
     def __init__(self, entries: Entries, bounds: Sequence[bytes]) -> None:
         self._entries = entries
         self._bounds: list[bytes | None] = [*bounds, None]
-        self._coming: Iterator[tuple[Block, int]] | None = None
-        self._rest: Block | None = None
+        self._coming: Iterator[tuple[RowBlock, int]] | None = None
+        self._rest: RowBlock | None = None
         self._next = 0
         self._internal = 0
         self._read_whole = False
 
-    def blocks(self, target: int, table: int = 0, tables: int = 1) -> Iterator[Block]:
+    def blocks(self, target: int, table: int = 0, tables: int = 1) -> Iterator[RowBlock]:
         assert tables == len(self._bounds), "as many as were planned"
         if self._coming is None or table != self._next:
             self._begin()
@@ -162,7 +161,7 @@ class Straight:
         self._coming, self._rest = self._entries(), None
         self._internal, self._read_whole = 0, False
 
-    def _upto(self, bound: bytes | None) -> Iterator[Block]:
+    def _upto(self, bound: bytes | None) -> Iterator[RowBlock]:
         """Yield everything up to a key, this one included."""
         while (block := self._taken()) is not None:
             count = len(block) if bound is None else count_upto(block.keys, bound)
@@ -174,7 +173,7 @@ class Straight:
             if is_cut:
                 return
 
-    def _taken(self) -> Block | None:
+    def _taken(self) -> RowBlock | None:
         """Return the rest of a block, or else the next block; None behind the last."""
         block, self._rest = self._rest, None
         if block is not None:

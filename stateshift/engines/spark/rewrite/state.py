@@ -52,7 +52,7 @@ from stateshift.engines.spark.rewrite.shards import TableContent
 from stateshift.engines.spark.rewrite.sources import SourceSums, Straight
 from stateshift.engines.spark.small_files import errors_at
 from stateshift.formats import bounds
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import RowBlock
 from stateshift.formats.rocksdb.manifest import TableFacts
 from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
@@ -61,7 +61,7 @@ from stateshift.formats.spark.state_blocks import (
     add_value_checksums,
     encode_snapshot,
 )
-from stateshift.formats.spark.state_files import Record, encode_delta, with_row_checksum
+from stateshift.formats.spark.state_files import StateRecord, encode_delta, with_row_checksum
 from stateshift.plain import JsonObject
 from stateshift.step import ROWS_CHECKED
 from stateshift.storage.protocol import Content, Input
@@ -234,14 +234,14 @@ class _Piece:
             rows = few_rows(begun, source, self.options["settings"])
             if rows is not None:
                 self.sums.add_rows(source, rows)
-                records: Iterator[Record] = starmap(Record, rows.items())
+                records: Iterator[StateRecord] = starmap(StateRecord, rows.items())
                 if self.options["checksums"]:
                     records = map(with_row_checksum, records)
                 return encode_delta(records, self.options["codec"])
         entries = replace(gathering, open=begun).read(source)
         return self._encoded(block for _, block in entries)
 
-    def _encoded(self, blocks: Iterator[Block]) -> Iterator[bytes]:
+    def _encoded(self, blocks: Iterator[RowBlock]) -> Iterator[bytes]:
         checked = map(add_row_checksums, blocks) if self.options["checksums"] else blocks
         return encode_snapshot(checked, self.options["codec"])
 
@@ -258,7 +258,7 @@ class _Piece:
     ) -> list[TableContent]:
         """Return as many tables of the target's entries, which are gathered when one is read."""
 
-        def blocks(number: int) -> Iterator[Block]:
+        def blocks(number: int) -> Iterator[RowBlock]:
             own = gathered().blocks(target, number, count)
             return map(add_value_checksums, own) if self.options["checksums"] else own
 

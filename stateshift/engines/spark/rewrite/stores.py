@@ -122,10 +122,10 @@ def provider_of(image: Image) -> str | None:
 
 
 if TYPE_CHECKING:
-    from stateshift.formats.blocks import Block
+    from stateshift.formats.blocks import RowBlock
 
 # The entries of one store's block that belong to the part.
-Kept = Callable[[str, "Block"], "Block"]
+Kept = Callable[[str, "RowBlock"], "RowBlock"]
 
 
 def belongs(part: JsonObject, operator: str, shard: int) -> Kept:
@@ -137,7 +137,7 @@ def belongs(part: JsonObject, operator: str, shard: int) -> Kept:
     plain_rules = of_stores(part["rules"], operator)
     rules = {store: from_plain(KeyRule, rule) for store, rule in plain_rules.items()}
 
-    def kept(store: str, block: Block) -> Block:
+    def kept(store: str, block: RowBlock) -> RowBlock:
         at = nameable(rules[store], column) if store in rules else None
         if at is None:
             fact = f"entries of the store {store}, whose keys have no column {column}"
@@ -150,7 +150,7 @@ def belongs(part: JsonObject, operator: str, shard: int) -> Kept:
     return kept
 
 
-def _taken(block: Block, flags: list[bool]) -> Block:
+def _taken(block: RowBlock, flags: list[bool]) -> RowBlock:
     import numpy as np  # loaded with Arrow, for which no plan should wait
 
     return block.take(np.flatnonzero(flags))

@@ -85,7 +85,7 @@ def _adder(schema: StructType, columns: list[str], framed: bool) -> Add:
         import numpy as np
         import pyarrow as pa
 
-        from stateshift.formats.binaries import lengths, of_width
+        from stateshift.formats.blocks import lengths, of_width
 
         sizes = lengths(ones)
         if (sizes != lengths(others)).any() or sizes.min(initial=least) < least:
@@ -111,7 +111,7 @@ def _matrix(column: Binary, places: Ints, size: int) -> Numbers:
     import numpy as np
     import pyarrow as pa
 
-    from stateshift.formats.binaries import edges
+    from stateshift.formats.blocks import edges
 
     starts, content = edges(column.take(pa.array(places)))
     rows = np.frombuffer(content, np.uint8)[starts[0] : starts[-1]]

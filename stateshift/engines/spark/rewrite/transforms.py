@@ -26,7 +26,6 @@ from stateshift.engines.spark.rewrite.state import rewrite_state
 from stateshift.formats import bounds
 from stateshift.formats.spark import (
     commits,
-    delta_schema_log,
     offsets,
     operator_metadata,
     schema,
@@ -78,10 +77,8 @@ def rewrite_schema_log(options: JsonObject, inputs: Sequence[Content]) -> bytes:
     """Change the path of its source's folder in an entry of Delta's schema log."""
     (content,) = inputs
     relocation = Relocation(_plain(options["mapping"]))
-    entry = delta_schema_log.decode_schema_log(b"".join(content()))
-    return delta_schema_log.encode_schema_log(
-        delta_schema_log.relocate_schema_log(entry, relocation)
-    )
+    entry = source_log.decode_schema_log(b"".join(content()))
+    return source_log.encode_schema_log(source_log.relocate_schema_log(entry, relocation))
 
 
 @_one_file

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from stateshift.engines.spark.small_files import errors_at
 from stateshift.errors import FormatError, MissingFile, StorageError
-from stateshift.formats.tables.delta_log import (
+from stateshift.formats.delta_log import (
     FOLDER,
     CheckpointName,
     commit_version,

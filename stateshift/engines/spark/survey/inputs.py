@@ -24,9 +24,7 @@ from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spark.survey.delta_log import actions_in
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError
-from stateshift.formats.spark.source_log import decode_source_log
-from stateshift.formats.spark.uris import decode_location
-from stateshift.formats.tables.delta_log import (
+from stateshift.formats.delta_log import (
     FOLDER,
     CheckpointName,
     checkpoint_name,
@@ -34,6 +32,8 @@ from stateshift.formats.tables.delta_log import (
     decode_actions,
     newest_checkpoint,
 )
+from stateshift.formats.spark.source_log import decode_source_log
+from stateshift.formats.spark.uris import decode_location
 from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 from stateshift.specification.location import host_of

@@ -36,8 +36,7 @@ from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spark.survey.delta_log import read_delta_log
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError, StorageError
-from stateshift.formats.spark.source_log import decode_source_log
-from stateshift.formats.tables.iceberg_metadata import (
+from stateshift.formats.iceberg_metadata import (
     FOLDER,
     METADATA_BYTES_MAX,
     VERSION_HINT,
@@ -45,6 +44,7 @@ from stateshift.formats.tables.iceberg_metadata import (
     metadata_number,
     newest_metadata,
 )
+from stateshift.formats.spark.source_log import decode_source_log
 from stateshift.specification import SinkSpec
 from stateshift.storage.protocol import Storage
 from stateshift.survey import SinkFacts, SinkLog

@@ -23,7 +23,7 @@ from stateshift.engines.match import Matched, Shelf, Sided, match_sides
 from stateshift.engines.spark.entries.sides import SEPARATOR, OperatorSide, Sides
 from stateshift.engines.spark.views.selection import Opened, open_images, operator_id
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening, Readers
-from stateshift.formats.blocks import Binary, Block, Column
+from stateshift.formats.blocks import Binary, Column, RowBlock
 from stateshift.survey import ShardFiles
 
 Places = Column  # numbers of entries
@@ -127,7 +127,7 @@ class _Comparison:
             self._differ("added", None, match.added)
             self._differ("changed", *match.changed)
 
-    def _differ(self, change: Change, before: Block | None, after: Block | None) -> None:
+    def _differ(self, change: Change, before: RowBlock | None, after: RowBlock | None) -> None:
         either = before if before is not None else after
         assert either is not None, "an entry that differs is on one side at least"
         for store, places in _by_store(either.keys, self._counts):
@@ -159,7 +159,7 @@ class _Comparison:
         )
 
 
-def _values(block: Block | None, places: Places) -> list[bytes | None]:
+def _values(block: RowBlock | None, places: Places) -> list[bytes | None]:
     if block is None:
         return [None] * len(places)
     values: list[bytes | None] = block.values.take(places).to_pylist()

@@ -58,11 +58,11 @@ from stateshift.engines.spill import storage_errors
 from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.engines.window import GrowingFile
 from stateshift.errors import FormatError, PlanError
-from stateshift.formats.blocks import Block, Column, block_of
+from stateshift.formats.blocks import Column, RowBlock, block_of
 from stateshift.formats.spark import commits, rocksdb
 from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
 from stateshift.formats.spark.state_files import (
-    Record,
+    StateRecord,
     decode_changelog,
     decode_delta,
     without_row_checksum,
@@ -269,7 +269,7 @@ class Export:
                 if store_fits(self.wanted, store):
                     yield self._piece(image, shard, store, block)
 
-    def _piece(self, image: Image, shard: ShardFiles, store: str, block: Block) -> StoreRows:
+    def _piece(self, image: Image, shard: ShardFiles, store: str, block: RowBlock) -> StoreRows:
         view = self.opened.views[image.path].of(shard.operator, store)
         operator = operator_id(image, shard.operator)
         return StoreRows(view, operator, shard.shard, block, shard.files[-1])
@@ -392,7 +392,7 @@ class Changes:
 
     def _records(
         self, path: str, shard: ShardFiles, version: int
-    ) -> tuple[Mapping[int, str], Iterator[Record]]:
+    ) -> tuple[Mapping[int, str], Iterator[StateRecord]]:
         """Return the column families of a file's keys, and its records without checksums."""
         if path.endswith(".delta"):
             records = decode_delta(self._chunks(path))
@@ -405,12 +405,12 @@ class Changes:
             records = map(self._unchecked, records)
         return families, records
 
-    def _unchecked(self, record: Record) -> Record:
+    def _unchecked(self, record: StateRecord) -> StateRecord:
         """Return a changelog's record without the checksums of `rowChecksum.enabled`."""
         key, value, merge = record
         if value is None:
-            return Record(without_delete_checksum(key), None)
-        return Record(key, without_value_checksums(key, value, self._between), merge)
+            return StateRecord(without_delete_checksum(key), None)
+        return StateRecord(key, without_value_checksums(key, value, self._between), merge)
 
     def _families(self, shard: ShardFiles, version: int) -> dict[int, str]:
         """Return the column families as the newest snapshot up to the version names them."""

@@ -28,8 +28,7 @@ from stateshift.engines.spark.entries.store_view import StoreView, plain_value
 from stateshift.engines.spark.entries.vectors import fits
 from stateshift.engines.views import HINT_FILE
 from stateshift.errors import FormatError
-from stateshift.formats.binaries import part
-from stateshift.formats.blocks import Block, Column
+from stateshift.formats.blocks import Column, RowBlock, part
 from stateshift.formats.spark.text import JsonObject
 from stateshift.formats.spark.types import (
     WIDTHS,
@@ -102,7 +101,7 @@ class StoreRows(NamedTuple):
     view: StoreView
     operator: str
     shard: int
-    block: Block
+    block: RowBlock
     path: str
     batch: int = 0
     changes: tuple[str, ...] = ()

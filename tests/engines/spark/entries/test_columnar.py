@@ -12,12 +12,12 @@ from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.entries.vectors import array, arrow_type, fits
 from stateshift.engines.spark.survey.checkpoint import survey
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import RowBlock
 from stateshift.formats.spark.placement import signed_hash
 from tests.engines.spark.golden import NAMES, golden
 
 
-def blocks(name: str) -> Iterator[tuple[StoreView, Block]]:
+def blocks(name: str) -> Iterator[tuple[StoreView, RowBlock]]:
     """Yield what the shards of a golden checkpoint keep, with how it is read."""
     storage = golden(name)
     for image in survey(storage).images:

@@ -11,7 +11,7 @@ from stateshift.engines.spark.entries.store_view import VALUE
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark.schema import SchemaFile, StoreSchema, encode_schema
-from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
+from stateshift.formats.spark.state_files import StateRecord, decode_delta, encode_delta
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, contents, on_a_disk, write
 
@@ -41,7 +41,7 @@ def changed(files, change):
     for path, content in files.items():
         if path.endswith((".delta", ".snapshot")):
             records = [
-                Record(key, change(value))
+                StateRecord(key, change(value))
                 for key, value, _ in decode_delta([content])
                 if value is not None
             ]
@@ -70,7 +70,7 @@ def test_a_damaged_row_among_nulls_is_still_refused():
     (image,) = survey(on_a_disk(hdfs()).open(HERE)).images
     paths = [path for shard in image.shards for path in shard.files]
     path, records = next((p, held) for p in paths if (held := list(decode_delta([files[p]]))))
-    records.append(Record(b"a key of its own" * 2, bytes(12)))
+    records.append(StateRecord(b"a key of its own" * 2, bytes(12)))
     found = restartable({**files, path: b"".join(encode_delta(records))})
     assert not found.restartable
     assert any(path in finding.message for finding in found.findings)

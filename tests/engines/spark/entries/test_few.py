@@ -17,7 +17,7 @@ from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.spark.offset_conf import ROW_CHECKSUM
 from stateshift.formats.spark.state_files import (
-    Record,
+    StateRecord,
     decode_snapshot,
     encode_delta,
     with_row_checksum,
@@ -42,10 +42,10 @@ def test_golden_shards_fold_to_the_same_one_by_one(name: str) -> None:
 
 SHARD = ShardFiles("0", "default", 0, ("1.delta", "2.snapshot", "3.delta", "4.delta"))
 FILES = {
-    "1.delta": [Record(b"old", b"12345678")],
-    "2.snapshot": [Record(b"one", b"12345678"), Record(b"two", b"12345678")],
-    "3.delta": [Record(b"one", None), Record(b"three", b"12345678more")],
-    "4.delta": [Record(b"two", b"abcdefgh")],
+    "1.delta": [StateRecord(b"old", b"12345678")],
+    "2.snapshot": [StateRecord(b"one", b"12345678"), StateRecord(b"two", b"12345678")],
+    "3.delta": [StateRecord(b"one", None), StateRecord(b"three", b"12345678more")],
+    "4.delta": [StateRecord(b"two", b"abcdefgh")],
 }
 
 
@@ -86,7 +86,9 @@ def test_a_shard_of_more_is_left_to_the_columns_and_its_beginning_is_not_read_ag
 
 def test_little_that_decompresses_to_much_is_left_to_the_columns() -> None:
     files = Files()
-    files.contents["4.delta"] = b"".join(encode_delta([Record(b"two", bytes(2 * DECODED_BYTES))]))
+    files.contents["4.delta"] = b"".join(
+        encode_delta([StateRecord(b"two", bytes(2 * DECODED_BYTES))])
+    )
     begun = Begun(files)
     assert len(files.contents["4.delta"]) < BYTES and few_rows(begun, SHARD, {}) is None
     found = dict(record for _, block in fold_shard(begun, SHARD, {}) for record in block.records())
@@ -100,8 +102,8 @@ def test_a_compacted_shard_has_the_same_entries_whichever_way_it_was_read(
 ) -> None:
     """On both sides of how much is little."""
     dice = random.Random(size)
-    rows = [Record(f"key {number:04}".encode(), dice.randbytes(size)) for number in range(100)]
-    gone = [Record(row.key, None) for row in rows[::3]]
+    rows = [StateRecord(f"key {number:04}".encode(), dice.randbytes(size)) for number in range(100)]
+    gone = [StateRecord(row.key, None) for row in rows[::3]]
     changes = [list(map(with_row_checksum, one)) if checked else one for one in (rows, gone)]
     contents = [b"".join(encode_delta(one)) for one in changes]
     assert (sum(map(len, contents)) > BYTES) == (size == 400)

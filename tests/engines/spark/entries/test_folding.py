@@ -20,12 +20,12 @@ from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
 from stateshift.engines.spark.entries.rocksdb_version import SHARD_PART, encode_part, parts_between
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError, StorageError
-from stateshift.formats.blocks import Block, binary
+from stateshift.formats.blocks import RowBlock, binary
 from stateshift.formats.rocksdb.manifest import TableFacts, encode_manifest
 from stateshift.formats.rocksdb.sst_encoding import encode_sst
 from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
-from stateshift.formats.spark.state_files import Record, encode_delta
+from stateshift.formats.spark.rocksdb import ListedTable, RocksDBSnapshot, encode_zip
+from stateshift.formats.spark.state_files import StateRecord, encode_delta
 from stateshift.survey import ShardFiles
 from tests.engines.spark.golden import NAMES, golden
 from tests.engines.spark.reference import one_by_one
@@ -59,7 +59,7 @@ def written(
     for start in range(0, len(writes), every):
         piece = writes[start : start + every]
         merges = np.array([merge and value is not None for _, value, merge in piece], bool)
-        block = Block(binary([k for k, _, _ in piece]), binary([v for _, v, _ in piece]), merges)
+        block = RowBlock(binary([k for k, _, _ in piece]), binary([v for _, v, _ in piece]), merges)
         yield Writes(block, np.array(times[start : start + every], np.uint64))
 
 
@@ -102,7 +102,7 @@ def test_keys_of_one_hash_are_still_two_keys() -> None:
     assert first.tolist() == [True, False, False, True, False, True]
 
 
-def shard_of(records: list[Record]) -> tuple[Any, ShardFiles]:
+def shard_of(records: list[StateRecord]) -> tuple[Any, ShardFiles]:
     content = b"".join(encode_delta(records))
     path = "state/0/0/1.snapshot"
     return reading({path: content}), ShardFiles("0", "default", 0, (path,))
@@ -112,7 +112,7 @@ def test_nothing_is_left_of_piles_whatever_ends_the_folding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    read, shard = shard_of([Record(b"%08d" % n, b"v" * 40) for n in range(5000)])
+    read, shard = shard_of([StateRecord(b"%08d" % n, b"v" * 40) for n in range(5000)])
     blocks = fold_shard(read, shard, {}, bytes_max=1000)
     next(blocks)
     assert not list(tmp_path.iterdir())
@@ -124,7 +124,7 @@ def test_a_place_for_piles_that_is_not_there_is_a_fault_of_storage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
-    read, shard = shard_of([Record(b"%08d" % n, b"v" * 40) for n in range(5000)])
+    read, shard = shard_of([StateRecord(b"%08d" % n, b"v" * 40) for n in range(5000)])
     with pytest.raises(StorageError, match="temporary files") as caught:
         list(fold_shard(read, shard, {}, bytes_max=1000))
     assert caught.value.hint is not None and "TMPDIR" in caught.value.hint
@@ -132,7 +132,7 @@ def test_a_place_for_piles_that_is_not_there_is_a_fault_of_storage(
 
 @pytest.mark.long
 def test_the_same_files_give_the_same_blocks() -> None:
-    read, shard = shard_of([Record(b"%08d" % (n % 700), b"v%d" % n) for n in range(5000)])
+    read, shard = shard_of([StateRecord(b"%08d" % (n % 700), b"v%d" % n) for n in range(5000)])
     for bytes_max in (1000, 1 << 20):
         one, other = (
             [
@@ -150,11 +150,11 @@ def two_tables(told: dict[int, tuple[bytes, bytes]]) -> tuple[dict[str, bytes], 
     files, facts, tables = {}, {}, []
     for number, keys in letters.items():
         singles = [bytes([letter]) for letter in keys]
-        block = Block(binary(singles), binary(singles))
+        block = RowBlock(binary(singles), binary(singles))
         files[f"SSTs/{number}.sst"] = b"".join(encode_sst([block]))
         size = len(files[f"SSTs/{number}.sst"])
         facts[number] = TableFacts(size, len(keys), *told.get(number, (singles[0], singles[-1])))
-        tables.append(Table(f"{number:06}.sst", f"{number}.sst", size))
+        tables.append(ListedTable(f"{number:06}.sst", f"{number}.sst", size))
     manifest = {"MANIFEST-000003": encode_manifest(facts)}
     files["1.zip"] = encode_zip(RocksDBSnapshot(tuple(tables), 37), manifest)
     return files, ShardFiles("0", "default", 0, tuple(files))

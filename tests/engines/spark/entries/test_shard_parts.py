@@ -18,13 +18,12 @@ from stateshift.engines.spark.entries.rocksdb_version import (
 )
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Binary, Block, binary
+from stateshift.formats.blocks import Binary, RowBlock, binary
 from stateshift.formats.rocksdb.block import Handle
 from stateshift.formats.rocksdb.manifest import TableFacts, encode_manifest
-from stateshift.formats.rocksdb.sst import open_content
 from stateshift.formats.rocksdb.sst_encoding import encode_sst
-from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
+from stateshift.formats.rocksdb.table import ALL_KEYS, KeyRange, open_content
+from stateshift.formats.spark.rocksdb import ListedTable, RocksDBSnapshot, encode_zip
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
 from tests.engines.spark.golden import NAMES, golden
@@ -102,10 +101,10 @@ def cut_shard(monkeypatch: pytest.MonkeyPatch) -> Cut:
     for number, step in ((4, 2), (5, 3)):
         keys = [b"%06d" % key for key in range(0, 30_000, step)]
         values = [b"%d in %d" % (key, number) for key in range(len(keys))]
-        files[f"SSTs/{number}.sst"] = b"".join(encode_sst([Block(binary(keys), binary(values))]))
+        files[f"SSTs/{number}.sst"] = b"".join(encode_sst([RowBlock(binary(keys), binary(values))]))
         size = len(files[f"SSTs/{number}.sst"])
         facts[number] = TableFacts(size, len(keys), keys[0], keys[-1])
-        tables.append(Table(f"{number:06}.sst", f"{number}.sst", size))
+        tables.append(ListedTable(f"{number:06}.sst", f"{number}.sst", size))
     manifest = {"MANIFEST-000003": encode_manifest(facts)}
     files["1.zip"] = encode_zip(RocksDBSnapshot(tuple(tables), 1), manifest)
     blocks = []

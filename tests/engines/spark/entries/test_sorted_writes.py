@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
 from stateshift.engines.spark.entries.sorted_writes import Run, in_runs, merge_runs
-from stateshift.formats.blocks import Block, binary
+from stateshift.formats.blocks import RowBlock, binary
 from stateshift.formats.rocksdb.manifest import KeyPlace, TableFile, sorted_runs
 
 
@@ -67,7 +67,7 @@ def written(writes: list[Write], every: int) -> Iterator[Writes]:
     for start in range(0, len(writes), every):
         some = writes[start : start + every]
         merges = np.array([write.merge for write in some], bool)
-        block = Block(
+        block = RowBlock(
             binary([write.key for write in some]),
             binary([write.value for write in some]),
             merges if merges.any() else None,

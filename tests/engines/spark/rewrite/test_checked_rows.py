@@ -19,7 +19,7 @@ from stateshift.engines.spark.rewrite.files import REWRITE_STATE
 from stateshift.engines.spark.rewrite.stores import RowRule
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError, PlanError
-from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
+from stateshift.formats.spark.state_files import StateRecord, decode_delta, encode_delta
 from stateshift.plain import from_plain
 from stateshift.specification import Spec
 from stateshift.step import TransformShard
@@ -98,8 +98,8 @@ def test_the_rows_of_a_fork_are_read_once(
     assert counts["checked"] < counts["looked-at"]
 
 
-def _shortened(record: Record) -> Record:
-    return Record(record.key, record.value and record.value[:-8])
+def _shortened(record: StateRecord) -> StateRecord:
+    return StateRecord(record.key, record.value and record.value[:-8])
 
 
 def broken_row(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -117,7 +117,7 @@ def rows_of_another_shard(files: dict[str, bytes]) -> dict[str, bytes]:
 def deletes_of_another_shard(files: dict[str, bytes]) -> dict[str, bytes]:
     path = newest(files)
     other = decode_delta([files[path.replace("state/0/0/", "state/0/1/")]])
-    deleted = [Record(record.key, None) for record in other]
+    deleted = [StateRecord(record.key, None) for record in other]
     return {path: b"".join(encode_delta([*decode_delta([files[path]]), *deleted]))}
 
 

@@ -26,8 +26,8 @@ from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.blocks import block_of
 from stateshift.formats.rocksdb.manifest import encode_manifest, with_table
 from stateshift.formats.spark.names import classify
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip, encode_zip
-from stateshift.formats.spark.state_files import Changelog, Record
+from stateshift.formats.spark.rocksdb import ListedTable, RocksDBSnapshot, decode_zip, encode_zip
+from stateshift.formats.spark.state_files import Changelog, StateRecord
 from stateshift.migration import Proposal
 from stateshift.step import TransformShard
 from stateshift.storage.protocol import Storage
@@ -256,7 +256,7 @@ class Shard:
             if writes:
                 content, facts = table_of([block_of(sorted(writes.items()))], number)
                 self.files[f"SSTs/{number}-a.sst"] = content
-                listed.append(Table(f"{number:06}.sst", f"{number}-a.sst", len(content)))
+                listed.append(ListedTable(f"{number:06}.sst", f"{number}-a.sst", len(content)))
                 manifest = with_table(manifest, number, facts)
             model |= writes
         keys = sum(value is not None for value in model.values()) if self.counted else -1
@@ -268,7 +268,7 @@ class Shard:
         }
         self.files = {"1.zip": encode_zip(snapshot, members), **self.files}
         for version, writes in enumerate(self.changelogs, start=2):
-            records = [Record(key, value) for key, value in writes.items()]
+            records = [StateRecord(key, value) for key, value in writes.items()]
             self.files[f"{version}.changelog"] = b"".join(encode_changelog(Changelog(1), records))
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
@@ -375,7 +375,7 @@ def test_column_families_that_only_the_zip_shows_are_refused() -> None:
 
 def test_changelogs_that_merge_are_refused() -> None:
     shard = Shard(OLDER, [])
-    merging = [Record(b"a", b"9", merge=True)]
+    merging = [StateRecord(b"a", b"9", merge=True)]
     shard.files["2.changelog"] = b"".join(encode_changelog(Changelog(2), merging))
     with pytest.raises(Incompatible, match="merge"):
         shard.kept()

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.sources import Straight
 from stateshift.engines.spark.rewrite.state import rewrite_state
-from stateshift.formats.blocks import Block, block_of
+from stateshift.formats.blocks import RowBlock, block_of
 from stateshift.formats.rocksdb.manifest import TableFacts, encode_manifest
-from stateshift.formats.rocksdb.sst import decode_sst
 from stateshift.formats.rocksdb.sst_encoding import encode_sst
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip, encode_zip
-from stateshift.formats.spark.state_files import Changelog, Record
+from stateshift.formats.rocksdb.table import decode_sst
+from stateshift.formats.spark.rocksdb import ListedTable, RocksDBSnapshot, decode_zip, encode_zip
+from stateshift.formats.spark.state_files import Changelog, StateRecord
 from stateshift.storage.protocol import Content
 from stateshift.world import Contents
 from tests.support.encoders import encode_changelog
@@ -27,7 +27,7 @@ BOUNDS = st.lists(st.binary(max_size=2), max_size=4).map(sorted)
 def straight_of(keys: list[bytes], every: int, bounds: list[bytes]) -> Straight:
     """Entries of these keys; one of each block is Spark's own."""
 
-    def entries() -> Iterator[tuple[Block, int]]:
+    def entries() -> Iterator[tuple[RowBlock, int]]:
         for start in range(0, len(keys), every):
             yield block_of((key, b"") for key in keys[start : start + every]), 1
 
@@ -75,10 +75,10 @@ def test_a_shard_of_several_tables_is_read_once_and_becomes_as_many_as_were_plan
         content = b"".join(encode_sst([block_of((key, b"old") for key in own)]))
         files[f"SSTs/{number}.sst"] = content
         facts[number] = TableFacts(len(content), len(own), own[0], own[-1])
-        tables.append(Table(f"{number:06}.sst", f"{number}.sst", len(content)))
+        tables.append(ListedTable(f"{number:06}.sst", f"{number}.sst", len(content)))
     manifest = {"MANIFEST-000003": encode_manifest(facts)}
     files["1.zip"] = encode_zip(RocksDBSnapshot(tuple(tables), 9000), manifest)
-    changes = [Record(keys[7], b"new"), Record(keys[8], None)]
+    changes = [StateRecord(keys[7], b"new"), StateRecord(keys[8], None)]
     files["2.changelog"] = b"".join(encode_changelog(Changelog(1), changes))
     opened: list[str] = []
 

@@ -35,10 +35,10 @@ from stateshift.engines.spark.survey.restart.query_files import (
     number_of,
 )
 from stateshift.formats.spark import operator_metadata, schema
-from stateshift.formats.spark.delta_schema_log import decode_schema_log
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offset_conf import is_avro
 from stateshift.formats.spark.operator_metadata import OperatorMetadata, StoreInfo, keeps_lists
+from stateshift.formats.spark.source_log import decode_schema_log
 from stateshift.formats.spark.type_json import check_schema
 from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 from stateshift.formats.spark.uris import canonical

@@ -87,7 +87,6 @@ def decode_table(content: bytes) -> IcebergTable:
 
 
 def _snapshots(metadata: JsonObject) -> dict[int, JsonObject]:
-    """Return the snapshots by their ids."""
     snapshots = metadata.get("snapshots") or []
     if not isinstance(snapshots, list):
         raise FormatError(_NO_SNAPSHOTS, None, 0)
@@ -103,7 +102,6 @@ def _snapshots(metadata: JsonObject) -> dict[int, JsonObject]:
 
 
 def _streamed(by_id: dict[int, JsonObject], current: object) -> Iterator[StreamedSnapshot]:
-    """Yield the snapshots of batches, from the current one back along its parents."""
     while is_integer(current) and current in by_id:
         snapshot = by_id.pop(current)  # taken out, so that a cycle of parents ends
         summary = snapshot.get("summary")
@@ -123,7 +121,6 @@ def _batch_of(summary: JsonObject) -> tuple[str, int] | None:
 
 
 def _plain(content: bytes) -> bytes:
-    """Return the JSON, whether it is compressed or not."""
     if content[:2] != b"\x1f\x8b":
         return content
     inflating = zlib.decompressobj(wbits=31)

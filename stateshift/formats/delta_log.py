@@ -82,13 +82,8 @@ def checkpoint_name(name: str) -> CheckpointName | None:
     is_json = match["ending"] == "json"
     if is_json and match["uuid"] is None:
         return None
-    return CheckpointName(
-        version=int(match[1]),
-        part=int(match["part"] or 1),
-        parts=int(match["parts"] or 1),
-        is_json=is_json,
-        name=name,
-    )
+    part, parts = int(match["part"] or 1), int(match["parts"] or 1)
+    return CheckpointName(int(match[1]), part, parts, is_json, name)
 
 
 def newest_checkpoint(names: Iterable[str]) -> tuple[CheckpointName, ...]:

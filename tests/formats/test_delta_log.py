@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import FormatError
-from stateshift.formats.tables import delta_log
-from stateshift.formats.tables.delta_log import (
+from stateshift.formats import delta_log
+from stateshift.formats.delta_log import (
     Transaction,
     checkpoint_name,
     commit_version,
@@ -17,7 +17,7 @@ from stateshift.formats.tables.delta_log import (
     newest_checkpoint,
 )
 
-TABLES = Path(__file__).resolve().parents[2] / "golden" / "tables"
+TABLES = Path(__file__).resolve().parents[1] / "golden" / "tables"
 UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
 
 

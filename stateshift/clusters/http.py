@@ -1,4 +1,5 @@
-"""Requests to a service over HTTP that answers in JSON: its answer, its refusal, or no answer.
+"""Requests to a service over HTTP that answers in JSON: its answer, its refusal, or no answer; and
+the machine that its URL leads to.
 
 Whether a request has had an effect is not known where its answer did not come, and where the server
 failed (5xx): `Unanswered`. A refusal (4xx) has had none: `Refused`. No message has a credential in
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from stateshift.clusters.options import Options
-from stateshift.clusters.protocol import Silent
+from stateshift.clusters.protocol import Silence, Silent
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
@@ -71,12 +74,12 @@ _log = logging.getLogger(__name__)
 SECONDS_TO_CONNECT: Final = 10.0
 REQUEST_SECONDS: Final = 60.0
 _CHUNK: Final = 1 << 18
+_HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:[^/@]*@)?(\[[^\]]*\]|[^/:,\[\]]+)")
+_HERE = ("localhost", "0.0.0.0", "::1")
 
 
 class Unanswered(Silent):
-    """No answer, or one that does not show whether the request had an effect. `status` is
-    HTTP's where there was one, `answer` what it said.
-    """
+    """No answer, or one that does not say whether the request had an effect."""
 
     def __init__(
         self, fact: str, status: int | None = None, answer: object = None, **where: Unpack[Where]
@@ -113,15 +116,12 @@ class Service:
     option: str = "url"  # of the cluster, where this is to be reached
 
     def json(self, method: str, url: str, **query: Unpack[Query]) -> Json:
-        """Return the object in the answer."""
         return self._decoded(dict, method, url, **query)
 
     def listed(self, method: str, url: str, **query: Unpack[Query]) -> list[Json]:
-        """Return the list in the answer, of objects as far as whoever reads them knows."""
         return self._decoded(list, method, url, **query)
 
     def _decoded(self, expected: type[T], method: str, url: str, **query: Unpack[Query]) -> T:
-        """Return the answer's JSON if it is of the expected type; raise what it means if not."""
         response = self._asked(method, url, **query)
         try:
             answer = response.json()
@@ -142,7 +142,6 @@ class Service:
         raise self._failed(status, fact, answer)
 
     def text(self, url: str, **query: Unpack[Query]) -> str:
-        """Return a page as it is."""
         response = self._asked("GET", url, **query)
         status = response.status_code
         if status >= 300:
@@ -217,9 +216,7 @@ class Service:
         return Unanswered(fact, cluster=self.cluster, hint=hint)
 
     def _unreadable(self, error: OSError) -> Unanswered:
-        """Return the error for a file of certificates that is not there. Only the words of
-        `requests` tell which one.
-        """
+        """Return the error for a missing certificate file, which only `requests`' words name."""
         option, words = "cert_file", "our own certificate"
         if "CA certificate" in str(error):
             option, words = "ca_file", "the authority's certificate"
@@ -231,19 +228,16 @@ class Service:
 
 def through_outages(look: Callable[[], T | None], seconds_max: float) -> Callable[[], T | None]:
     """Return `look`, with no answer taken for "not yet" until there has been none for that long."""
-    silent_since: float | None = None
+    silence = Silence(time.monotonic, seconds_max)
 
     def patient() -> T | None:
-        nonlocal silent_since
         try:
             result = look()
         except Unanswered:
-            if silent_since is None:
-                silent_since = time.monotonic()
-            if time.monotonic() - silent_since > seconds_max:
+            if silence.is_too_long():
                 raise
             return None
-        silent_since = None
+        silence.end()
         return result
 
     return patient
@@ -264,16 +258,13 @@ def read_secret(path: object, words: str, cluster: str) -> str:
 
 
 def _host(url: str) -> str:
-    """Return scheme://host:port of a URL."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileForm:
-    """A file as a form is sent (RFC 7578), read while it is sent: a jar of some hundred megabytes
-    is not held in memory. Its length is known, and it goes out in one piece.
-    """
+    """A file as a form (RFC 7578) of known length, read while it is sent: a jar may be large."""
 
     file: BinaryIO
     head: bytes
@@ -336,5 +327,32 @@ def secret_headers(options: Options, cluster: str) -> dict[str, str]:
     }
     token_file = options.get("token_file")
     if token_file:
-        headers["Authorization"] = f"Bearer {read_secret(token_file, 'token', cluster)}"
+        token = read_secret(token_file, "token", cluster)
+        headers["Authorization"] = f"Bearer {token}"
     return headers
+
+
+def host_of(url: str) -> str:
+    """Return the host in a URL or host:port, empty if that is this machine; none is asked."""
+    named = _HOST.match(url)
+    host = named[1].strip("[]") if named else url
+    if host in _HERE or host.startswith("127."):
+        return ""
+    own = socket.gethostname().lower()
+    return "" if host.lower() in (own, own.partition(".")[0]) else host
+
+
+def is_local(master: str) -> bool:
+    """Whether everything of a job with this master of Spark's runs on this machine."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def host_of_master(master: str) -> str:
+    """Return the host of one of Spark's masters; empty if that is this machine:
+
+    spark://one:7077,two:7077      one        a master and its spare
+    yarn, k8s://https://host:443   the same   hosts are handed out: which, shows later
+    """
+    if is_local(master):
+        return ""
+    return host_of(master) if master.startswith("spark://") else master

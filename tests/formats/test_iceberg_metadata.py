@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stateshift.errors import FormatError
-from stateshift.formats.tables.iceberg_metadata import (
+from stateshift.formats.iceberg_metadata import (
     EPOCH,
     QUERY,
     StreamedSnapshot,
@@ -19,7 +19,7 @@ from stateshift.formats.tables.iceberg_metadata import (
     newest_metadata,
 )
 
-TABLES = Path(__file__).resolve().parents[2] / "golden" / "tables"
+TABLES = Path(__file__).resolve().parents[1] / "golden" / "tables"
 
 
 def snapshot(

@@ -1,1 +1,0 @@
-"""How a service is asked over HTTP: requests, credentials, uploads."""

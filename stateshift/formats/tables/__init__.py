@@ -1,1 +1,0 @@
-"""Formats of tables that streaming jobs write and read, as far as they tell of batches."""
