@@ -180,7 +180,7 @@ TARGETS = (
         "engines/spark/check/image.py",
     ),
     _target("inspect", inspect, "look/__init__.py", "engines/flink/views/elements.py"),
-    _target("export", export, "look/__init__.py", "engines/flink/views/export.py"),
+    _target("export", export, "look/__init__.py", "engines/flink/views/elements.py"),
     _target(
         "apply",
         apply,

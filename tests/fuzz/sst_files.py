@@ -7,7 +7,7 @@ behind checksums.
                                       checksum it has now
     data_blocks(content)              the decompressed data blocks of a sound table
 
-Nothing of `formats.rocksdb.sst` is used: a bug in it must not hide itself.
+Nothing of `formats.rocksdb.table` is used: a bug in it must not hide itself.
 """
 
 from __future__ import annotations
