@@ -6,7 +6,7 @@ or directions of one, is idle while the other is used. All of them share PIECES_
 many at once take no more memory than a few. One that gets none is read piece by piece.
 
 A step does several items at once (`each`) where they wait for a network. The storages say how many:
-on a disk one after the other is as fast. A storage with a lane (`storage.lanes`) is used by all
+on a disk one after the other is as fast. A storage with a lane (`storage.wrappers`) is used by all
 steps of a run together for as many as are worth it, one without for `Traits.at_once` in each step.
 Results come in the items' order. After the first failure or an interruption no more are begun,
 those that run may finish, and it is raised: the step's repeat finds what they left.
