@@ -69,7 +69,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Command:
+class CommandCluster:
     """See the module. `options` are checked already."""
 
     name: str
@@ -184,7 +184,7 @@ class Command:
         variables = _variables(submission)
         variables["STATESHIFT_SECONDS_MAX"] = f"{self._seconds_max:g}"
         self._shell.log_begun("submit")
-        command = detached.Command(
+        command = detached.DetachedCommand(
             self._shell.arguments("submit"),
             self._shell.environment(variables, submission.environment),
             self.options.get("cwd"),
@@ -426,7 +426,7 @@ def _last_line(said: str) -> str | None:
 KIND = ClusterKind(
     "command",
     options_of("command").cluster,
-    lambda name, options, around: Command(
+    lambda name, options, around: CommandCluster(
         name, around.state_dir, str(around.workdir.absolute()), options, around.interrupt
     ),
     can_stop=lambda options: bool(options.get("stop")),

@@ -101,7 +101,7 @@ def take_lock(stem: Path) -> Iterator[int | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class DetachedCommand:
     """A command, its environment, and its directory."""
 
     arguments: Sequence[str]
@@ -110,7 +110,7 @@ class Command:
 
 
 def start(
-    stem: Path, command: Command, lock: int, *, one_log: bool = True
+    stem: Path, command: DetachedCommand, lock: int, *, one_log: bool = True
 ) -> subprocess.Popen[bytes]:
     """Start the process in a session of its own, without a terminal, holding the lock."""
     forget(stem)

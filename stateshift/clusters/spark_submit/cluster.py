@@ -222,7 +222,7 @@ class SparkSubmit(TaggedCluster):
             self._notes.submitting(submission, driver)
             environment = self._environment(submission, given)
             log_command(_log, self.name, arguments)
-            command = detached.Command(arguments, environment, given.get("cwd"))
+            command = detached.DetachedCommand(arguments, environment, given.get("cwd"))
             process = detached.start(stem, command, lock)
 
             def is_known() -> bool | None:
