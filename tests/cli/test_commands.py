@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stateshift import migration
 from stateshift.cli.commands import runs
 from stateshift.errors import StorageError
 from stateshift.storage.protocol import Storage
@@ -466,6 +467,21 @@ def test_a_run_is_verified_listed_and_rolled_back(tmp_path: Path) -> None:
     assert held(outside.disk.open(SOURCE)) == before and not held(outside.disk.open(TARGET))
     assert outside.run("rollback", workdir).code == 0
     assert "nothing is left to do" in outside.run("status", workdir).out
+
+
+def test_who_stopped_a_process_for_a_rollback_that_is_refused_is_told_to_resume_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the process did last may be what refuses it: nothing had been said before."""
+    ground = with_checkpoint()
+    workdir = ground.run("apply", write_spec(tmp_path), "--yes", "--json").document["workdir"]
+    put(ground.disk.open(TARGET), "commits/4", b"v1")
+    at_work = iter([True])
+    monkeypatch.setattr(Workdir, "held", property(lambda place: next(at_work, False)))
+    monkeypatch.setattr(migration, "check_rollback", lambda *given: None)
+    refused = ground.run("rollback", workdir, "--yes")
+    assert refused.code == 4
+    assert f"it goes on with: stateshift resume {workdir}" in refused.err
 
 
 class Failing(Around):

@@ -128,10 +128,14 @@ def rollback(
             terminal.talk(render_run.report(RunFacts(report, workdir, place.held)))
         confirm(terminal, "roll this back?", yes)
 
+    has_ended = False
+
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
+        nonlocal has_ended
         try:
             if place.held:
                 migration.check_rollback(place, adapters, discard_progress, discard_last_copy)
+                has_ended = True
                 _end(terminal, place)
             return migration.rollback(place, adapters, discard_progress, begun, discard_last_copy)
         except PlanError as error:
@@ -139,6 +143,9 @@ def rollback(
             if hint.endswith(" --discard-progress"):  # together with what else was said here
                 words, _, _ = hint.partition("stateshift rollback ")
                 hint = words + terminal.again("--discard-progress")
+            if has_ended:  # it was not refused before
+                again = render_run.command("resume", workdir)
+                terminal.say(f"the process that was at work has ended; it goes on with: {again}")
             raise error.with_hint(hint) from error
 
     return carry_out(terminal, place, work)
