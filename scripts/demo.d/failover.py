@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +29,7 @@ from run import (
     ROOT,
     SECONDS_OF_DATA,
     Orders,
+    play,
     results,
     run_unmoved,
     say,
@@ -49,20 +48,7 @@ def main() -> int:
     parser.add_argument("--failover", action="store_true", help="this demo")
     parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="stateshift-demo-"))
-    os.environ |= {"DEMO_DIR": str(folder), "DEMO_NAME": folder.name}
-    places = Folders(folder)
-    began = time.monotonic()
-    try:
-        equal = demo(folder, places)
-    finally:
-        places.end_jobs()
-        if options.keep:
-            print(f"\neverything is still in {folder}")
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    print(f"\n{'Equal' if equal else 'NOT EQUAL'}, after {time.monotonic() - began:.0f} seconds.")
-    return 0 if equal else 1
+    return play(options.keep, demo)
 
 
 def demo(folder: Path, places: Folders) -> bool:

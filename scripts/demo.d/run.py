@@ -49,15 +49,24 @@ def main() -> int:
         help="between the clusters that scripts/servers has started",
     )
     options = parser.parse_args()
+    return play(options.keep, demo, Clusters if options.cluster else None)
+
+
+def play(
+    keep: bool,
+    demo: Callable[[Path, Any], bool],
+    clusters: Callable[[str], Places] | None = None,
+) -> int:
+    """Run a demo in a folder of its own; return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="stateshift-demo-"))
     os.environ |= {"DEMO_DIR": str(folder), "DEMO_NAME": folder.name}
-    places = Clusters(folder.name) if options.cluster else Folders(folder)
+    places = Folders(folder) if clusters is None else clusters(folder.name)
     began = time.monotonic()
     try:
         equal = demo(folder, places)
     finally:
         places.end_jobs()
-        if options.keep:
+        if keep:
             print(f"\neverything is still in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
@@ -236,7 +245,7 @@ def side_by_side(unmoved: dict[str, Records], moved: dict[str, Records]) -> bool
     left, right = per_minute(unmoved["counts"]), per_minute(moved["counts"])
     print(f"\n    {'minute':<8}{'never moved':>24}{'moved':>24}")
     for minute in sorted(left.keys() | right.keys()):
-        row(minute[11:16], told(left.get(minute)), told(right.get(minute)))
+        row(minute[11:16], amount(left.get(minute)), amount(right.get(minute)))
     for name, wanted in (("paid", True), ("not paid", False)):
         counts = [
             sum((r["paid"] is not None) == wanted for r in both["joined"])
@@ -261,7 +270,7 @@ def as_bag(records: Records) -> Counter[str]:
     return Counter(json.dumps(record, sort_keys=True) for record in records)
 
 
-def told(minute: tuple[int, int] | None) -> str:
+def amount(minute: tuple[int, int] | None) -> str:
     return "nothing" if minute is None else f"{minute[0]} orders, {minute[1]:,}"
 
 
