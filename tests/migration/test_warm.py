@@ -464,12 +464,12 @@ def test_a_standby_of_a_job_that_never_goes_back_can_be_started_from_all_the_tim
 def test_a_standby_whose_job_goes_back_shows_nothing_until_it_can_be_started_from_again(
     tmp_path: Path,
 ) -> None:
-    ground = Standby(
-        tmp_path,
-        1,
-        300,
-        at_150=lambda: (ground.job.back(), ground.job.batch(), ground.job.batch())[0],
-    )
+    def do_the_last_batches_again() -> None:
+        ground.job.back_to(ground.job.epoch - 2)
+        for _ in range(2):
+            ground.job.batch()
+
+    ground = Standby(tmp_path, 1, 300, at_150=do_the_last_batches_again)
     ground.job.moods = {"batch": 0.0, "tidy": 0.0, "back": 0.0}
     with pytest.raises(Ended):
         ground.warm(cutover="never")
