@@ -381,7 +381,7 @@ def _kept(progress: Progress, job: str) -> KeptReport | None:
 
 
 def _failover(progress: Progress, steps: Iterable[StepProgress]) -> FailoverReport | None:
-    steps = list(steps)
+    steps = [step for step in steps if step.state != "undone"]
     claimed = next(iter(_evidence(steps, TargetClaimed)), None)
     if claimed is None:
         return None

@@ -207,7 +207,8 @@ def test_taken_back_the_standby_is_fed_again(tmp_path: Path) -> None:
     ground.cluster.submit = refuse  # type: ignore[assignment]
     with pytest.raises(ClusterError):
         fail_over(ground, primary_is_down=False)
-    ground.rollback("failover")
+    back = ground.rollback("failover")
+    assert back.jobs[0].failover is None, "nothing was lost"
     claim = newest_claim(ground.target)
     assert claim is not None and (claim.generation, claim.verb) == (1, "standby")
     assert not any(map(fence_owner, ground.held(SOURCE).values()))

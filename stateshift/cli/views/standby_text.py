@@ -19,9 +19,13 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
     """Show what a job can be started from, how old that is, and who may write there."""
     found = facts.standby
     state, claim, terms = found.state, found.claim, terms_of(found.state.engine)
-    runs = "was started from" if found.is_taken_over else "can be started from"
     at = terms.at_each if state.epoch is None else f"{terms.at} {state.epoch}"
-    yield Line(f"{state.job} {runs} {at} at {redact(found.location)}", "strong")
+    title = f"{state.job} can be started from {at} at {redact(found.location)}"
+    if found.is_taken_over:
+        title = (
+            f"{state.job}: a failover has claimed {redact(found.location)}, to start it from {at}"
+        )
+    yield Line(title, "strong")
     rows = [("source", redact(state.source)), ("last round", moment(state.at))]
     if state.committed_at is not None:
         rows.append((f"last {terms.one}", f"{terms.done} {moment(state.committed_at)}"))
