@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from stateshift import plain
 from stateshift.errors import JournalError, PlanError, StorageError
-from stateshift.extensions import names_added
-from stateshift.specification import Spec, parse_spec
-from stateshift.standby.location import Standby, failover_spec, find_standby, job_of
-from stateshift.step import FencePrimary
+from stateshift.specification import Spec
+from stateshift.standby.location import Standby, failover_spec, find_standby, spec_of
 from stateshift.step.claims import takeover_error
 from stateshift.step.evidence import PrimaryFenced
 
@@ -123,6 +120,7 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
     """
     from stateshift import lock
     from stateshift.migration import world_of
+    from stateshift.migration.take_over import fence_step
     from stateshift.storage import locations
     from stateshift.workdir import Workdir
 
@@ -135,18 +133,16 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
         raise error.with_hint(
             f"it was not finished; on {by.host}: stateshift resume {by.workdir}"
         ) from error
-    spec = parse_spec(plain.canonical(standby.state.spec), names_added=names_added)
-    job = job_of(spec)
-    if job is None or job.takes_over is None or job.takes_over.primary is None:
+    spec, job = spec_of(standby)
+    step = fence_step(job)
+    if step is None:
         raise PlanError(f"the state file at {standby.location} names no primary")
-    world = world_of(spec, by.run, Workdir(by.workdir), adapters)
-    step = FencePrimary("halt/primary", job.name, job.takes_over.primary, job.takes_over.cluster)
-    fenced = step.run(world)
+    fenced = step.run(world_of(spec, by.run, Workdir(by.workdir), adapters))
     assert isinstance(fenced, PrimaryFenced), "the evidence of this step"
     if not fenced.cannot_go_on or (fenced.why and not fenced.paths):
         raise StorageError(
             f"the primary of {job.name} still cannot be kept from going on: {fenced.why}",
-            location=job.takes_over.primary,
+            location=step.location,
             hint="the same command again, once it answers: by cron, for example",
         )
     return fenced

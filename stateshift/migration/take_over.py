@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stateshift.clusters.protocol import JobState, StopRequest
+from stateshift.clusters.protocol import JobState
 from stateshift.errors import StateshiftError
 from stateshift.migration.gathering import Inquiry
 from stateshift.plan import Phase, Plan, phases_of
@@ -26,8 +26,8 @@ STOP_SECONDS_MAX = 60.0  # for the primary's job; a fence keeps it from going on
 
 @dataclass(frozen=True, slots=True)
 class Primary:
-    """What is known of the primary: the state of its job, its newest epoch, and whether its next
-    commit can be kept from it. `silence` is why it could not be asked.
+    """The primary as far as it answers: the state of its job, its newest epoch, and whether files
+    can keep its next commit from it. `silence` is why it could not be asked.
     """
 
     state: JobState = JobState.UNKNOWN
@@ -53,7 +53,8 @@ def plan_job(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
 
 def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: Plan) -> Plan:
     state = state_at(inquiry.adapters.open_storage(job.source))
-    primary = _primary(inquiry, job, take_over) if take_over.primary else Primary()
+    fence = fence_step(job)
+    primary = _primary(inquiry, fence) if fence is not None else Primary()
     findings = (*plan.findings, *_findings(inquiry, job, take_over, primary))
     claimed = ClaimTarget(
         "prepare/claim",
@@ -65,50 +66,46 @@ def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: P
         committed_at=None if state is None else state.committed_at,
         newest=primary.newest,
     )
-    fences = []
-    if take_over.primary is not None:
-        request = _stop_request(job, take_over.primary)
-        fences.append(
-            FencePrimary(
-                "halt/primary",
-                job.name,
-                request.location,
-                take_over.cluster,
-                request.tag,
-                request.seconds_max,
-                request.options,
-            )
-        )
-    first = phases_of(Phase("prepare", (claimed,)), Phase("halt", tuple(fences)))
+    fences = () if fence is None else (fence,)
+    first = phases_of(Phase("prepare", (claimed,)), Phase("halt", fences))
     phases = (*first, *plan.phases) if plan.phases else ()
     return replace(plan, phases=phases, findings=findings)
 
 
-def _stop_request(job: JobSpec, primary: str) -> StopRequest:
+def fence_step(job: JobSpec) -> FencePrimary | None:
+    """Return the step that keeps the primary from going on; None where nobody is to ask it."""
+    take_over = job.takes_over
+    if take_over is None or take_over.primary is None:
+        return None
     options = dict(job.stop)
     tag, seconds = options.pop("tag", None), options.pop("seconds_max", None)
-    seconds_max = STOP_SECONDS_MAX if seconds is None else float(seconds)
-    return StopRequest(job.name, primary, tag, seconds_max, options)
+    return FencePrimary(
+        name="halt/primary",
+        job=job.name,
+        location=take_over.primary,
+        cluster=take_over.cluster,
+        tag=tag,
+        seconds_max=STOP_SECONDS_MAX if seconds is None else float(seconds),
+        options=options,
+    )
 
 
-def _primary(inquiry: Inquiry, job: JobSpec, take_over: TakeOver) -> Primary:
+def _primary(inquiry: Inquiry, fence: FencePrimary) -> Primary:
     """Ask the primary's storage and its cluster, each as far as it answers."""
-    assert take_over.primary is not None, "a primary that may answer"
     primary, silence = Primary(), []
     try:
-        storage, survey = inquiry.engine.survey(take_over.primary, inquiry.adapters.open_storage)
+        storage, survey = inquiry.engine.survey(fence.location, inquiry.adapters.open_storage)
         is_fenced_by_files = bool(inquiry.engine.fence_paths(storage))
         may_be_fenced = is_fenced_by_files and storage.writable() is not False
         primary = Primary(newest=survey.epoch, may_be_fenced=may_be_fenced)
     except StateshiftError as error:
-        silence.append(f"{take_over.primary}: {error.fact}")
-    if take_over.cluster is not None:
+        silence.append(f"{fence.location}: {error.fact}")
+    if fence.cluster is not None:
         try:
-            cluster = inquiry.open_cluster(take_over.cluster)
-            status = cluster.find_source(_stop_request(job, take_over.primary))
+            status = inquiry.open_cluster(fence.cluster).find_source(fence.request)
             primary = replace(primary, state=status.state)
         except StateshiftError as error:
-            silence.append(f"{take_over.cluster}: {error.fact}")
+            silence.append(f"{fence.cluster}: {error.fact}")
     return replace(primary, silence=tuple(silence))
 
 

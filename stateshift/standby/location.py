@@ -39,17 +39,14 @@ def find_standby(storage: Storage) -> Standby | None:
     return None if state is None else Standby(storage.location, state, newest_claim(storage))
 
 
-def failover_spec(standby: Standby, primary_is_down: bool) -> Spec:
-    """Return the spec that starts the job at its standby.
+def spec_of(standby: Standby) -> tuple[Spec, JobSpec]:
+    """Return the spec in the state file, and its one job, which takes over.
 
-    Args:
-        standby: which has to be where its state file says that it is.
-        primary_is_down: somebody says so, and the primary is not asked.
     Raises:
         PlanError: the state file is of another place, or holds no spec that could be carried out.
     """
     state = standby.state
-    path = f"{standby.location.rstrip('/')}/{STATE}"
+    path = _path_of(standby)
     if relation(state.location, standby.location.rstrip("/")) != "same":
         raise PlanError(
             f"{path} tells of a standby at {state.location}: it was copied from there",
@@ -64,16 +61,31 @@ def failover_spec(standby: Standby, primary_is_down: bool) -> Spec:
             hint="write a spec by hand: the job with this place as its checkpoint_location, and "
             "how it is started; then stateshift apply",
         ) from error
-    job = job_of(spec)
-    if job is None or relation(job.source, state.location) != "same":
+    job = spec.jobs[0]
+    is_meant = len(spec.jobs) == 1 and job.takes_over is not None
+    if not is_meant or relation(job.source, state.location) != "same":
         raise PlanError(f"the spec in {path} does not start a job from there")
+    return spec, job
+
+
+def failover_spec(standby: Standby, primary_is_down: bool) -> Spec:
+    """Return the spec that starts the job at its standby.
+
+    Args:
+        standby: which has to be where its state file says that it is.
+        primary_is_down: somebody says so, and the primary is not asked.
+    Raises:
+        PlanError: as `spec_of`; or it does not say how the job is started.
+    """
+    spec, job = spec_of(standby)
     assert job.takes_over is not None, "a job of a standby"
+    location = standby.state.location
     if job.submit is None or job.target_cluster is None:
         raise PlanError(
-            f"{path} does not say how {job.name} is started: the standby's spec has no `submit` "
-            "or no `target_cluster`",
-            hint=f"start it by hand from {state.location}; `stateshift verify {state.location} "
-            "--deep` says from where",
+            f"{_path_of(standby)} does not say how {job.name} is started: the standby's spec has "
+            "no `submit` or no `target_cluster`",
+            hint=f"start it by hand from {location}; `stateshift verify {location} --deep` says "
+            "from where",
         )
     before = 0 if standby.claim is None else standby.claim.generation
     take_over = replace(job.takes_over, generation=before + 1)
@@ -82,7 +94,5 @@ def failover_spec(standby: Standby, primary_is_down: bool) -> Spec:
     return replace(spec, jobs=(replace(job, takes_over=take_over),))
 
 
-def job_of(spec: Spec) -> JobSpec | None:
-    """Return the job that takes over, if it is the only one."""
-    jobs = [job for job in spec.jobs if job.takes_over is not None]
-    return jobs[0] if len(jobs) == len(spec.jobs) == 1 else None
+def _path_of(standby: Standby) -> str:
+    return f"{standby.location.rstrip('/')}/{STATE}"

@@ -80,14 +80,10 @@ def takeover_error(location: str, by: Claim | None) -> OtherRunError:
     )
 
 
-def give_back(storage: Storage, generation: int, run: str) -> bool:
-    """Remove a claim if it is this run's; whether it was."""
+def give_back(storage: Storage, generation: int, run: str) -> None:
+    """Remove a claim if it is this run's."""
     path = claim_path(generation)
-    try:
-        is_ours = decode_claim(storage.read(path), path).run == run
-    except MissingFile:
-        return False
-    if is_ours:
-        storage.remove(path)
-        storage.prune(FOLDER)
-    return is_ours
+    with suppress(MissingFile):
+        if decode_claim(storage.read(path), path).run == run:
+            storage.remove(path)
+            storage.prune(FOLDER)

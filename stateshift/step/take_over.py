@@ -75,6 +75,10 @@ class FencePrimary(NoFiles):
     seconds_max: float = 60.0
     options: JsonObject = field(default_factory=dict)
 
+    @property
+    def request(self) -> StopRequest:
+        return StopRequest(self.job, self.location, self.tag, self.seconds_max, self.options)
+
     def describe(self) -> str:
         return f"keep {self.job} from going on at {self.location}"
 
@@ -96,12 +100,11 @@ class FencePrimary(NoFiles):
         unknown = JobState.UNKNOWN
         if self.cluster is None:
             return unknown, unknown, ""
-        request = StopRequest(self.job, self.location, self.tag, self.seconds_max, self.options)
         try:
             cluster = world.cluster(self.cluster)
-            before = after = cluster.find_source(request).state
+            before = after = cluster.find_source(self.request).state
             if before.alive:
-                after = cluster.stop(request).state
+                after = cluster.stop(self.request).state
         except (ClusterError, StorageError) as error:
             return unknown, unknown, f"{self.cluster}: {error.fact}"
         return before, after, ""

@@ -16,7 +16,7 @@ from stateshift.api.failovers import fence_again, spec_of_failover, standby_at
 from stateshift.cli.views import plan_text
 from stateshift.cli.views.run_html import page
 from stateshift.cli.views.run_text import report
-from stateshift.clusters.protocol import Submission
+from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.documents.plan import plan_facts
 from stateshift.documents.run import RunFacts
 from stateshift.errors import (
@@ -185,6 +185,21 @@ def test_a_primary_that_wakes_up_is_fenced_by_the_same_command(tmp_path: Path) -
         assert fenced.cannot_go_on and f"commits/{ground.job.epoch + 1}" in fenced.paths
     owners = set(filter(None, map(fence_owner, ground.held(SOURCE).values())))
     assert owners == {"run-failover"}
+
+
+def test_the_primary_is_looked_for_as_the_spec_says_each_time(tmp_path: Path) -> None:
+    """By its tag or its ids: a job under another name would be taken for one that is down."""
+    ground = standby(tmp_path, nothing)
+    ground.job.running = False
+    state = json.loads(ground.target.read(STATE))
+    state["spec"]["jobs"][0]["stop"] = {"tag": "orders-7", "seconds_max": 5}
+    ground.put(f"{TARGET}/{STATE}", json.dumps(state).encode())
+    fail_over(ground)
+    asked: list[StopRequest] = []
+    find = ground.cluster.find_source
+    ground.cluster.find_source = lambda of: asked.append(of) or find(of)  # type: ignore
+    fence_again(standby_at(TARGET, ground.adapters), ground.adapters)
+    assert {(one.tag, one.seconds_max) for one in asked} == {("orders-7", 5.0)}
 
 
 def test_a_failover_that_is_not_finished_is_resumed_and_not_begun_again(tmp_path: Path) -> None:
