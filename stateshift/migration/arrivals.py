@@ -18,7 +18,14 @@ from typing import Literal
 from stateshift.formats.marks import FOLDER
 from stateshift.journal import PlanProgress
 from stateshift.plan import Plan
-from stateshift.step import BringFiles, CopyFiles, StageFiles, TransformShard, WriteFile
+from stateshift.step import (
+    BringFiles,
+    CopyFiles,
+    CopyInOrder,
+    StageFiles,
+    TransformShard,
+    WriteFile,
+)
 from stateshift.step.evidence import FilesBrought, of_kind
 from stateshift.survey import Brought, Facts, FileInfo, ShardFiles, Survey
 
@@ -64,7 +71,7 @@ def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -
             match step:
                 case StageFiles():
                     paths = list(step.staged_names)
-                case BringFiles() | CopyFiles():
+                case BringFiles() | CopyFiles() | CopyInOrder():
                     paths = [name for _, name in step.named]
                 case TransformShard():
                     paths = list(step.outputs)

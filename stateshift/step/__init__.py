@@ -12,6 +12,7 @@ LiftFence       fences      let the job go on where it was
 ClaimTarget     take_over   claim a standby: who has fed it writes there no longer
 FencePrimary    take_over   keep the primary of a standby from going on, as far as it answers
 CopyFiles       files       stream a bundle of files
+CopyInOrder     files       copy small files that have to appear one after the other
 StageFiles      files       bring what makes the image visible, under other names
 MoveFiles       files       rename a bundle within one file system
 WriteFile       files       write literal bytes
@@ -25,7 +26,7 @@ AwaitProgress   starting    wait until the job restored from this image commits 
 """
 
 from stateshift.step.fences import FenceSource, LiftFence, ReadyFence
-from stateshift.step.files import CopyFiles, MoveFiles, Rename, StageFiles, WriteFile
+from stateshift.step.files import CopyFiles, CopyInOrder, MoveFiles, Rename, StageFiles, WriteFile
 from stateshift.step.images import CompareImages
 from stateshift.step.jobs import PrepareJob, StopJob
 from stateshift.step.owners import KeepOwners
@@ -47,6 +48,7 @@ AnyStep = (
     | ClaimTarget
     | FencePrimary
     | CopyFiles
+    | CopyInOrder
     | StageFiles
     | MoveFiles
     | WriteFile
@@ -67,6 +69,7 @@ __all__ = [
     "ClaimTarget",
     "CompareImages",
     "CopyFiles",
+    "CopyInOrder",
     "Discrepancy",
     "Elsewhere",
     "Evidence",

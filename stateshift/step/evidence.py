@@ -266,7 +266,7 @@ _OF_ANOTHER_VERSION = "the journal was written by another version of stateshift:
 _KINDS: Mapping[str, type[Evidence]] = {
     "stamps": FilesBrought,  # BringFiles
     "dropped": FilesKept,  # KeepBrought
-    "files": FilesWritten,  # CopyFiles, WriteFile, TransformShard
+    "files": FilesWritten,  # CopyFiles, CopyInOrder, WriteFile, TransformShard
     "staged": FilesStaged,  # StageFiles
     "moved": FilesMoved,  # MoveFiles
     "operators": ImagesCompared,  # CompareImages

@@ -1,4 +1,4 @@
-"""Steps that touch nothing but files: CopyFiles, StageFiles, MoveFiles, WriteFile.
+"""Steps that touch nothing but files: CopyFiles, CopyInOrder, StageFiles, MoveFiles, WriteFile.
 
 Each of them recognises what is already there by digest, never by name and size, so that repeating
 it costs reading and no writing. Each syncs before it returns: evidence is only given of what a
@@ -123,6 +123,60 @@ class CopyFiles(Bundle):
         if self.staged:
             target.prune(FOLDER)
         return FilesWritten(tuple(written))
+
+
+@dataclass(frozen=True, slots=True)
+class CopyInOrder(Bundle):
+    """Copy small files that have to appear one after the other, each whole. Where a rename is
+    cheaper than a write, all of them are brought under other names first, several at once.
+    """
+
+    kind: ClassVar[str] = "CopyInOrder"
+    name: str
+    source: str
+    target: str
+    items: tuple[FileInfo, ...]
+    names: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        paths = paths_in_words(tuple(item.path for item in self.items))
+        return f"copy {paths} to {self.target}, one after the other"
+
+    def run(self, world: World) -> Evidence:
+        source, target = world.storage(self.source), world.storage(self.target)
+        renames_sooner = target.traits.renames_once and target.traits.at_once > 1
+
+        def bring(named: tuple[FileInfo, str]) -> tuple[NewFile, bool]:
+            """Return the file, and whether it only needs its name."""
+            item, path = named
+            content = b"".join(reading(source, item)())
+            file = NewFile(path, lambda: iter((content,)), whole=True, size=item.size)
+            _refuse_changed(item, file, FileEvidence(path, *digest_of(file.content())), target)
+            is_staged = renames_sooner and target.stat(path) is None
+            if is_staged:
+                target.write(_staged(item), file.content)
+            return file, is_staged
+
+        brought = each(world, self.named, bring, source, target, size=size_of)
+        if renames_sooner:
+            target.sync()
+        written: list[FileEvidence] = []
+        for item, (file, is_staged) in zip(self.items, brought, strict=True):
+            world.check_interrupted()
+            if is_staged:
+                target.move(_staged(item), file.path)
+                written.append(FileEvidence(file.path, *digest_of(file.content())))
+            else:
+                written.append(settle(target, file))
+            world.meter.done(1, item.size)
+        target.sync()
+        target.prune(FOLDER)
+        return FilesWritten(tuple(written))
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        storage = world.storage(self.target)
+        each(world, self.items, lambda item: storage.remove(_staged(item)), storage)
+        return Bundle.undo(self, world, evidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,27 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stateshift.errors import Interrupted, MissingFile, StalePlan, StorageError
-from stateshift.step import CopyFiles, MoveFiles, Rename, StageFiles, TransformShard, WriteFile
+from stateshift.step import (
+    CopyFiles,
+    CopyInOrder,
+    MoveFiles,
+    Rename,
+    StageFiles,
+    TransformShard,
+    WriteFile,
+)
 from stateshift.storage.local.storage import LocalStorage
+from stateshift.storage.protocol import Content
 from stateshift.survey import FileInfo
-from stateshift.testing.memory_storage import MemoryStorage
+from stateshift.testing.memory_storage import MemoryStorage, ProcessGone
+from stateshift.world import World
 from tests.support.ground import SOURCE, TARGET, Ground
 
 FILES = (FileInfo("a", 3, 7.0), FileInfo("d/b", 5, 8.0))
@@ -338,4 +349,79 @@ def test_staging_is_taken_back(ground: Ground) -> None:
     evidence = STAGE.run(ground.world)
     assert STAGE.holds(ground.world, evidence) == []
     assert STAGE.undo(ground.world, evidence) == []
+    assert ground.disk.snapshot(TARGET) == {}
+
+
+ORDERED = CopyInOrder("publish/0", SOURCE, TARGET, (FILES[1], FILES[0]))
+
+
+class Seen(MemoryStorage):
+    """Knows what a job could see at the target after each change of it, and dies at one of them."""
+
+    seen: list[list[str]]
+    dies_at: int | None = None
+
+    def _changed(self) -> None:
+        self.seen.append([file.path for file in self.list() if not file.path.startswith("_")])
+        if len(self.seen) == self.dies_at:
+            raise ProcessGone
+
+    def create(self, path: str, content: bytes) -> None:
+        super().create(path, content)
+        self._changed()
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        size = super().write(path, content, modified)
+        self._changed()
+        return size
+
+    def move(self, path: str, target_path: str) -> None:
+        super().move(path, target_path)
+        self._changed()
+
+
+def seeing(ground: Ground, dies_at: int | None = None) -> tuple[World, Seen]:
+    world, target = ground.world, Seen(ground.disk, TARGET)
+    target.seen, target.dies_at = [], dies_at
+    inner = world.storage
+    return replace(world, storage=lambda place: target if place == TARGET else inner(place)), target
+
+
+@pytest.mark.parametrize("at_once", [1, 4], ids=["written", "renamed"])
+def test_files_in_order_appear_in_their_order(ground: Ground, at_once: int) -> None:
+    ground.disk.at_once = at_once
+    world, target = seeing(ground)
+    evidence = ORDERED.run(world)
+    assert [seen for seen in target.seen if seen] == [["d/b"], ["a", "d/b"]]
+    assert ground.disk.snapshot(TARGET) == {"a": b"AAA", "d/b": b"BBBBB"}
+    before = writes(ground)
+    assert ORDERED.run(ground.world) == evidence and writes(ground) == before
+    assert ORDERED.holds(ground.world, evidence) == []
+    assert ORDERED.undo(ground.world, evidence) == [] and not ground.disk.snapshot(TARGET)
+
+
+@pytest.mark.parametrize("at_once", [1, 4], ids=["written", "renamed"])
+@pytest.mark.parametrize("dies_at", range(1, 5))
+def test_files_in_order_are_finished_or_taken_back_by_the_next_process(
+    ground: Ground, at_once: int, dies_at: int
+) -> None:
+    ground.disk.at_once = at_once
+    for is_undone in (False, True):
+        with suppress(ProcessGone):
+            ORDERED.run(seeing(ground, dies_at)[0])
+        seen = [path for path in ground.disk.snapshot(TARGET) if not path.startswith("_")]
+        assert seen in ([], ["d/b"], ["a", "d/b"])
+        if is_undone:
+            assert ORDERED.undo(ground.world, None) == []
+            assert ground.disk.snapshot(TARGET) == {}
+        else:
+            evidence = ORDERED.run(ground.world)
+            assert ground.disk.snapshot(TARGET) == {"a": b"AAA", "d/b": b"BBBBB"}
+            assert ORDERED.undo(ground.world, evidence) == []
+
+
+def test_of_files_in_order_none_is_seen_where_one_has_changed(ground: Ground) -> None:
+    ground.give(SOURCE, a=b"AAAA")
+    with pytest.raises(StalePlan, match="a changed while it was copied"):
+        ORDERED.run(ground.world)
     assert ground.disk.snapshot(TARGET) == {}

@@ -43,7 +43,7 @@ from stateshift.errors import StalePlan
 from stateshift.formats.spark.names import classify
 from stateshift.plan import Phase, PhaseName, Plan, phases_of
 from stateshift.specification import JobSpec, Spec
-from stateshift.step import AnyStep, BringFiles, CopyFiles, KeepBrought
+from stateshift.step import AnyStep, BringFiles, CopyFiles, CopyInOrder, KeepBrought
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 BASES = ("snapshot", "zip")
@@ -168,7 +168,7 @@ class Bridge:
     """The steps that copy state, and the steps and paths that publish batch by batch."""
 
     copies: tuple[CopyFiles, ...]
-    published: tuple[CopyFiles, ...]
+    published: tuple[CopyInOrder, ...]
     paths: frozenset[str]
 
     def retired(self, target: str, wanted: Collection[str]) -> Iterator[KeepBrought]:
@@ -188,7 +188,7 @@ class Bridge:
                 yield replace(step, items=items)
 
 
-def _paths(steps: Iterable[CopyFiles]) -> frozenset[str]:
+def _paths(steps: Iterable[CopyFiles | CopyInOrder]) -> frozenset[str]:
     paths: set[str] = set()
     for step in steps:
         paths.update(item.path for item in step.items)
@@ -199,7 +199,7 @@ def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
     """Return the bridge from what is at the target to these facts; empty where none leads over."""
     source, target = facts.source.location, facts.target.location
     state: dict[str, FileInfo] = {}
-    steps: list[CopyFiles] = []
+    steps: list[CopyInOrder] = []
     for number, image in enumerate(facts.source.images):
         way = _way_of(facts, image)
         if way is None:
@@ -208,10 +208,9 @@ def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
         if not set(changed).isdisjoint(published):
             continue
         state.update((file.path, file) for file in way.state)
-        for offsets, commit in way.logs:
-            name = f"publish/between-{number}-{commit.path.rpartition('/')[2]}"
-            steps.append(CopyFiles(f"{name}-offsets", source, target, (offsets,), whole=True))
-            steps.append(CopyFiles(f"{name}-commit", source, target, (commit,), whole=True))
+        for part, bundle in enumerate(bundle_items(chain.from_iterable(way.logs))):
+            name = f"publish/between-{number}-{part}"
+            steps.append(CopyInOrder(name, source, target, tuple(bundle)))
     bundles = enumerate(bundle_items([state[path] for path in sorted(state)]))
     copied = [
         CopyFiles(f"copy/between-{number}", source, target, tuple(bundle))
