@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Annotated, ClassVar, TypeVar
 
@@ -36,7 +35,7 @@ from stateshift.step.evidence import (
 )
 from stateshift.step.jobs import RAN
 from stateshift.storage.locations import Redacted
-from stateshift.terms import terms_of
+from stateshift.terms import moment, terms_of
 
 Evidence = TypeVar("Evidence")
 
@@ -97,11 +96,10 @@ class SourceLostReport:
         return cls(record.at, record.reason, record.epoch)
 
     def in_words(self, engine: str | None) -> str:
-        since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         at = "" if self.epoch is None else f" at {terms_of(engine).at} {self.epoch}"
         return (
-            f"its source cannot be followed since {since}: {self.reason}; the copy{at} stays, and "
-            "goes on by itself once the source is back"
+            f"its source cannot be followed since {moment(self.since)}: {self.reason}; the "
+            f"copy{at} stays, and goes on by itself once the source is back"
         )
 
 
@@ -227,8 +225,7 @@ class Report:
         if not down or self.began is None:
             return ""
         since = self.began + min(job.downtime_start or 0.0 for job in down)
-        time = datetime.fromtimestamp(since, UTC).isoformat(" ", "seconds")[:19]
-        return f"down since {time} UTC: {', '.join(job.job for job in down)}"
+        return f"down since {moment(since)}: {', '.join(job.job for job in down)}"
 
     @property
     def engine(self) -> str:

@@ -1,4 +1,5 @@
-"""The words of an engine's users for its epochs: a batch of Spark, a checkpoint of Flink. Pure.
+"""The words of an engine's users for its epochs: a batch of Spark, a checkpoint of Flink; and of
+moments. Pure.
 
 A message that both engines' users may read takes these words from here. tests/test_engine_words.py
 drives whole runs of either engine and finds the other's words in whatever they print.
@@ -7,6 +8,7 @@ drives whole runs of either engine and finds the other's words in whatever they 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +54,11 @@ FLINK = Terms(
 def terms_of(engine: str | None) -> Terms:
     """Return the words of an engine. Journals of earlier versions name none: those are Spark's."""
     return FLINK if engine == "flink" else SPARK
+
+
+def moment(at: float) -> str:
+    """Return a moment in universal time: whoever reads this may be elsewhere."""
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return "-"

@@ -8,6 +8,7 @@ back, and is the same query at the same batch or a later one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from stateshift.engines.protocol import Engine
 from stateshift.errors import ClusterError, FormatError, StalePlan, StorageError
@@ -66,6 +67,16 @@ def is_at(error: Exception, location: str) -> bool:
     """Whether an error is of this location."""
     place = getattr(error, "location", None) or ""
     return f"{place}/".startswith(f"{location.rstrip('/')}/")
+
+
+def way_without(job: JobSpec) -> str:
+    """Return the way to start the copy of a standby whose source is lost."""
+    if job.submit is None or job.target_cluster is None:
+        return f"to start the copy without its source, by hand: {BY_HAND}"
+    return (
+        f"stateshift failover {quote(job.destination)}   # starts the copy without its source; "
+        "with --primary-is-down where that cannot be asked"
+    )
 
 
 def _facts_now(context: RunContext, job: JobSpec, before: Facts | None) -> Facts:

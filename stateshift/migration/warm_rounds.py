@@ -42,7 +42,7 @@ from stateshift.migration.observation import (
 )
 from stateshift.migration.round_choice import FRESH_SECONDS, Choice, Epochs, Look, Rounds, decide
 from stateshift.migration.source_check import damages
-from stateshift.migration.standby_source import BY_HAND, follow, is_at, kept_epoch
+from stateshift.migration.standby_source import follow, is_at, kept_epoch, way_without
 from stateshift.migration.standby_state import refuse_taken_over, tell_standby
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
@@ -243,8 +243,10 @@ class WarmRounds:
     def _decline(self, rounds: Rounds) -> Rounds:
         self.context.say(
             f"{' and '.join(rounds.lost)}: the cutover is declined, and nothing was changed: the "
-            f"source cannot be followed. To start the copy without it: {BY_HAND}"
+            "source cannot be followed"
         )
+        for name in rounds.lost:
+            self.context.say(f"{name}: {way_without(self.context.job(name))}")
         control = self.context.control
         control.steering.heeded("cutover")
         control.wishes = replace(control.wishes, cutover=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from stateshift.errors import AlreadyThere, MissingFile, OtherRunError
 from stateshift.formats.marks import FOLDER
@@ -18,6 +17,7 @@ from stateshift.formats.standby import (
     generation_of,
 )
 from stateshift.storage.protocol import Storage
+from stateshift.terms import moment
 
 STATE_BYTES_MAX = 16 << 20
 
@@ -71,10 +71,9 @@ def takeover_error(location: str, by: Claim | None) -> OtherRunError:
     """Return the error of whoever may write at a location no longer."""
     if by is None:
         return OtherRunError(f"{location} was claimed by another run")
-    since = datetime.fromtimestamp(by.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     verb = "was taken over by a failover" if by.verb == "failover" else "is fed by another standby"
     return OtherRunError(
-        f"{location} {verb} since {since}: run {by.run} on {by.host} (generation "
+        f"{location} {verb} since {moment(by.at)}: run {by.run} on {by.host} (generation "
         f"{by.generation}). Nothing more is written there",
         hint=f"stateshift status {by.workdir}   # on {by.host}",
     )

@@ -53,7 +53,7 @@ def cutover(
     at once.
     """
     from stateshift import migration
-    from stateshift.migration.standby_source import BY_HAND
+    from stateshift.migration.standby_source import way_without
     from stateshift.report import SourceLostReport
     from stateshift.specification.grammars import seconds_of
     from stateshift.workdir import Workdir
@@ -72,7 +72,7 @@ def cutover(
             engine = migration.spec_of(place).engine
             raise PlanError(
                 f"{job.name}: nothing was changed: {SourceLostReport.of(lost).in_words(engine)}",
-                hint=f"to start the copy without its source, by hand: {BY_HAND}",
+                hint=way_without(job),
             )
     if _is_halted(progress, place):
         raise PlanError(STOPPED, hint=_status_command(place))

@@ -41,8 +41,9 @@ from stateshift.cli.views.rebalance_text import (
     shares_before,
     whys,
 )
-from stateshift.cli.views.units import clock, many, size
+from stateshift.cli.views.units import many, size
 from stateshift.documents.rebalance import moves_of, share
+from stateshift.terms import moment
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision, Loaded
@@ -74,7 +75,7 @@ def page(rebalance: Rebalance) -> str:
         parts += [tag("h2", "Notes"), bullets(rebalance.notes)]
     words = [f"Written by stateshift {__version__}."]
     if decision is not None:
-        words.insert(0, f"Decided at {clock(decision.at)} UTC.")
+        words.insert(0, f"Decided at {moment(decision.at)}.")
     if rebalance.file is not None:
         words.append(f"With --replay {rebalance.file} it is decided again.")
     foot = tag("footer", tag("p", escape(" ".join(words))))

@@ -9,8 +9,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, TextTable, Tone, section
-from stateshift.cli.views.units import bar, clock, many, size, span
+from stateshift.cli.views.units import bar, many, size, span
 from stateshift.documents.rebalance import moves_of, share
+from stateshift.terms import moment
 
 if TYPE_CHECKING:
     from stateshift.advise.rebalance.decision import Decision, Loaded
@@ -221,7 +222,7 @@ def closed_clusters(rebalance: Rebalance) -> Iterator[str]:
         if each.since is None:
             yield f"{each.cluster} is cordoned by the spec: nothing moves there"
         else:
-            since = f"{clock(each.since)} UTC"
+            since = moment(each.since)
             way = f"--uncordon {each.cluster} ends it"
             yield f"{each.cluster} is cordoned since {since}: nothing moves there; {way}"
 

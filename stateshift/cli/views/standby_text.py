@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Line, pairs
 from stateshift.cli.views.units import span
 from stateshift.storage.locations import redact
-from stateshift.terms import terms_of
+from stateshift.terms import moment, terms_of
 
 if TYPE_CHECKING:
     from stateshift.documents.standby import FencedFacts, StandbyFacts
@@ -50,8 +49,3 @@ def primary_fenced(facts: FencedFacts) -> Iterator[Block]:
     if evidence.paths:
         rows.append(("fence", ", ".join(evidence.paths)))
     yield pairs(*rows)
-
-
-def moment(at: float) -> str:
-    """Return a time as a person reads it."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

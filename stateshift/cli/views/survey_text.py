@@ -22,9 +22,9 @@ from stateshift.cli.views.text import (
     table_or_nothing,
     without_empty,
 )
-from stateshift.cli.views.units import clock, many, number, ranges, share, size, span
+from stateshift.cli.views.units import many, number, ranges, share, size, span
 from stateshift.storage.locations import redact
-from stateshift.terms import terms_of
+from stateshift.terms import moment, terms_of
 
 if TYPE_CHECKING:
     from stateshift.api import Inspection
@@ -377,7 +377,7 @@ def _part(part: NumberedPart, coverage: Coverage, so_far: PartsSoFar | None) -> 
     if so_far.oldest is None:
         yield "so far", f"{so_far.parts} of {part.of} parts are sound"
     else:
-        yield "so far", f"all parts are sound, checked since {clock(so_far.oldest)}"
+        yield "so far", f"all parts are sound, checked since {moment(so_far.oldest)}"
     yield "kept in", so_far.file
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+
+from stateshift.terms import moment
 
 
 def size(count: float) -> str:
@@ -145,8 +146,5 @@ def _measured(plain: str) -> float:
 
 
 def clock(at: float) -> str:
-    """Return a moment in universal time: whoever reads this may sit elsewhere."""
-    try:
-        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
-    except (OverflowError, ValueError, OSError):
-        return "-"
+    """Return a moment in universal time, without that name: a table's head has it."""
+    return moment(at).removesuffix(" UTC")
