@@ -133,6 +133,9 @@ class KeptReport:
     epoch: Annotated[int | None, "the batch or checkpoint that a job can be started from"]
     at: Annotated[float, "when it was published, in seconds since 1970"]
     committed_at: Annotated[float | None, "when the source had written it"]
+    as_of: Annotated[float | None, "when the source was seen to have nothing newer"] = None
+    source_epoch: Annotated[int | None, "the source's newest one, when it was last asked"] = None
+    rpo_bound_seconds: Annotated[float | None, "how much of its work may be lost at most"] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +377,18 @@ def _kept(progress: Progress, job: str) -> KeptReport | None:
     kept = progress.kept.get(job)
     if kept is None or progress.state == "rolled-back":
         return None
-    return KeptReport(kept.epoch, kept.at, kept.committed_at)
+    moments = [kept.as_of]
+    if job in progress.lost:
+        moments.append(progress.lost[job].as_of)
+    seen = [look.left.epoch for look in progress.seen if look.job == job]
+    return KeptReport(
+        epoch=kept.epoch,
+        at=kept.at,
+        committed_at=kept.committed_at,
+        as_of=max((at for at in moments if at is not None), default=None),
+        source_epoch=seen[-1] if seen else None,
+        rpo_bound_seconds=kept.rpo_seconds_max,
+    )
 
 
 def _failover(progress: Progress, steps: Iterable[StepProgress]) -> FailoverReport | None:

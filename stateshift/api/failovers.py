@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from stateshift.errors import JournalError, PlanError, StorageError
+from stateshift.errors import JournalError, PlanError, StateshiftError, StorageError
 from stateshift.specification import Spec
 from stateshift.standby.location import Standby, failover_spec, find_standby, spec_of
 from stateshift.step.claims import takeover_error
 from stateshift.step.evidence import PrimaryFenced
 
 if TYPE_CHECKING:
-    import threading
-
     from stateshift.api.runs import PathLike, Watch
     from stateshift.api.values import RunResult
     from stateshift.migration import Adapters
+
+ASK_SECONDS_MAX = 10.0  # for a source whose region may be dark
 
 
 def failover(
@@ -108,6 +110,41 @@ def spec_of_failover(standby: Standby, epoch: int | None, primary_is_down: bool)
             "from, and which files to move away for an earlier one",
         )
     return spec
+
+
+def batches_ahead(standby: Standby, adapters: Adapters) -> int | None:
+    """Return the number of batches that the source is ahead, by its storage. None where that
+    gives no answer in time, where another job's image is there, or where files do not tell it: the
+    newest checkpoint of Flink is its cluster's to name.
+    """
+    answers: list[int | None] = []
+
+    def ask() -> None:
+        with suppress(StateshiftError):
+            answers.append(_ahead_by_its_files(standby, adapters))
+
+    asking = threading.Thread(target=ask, name="ask-source", daemon=True)
+    asking.start()
+    asking.join(ASK_SECONDS_MAX)
+    return answers[0] if answers else None
+
+
+def _ahead_by_its_files(standby: Standby, adapters: Adapters) -> int | None:
+    from stateshift.engines.registry import engine
+
+    state = standby.state
+    _, job = spec_of(standby)
+    if not job.writes_at_source:
+        return None
+    _, survey = engine(state.engine).survey(state.source, adapters.open_storage)
+    newest = {image.identity: image.epoch for image in survey.images}
+    ahead = 0
+    for image in state.images:
+        epoch = newest.get(image.identity)
+        if epoch is None or image.epoch is None or epoch < image.epoch:
+            return None
+        ahead += epoch - image.epoch
+    return ahead
 
 
 def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from stateshift.api.values import ImageDiff, ImageVerdict, Inspection, RunVerdict, StateExport
 
 if TYPE_CHECKING:
+    from stateshift.documents.survey import SurveyFacts
     from stateshift.migration import Adapters
     from stateshift.storage.locations import Location
     from stateshift.storage.protocol import Storage
@@ -53,7 +55,25 @@ def inspect(
     if entries:
         shown = look.entries(place, opening, entries + 1)
         facts = replace(facts, entries=first_entries(shown, entries))
-    return Inspection(place, facts)
+    return Inspection(place, _with_standby(facts, opening(place), adapters))
+
+
+def _with_standby(facts: SurveyFacts, storage: Storage, adapters: Adapters | None) -> SurveyFacts:
+    """Return the facts and the standby that is kept there; or that its state file is damaged."""
+    from stateshift.documents.standby import StandbyFacts
+    from stateshift.errors import FormatError
+    from stateshift.standby.location import find_standby
+    from stateshift.survey import Finding
+
+    try:
+        standby = find_standby(storage)
+    except FormatError as error:
+        damage = Finding("warn", error.fact, hint=error.hint, path=error.path, offset=error.offset)
+        return replace(facts, findings=(*facts.findings, damage))
+    if standby is None:
+        return facts
+    now = time.time() if adapters is None else adapters.clock.now()
+    return replace(facts, standby=StandbyFacts(standby, now))
 
 
 def verify(

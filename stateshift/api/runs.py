@@ -218,9 +218,9 @@ def status(workdir: PathLike) -> RunStatus:
 
     path = os.fspath(workdir)
     place = Workdir(path)
-    report, held = migration.status(place), place.held
-    live = ticking(place.steering.live(), time.time()) if held else None
-    return RunStatus(report, path, held, live, None if held else place.page_told)
+    report, held, now = migration.status(place), place.held, time.time()
+    live = ticking(place.steering.live(), now) if held else None
+    return RunStatus(report, path, held, live, None if held else place.page_told, now)
 
 
 # ---- how a run is watched: one function is called with all that was done

@@ -170,6 +170,7 @@ class RunStatus:
     at_work: bool
     live: Live | None = None
     page: str | None = None
+    now: float | None = None
 
     @property
     def run(self) -> str:
@@ -187,7 +188,7 @@ class RunStatus:
         """Return the document of `stateshift status --json`."""
         from stateshift.documents.run import RunFacts, StatusDocument
 
-        facts = RunFacts(self.report, self.workdir, self.at_work, self.live, self.page)
+        facts = RunFacts(self.report, self.workdir, self.at_work, self.live, self.page, self.now)
         return cast(Plain, document_of(StatusDocument, facts))
 
 

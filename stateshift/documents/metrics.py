@@ -21,7 +21,7 @@ from typing import Annotated, Literal, TypedDict, get_args
 from stateshift import __version__
 from stateshift.advise.evaluate.verdicts import Verdict, Word
 from stateshift.advise.rebalance.decision import Decision, StayKind
-from stateshift.documents.run import shown_state
+from stateshift.documents.run import lag_of, shown_state
 from stateshift.documents.shape import At, documents_of
 from stateshift.journal import Progress, State
 from stateshift.report import JobReport, Report
@@ -61,6 +61,8 @@ METRICS: Mapping[str, str] = {
     "stateshift_standby_epoch": "The batch or checkpoint that the standby can be started from.",
     "stateshift_standby_published_timestamp_seconds": "When its last image was published.",
     "stateshift_standby_committed_timestamp_seconds": "When the source had committed that.",
+    "stateshift_standby_rpo_bound_seconds": "How much of its work may be lost at most.",
+    "stateshift_standby_rpo_kept": "Whether no more than that would be lost.",
     "stateshift_advice_timestamp_seconds": "When advise looked at the job.",
     "stateshift_advice_verdict": "1 for what advise says of the job, 0 for all other verdicts.",
     "stateshift_advice_headroom_ratio": "Part of its capacity that the job has left, or lacks.",
@@ -317,6 +319,10 @@ def _of_standby(job: _JobRun) -> Iterator[tuple[str, Sample]]:
     yield "published_timestamp_seconds", job.sample(kept.at)
     if kept.committed_at is not None:
         yield "committed_timestamp_seconds", job.sample(kept.committed_at)
+    lag = lag_of(job.done, job.run.held, job.now)
+    if lag is not None and lag.bound is not None and lag.is_kept is not None:
+        yield "rpo_bound_seconds", job.sample(lag.bound)
+        yield "rpo_kept", job.sample(lag.is_kept)
 
 
 def _of_verdict(judged: TimedVerdict) -> Iterator[tuple[str, Sample]]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, ca
 
 from stateshift.documents.problems import ErrorDocument, error_document
 from stateshift.documents.shape import At, OrNone, document_of
+from stateshift.documents.standby import StandbyLag, StandbyLagDocument
 from stateshift.journal import State
 from stateshift.report import (
     Compared,
@@ -87,6 +88,36 @@ class RunFacts:
     def still_down(self) -> tuple[JobReport, ...]:
         """The jobs that were stopped, and that nobody has seen going on."""
         return tuple(job for job in self.report.jobs if job.is_down)
+
+    @property
+    def standbys(self) -> tuple[StandbyLag, ...]:
+        """How far each standby is behind its source, while the run keeps one."""
+        if self.now is None or self.report.state in ("finished", "rolling-back", "rolled-back"):
+            return ()
+        lags = [lag_of(job, self.held, self.now) for job in self.report.jobs]
+        return tuple(lag for lag in lags if lag is not None)
+
+
+def lag_of(job: JobReport, held: bool, now: float) -> StandbyLag | None:
+    """Return the lag of a job's standby; None without an image. Its source is asked every
+    few seconds while a process is at work and does not say that it is lost.
+    """
+    kept = job.standby
+    if kept is None:
+        return None
+    batches = None
+    is_asked = held and job.source_lost is None
+    if is_asked and kept.epoch is not None and kept.source_epoch is not None:
+        batches = max(0, kept.source_epoch - kept.epoch)
+    return StandbyLag(
+        job=job.job,
+        epoch=kept.epoch,
+        committed_at=kept.committed_at,
+        as_of=kept.as_of,
+        batches=batches,
+        bound=kept.rpo_bound_seconds,
+        now=now,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +297,9 @@ class StatusDocument(EndedRunDocument):
 
     at_work: Annotated[bool, "whether a process is at work on it", At("held")]
     failure: Annotated[FailureReport | None, "why it stopped", At("report.failure")]
+    standbys: Annotated[
+        list[StandbyLagDocument], "how far each standby is behind, while the run keeps one"
+    ]
     live: Annotated[LiveDocument | None, "what the process at work is at"]
 
 

@@ -16,11 +16,45 @@ Role = Literal["standby", "failed-over"]
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyLag:
+    """How far a standby is behind its source. `batches` is None where the source could not be
+    asked. `as_of` is when it was known to have nothing newer; `bound` is how long that may be ago.
+    """
+
+    job: str
+    epoch: int | None
+    committed_at: float | None
+    as_of: float | None
+    batches: int | None
+    bound: float | None
+    now: float
+
+    @property
+    def rpo_seconds(self) -> float | None:
+        """How old the newest commit of the source is that is kept."""
+        if self.committed_at is None:
+            return None
+        return round(max(0.0, self.now - self.committed_at), 3)
+
+    @property
+    def is_kept(self) -> bool | None:
+        """Whether nothing would be lost, or nothing that is older than the bound; None without
+        one. Nobody knows how much that is of a source that gives no answer: then the time counts.
+        """
+        if self.bound is None:
+            return None
+        return self.batches == 0 or (self.as_of is not None and self.now - self.as_of <= self.bound)
+
+
+@dataclass(frozen=True, slots=True)
 class StandbyFacts:
-    """A standby, and when somebody looked at it."""
+    """A standby, and when somebody looked at it. `batches` is how many its source is ahead, where
+    that was asked and gave an answer.
+    """
 
     standby: Standby
     now: float
+    batches: int | None = None
 
     @property
     def role(self) -> Role:
@@ -28,12 +62,20 @@ class StandbyFacts:
         return "failed-over" if self.standby.is_taken_over else "standby"
 
     @property
-    def rpo_seconds(self) -> float | None:
-        """How old the newest commit of the source is that is kept; None of one that runs."""
-        committed_at = self.standby.state.committed_at
-        if committed_at is None or self.standby.is_taken_over:
+    def lag(self) -> StandbyLag | None:
+        """How far it is behind its source; None of one that runs."""
+        if self.standby.is_taken_over:
             return None
-        return round(max(0.0, self.now - committed_at), 3)
+        state = self.standby.state
+        return StandbyLag(
+            job=state.job,
+            epoch=state.epoch,
+            committed_at=state.committed_at,
+            as_of=state.as_of,
+            batches=self.batches,
+            bound=state.rpo_seconds_max,
+            now=self.now,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +101,44 @@ class StandbyDocument(TypedDict):
         float | None, "when the source had written that", At("standby.state.committed_at")
     ]
     at: Annotated[float, "when the last round was published", At("standby.state.at")]
-    rpo_seconds: Annotated[float | None, "how much of the source's time would be lost now"]
+    rpo_seconds: Annotated[
+        float | None, "how much of the source's time would be lost now", At("lag.rpo_seconds")
+    ]
+    rpo_batches: Annotated[
+        int | None,
+        "how many batches or checkpoints of the source; null: it gave no answer",
+        At("lag.batches"),
+    ]
+    rpo_bound_seconds: Annotated[
+        float | None, "how much may be lost at most, by the spec", At("lag.bound")
+    ]
+    rpo_bound_kept: Annotated[
+        bool | None, "whether that is so now; null without a bound", At("lag.is_kept")
+    ]
     generation: Annotated[int | None, "the claim that counts", At("standby.claim.generation")]
     run: Annotated[str | None, "the run that has claimed it", At("standby.claim.run")]
     host: Annotated[str | None, "where that run is at work", At("standby.claim.host")]
     workdir: Annotated[str | None, "its workdir there", At("standby.claim.workdir")]
+
+
+class StandbyLagDocument(TypedDict):
+    """How far a standby of a run is behind its source."""
+
+    job: Annotated[str, "the job's name"]
+    epoch: Annotated[int | None, "the batch or checkpoint it can be started from"]
+    committed_at: Annotated[float | None, "when the source had written that"]
+    rpo_seconds: Annotated[float | None, "how much of the source's time would be lost now"]
+    rpo_batches: Annotated[
+        int | None,
+        "how many batches or checkpoints of the source; null: nobody asks it now",
+        At("batches"),
+    ]
+    rpo_bound_seconds: Annotated[
+        float | None, "how much may be lost at most, by the spec", At("bound")
+    ]
+    rpo_bound_kept: Annotated[
+        bool | None, "whether that is so now; null without a bound", At("is_kept")
+    ]
 
 
 class FencedDocument(TypedDict):

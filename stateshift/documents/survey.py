@@ -9,6 +9,7 @@ SurveyFacts    a survey, with
   findings       of the location, then of each image
   names          the names that were looked for, and whether they are there
   entries        the first entries of every store
+  standby        what its state file says, if one is kept here
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NotRequired, Typ
 from stateshift.documents.endpoints import topics_of
 from stateshift.documents.problems import FindingDocument, redact_all
 from stateshift.documents.shape import At, document_of
+from stateshift.documents.standby import StandbyDocument, StandbyFacts
 from stateshift.formats import uid
 from stateshift.storage.locations import Redacted, redact
 
@@ -142,6 +144,7 @@ class SurveyFacts:
     findings: tuple[Finding, ...]
     names: tuple[SoughtName, ...] | None = None
     entries: FirstEntries | None = None
+    standby: StandbyFacts | None = None
 
     @property
     def operators(self) -> tuple[OperatorOf, ...]:
@@ -453,6 +456,9 @@ class SurveyDocument(TypedDict):
     entries_more: NotRequired[Annotated[bool, "whether there are more", At("entries.more")]]
     entries_notes: NotRequired[
         Annotated[list[str], "why keys and values are not columns", At("entries.notes")]
+    ]
+    standby: NotRequired[
+        Annotated[StandbyDocument, "the standby that is kept here; its source was not asked"]
     ]
 
 

@@ -54,6 +54,7 @@ class KeptImage:
 class StandbyState:
     """A standby as its last round has left it. `spec` starts the job from here; `committed_at` is
     when the source wrote the newest epoch that was kept, `at` when the round has published it.
+    `as_of` is when the source had nothing newer, and `rpo_seconds_max` how long that may be ago.
     """
 
     job: str
@@ -66,6 +67,8 @@ class StandbyState:
     at: float
     run: str
     spec: JsonObject
+    as_of: float | None = plain.later(None)
+    rpo_seconds_max: float | None = plain.later(None)
 
 
 def claim_path(generation: int) -> str:

@@ -19,7 +19,14 @@ from typing import Protocol
 from stateshift import plain
 from stateshift.errors import JournalError
 from stateshift.journal.progress import Progress, advance, fold
-from stateshift.journal.records import ImageKept, PlanAdopted, PlansForgotten, Record, RoundSeen
+from stateshift.journal.records import (
+    ImageKept,
+    PlanAdopted,
+    PlansForgotten,
+    Record,
+    RoundSeen,
+    RpoJudged,
+)
 
 
 def encode_record(record: Record) -> bytes:
@@ -117,8 +124,8 @@ def _without(
     records: Sequence[Record], plans: Collection[int], rounds: Counter[str]
 ) -> Iterator[Record]:
     seen = [record for record in records if isinstance(record, RoundSeen)]
-    kept = [record for record in records if isinstance(record, ImageKept)]
-    newest = {record.job: id(record) for record in kept}.values()
+    kept = [record for record in records if isinstance(record, ImageKept | RpoJudged)]
+    newest = {(record.kind, record.job): id(record) for record in kept}.values()
     old = set(map(id, seen[:-SEEN_KEPT])) | (set(map(id, kept)) - set(newest))
     count, last = 0, 0.0
     for record in records:

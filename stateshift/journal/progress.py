@@ -88,6 +88,7 @@ class Progress:
     last_copy: bool = False  # the rollback may delete it
     kept: Mapping[str, ImageKept] = field(default_factory=dict)  # by job, the newest of a standby
     lost: Mapping[str, SourceLost] = field(default_factory=dict)  # by job, while it lasts
+    rpo_passed: Mapping[str, float] = field(default_factory=dict)  # by job, since when
     seen: tuple[records.RoundSeen, ...] = ()
     steered: tuple[records.Steered, ...] = ()
     records: int = 0
@@ -200,6 +201,12 @@ def advance(progress: Progress, record: Record) -> Progress:
         case SourceLost():
             _expect(progress.state == "running", progress, record)
             return replace(after, lost=_lost_after(progress.lost, record))
+        case records.RpoJudged():
+            _expect(progress.state == "running", progress, record)
+            passed = {job: at for job, at in progress.rpo_passed.items() if job != record.job}
+            if not record.kept:
+                passed[record.job] = record.at
+            return replace(after, rpo_passed=passed)
         case records.OriginNoted():
             _expect(progress.state == "running", progress, record)
             return after

@@ -159,24 +159,41 @@ class RoundSeen:
 
 @dataclass(frozen=True, slots=True)
 class ImageKept:
-    """A standby published an image; `committed_at` is when the source wrote it."""
+    """A standby published an image; `committed_at` is when the source wrote it. `as_of` is when the
+    source had nothing newer; `rpo_seconds_max` is the bound of the spec.
+    """
 
     kind: ClassVar[str] = "image-kept"
     at: float
     job: str
     epoch: int | None = None
     committed_at: float | None = None
+    as_of: float | None = plain.later(None)
+    rpo_seconds_max: float | None = plain.later(None)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLost:
-    """A standby lost its source; without a `reason` it is back. `epoch`: of the kept image."""
+    """A standby lost its source; without a `reason` it is back. `epoch`: of the kept image; `as_of`
+    is when the source had nothing newer.
+    """
 
     kind: ClassVar[str] = "source-lost"
     at: float
     job: str
     reason: str
     epoch: int | None = None
+    as_of: float | None = plain.later(None)
+
+
+@dataclass(frozen=True, slots=True)
+class RpoJudged:
+    """A standby would lose more than its spec allows, or no longer would. Both were told."""
+
+    kind: ClassVar[str] = "rpo-judged"
+    at: float
+    job: str
+    kept: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +302,7 @@ Record = (
     | RoundSeen
     | ImageKept
     | SourceLost
+    | RpoJudged
     | Steered
     | RunFailed
     | WaveGivenUp

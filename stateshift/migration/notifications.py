@@ -3,6 +3,8 @@
     ready     once a process: warm jobs could be stopped now and wait for a person or their hours;
               or a standby has its first image to start from
     failed    the run has ended with an error, or was interrupted
+    rpo-passed, rpo-kept
+              a standby would lose more than the spec allows, or no longer would; the journal has it
     finished  the run is finished; noted in the workdir once it was sent, so that a resume sends it
               if the process died in between
 
@@ -78,6 +80,14 @@ def tell_ready(context: RunContext, jobs: Sequence[str], detail: str) -> None:
         report = summarize(context.progress)
         notification = _notification(context, "ready", report, detail)
         context.notifier.notify(replace(notification, jobs=tuple(jobs)))
+
+
+def tell_rpo(context: RunContext, job: str, detail: str, is_kept: bool) -> None:
+    """Tell that a standby would lose more than its spec allows, or no longer would."""
+    event: Event = "rpo-kept" if is_kept else "rpo-passed"
+    if context.notifier.wants(event):
+        notification = _notification(context, event, summarize(context.progress), detail)
+        context.notifier.notify(replace(notification, jobs=(job,)))
 
 
 def _tell_failed(context: RunContext, error: Exception) -> None:

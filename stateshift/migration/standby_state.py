@@ -1,22 +1,37 @@
-"""The state file of a standby at its target: a machine there needs nothing else to start it.
+"""The state file of a standby at its target: a machine there needs nothing else to start it. And
+the bound of the spec on what would be lost.
 
-It is written after each image, and outside of plans: a run that is killed in between leaves the
-file of the image before, which tells less than there is.
+The file is written after each image, and outside of plans: a run that is killed in between leaves
+the file of the image before, which tells less than there is.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from stateshift.errors import StateshiftError
 from stateshift.formats.standby import STATE, KeptImage, StandbyState, encode_state
-from stateshift.journal import ImageKept
+from stateshift.journal import ImageKept, RpoJudged
 from stateshift.migration.context import RunContext
+from stateshift.migration.notifications import tell_rpo
 from stateshift.specification import JobSpec, to_plain_spec
 from stateshift.specification.standby import spec_at_target
 from stateshift.step.claims import refuse_another
 from stateshift.survey import Facts
+from stateshift.terms import moment, terms_of
+
+SECONDS_BETWEEN_JUDGEMENTS = 1.0
+
+_log = logging.getLogger(__name__)
 
 
-def tell_standby(context: RunContext, job: JobSpec, facts: Facts) -> None:
-    """Write down, here and at the target, which image of a standby was published."""
+def tell_standby(context: RunContext, job: JobSpec, facts: Facts, as_of: float) -> None:
+    """Write down, here and at the target, which image of a standby was published, and when the
+    source had nothing newer.
+    """
     images = tuple(
         KeptImage(image.path, image.epoch, image.identity) for image in facts.source.images
     )
@@ -34,12 +49,14 @@ def tell_standby(context: RunContext, job: JobSpec, facts: Facts) -> None:
         at=context.now(),
         run=context.world.run,
         spec=to_plain_spec(spec_at_target(context.spec, job, context.world.run)),
+        as_of=as_of,
+        rpo_seconds_max=job.standby.rpo,
     )
     content = encode_state(state)
     storage = context.world.storage(job.destination)
     storage.write(STATE, lambda: iter((content,)))
     storage.sync()
-    context.record(ImageKept(context.now(), job.name, epoch, committed_at))
+    context.record(ImageKept(context.now(), job.name, epoch, committed_at, as_of, job.standby.rpo))
 
 
 def commit_time(facts: Facts) -> float | None:
@@ -56,3 +73,76 @@ def refuse_taken_over(context: RunContext, job: JobSpec) -> None:
     claimed = context.world.claims.get(job.destination)
     if claimed is not None:
         refuse_another(context.adapters.open_storage(claimed.location), claimed.generation)
+
+
+class RpoWatch:
+    """The bounds on what standbys would lose. Each is passed once the source is known to have gone
+    on, or cannot be asked, for longer than the bound. That is told once, and once that it is kept
+    again; a resumed run does not repeat it. A second thread judges while a round takes its time.
+    """
+
+    def __init__(self, context: RunContext, jobs: Sequence[JobSpec]) -> None:
+        self._context, self._lock = context, threading.Lock()
+        self._bounds = {job.name: job.standby.rpo for job in jobs if job.standby.rpo is not None}
+        self._as_of = {}
+        for name, kept in context.progress.kept.items():
+            if kept.as_of is not None:
+                self._as_of[name] = kept.as_of
+
+    def as_of(self, job: str) -> float | None:
+        """Return the last time at which the source of a standby had nothing newer."""
+        return self._as_of.get(job)
+
+    def is_level(self, job: str, at: float) -> None:
+        """Note that the source of a standby had nothing newer at this time."""
+        self._as_of[job] = at
+        self.judge()
+
+    def judge(self) -> None:
+        """Tell the bounds that are passed now, or kept again."""
+        with self._lock:
+            now = self._context.now()
+            for name, bound in self._bounds.items():
+                as_of = self._as_of.get(name)
+                was_kept = name not in self._context.progress.rpo_passed
+                if as_of is not None and was_kept != (now - as_of <= bound):
+                    self._tell(name, bound, as_of, not was_kept)
+
+    def _tell(self, name: str, bound: float, as_of: float, is_kept: bool) -> None:
+        """Killed in between, it is told once more: better than never."""
+        context, image = self._context, self._context.progress.kept[name]
+        terms = terms_of(context.spec.engine)
+        has = terms.at_each if image.epoch is None else f"{terms.at} {image.epoch}"
+        lost = f"{bound:g} s of its work would be lost"
+        if is_kept:
+            line = f"no more than {lost} (`rpo`) again: its standby has {has}"
+        else:
+            line = (
+                f"more than {lost} (`rpo`): its standby has {has}, and the source has gone on, or "
+                f"gives no answer, since {moment(as_of)}"
+            )
+        context.say(f"{name}: {line}")
+        tell_rpo(context, name, line, is_kept)
+        context.record(RpoJudged(context.now(), name, is_kept))
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Judge again and again, also while a storage gives no answer."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(SECONDS_BETWEEN_JUDGEMENTS):
+                try:
+                    self.judge()
+                except StateshiftError as error:  # the journal's disk is full: tried again
+                    _log.warning("the bound of a standby could not be judged: %s", error.fact)
+
+        watcher = threading.Thread(target=watch, name="rpo", daemon=True)
+        if self._bounds:
+            watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if self._bounds:
+                watcher.join()

@@ -43,7 +43,7 @@ from stateshift.migration.observation import (
 from stateshift.migration.round_choice import FRESH_SECONDS, Choice, Epochs, Look, Rounds, decide
 from stateshift.migration.source_check import damages
 from stateshift.migration.standby_source import follow, is_at, kept_epoch, way_without
-from stateshift.migration.standby_state import refuse_taken_over, tell_standby
+from stateshift.migration.standby_state import RpoWatch, refuse_taken_over, tell_standby
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.specification.grammars import NEVER
@@ -82,15 +82,17 @@ class WarmRounds:
         self._damaged: dict[str, Damage] = {}
         self._told_ready: set[str] = set()
         self._copied_at = context.now()
+        self._rpo = RpoWatch(context, jobs)
 
     def until_cutover(self) -> None:
         """Make rounds until the jobs are to be stopped."""
         control, now = self.context.control, self.context.now
         control.may_pause = True
         try:
-            rounds = self._look(Rounds(self.context.spec.engine, ()))
-            while not isinstance(choice := decide(rounds, now()), round_choice.Stop):
-                rounds = self._act(choice, rounds)
+            with self._rpo.watching():
+                rounds = self._look(Rounds(self.context.spec.engine, ()))
+                while not isinstance(choice := decide(rounds, now()), round_choice.Stop):
+                    rounds = self._act(choice, rounds)
         finally:
             control.may_pause = False
 
@@ -140,6 +142,7 @@ class WarmRounds:
         for job in self.jobs:
             refuse_taken_over(self.context, job)
         looks = once_heard(self.context, lambda: [self._look_at(job) for job in self.jobs])
+        self._rpo.judge()
         return Rounds(
             engine=rounds.engine,
             looks=tuple(look for look in looks if look is not None),
@@ -158,6 +161,8 @@ class WarmRounds:
         facts = self._facts_now(job, last)
         if facts is None:
             return None
+        if round_choice.epochs_of(facts) == self._published.get(job.name):
+            self._rpo.is_level(job.name, now)
         plan = self.context.engine.plan_round(self.context.spec, job, facts)
         looking = time.perf_counter() - began
         runs = facts.source_cluster is not None and facts.source_cluster.state in RAN
@@ -207,7 +212,7 @@ class WarmRounds:
         epoch = kept_epoch(context, job)
         self._lost[job.name] = now
         if not is_known:
-            context.record(SourceLost(now, job.name, reason, epoch))
+            context.record(SourceLost(now, job.name, reason, epoch, self._rpo.as_of(job.name)))
         kept = "nothing is there yet"
         if self._published.get(job.name) or epoch is not None:
             terms = terms_of(context.spec.engine)
@@ -323,7 +328,8 @@ class WarmRounds:
             return False
         self._published[name] = round_choice.epochs_of(look.facts)
         self._complaints.pop(name, None)
-        tell_standby(context, look.job, look.facts)
+        tell_standby(context, look.job, look.facts, look.at)
+        self._rpo.is_level(name, look.at)
         startable = f"can be started from {_at(plan)} at {look.job.destination}"
         context.say(f"{name}: {startable}")
         self._tell_ready([name], startable)

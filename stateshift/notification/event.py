@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypedDict
 
-Event = Literal["ready", "failed", "finished"]
-EVENTS: tuple[Event, ...] = ("ready", "failed", "finished")
+Event = Literal["ready", "failed", "finished", "rpo-passed", "rpo-kept"]
 
 
 class NotificationDocument(TypedDict):

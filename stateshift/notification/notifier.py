@@ -170,6 +170,8 @@ class Notifier:
                 return self._receivers.failed
             case "finished":
                 return self._receivers.finished
+            case "rpo-passed" | "rpo-kept":
+                return self._receivers.rpo
 
 
 def _send(sending: _Sending) -> None:

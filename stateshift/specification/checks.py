@@ -273,6 +273,18 @@ def _warm(spec: Spec, read: ReadJob) -> Flaws:
         yield at, "a warm move with 'merge_jobs'", "two runs: merge first"
 
 
+def _standby(spec: Spec, read: ReadJob) -> Flaws:
+    """Only a standby can keep to what it says; and nothing can be lost later than at once."""
+    place = read.places.get("standby")
+    if place is None:
+        return
+    if not read.job.is_standby and place.pointer.startswith(read.place.pointer):
+        expected = '"mode": "warm" and "cutover": "never"'
+        yield place, "'standby' is for a job that is never cut over", expected
+    if read.job.standby.rpo == 0:
+        yield place / "rpo", "no standby can keep to 0", "a duration above 0, such as 5min"
+
+
 def _warm_flink(read: ReadJob) -> Flaws:
     """A warm job of Flink is followed by its checkpoints, and ends with the last one."""
     flink, at, ending = read.job.flink, read.at("mode"), "it ends with its last checkpoint"
@@ -369,5 +381,5 @@ RULES: tuple[Callable[[Spec, list[ReadJob]], Flaws], ...]
 RULES = (_names, _operators, _targets, _shared_sources, _waves, _waves_of_sharing)
 RULES_OF_A_JOB: tuple[Callable[[Spec, ReadJob], Flaws], ...] = (
     *(_clusters, _ends, _merges, _united, _data, _fork_or_sync),
-    *(_warm, _prepared, _takes_over, _changes, _words),
+    *(_warm, _standby, _prepared, _takes_over, _changes, _words),
 )

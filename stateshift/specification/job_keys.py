@@ -7,6 +7,7 @@ keys, and how it is read. Keys that are `for_all` may stand beside `jobs`, too.
     kafka       {"bootstrap_servers": "host:9092,other:9092", "properties": "client.properties",
                  "source_bootstrap_servers": "old:9092", "source_properties": "old.properties"}
     sink        {"kind": "delta", "location": "s3://lake/orders"}
+    standby     {"rpo": "5min"}
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from stateshift.specification.model import (
     SinkSpec,
     SourceKind,
     SourceSpec,
+    StandbySpec,
     SubmitSpec,
     TakeOver,
     Verify,
@@ -55,6 +57,7 @@ from stateshift.specification.values import (
     COUNT,
     CUTOVER,
     DIRECTORY,
+    DURATION,
     ENVIRONMENT,
     FOLDERS,
     LOCATION,
@@ -67,6 +70,7 @@ from stateshift.specification.values import (
     TEXTS,
     UNTIL,
     is_host_port,
+    object_of,
     words_in_any_case,
 )
 
@@ -310,6 +314,20 @@ def _take_over(reader: Reader, key: Key, place: Place) -> TakeOver | None:
 TAKE_OVER_OBJECT = Kind("take_over", _take_over, reference("take_over"))
 
 
+# -------------------------------------------------------------------------- standby
+
+STANDBY = Keys(
+    StandbySpec,
+    rpo=DURATION(
+        "How much of the source's work may be lost at most, such as 5min: `on.rpo` is notified "
+        "once it would be more, and once it is less again."
+    ),
+)
+
+
+STANDBY_OBJECT = Kind("standby", object_of(STANDBY, StandbySpec), reference("standby"))
+
+
 # -------------------------------------------------------------------------- verify
 
 VERIFY = Keys(
@@ -517,6 +535,9 @@ JOB = Keys(
         "UTC with UTC behind them. never: not at all; each round leaves an image to start from if "
         "the source is lost.",
         for_all=True,
+    ),
+    standby=STANDBY_OBJECT(
+        "What a standby is to keep to: a warm job that is never cut over.", for_all=True
     ),
     planned_batch=CHOICE(
         "A batch that was planned and not committed: keep its offsets, so that it runs with the "

@@ -170,6 +170,13 @@ class TakeOver:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbySpec:
+    """What a standby is to keep to: at most so many seconds of its source's work may be lost."""
+
+    rpo: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Receiver:
     """A receiver of notifications: a command, or a webhook, whose URL is a credential."""
 
@@ -186,6 +193,7 @@ class Receivers:
     ready: Receiver | None = None
     failed: Receiver | None = None
     finished: Receiver | None = None
+    rpo: Receiver | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +288,7 @@ class JobSpec:
     rounds: int | None = None
     until: str | None = None
     cutover: str = READY
+    standby: StandbySpec = StandbySpec()
     verify: Verify = "entries"
     verify_source: VerifySource = "deep"
     keep: tuple[Keep, ...] = ()

@@ -24,6 +24,7 @@ from stateshift.specification.job_keys import (
     OPERATOR,
     SINK,
     SOURCE,
+    STANDBY,
     STOP,
     SUBMIT,
     TAKE_OVER,
@@ -274,6 +275,10 @@ ON = Keys(
     ),
     failed=RECEIVER_VALUE("The run has ended with an error, or was interrupted."),
     finished=RECEIVER_VALUE("The run is finished."),
+    rpo=RECEIVER_VALUE(
+        "A standby would lose more than its `rpo` allows (the event rpo-passed), or no longer "
+        "would (rpo-kept)."
+    ),
 )
 
 
@@ -355,6 +360,7 @@ OBJECTS: Mapping[str, tuple[Keys, str]] = {
     "sink": (SINK, "inside 'sink' of a job"),
     "source": (SOURCE, "inside one of a job's 'sources'"),
     "operator": (OPERATOR, "inside one of a job's 'operators'"),
+    "standby": (STANDBY, "inside 'standby' of a job"),
     "take_over": (TAKE_OVER, "inside 'takes_over' of a job"),
     "verify_ends": (VERIFY, "inside 'verify' of a job"),
     "on": (ON, "inside 'on'"),

@@ -19,6 +19,7 @@ from stateshift.specification.job_keys import (
     KAFKA,
     SINK,
     SOURCE,
+    STANDBY,
     SUBMIT,
     TAKE_OVER,
     VERIFY,
@@ -102,7 +103,7 @@ def plain_value(value: Any) -> Any:
 
 
 # Objects that hold the values of their keys and nothing else.
-_KEYS = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, TAKE_OVER, ON, RECEIVER)}
+_KEYS = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, STANDBY, TAKE_OVER, ON, RECEIVER)}
 
 
 def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:

@@ -203,15 +203,17 @@ def status(
 
 def _is_standby(terminal: Terminal, location: str) -> bool:
     """Show the standby at a location; whether there is one."""
-    from stateshift.api.failovers import standby_at
+    from stateshift.api.failovers import batches_ahead, standby_at
     from stateshift.cli.views import standby_text
     from stateshift.documents.standby import StandbyDocument, StandbyFacts
 
     adapters = terminal.adapters()
     try:
-        facts = StandbyFacts(standby_at(location, adapters), adapters.clock.now())
+        standby = standby_at(location, adapters)
     except PlanError:
         return False
+    batches = None if standby.is_taken_over else batches_ahead(standby, adapters)
+    facts = StandbyFacts(standby, adapters.clock.now(), batches)
     terminal.answer_value("standby", StandbyDocument, facts, standby_text.standby(facts))
     return True
 
@@ -227,7 +229,10 @@ def _shown(terminal: Terminal, place: Workdir) -> Iterator[Show]:
     if terminal.json:
         path = str(place.path)
         yield lambda report, live: terminal.document(
-            "status", document_of(StatusDocument, RunFacts(report, path, held=True, live=live))
+            "status",
+            document_of(
+                StatusDocument, RunFacts(report, path, held=True, live=live, now=time.time())
+            ),
         )
     elif terminal.colours(sys.stdout):
         from rich.console import Console, Group
@@ -302,6 +307,7 @@ def _listed(path: str) -> ListedRun:
     try:
         held = workdir.held
         page = None if held else workdir.page_told
-        return ListedRun(path, RunFacts(migration.status(workdir), path, held, page=page))
+        report, now = migration.status(workdir), time.time()
+        return ListedRun(path, RunFacts(report, path, held, page=page, now=now))
     except StateshiftError as error:
         return ListedRun(path, None, error.fact)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from stateshift.cli.views.standby_text import lag_rows
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, TextTable, Tone, pairs
 from stateshift.cli.views.units import amounts_compared, bar, dash, many, number, size, span
 from stateshift.documents.run import (
@@ -159,6 +160,10 @@ def status(facts: RunFacts) -> Iterator[Block]:
     if facts.report.down and not facts.held:
         yield Line(redact(facts.report.down), "bad")
     yield from report(facts)
+    for lag in facts.standbys:
+        epoch = "" if lag.epoch is None else f": {lag.epoch}"
+        yield Line(f"standby of {redact(lag.job)}{epoch}", indent=2)
+        yield pairs(*lag_rows(lag, terms_of(facts.report.engine)))
     if facts.live is not None:
         yield Gap()
         yield from live(facts.live, facts.report.engine)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.text import Block, Line, pairs
-from stateshift.cli.views.units import span
+from stateshift.cli.views.text import Block, Cell, Line, pairs
+from stateshift.cli.views.units import many, span
 from stateshift.storage.locations import redact
 from stateshift.terms import moment, terms_of
 
 if TYPE_CHECKING:
-    from stateshift.documents.standby import FencedFacts, StandbyFacts
+    from stateshift.documents.standby import FencedFacts, StandbyFacts, StandbyLag
+    from stateshift.terms import Terms
 
 
 def standby(facts: StandbyFacts) -> Iterator[Block]:
@@ -25,16 +26,33 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
             f"{state.job}: a failover has claimed {redact(found.location)}, to start it from {at}"
         )
     yield Line(title, "strong")
-    rows = [("source", redact(state.source)), ("last round", moment(state.at))]
+    rows: list[tuple[str, str | Cell]] = [
+        ("source", redact(state.source)),
+        ("last round", moment(state.at)),
+    ]
     if state.committed_at is not None:
         rows.append((f"last {terms.one}", f"{terms.done} {moment(state.committed_at)}"))
-    if facts.rpo_seconds is not None:
-        rows.append(("would be lost", f"{span(facts.rpo_seconds)} of the source's work"))
+    if facts.lag is not None:
+        rows += lag_rows(facts.lag, terms)
     if claim is not None:
         kept = "failover" if found.is_taken_over else "fed by"
         who = f"run {claim.run} on {claim.host}, {redact(claim.workdir)}"
         rows.append((kept, f"{who} (generation {claim.generation})"))
     yield pairs(*rows)
+
+
+def lag_rows(lag: StandbyLag, terms: Terms) -> Iterator[tuple[str, str | Cell]]:
+    """Yield the amount that would be lost now, and whether the spec allows that."""
+    lost = "" if lag.rpo_seconds is None else f"{span(lag.rpo_seconds)} of the source's work"
+    if lag.batches == 0:
+        lost = f"nothing: the source has no newer {terms.one}"
+    elif lag.batches is not None:
+        lost = f"{many(lag.batches, terms.one, terms.many)}, {lost}".removesuffix(", ")
+    if lost:
+        yield "would be lost", lost
+    if lag.bound is not None:
+        passed = Cell(f"passed: {span(lag.bound)}", "bad")
+        yield "bound (rpo)", f"kept: {span(lag.bound)}" if lag.is_kept else passed
 
 
 def primary_fenced(facts: FencedFacts) -> Iterator[Block]:

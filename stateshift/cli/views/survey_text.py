@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views import findings_text as render_endpoints
 from stateshift.cli.views.findings_text import findings
+from stateshift.cli.views.standby_text import standby
 from stateshift.cli.views.text import (
     Block,
     Cell,
@@ -80,6 +81,8 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
     yield Line(f"{title} at {redact(surveyed.location)}", "strong")
     image_facts = _image_facts(only, surveyed.engine) if only else ()
     yield pairs(*image_facts, *_file_facts(facts))
+    if facts.standby is not None:
+        yield from section("Standby", *standby(facts.standby))
     if several and surveyed.images:
         rows: list[Row] = []
         for image in surveyed.images:
@@ -98,7 +101,11 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
         table = table_or_nothing(("", "", ""), settings)
         yield from section("Settings in the last offsets", *table)
     yield from section("Findings", *findings(facts.findings, verbose))
-    # Parts that the user asked for.
+    yield from _parts_asked_for(facts)
+
+
+def _parts_asked_for(facts: SurveyFacts) -> Iterator[Block]:
+    """Show the parts that the user asked for."""
     if facts.names is not None:
         yield from section("Names", _names(facts.names))
     if facts.files.rows is not None:
