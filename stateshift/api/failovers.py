@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING
 
+from stateshift.documents.standby import FencedFacts
 from stateshift.errors import JournalError, PlanError, StateshiftError, StorageError
 from stateshift.specification import Spec
 from stateshift.standby.location import Standby, failover_spec, find_standby, spec_of
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from stateshift.migration import Adapters
 
 ASK_SECONDS_MAX = 10.0  # for a source whose region may be dark
+# Between two attempts to fence a primary.
+PAUSE_SECONDS = 1.0
+PAUSE_SECONDS_MAX = 30.0
 
 
 def failover(
@@ -147,6 +153,46 @@ def _ahead_by_its_files(standby: Standby, adapters: Adapters) -> int | None:
     return ahead
 
 
+def follow_primary(
+    place: str,
+    adapters: Adapters,
+    say: Callable[[str], None] = lambda line: None,
+    seconds_max: float | None = None,
+) -> FencedFacts:
+    """Fence the primary of a failover as soon as it answers. It is tried again and again, each
+    time after a longer pause.
+
+    Args:
+        place: where the job runs now, or the workdir of the run that kept the standby.
+        adapters: how storages and clusters are reached.
+        say: told why it does not work yet, once for each reason.
+        seconds_max: how long to go on trying.
+    Raises:
+        PlanError: no failover has claimed the place, or nothing could ever fence its primary.
+        StorageError, JournalError: as `fence_again`, when the time is over.
+    """
+    clock, pause, reason = adapters.clock, PAUSE_SECONDS, ""
+    until = float("inf") if seconds_max is None else clock.now() + seconds_max
+    while True:
+        standby = standby_at(place, adapters)
+        if not standby.is_taken_over:
+            raise PlanError(
+                f"no failover has started {standby.state.job} at {standby.location}: there is no "
+                "primary to fence",
+                hint=f"stateshift failover {quote(standby.location)}   # starts it there",
+            )
+        try:
+            return FencedFacts(standby, fence_again(standby, adapters))
+        except (StorageError, JournalError) as error:
+            if clock.now() + pause > until:
+                raise
+            if error.fact != reason:
+                reason = error.fact
+                say(f"{reason}; trying again")
+        clock.sleep(pause)
+        pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+
 def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
     """Keep the primary of a finished failover from going on, once it answers. Done again, nothing
     changes.
@@ -176,6 +222,12 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
         raise PlanError(f"the state file at {standby.location} names no primary")
     fenced = step.run(world_of(spec, by.run, Workdir(by.workdir), adapters))
     assert isinstance(fenced, PrimaryFenced), "the evidence of this step"
+    if not fenced.cannot_go_on and not fenced.why and step.cluster is None:
+        raise PlanError(
+            f"nothing keeps the primary of {job.name} from going on: its files do not, and the "
+            "standby's spec has no `source_cluster`",
+            hint=f"make sure that the job does not run at {step.location}",
+        )
     if not fenced.cannot_go_on or (fenced.why and not fenced.paths):
         raise StorageError(
             f"the primary of {job.name} still cannot be kept from going on: {fenced.why}",

@@ -171,7 +171,7 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class StandbySpec:
-    """What a standby is to keep to: at most so many seconds of its source's work may be lost."""
+    """The bound that a standby keeps to: so many seconds of its source's work may be lost."""
 
     rpo: float | None = None
 

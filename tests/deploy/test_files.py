@@ -85,7 +85,9 @@ def commands_in(name: str) -> list[list[str]]:
                 return list(
                     shell_commands([line.replace("/bin/sh -c", "").strip("' ") for line in value])
                 )
-            return list(shell_commands([line for _, line in cron_jobs()]))
+            lines = [line for _, line in cron_jobs()]
+            lines += re.findall(r"^#(\S+ \* .*)", text_of(name), re.MULTILINE)  # commented out
+            return list(shell_commands(lines))
 
 
 def parsed(words: list[str]) -> None:
@@ -104,6 +106,7 @@ def parsed(words: list[str]) -> None:
     [
         "crontab",
         "stateshift-advise.service",
+        "stateshift-follower@.service",
         "stateshift-metrics.service",
         "stateshift-rebalance.service",
         "stateshift-standby@.service",
@@ -315,8 +318,9 @@ def test_what_is_measured_each_minute_has_all_that_the_panels_ask_for() -> None:
     assert rebalance["Environment"] == ["STATESHIFT_WORKDIRS=/var/lib/stateshift"]
 
 
-def test_a_standby_is_started_again_where_that_may_help_and_only_there() -> None:
-    service = unit(DEPLOY / "stateshift-standby@.service")["Service"]
+@pytest.mark.parametrize("name", ["stateshift-standby@.service", "stateshift-follower@.service"])
+def test_a_unit_is_started_again_where_that_may_help_and_only_there(name: str) -> None:
+    service = unit(DEPLOY / name)["Service"]
     kept_down = {int(code) for code in service["RestartPreventExitStatus"][0].split()}
     ended_well = {int(code) for code in service["SuccessExitStatus"][0].split()}
     assert {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 130} - kept_down - ended_well == {6, 7}

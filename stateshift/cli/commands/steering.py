@@ -20,10 +20,12 @@ from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.text import Line
 from stateshift.cli.views.units import rate as parse_rate
 from stateshift.cli.views.units import size, span
-from stateshift.errors import PlanError, SpecError
+from stateshift.errors import Interrupted, PlanError, SpecError
 
 if TYPE_CHECKING:
+    from stateshift.documents.standby import FencedFacts
     from stateshift.journal import Progress
+    from stateshift.migration import Adapters
     from stateshift.workdir import Workdir
 
 OVER = ("finished", "rolled-back")
@@ -177,12 +179,14 @@ def throttle(
 
 @command(
     "stateshift failover hdfs://b/standby/orders\n"
-    "stateshift failover hdfs://b/standby/orders --primary-is-down --yes",
+    "stateshift failover hdfs://b/standby/orders --primary-is-down --yes\n"
+    "stateshift failover hdfs://b/standby/orders --watch",
     (2, 3, 4, 5, 6, 7, 8, 130),
     e0="the job runs at its standby; of one that does already, the primary is fenced",
     e3="the standby's state file is damaged, or of another version",
     e4="no standby is there, it cannot be started from, or its primary cannot be fenced",
-    e130="interrupted: `stateshift resume WORKDIR` continues",
+    e6="a storage failed; with --timeout: the primary gave no answer until then",
+    e130="interrupted: `stateshift resume WORKDIR` continues, and --watch again",
 )
 def failover(
     terminal: Terminal,
@@ -204,6 +208,16 @@ def failover(
             "Do not ask the primary: its job does not run, and cannot come back.",
         ),
     ] = False,
+    watch: Annotated[
+        bool,
+        flag(
+            "--watch",
+            "Of a job that runs at its standby: fence its primary as soon as it answers.",
+        ),
+    ] = False,
+    timeout: Annotated[
+        str | None, option("--timeout", "TIME", "With --watch: give up after this time.")
+    ] = None,
 ) -> int | None:
     """Start a job from its standby: its region is gone.
 
@@ -211,25 +225,45 @@ def failover(
 
     Claims the location, so that the process that has fed it writes nothing there any more; fences
     the primary as far as it answers; starts the job, and waits for its first commit. Tells what
-    was lost. Given again once the job runs there, it fences a primary that answers by now.
+    was lost. Given again once the job runs there, it fences a primary that answers by now; with
+    --watch, it waits until one does.
     """
     from stateshift.api.failovers import fence_again, spec_of_failover, standby_at
     from stateshift.cli.shell.launch import Request, launch
     from stateshift.cli.views import standby_text
     from stateshift.documents.standby import FencedDocument, FencedFacts, StandbyFacts
 
+    if timeout is not None and not watch:
+        raise SpecError.of("--timeout", "is for --watch")
+    if watch and (primary_is_down or epoch is not None):
+        raise SpecError.of("--watch", "starts no job: leave out --epoch and --primary-is-down")
     adapters = terminal.adapters()
     standby = standby_at(place, adapters)
-    if standby.is_taken_over:
-        fenced = FencedFacts(standby, fence_again(standby, adapters))
-        terminal.answer_value(
-            "failover", FencedDocument, fenced, standby_text.primary_fenced(fenced)
-        )
+    if watch or standby.is_taken_over:
+        if watch:
+            fenced = _follow(terminal, place, adapters, timeout)
+        else:
+            fenced = FencedFacts(standby, fence_again(standby, adapters))
+        blocks = standby_text.primary_fenced(fenced)
+        terminal.answer_value("failover", FencedDocument, fenced, blocks)
         return None
     spec = spec_of_failover(standby, epoch, primary_is_down)
     terminal.talk(standby_text.standby(StandbyFacts(standby, adapters.clock.now())))
     spec = overridden(spec, options.parallel, options.throttle)
     return launch(terminal, options, Request(spec, typed=True))
+
+
+def _follow(terminal: Terminal, place: str, adapters: Adapters, timeout: str | None) -> FencedFacts:
+    """Wait until the primary of a failover is fenced."""
+    from stateshift.api.failovers import follow_primary
+    from stateshift.cli.commands.advise import seconds_in
+
+    seconds_max = None if timeout is None else seconds_in(timeout, "--timeout")
+    try:
+        return follow_primary(place, adapters, terminal.say, seconds_max)
+    except KeyboardInterrupt:
+        fact = "interrupted: the primary is not fenced yet"
+        raise Interrupted(fact, hint="the same command goes on") from None
 
 
 def show_request(
