@@ -244,6 +244,7 @@ class Survey:
     room: Room | None = None  # None: nothing is to be written there
     # Directories that may not be written to; None where that cannot be asked.
     denied: tuple[str, ...] | None = None
+    superseded: bool = False  # its job runs at its standby; a finding says where
 
     @property
     def epoch(self) -> int | None:

@@ -15,6 +15,7 @@ from stateshift.specification import Spec
 from stateshift.standby.location import Standby, failover_spec, find_standby, spec_of
 from stateshift.step.claims import takeover_error
 from stateshift.step.evidence import PrimaryFenced
+from stateshift.step.take_over import Successor
 
 if TYPE_CHECKING:
     from stateshift.api.runs import PathLike, Watch
@@ -217,7 +218,9 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
             f"it was not finished; on {by.host}: stateshift resume {by.workdir}"
         ) from error
     spec, job = spec_of(standby)
-    step = fence_step(job)
+    state = standby.state
+    successor = Successor(state.engine, standby.location, state.epoch, by.host, by.workdir)
+    step = fence_step(job, successor)
     if step is None:
         raise PlanError(f"the state file at {standby.location} names no primary")
     fenced = step.run(world_of(spec, by.run, Workdir(by.workdir), adapters))

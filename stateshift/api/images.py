@@ -59,7 +59,10 @@ def inspect(
 
 
 def _with_standby(facts: SurveyFacts, storage: Storage, adapters: Adapters | None) -> SurveyFacts:
-    """Return the facts and the standby that is kept there; or that its state file is damaged."""
+    """Return the facts, and the standby that is kept there or where the job has one; or that a
+    state file is damaged.
+    """
+    from stateshift import look
     from stateshift.documents.standby import StandbyFacts
     from stateshift.errors import FormatError
     from stateshift.standby.location import find_standby
@@ -70,8 +73,9 @@ def _with_standby(facts: SurveyFacts, storage: Storage, adapters: Adapters | Non
     except FormatError as error:
         damage = Finding("warn", error.fact, hint=error.hint, path=error.path, offset=error.offset)
         return replace(facts, findings=(*facts.findings, damage))
+    superseded = look.note_of_failover(storage, facts.survey)
     if standby is None:
-        return facts
+        return replace(facts, superseded=superseded)
     now = time.time() if adapters is None else adapters.clock.now()
     return replace(facts, standby=StandbyFacts(standby, now))
 

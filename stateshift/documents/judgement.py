@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict
 
 from stateshift.documents.problems import FindingDocument
 from stateshift.documents.shape import At
+from stateshift.documents.standby import SupersededDocument
 
 if TYPE_CHECKING:
     from stateshift.look import Checked
@@ -86,6 +87,9 @@ class JudgementDocument(TypedDict):
     findings: Annotated[list[FindingDocument], "why not, and what else to know"]
     images: Annotated[list[JudgedImageDocument], "each image"]
     checked: NotRequired[Annotated[CheckedDocument, "what was read (--deep)"]]
+    superseded: NotRequired[
+        Annotated[SupersededDocument, "where the job runs since a failover, and from which batch"]
+    ]
 
 
 def part_read(deep: Checked) -> Checked | None:

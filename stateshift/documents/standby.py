@@ -85,6 +85,12 @@ class FencedFacts:
     standby: Standby
     evidence: PrimaryFenced
 
+    @property
+    def batches_ahead(self) -> int | None:
+        """How many epochs of the primary the job at the standby has not."""
+        newest, started = self.evidence.epoch, self.standby.state.epoch
+        return None if newest is None or started is None else max(0, newest - started)
+
 
 class StandbyDocument(TypedDict):
     """What `status LOCATION` tells of a standby."""
@@ -141,6 +147,21 @@ class StandbyLagDocument(TypedDict):
     ]
 
 
+class SupersededDocument(TypedDict):
+    """What `status LOCATION` and `inspect` tell of a primary whose job runs at its standby."""
+
+    job: Annotated[str, "the job's name"]
+    engine: Annotated[str, "spark or flink"]
+    successor: Annotated[Redacted, "where the job runs now"]
+    epoch: Annotated[int | None, "the batch that it was started from there"]
+    newest: Annotated[int | None, "the primary's own last one"]
+    batches_ahead: Annotated[int | None, "how many of the primary are not part of it there"]
+    at: Annotated[float, "since when the primary is fenced"]
+    run: Annotated[str, "the failover"]
+    host: Annotated[str, "where that run was"]
+    workdir: Annotated[str, "its workdir there"]
+
+
 class FencedDocument(TypedDict):
     """What `failover` tells of a job that runs at its standby already."""
 
@@ -149,3 +170,4 @@ class FencedDocument(TypedDict):
     primary: Annotated[Redacted, "where it was", At("standby.state.source")]
     fenced: Annotated[bool, "whether it cannot go on there", At("evidence.cannot_go_on")]
     state: Annotated[str, "of the primary's job, as its cluster tells it", At("evidence.stopped")]
+    batches_ahead: Annotated[int | None, "how many batches of the primary are not part of it here"]

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NotRequired, Typ
 from stateshift.documents.endpoints import topics_of
 from stateshift.documents.problems import FindingDocument, redact_all
 from stateshift.documents.shape import At, document_of
-from stateshift.documents.standby import StandbyDocument, StandbyFacts
+from stateshift.documents.standby import StandbyDocument, StandbyFacts, SupersededDocument
 from stateshift.formats import uid
 from stateshift.storage.locations import Redacted, redact
 
 if TYPE_CHECKING:
     from stateshift.engines.views import DecodedFile
+    from stateshift.formats.standby import Superseded
     from stateshift.look import Export, ShownEntry
     from stateshift.survey import (
         EmbeddedPath,
@@ -145,6 +146,7 @@ class SurveyFacts:
     names: tuple[SoughtName, ...] | None = None
     entries: FirstEntries | None = None
     standby: StandbyFacts | None = None
+    superseded: Superseded | None = None
 
     @property
     def operators(self) -> tuple[OperatorOf, ...]:
@@ -459,6 +461,9 @@ class SurveyDocument(TypedDict):
     ]
     standby: NotRequired[
         Annotated[StandbyDocument, "the standby that is kept here; its source was not asked"]
+    ]
+    superseded: NotRequired[
+        Annotated[SupersededDocument, "where the job runs since a failover, and from which batch"]
     ]
 
 

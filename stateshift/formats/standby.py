@@ -6,6 +6,10 @@
                                 created exclusively. Whoever has fed the standby stops once it finds
                                 a higher one
 
+And at the primary, beside the fence that a failover has put up there:
+
+    _stateshift/superseded.json    where the job runs now, and from which epoch on
+
 Pure: names, bytes and values, no storage.
 """
 
@@ -22,6 +26,7 @@ from stateshift.formats.marks import FOLDER
 from stateshift.plain import JsonObject
 
 STATE = f"{FOLDER}/standby.json"
+SUPERSEDED = f"{FOLDER}/superseded.json"
 VERSION = 1
 
 _CLAIM = re.compile(rf"{FOLDER}/generation-([0-9]{{1,9}})")
@@ -71,6 +76,30 @@ class StandbyState:
     rpo_seconds_max: float | None = plain.later(None)
 
 
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A primary whose job was started from its standby at `successor`, from `epoch` on. `newest` is
+    the primary's own last epoch; `host` and `workdir` are of the failover.
+    """
+
+    job: str
+    engine: str
+    successor: str
+    epoch: int | None
+    newest: int | None
+    run: str
+    host: str
+    workdir: str
+    at: float
+
+    @property
+    def batches_ahead(self) -> int | None:
+        """How many epochs of the primary the job at the standby has not."""
+        if self.epoch is None or self.newest is None:
+            return None
+        return max(0, self.newest - self.epoch)
+
+
 def claim_path(generation: int) -> str:
     """Return the path of the file that claims a location."""
     return f"{FOLDER}/generation-{generation}"
@@ -108,6 +137,20 @@ def decode_state(content: bytes) -> StandbyState:
         FormatError: it is none of this version.
     """
     return _decode(StandbyState, content, STATE, "state file of a standby")
+
+
+def encode_superseded(superseded: Superseded) -> bytes:
+    """Return the content of the note at a primary."""
+    return _encode(superseded)
+
+
+def decode_superseded(content: bytes) -> Superseded:
+    """Return the note at a primary.
+
+    Raises:
+        FormatError: it is none of this version.
+    """
+    return _decode(Superseded, content, SUPERSEDED, "note of a failover at its primary")
 
 
 def _encode(value: object) -> bytes:

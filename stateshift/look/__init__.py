@@ -37,9 +37,12 @@ from stateshift.engines.views import (
     Wanted,
 )
 from stateshift.errors import Complaint, MissingFile, PlanError, SpecError
+from stateshift.formats.standby import Superseded
 from stateshift.specification.location import relation
+from stateshift.step.claims import note_at_primary
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
+from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey
 
 __all__ = [
@@ -130,6 +133,7 @@ class Judgement:
     images: tuple[JudgedImage, ...] = ()
     engine: str = "spark"
     checked: Checked | None = None
+    superseded: Superseded | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +208,15 @@ def restartable(
         tuple(judged),
         engine.name,
         together,
+        note_of_failover(storage, survey),
     )
+
+
+def note_of_failover(storage: Storage, survey: Survey) -> Superseded | None:
+    """Return the note that the job of a place runs at its standby; None where there is none."""
+    if not survey.superseded:
+        return None
+    return note_at_primary(storage, [image.fence for image in survey.images])
 
 
 def _checked_together(images: Collection[Judged], part: NumberedPart | None) -> Checked:

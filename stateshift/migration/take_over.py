@@ -18,6 +18,7 @@ from stateshift.specification import JobSpec
 from stateshift.specification.model import TakeOver
 from stateshift.step import ClaimTarget, FencePrimary
 from stateshift.step.claims import state_at
+from stateshift.step.take_over import Successor
 from stateshift.survey import Facts, Finding
 from stateshift.terms import terms_of
 
@@ -53,15 +54,19 @@ def plan_job(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
 
 def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: Plan) -> Plan:
     state = state_at(inquiry.adapters.open_storage(job.source))
-    fence = fence_step(job)
+    workdir = str(inquiry.workdir.path.absolute())
+    successor = Successor(
+        inquiry.spec.engine, job.source, plan.epoch, inquiry.adapters.host, workdir
+    )
+    fence = fence_step(job, successor)
     primary = _primary(inquiry, fence) if fence is not None else Primary()
     findings = (*plan.findings, *_findings(inquiry, job, take_over, primary))
     claimed = ClaimTarget(
         "prepare/claim",
         job.source,
         take_over.generation,
-        inquiry.adapters.host,
-        str(inquiry.workdir.path.absolute()),
+        successor.host,
+        workdir,
         epoch=plan.epoch,
         committed_at=None if state is None else state.committed_at,
         newest=primary.newest,
@@ -72,7 +77,7 @@ def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: P
     return replace(plan, phases=phases, findings=findings)
 
 
-def fence_step(job: JobSpec) -> FencePrimary | None:
+def fence_step(job: JobSpec, successor: Successor) -> FencePrimary | None:
     """Return the step that keeps the primary from going on; None where nobody is to ask it."""
     take_over = job.takes_over
     if take_over is None or take_over.primary is None:
@@ -87,6 +92,7 @@ def fence_step(job: JobSpec) -> FencePrimary | None:
         tag=tag,
         seconds_max=STOP_SECONDS_MAX if seconds is None else float(seconds),
         options=options,
+        successor=successor,
     )
 
 

@@ -1,23 +1,29 @@
-"""Who may write at a standby: claims, of which the highest counts (`formats.standby`)."""
+"""Who may write at a standby: claims, of which the highest counts (`formats.standby`). And the note
+at the primary that its job runs elsewhere.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 
 from stateshift.errors import AlreadyThere, MissingFile, OtherRunError
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.standby import (
     STATE,
+    SUPERSEDED,
     Claim,
     StandbyState,
+    Superseded,
     claim_path,
     decode_claim,
     decode_state,
+    decode_superseded,
     encode_claim,
     generation_of,
 )
 from stateshift.storage.protocol import Storage
-from stateshift.terms import moment
+from stateshift.terms import moment, terms_of
 
 STATE_BYTES_MAX = 16 << 20
 
@@ -42,6 +48,35 @@ def state_at(storage: Storage) -> StandbyState | None:
         return decode_state(storage.read(STATE, STATE_BYTES_MAX))
     except MissingFile:
         return None
+
+
+def note_at_primary(storage: Storage, fences: Collection[str | None]) -> Superseded | None:
+    """Return the note that the job of a place runs at its standby. It counts beside the fence of
+    the same run: who has taken the image away from there has not taken the note.
+
+    Raises:
+        FormatError: the note is damaged, or of a version that is not known here.
+    """
+    if not any(fences):
+        return None
+    try:
+        found = decode_superseded(storage.read(SUPERSEDED, STATE_BYTES_MAX))
+    except MissingFile:
+        return None
+    return found if found.run in fences else None
+
+
+def in_words(found: Superseded) -> str:
+    """Return a note as a sentence."""
+    terms = terms_of(found.engine)
+    since = f"{found.job} runs at {found.successor} since {moment(found.at)}"
+    fact = f"superseded: {since}, by the failover {found.run} on {found.host}"
+    if found.epoch is not None:
+        fact += f", from {terms.at} {found.epoch} on"
+    if found.batches_ahead:
+        many = terms.one if found.batches_ahead == 1 else terms.many
+        fact += f"; {found.batches_ahead} {many} here are not part of it"
+    return fact
 
 
 def claim(storage: Storage, wanted: Claim) -> Claim:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from stateshift.clusters.protocol import JobState, StopRequest
-from stateshift.errors import ClusterError, StalePlan, StorageError
-from stateshift.formats.marks import fence_owner, fence_text
-from stateshift.formats.standby import Claim
+from stateshift.errors import ClusterError, FormatError, StalePlan, StorageError
+from stateshift.formats.marks import FOLDER, fence_owner, fence_text
+from stateshift.formats.standby import SUPERSEDED, Claim, Superseded, encode_superseded
 from stateshift.plain import JsonObject
-from stateshift.step.claims import claim, give_back, newest_claim
+from stateshift.step.claims import claim, give_back, newest_claim, note_at_primary
 from stateshift.step.evidence import PrimaryFenced, TargetClaimed
 from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of
@@ -60,10 +61,21 @@ class ClaimTarget(NoFiles):
 
 
 @dataclass(frozen=True, slots=True)
+class Successor:
+    """The place where a job goes on after a failover, its epoch, and who has started it there."""
+
+    engine: str
+    location: str
+    epoch: int | None
+    host: str
+    workdir: str
+
+
+@dataclass(frozen=True, slots=True)
 class FencePrimary(NoFiles):
     """Keep the primary from going on, as far as it answers: stop its job, then take the files that
-    its next commit would need. What cannot be reached is told and fails nothing; a later failover
-    of the same location tries it again.
+    its next commit would need, and note beside them where the job runs now. What cannot be reached
+    is told and fails nothing; a later failover of the same location tries it again.
     """
 
     kind: ClassVar[str] = "FencePrimary"
@@ -74,6 +86,7 @@ class FencePrimary(NoFiles):
     tag: str | None = None
     seconds_max: float = 60.0
     options: JsonObject = field(default_factory=dict)
+    successor: Successor | None = None
 
     @property
     def request(self) -> StopRequest:
@@ -119,6 +132,7 @@ class FencePrimary(NoFiles):
                     return fencing, f"{self.location}: nothing is there that could be fenced"
                 if fencing.paths is not None:
                     FenceSource(self.name, self.location, fencing.paths).run(world)
+                    self._note(world, fencing.epoch)
                 return fencing, ""
             except StalePlan as error:  # it has committed meanwhile
                 why = error.fact
@@ -127,10 +141,39 @@ class FencePrimary(NoFiles):
                 return Fencing(), f"{self.location}: {error.fact}"
         return Fencing(), why
 
+    def _note(self, world: World, newest: int | None) -> None:
+        """Note at the primary where the job runs now; one of this run that is there stays."""
+        storage, to = world.storage(self.location), self.successor
+        if to is None:
+            return
+        with suppress(FormatError):
+            there = note_at_primary(storage, (world.run,))
+            if there is not None:
+                return
+        content = encode_superseded(
+            Superseded(
+                job=self.job,
+                engine=to.engine,
+                successor=to.location,
+                epoch=to.epoch,
+                newest=newest,
+                run=world.run,
+                host=to.host,
+                workdir=to.workdir,
+                at=world.clock.now(),
+            )
+        )
+        storage.write(SUPERSEDED, lambda: iter((content,)))
+        storage.sync()
+
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         size = len(fence_text(world.run).encode())
         try:
             storage = world.storage(self.location)
+            with suppress(FormatError):
+                if note_at_primary(storage, (world.run,)) is not None:
+                    storage.remove(SUPERSEDED)
+                    storage.prune(FOLDER)
             for file in list(storage.list()):
                 if file.size != size:
                     continue

@@ -127,7 +127,8 @@ def test_the_region_is_gone_and_the_job_goes_on_from_the_standby_alone(
     refused = asked(tmp_path, "rollback", workdir, "--yes", "--discard-progress")
     assert refused.code == 4 and commits(tmp_path / "there") == there
     verdict = asked(tmp_path, "verify", here)
-    assert "fence" in verdict.out + verdict.err
+    assert verdict.code == 5 and f"runs at file://{tmp_path / 'there'} since" in verdict.out
+    assert said(tmp_path, "status", here)["successor"] == f"file://{tmp_path / 'there'}"
 
 
 @pytest.mark.slow

@@ -202,16 +202,25 @@ def status(
 
 
 def _is_standby(terminal: Terminal, location: str) -> bool:
-    """Show the standby at a location; whether there is one."""
+    """Show the standby at a location, or where the job of a primary runs; whether it is either."""
+    from stateshift import look
     from stateshift.api.failovers import batches_ahead, standby_at
     from stateshift.cli.views import standby_text
-    from stateshift.documents.standby import StandbyDocument, StandbyFacts
+    from stateshift.documents.standby import StandbyDocument, StandbyFacts, SupersededDocument
+    from stateshift.engines.registry import find_image
 
     adapters = terminal.adapters()
     try:
         standby = standby_at(location, adapters)
     except PlanError:
-        return False
+        _, storage, survey = find_image(location, adapters.open_storage)
+        found = look.note_of_failover(storage, survey)
+        if found is None:
+            return False
+        terminal.answer_value(
+            "standby", SupersededDocument, found, standby_text.primary_note(found)
+        )
+        return True
     batches = None if standby.is_taken_over else batches_ahead(standby, adapters)
     facts = StandbyFacts(standby, adapters.clock.now(), batches)
     terminal.answer_value("standby", StandbyDocument, facts, standby_text.standby(facts))

@@ -72,7 +72,9 @@ DOCUMENTS: Mapping[str, Document] = {
     ),
     "status": Document("Where a run stands", ("status",), (run.StatusDocument,)),
     "standby": Document(
-        "A standby at its location", ("status LOCATION",), (standby.StandbyDocument,)
+        "A standby at its location, or a primary whose job runs at one",
+        ("status LOCATION",),
+        (standby.StandbyDocument, standby.SupersededDocument),
     ),
     "failover": Document(
         "The primary of a job that runs at its standby",

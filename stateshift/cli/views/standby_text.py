@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Cell, Line, pairs
@@ -12,6 +13,7 @@ from stateshift.terms import moment, terms_of
 
 if TYPE_CHECKING:
     from stateshift.documents.standby import FencedFacts, StandbyFacts, StandbyLag
+    from stateshift.formats.standby import Superseded
     from stateshift.terms import Terms
 
 
@@ -55,6 +57,19 @@ def lag_rows(lag: StandbyLag, terms: Terms) -> Iterator[tuple[str, str | Cell]]:
         yield "bound (rpo)", f"kept: {span(lag.bound)}" if lag.is_kept else passed
 
 
+def primary_note(found: Superseded) -> Iterator[Block]:
+    """Show where a job runs since a failover, and how far its primary has parted from it."""
+    terms = terms_of(found.engine)
+    there = redact(found.successor)
+    yield Line(f"{found.job} runs at {there} since {moment(found.at)}", "warn")
+    rows = [("failover", f"run {found.run} on {found.host}, {redact(found.workdir)}")]
+    if found.epoch is not None:
+        rows.append(("from", f"{terms.at} {found.epoch} on"))
+    if found.batches_ahead is not None:
+        rows.append(("only here", many(found.batches_ahead, terms.one, terms.many)))
+    yield pairs(*rows, ("there", f"stateshift status {quote(there)}"))
+
+
 def primary_fenced(facts: FencedFacts) -> Iterator[Block]:
     """Show that the primary of a failover cannot go on."""
     state, evidence = facts.standby.state, facts.evidence
@@ -66,4 +81,9 @@ def primary_fenced(facts: FencedFacts) -> Iterator[Block]:
     rows = [("its job there", evidence.stopped)]
     if evidence.paths:
         rows.append(("fence", ", ".join(evidence.paths)))
+    if facts.batches_ahead:
+        terms = terms_of(state.engine)
+        here, there = quote(redact(facts.standby.location)), quote(redact(state.source))
+        rows.append(("only there", many(facts.batches_ahead, terms.one, terms.many)))
+        rows.append(("difference", f"stateshift diff {here} {there}"))
     yield pairs(*rows)

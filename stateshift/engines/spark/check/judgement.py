@@ -69,7 +69,7 @@ def judge(at: ImageAt, deep: DeepCheck | None, fleet: Readers | None) -> Judged:
     image = at.image
     where = at.where
     findings: list[Finding] = []
-    if image.fence is not None:
+    if image.fence is not None and not at.survey.superseded:
         fact = f"{where} is fenced by run {image.fence}: a job that starts here fails"
         findings.append(Finding("refuse", fact, hint=rollback_of(image.fence)))
     if image.begins:

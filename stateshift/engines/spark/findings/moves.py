@@ -50,6 +50,8 @@ def of_source(move: Move) -> Iterator[Finding]:
         yield Finding("refuse", fact, hint=f"stateshift inspect {quote(source.location)}")
     for image, name in move.named_images:
         yield from image.findings
+        if source.superseded:
+            continue
         if image.fence is not None:
             fact = f"{name} was moved away by run {image.fence}: its source is fenced"
             yield Finding("refuse", fact, hint=rollback_of(image.fence))

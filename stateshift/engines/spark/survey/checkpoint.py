@@ -28,8 +28,9 @@ from stateshift.formats.spark.names import classify
 from stateshift.specification import JobSpec, OperatorSpec, Spec
 from stateshift.specification.job_relations import sharing
 from stateshift.specification.transform import Change
+from stateshift.step.claims import in_words, note_at_primary
 from stateshift.storage.protocol import Storage
-from stateshift.survey import FileInfo, Finding, Survey
+from stateshift.survey import FileInfo, Finding, Image, Survey
 
 TOP = ("offsets/", "commits/", "state/", "sources/")
 # The kinds of files that only a checkpoint has.
@@ -76,15 +77,31 @@ def survey(
         findings.append(Finding("refuse", fact, hint=hint))
     elif all(file.path.startswith(f"{FOLDER}/") for file in files):
         kind = "empty"
+    superseded = list(_superseded(storage, images))
     return Survey(
         location=storage.location,
         engine="spark" if images else None,
         kind=kind,
         files=files,
         images=tuple(images),
-        findings=tuple(findings),
+        findings=(*findings, *superseded),
         names=names,
+        superseded=bool(superseded),
     )
+
+
+def _superseded(storage: Storage, images: Sequence[Image]) -> Iterator[Finding]:
+    """Yield the note of a failover that has fenced an image. A damaged one is none: the fence says
+    enough.
+    """
+    try:
+        found = note_at_primary(storage, [image.fence for image in images])
+    except FormatError:
+        return
+    if found is not None:
+        here, there = quote(storage.location), quote(found.successor)
+        hint = f"stateshift status {there}; both have parted by: stateshift diff {there} {here}"
+        yield Finding("refuse", in_words(found), hint=hint)
 
 
 def _listed(storage: Storage, until: int | None) -> Iterator[FileInfo]:
