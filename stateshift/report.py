@@ -126,6 +126,27 @@ class FailoverReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StageReport:
+    """A stage of a drill."""
+
+    schema_name: ClassVar = "Stage"
+    name: Annotated[str, "plan, or a phase"]
+    seconds: Annotated[float, "how long it took"]
+
+
+@dataclass(frozen=True, slots=True)
+class DrillReport:
+    """A rehearsal of a standby's start, whose copy is thrown away."""
+
+    schema_name: ClassVar = "Drill"
+    epoch: Annotated[int | None, "of the image that the job was started from"]
+    good: Annotated[bool, "whether the job has gone on from it"]
+    failure: Annotated[Redacted | None, "why it has not"]
+    seconds: Annotated[float, "from the plan to the job's first batch or checkpoint"]
+    stages: Annotated[tuple[StageReport, ...], "the parts of that"]
+
+
+@dataclass(frozen=True, slots=True)
 class KeptReport:
     """The image that a standby has at its target."""
 
@@ -187,6 +208,7 @@ class JobReport:
     source_lost: SourceLostReport | None = None
     standby: KeptReport | None = None
     failover: FailoverReport | None = None
+    drill: DrillReport | None = None
 
     @property
     def is_down(self) -> bool:
@@ -370,7 +392,19 @@ def _job(progress: Progress, name: str) -> JobReport:
         source_lost=lost,
         standby=_kept(progress, name),
         failover=_failover(progress, steps),
+        drill=_drill(progress, name),
     )
+
+
+def _drill(progress: Progress, job: str) -> DrillReport | None:
+    ended = progress.rehearsed
+    if ended is None or ended.job != job:
+        return None
+    names = [name for name in ("plan", *PHASES) if name in ended.seconds]
+    stages = tuple(StageReport(name, ended.seconds[name]) for name in names)
+    seconds = round(sum(ended.seconds.values()), 3)
+    good = not ended.failure
+    return DrillReport(ended.epoch, good, ended.failure or None, seconds, stages)
 
 
 def _kept(progress: Progress, job: str) -> KeptReport | None:

@@ -499,10 +499,13 @@ def meaningless_names(package: Package) -> Iterator[str]:
                 yield f"{name}: {part!r} says nothing; name the file after what it knows"
 
 
+PROGRAMS = ("stateshift.job.one_batch",)  # spark-submit's
+
+
 def talk_outside_cli(package: Package) -> Iterator[str]:
-    """Only cli prints, reads argv or ends the process."""
+    """Only cli prints, reads argv or ends the process; and what others start as a program."""
     for name, tree in package.trees.items():
-        if room(name) in ("cli", "live.cli", "__main__"):
+        if room(name) in ("cli", "live.cli", "__main__") or name in PROGRAMS:
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

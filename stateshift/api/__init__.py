@@ -8,6 +8,7 @@
     resume    go on with a run                          -> RunResult
     rollback  take a run back                           -> RunResult
     failover  start a job from its standby              -> RunResult
+    drill     rehearse that, and throw it away          -> RunResult
     status    where a run stands                        -> RunStatus
     export    state as Arrow tables, batches or files   -> StateExport, ExportedFile
     diff      two images compared by their entries      -> ImageDiff
@@ -29,6 +30,7 @@ from stateshift import leave_logging_to_the_program
 
 if TYPE_CHECKING:
     from stateshift.api.advice import advise
+    from stateshift.api.drills import drill
     from stateshift.api.failovers import failover
     from stateshift.api.images import diff, export, inspect, verify
     from stateshift.api.runs import Progress, apply, plan, resume, rollback, status
@@ -64,6 +66,7 @@ __all__ = [
     "advise",
     "apply",
     "diff",
+    "drill",
     "export",
     "failover",
     "inspect",
@@ -78,6 +81,7 @@ _HOMES = {
     "advise": "stateshift.api.advice",
     "apply": "stateshift.api.runs",
     "diff": "stateshift.api.images",
+    "drill": "stateshift.api.drills",
     "export": "stateshift.api.images",
     "failover": "stateshift.api.failovers",
     "inspect": "stateshift.api.images",

@@ -63,6 +63,7 @@ def _with_standby(facts: SurveyFacts, storage: Storage, adapters: Adapters | Non
     state file is damaged.
     """
     from stateshift import look
+    from stateshift.api.drills import with_drills
     from stateshift.documents.standby import StandbyFacts
     from stateshift.errors import FormatError
     from stateshift.standby.location import find_standby
@@ -77,7 +78,7 @@ def _with_standby(facts: SurveyFacts, storage: Storage, adapters: Adapters | Non
     if standby is None:
         return replace(facts, superseded=superseded)
     now = time.time() if adapters is None else adapters.clock.now()
-    return replace(facts, standby=StandbyFacts(standby, now))
+    return replace(facts, standby=with_drills(StandbyFacts(standby, now), storage))
 
 
 def verify(

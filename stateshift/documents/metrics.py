@@ -23,7 +23,7 @@ from stateshift.advise.evaluate.verdicts import Verdict, Word
 from stateshift.advise.rebalance.decision import Decision, StayKind
 from stateshift.documents.run import lag_of, shown_state
 from stateshift.documents.shape import At, documents_of
-from stateshift.journal import Progress, State
+from stateshift.journal import Progress, Rehearsed, State
 from stateshift.report import JobReport, Report
 from stateshift.steering import Live
 from stateshift.survey import Left
@@ -63,6 +63,10 @@ METRICS: Mapping[str, str] = {
     "stateshift_standby_committed_timestamp_seconds": "When the source had committed that.",
     "stateshift_standby_rpo_bound_seconds": "How much of its work may be lost at most.",
     "stateshift_standby_rpo_kept": "Whether no more than that would be lost.",
+    "stateshift_standby_drill_timestamp_seconds": "When its last drill ended.",
+    "stateshift_standby_drill_success": "Whether the job went on in its last drill.",
+    "stateshift_standby_drill_success_timestamp_seconds": "When it last went on in a drill.",
+    "stateshift_standby_drill_seconds": "From plan to first batch, in its last good drill.",
     "stateshift_advice_timestamp_seconds": "When advise looked at the job.",
     "stateshift_advice_verdict": "1 for what advise says of the job, 0 for all other verdicts.",
     "stateshift_advice_headroom_ratio": "Part of its capacity that the job has left, or lacks.",
@@ -180,6 +184,8 @@ def families(
         samples["stateshift_runs"].append(Sample(counts[state], (("state", state),)))
     for name, sample in _of_jobs(runs, now):
         samples[f"stateshift_{name}"].append(sample)
+    for name, sample in _of_drills(runs):
+        samples[f"stateshift_standby_{name}"].append(sample)
     oldest_first = sorted(judged, key=lambda judged: judged.at)
     verdicts = {each.verdict.job: each for each in oldest_first}
     for _, newest in sorted(verdicts.items()):
@@ -196,7 +202,7 @@ def _of_jobs(runs: Iterable[ObservedRun], now: float) -> Iterator[tuple[str, Sam
     newest: dict[str, ObservedRun] = {}
     successes: dict[str, float] = {}
     for run in sorted(runs, key=lambda run: (run.began, run.workdir)):
-        if run.progress is None:
+        if run.progress is None or run.progress.rehearses:
             continue
         newest |= dict.fromkeys(run.progress.jobs, run)
         if run.progress.state == "finished":
@@ -211,6 +217,27 @@ def _of_jobs(runs: Iterable[ObservedRun], now: float) -> Iterator[tuple[str, Sam
             yield f"standby_{name}", sample
     for job, at in sorted(successes.items()):
         yield "job_last_success_timestamp_seconds", Sample(at, (("job", job),))
+
+
+def _of_drills(runs: Iterable[ObservedRun]) -> Iterator[tuple[str, Sample]]:
+    """Yield the values of each job's last drill, and of the last one in which it went on."""
+    last: dict[str, Rehearsed] = {}
+    good: dict[str, Rehearsed] = {}
+    for run in runs:
+        ended = None if run.progress is None else run.progress.rehearsed
+        if ended is None:
+            continue
+        latest = (last,) if ended.failure else (last, good)
+        for drills in latest:
+            before = drills.get(ended.job)
+            if before is None or before.at < ended.at:
+                drills[ended.job] = ended
+    for job, ended in sorted(last.items()):
+        yield "drill_timestamp_seconds", Sample(ended.at, (("job", job),))
+        yield "drill_success", Sample(not ended.failure, (("job", job),))
+    for job, ended in sorted(good.items()):
+        yield "drill_success_timestamp_seconds", Sample(ended.at, (("job", job),))
+        yield "drill_seconds", Sample(sum(ended.seconds.values()), (("job", job),))
 
 
 @dataclass(frozen=True, slots=True)

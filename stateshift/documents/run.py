@@ -23,6 +23,7 @@ from stateshift.documents.standby import StandbyLag, StandbyLagDocument
 from stateshift.journal import State
 from stateshift.report import (
     Compared,
+    DrillReport,
     FailoverReport,
     FailureReport,
     JobReport,
@@ -224,6 +225,7 @@ class JobReportDocument(TypedDict):
     ]
     standby: Annotated[KeptReport | None, "the image that a standby has; null: none yet"]
     failover: Annotated[FailoverReport | None, "of a job that was started from its standby"]
+    drill: Annotated[DrillReport | None, "of a rehearsal of a standby's start"]
 
 
 class ReportDocument(TypedDict):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from stateshift.documents.shape import At
+from stateshift.formats.standby import Drill, DrillHistory
 from stateshift.storage.locations import Redacted
 
 if TYPE_CHECKING:
@@ -55,6 +56,20 @@ class StandbyFacts:
     standby: Standby
     now: float
     batches: int | None = None
+    history: DrillHistory | None = None  # None: nobody has asked
+    damage: str | None = None  # of the history
+
+    @property
+    def last_drill(self) -> DrillFacts | None:
+        """The newest drill of it."""
+        last = None if self.history is None else self.history.last
+        return DrillFacts.of(last, self.now)
+
+    @property
+    def last_good_drill(self) -> DrillFacts | None:
+        """The newest drill in which the job has gone on."""
+        good = None if self.history is None else self.history.last_good
+        return DrillFacts.of(good, self.now)
 
     @property
     def role(self) -> Role:
@@ -79,6 +94,23 @@ class StandbyFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class DrillFacts:
+    """A drill in a standby's history, and its age."""
+
+    drill: Drill
+    age_seconds: float
+
+    @classmethod
+    def of(cls, drill: Drill | None, now: float) -> DrillFacts | None:
+        return None if drill is None else cls(drill, round(max(0.0, now - drill.at), 3))
+
+    @property
+    def seconds(self) -> float:
+        """The time from its plan to the job's first batch, or to its failure."""
+        return round(sum(self.drill.seconds.values()), 3)
+
+
+@dataclass(frozen=True, slots=True)
 class FencedFacts:
     """The primary of a failover that is finished, fenced now or before."""
 
@@ -90,6 +122,20 @@ class FencedFacts:
         """How many epochs of the primary the job at the standby has not."""
         newest, started = self.evidence.epoch, self.standby.state.epoch
         return None if newest is None or started is None else max(0, newest - started)
+
+
+class DrillDocument(TypedDict):
+    """A drill in the history of a standby."""
+
+    run: Annotated[str, "the run that it was", At("drill.run")]
+    at: Annotated[float, "when it ended", At("drill.at")]
+    age_seconds: Annotated[float, "how long ago that is"]
+    epoch: Annotated[int | None, "the batch or checkpoint it started from", At("drill.epoch")]
+    good: Annotated[bool, "whether the job has gone on", At("drill.is_good")]
+    failure: Annotated[Redacted, "why it has not; empty of a good one", At("drill.failure")]
+    seconds: Annotated[float, "from the plan to the job's first batch or checkpoint"]
+    host: Annotated[str, "where the run was at work", At("drill.host")]
+    workdir: Annotated[str, "its workdir there", At("drill.workdir")]
 
 
 class StandbyDocument(TypedDict):
@@ -125,6 +171,9 @@ class StandbyDocument(TypedDict):
     run: Annotated[str | None, "the run that has claimed it", At("standby.claim.run")]
     host: Annotated[str | None, "where that run is at work", At("standby.claim.host")]
     workdir: Annotated[str | None, "its workdir there", At("standby.claim.workdir")]
+    last_drill: Annotated[DrillDocument | None, "the newest rehearsal of its start"]
+    last_good_drill: Annotated[DrillDocument | None, "the newest in which the job has gone on"]
+    drills_damage: Annotated[str | None, "why the history cannot be read", At("damage")]
 
 
 class StandbyLagDocument(TypedDict):

@@ -5,6 +5,7 @@
     _stateshift/generation-N    who may write here: each takes the next number, by a file that is
                                 created exclusively. Whoever has fed the standby stops once it finds
                                 a higher one
+    _stateshift/drills.json     how the last rehearsals of its start have ended
 
 And at the primary, beside the fence that a failover has put up there:
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -27,6 +29,8 @@ from stateshift.plain import JsonObject
 
 STATE = f"{FOLDER}/standby.json"
 SUPERSEDED = f"{FOLDER}/superseded.json"
+DRILLS = f"{FOLDER}/drills.json"
+DRILLS_KEPT = 50
 VERSION = 1
 
 _CLAIM = re.compile(rf"{FOLDER}/generation-([0-9]{{1,9}})")
@@ -100,6 +104,48 @@ class Superseded:
         return max(0, self.newest - self.epoch)
 
 
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A rehearsal that has ended. `failure` is why it has failed, and empty of a good one;
+    `seconds` is how long each stage took, up to the job's first batch.
+    """
+
+    run: str
+    at: float
+    epoch: int | None
+    failure: str
+    seconds: Mapping[str, float]
+    host: str
+    workdir: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the job has gone on from the copy."""
+        return not self.failure
+
+
+@dataclass(frozen=True, slots=True)
+class DrillHistory:
+    """The last rehearsals of a standby, the oldest first."""
+
+    drills: tuple[Drill, ...] = ()
+
+    @property
+    def last(self) -> Drill | None:
+        """The newest rehearsal."""
+        return self.drills[-1] if self.drills else None
+
+    @property
+    def last_good(self) -> Drill | None:
+        """The newest rehearsal in which the job has gone on."""
+        return next((drill for drill in reversed(self.drills) if drill.is_good), None)
+
+    def with_drill(self, drill: Drill) -> DrillHistory:
+        """Return the history with this one; a run is in it once."""
+        others = [other for other in self.drills if other.run != drill.run]
+        return DrillHistory((*others, drill)[-DRILLS_KEPT:])
+
+
 def claim_path(generation: int) -> str:
     """Return the path of the file that claims a location."""
     return f"{FOLDER}/generation-{generation}"
@@ -151,6 +197,20 @@ def decode_superseded(content: bytes) -> Superseded:
         FormatError: it is none of this version.
     """
     return _decode(Superseded, content, SUPERSEDED, "note of a failover at its primary")
+
+
+def encode_drills(history: DrillHistory) -> bytes:
+    """Return the content of the history of drills."""
+    return _encode(history)
+
+
+def decode_drills(content: bytes) -> DrillHistory:
+    """Return the drills that a history tells of.
+
+    Raises:
+        FormatError: it is none of this version.
+    """
+    return _decode(DrillHistory, content, DRILLS, "history of a standby's drills")
 
 
 def _encode(value: object) -> bytes:

@@ -9,7 +9,14 @@ from typing import Literal
 
 from stateshift.errors import JournalError
 from stateshift.journal import records
-from stateshift.journal.records import ImageKept, Record, RunFailed, SourceLost, StepStarted
+from stateshift.journal.records import (
+    ImageKept,
+    Record,
+    Rehearsed,
+    RunFailed,
+    SourceLost,
+    StepStarted,
+)
 from stateshift.purpose import Purpose
 from stateshift.step.evidence import Evidence
 
@@ -93,6 +100,8 @@ class Progress:
     steered: tuple[records.Steered, ...] = ()
     records: int = 0
     forgotten: Mapping[str, int] = field(default_factory=dict)  # rounds of each job
+    rehearses: bool = False  # it is a drill
+    rehearsed: Rehearsed | None = None  # how the drill has ended
     boot: str = ""  # which start of the machine it copies in, where it does not sync
 
     @property
@@ -130,6 +139,7 @@ def advance(progress: Progress, record: Record) -> Progress:
                 spec=record.spec,
                 jobs=record.jobs,
                 began=record.at,
+                rehearses=record.rehearses,
             )
         case records.RunResumed():
             _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
@@ -224,6 +234,9 @@ def advance(progress: Progress, record: Record) -> Progress:
             jobs = set(record.jobs)
             others = [wave for wave in progress.given_up if set(wave.jobs) != jobs]
             return replace(after, given_up=(*others, record))
+        case Rehearsed():
+            _expect(progress.state == "running", progress, record)
+            return replace(after, rehearsed=record)
         case records.RunFinished():
             _expect(progress.state == "running", progress, record)
             return replace(after, state="finished")

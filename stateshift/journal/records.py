@@ -24,6 +24,7 @@ class RunStarted:
     stateshift: str
     spec: str
     jobs: tuple[str, ...]
+    rehearses: bool = plain.later(False)  # it is a drill, and is thrown away
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +246,20 @@ class WaveGivenUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """A drill has ended, with a `failure` or well, and is thrown away from here on. `seconds` is
+    how long each stage took.
+    """
+
+    kind: ClassVar[str] = "rehearsed"
+    at: float
+    job: str
+    epoch: int | None
+    failure: str
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class RunFinished:
     """Every plan of the run is done."""
 
@@ -306,6 +321,7 @@ Record = (
     | Steered
     | RunFailed
     | WaveGivenUp
+    | Rehearsed
     | RunFinished
     | RollbackStarted
     | RollbackRefused

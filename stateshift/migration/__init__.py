@@ -29,6 +29,7 @@ a run at work
   arrivals            what earlier rounds have copied, and may still be counted on
   round_compaction    many rounds as one
   target_locks        the locks on the targets
+  rehearsal           a drill: the start of a standby, thrown away
   way_back            the way back, of a run or of one wave
   rollback_checks     what keeps jobs from being taken back
   notifications       which events are told to whom the spec names

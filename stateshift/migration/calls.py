@@ -29,6 +29,7 @@ from stateshift.migration.gathering import check_submits
 from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.notifications import tell_finished, with_end_told
 from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of, refuse
+from stateshift.migration.rehearsal import rehearse
 from stateshift.migration.rollback_checks import refuse_rollback
 from stateshift.migration.stages import run_wave
 from stateshift.migration.submit_corrections import correct
@@ -75,7 +76,14 @@ def apply(
         workdir.write("proposal.json", encode_proposal(proposal))
         names = tuple(job.name for job in jobs)
         journal.append(
-            RunStarted(adapters.clock.now(), run, __version__, plain.fingerprint(plain_spec), names)
+            RunStarted(
+                at=adapters.clock.now(),
+                run=run,
+                stateshift=__version__,
+                spec=plain.fingerprint(plain_spec),
+                jobs=names,
+                rehearses=any(job.rehearses for job in jobs),
+            )
         )
         _note_boot(journal, proposal.spec, adapters)
         begun()
@@ -129,6 +137,8 @@ def _carry_out(context: RunContext) -> Report:
     with context.control.listening():
         failure: StateshiftError | None = None
         try:
+            if context.progress.rehearses:
+                return rehearse(context)
             for wave in waves(context.spec, context.progress.jobs):
                 try:
                     run_wave(context, wave)
@@ -165,7 +175,8 @@ def rollback(
         before = journal.progress
         if before.state == "rolled-back":
             return context.write_report()
-        discard, last_copy = discard_progress, discard_last_copy
+        # Whatever the job of a drill has done is worth nothing.
+        discard, last_copy = discard_progress or before.rehearses, discard_last_copy
         if before.state == "rolling-back":
             discard, last_copy = discard or before.discard, last_copy or before.last_copy
         else:
@@ -195,7 +206,7 @@ def _check_rollback(context: RunContext, discard_progress: bool, discard_last_co
     known = context.progress.known
     if not discard_last_copy:
         refuse_last_copy(context, known)
-    refuse_rollback(context, known, discard_progress)
+    refuse_rollback(context, known, discard_progress or context.progress.rehearses)
 
 
 def _note_boot(journal: Journal, spec: Spec, adapters: Adapters) -> None:

@@ -143,9 +143,11 @@ def check_submits(spec: Spec, job: JobSpec) -> None:
     """Check how the job is started where it goes, and where it was if that is taken back."""
     names = [other.name for other in spec.jobs]
     pointer = f"/jobs/{names.index(job.name)}"
+    rehearsed = None if job.drill is None else job.drill.submit
     starts = (
         ("submit", job.submit, job.target_cluster, job.connection),
         ("source_submit", job.source_submit, job.source_cluster, None),
+        ("drill/submit", rehearsed, job.drill_cluster, None),
     )
     for key, submit, cluster, connection in starts:
         if submit is not None and cluster is not None:

@@ -44,9 +44,11 @@ class Primary:
 def plan_job(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """Return the plans of a job by these facts."""
     plans = inquiry.engine.plan(inquiry.spec, job, facts)
-    if job.takes_over is None:
+    if job.takes_over is None and not job.rehearses:
         return plans
-    plan = _with_take_over(inquiry, job, job.takes_over, plans[-1])
+    plan = plans[-1]
+    if job.takes_over is not None:
+        plan = _with_take_over(inquiry, job, job.takes_over, plan)
     # Whoever feeds the standby may publish another epoch until it is claimed, and planned again.
     identity = inquiry.engine.identity(facts)
     return (*plans[:-1], replace(plan, provisional=True, facts=identity))

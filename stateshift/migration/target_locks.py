@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from stateshift import lock
-from stateshift.errors import StateshiftError
-from stateshift.formats.standby import STATE, Claim
+from stateshift.errors import MissingFile, StateshiftError
+from stateshift.formats.standby import DRILLS, STATE, Claim
 from stateshift.journal import LockReleased, LockTaken
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import plans_while_running
@@ -36,6 +36,8 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
         claimed.run(context.world)
         lock.release(above, locations.name(location), job.takes_over.fed_by)
     lock.take(above, locations.name(location), run, workdir, context.adapters.host)
+    if job.rehearses:
+        return  # whoever feeds the standby goes on, and whoever starts it in earnest is not kept
     if job.source != location and not is_kept_fresh(context, job):
         lock.refuse_source(_above(context, job.source), locations.name(job.source), run)
 
@@ -70,6 +72,8 @@ def _forget_standby(context: RunContext, job: JobSpec) -> None:
     found = newest_claim(storage)
     if found is not None and found.run == context.world.run:
         storage.remove(STATE)
+        with suppress(MissingFile):
+            storage.remove(DRILLS)
         give_back(storage, found.generation, context.world.run)
 
 

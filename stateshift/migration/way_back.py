@@ -62,6 +62,20 @@ def take_wave_back(context: RunContext, wave: Sequence[JobSpec]) -> None:
         release_target(context, job)
 
 
+def stop_started_jobs(context: RunContext) -> None:
+    """Stop the jobs that the run has started, and leave their images."""
+    for adopted in context.progress.known:
+        _undo_phases(context, adopted, FROM_THE_START)
+
+
+def take_last_plan_back(context: RunContext, job: JobSpec) -> None:
+    """Take the newest plan of a job back, which has started nothing. The copies of rounds stay."""
+    pending = [plan for plan in reversed(context.progress.plans_of((job.name,))) if not plan.undone]
+    if pending and pending[0].purpose == "move":
+        refuse_last_copy(context, pending)
+        _undo_plan(context, pending[0], pending[1:])
+
+
 def _record_refusal(context: RunContext, error: CommittedSince) -> CommittedSince:
     refusal = error.with_hint(context.with_workdir(error.hint))
     kind = type(refusal).__name__

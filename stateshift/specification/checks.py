@@ -334,6 +334,33 @@ def _takes_over(spec: Spec, read: ReadJob) -> Flaws:
         yield at / "cluster", message, "one of 'clusters'"
 
 
+def _drill(spec: Spec, read: ReadJob) -> Flaws:
+    """A drill starts a fork of a standby, on a cluster of the spec, in a place of its own."""
+    job = read.job
+    if job.rehearses and (len(spec.jobs) > 1 or job.moves):
+        message = "'rehearses' beside another job, or in another 'mode' than fork"
+        yield read.at("rehearses"), message, "as `stateshift drill` writes it"
+    if job.drill is None:
+        return
+    at = read.at("drill")
+    if job.mode != "warm" and job.takes_over is None:
+        yield at, "a drill of a job that has no standby", '"mode": "warm"'
+    names = [cluster.name for cluster in spec.clusters]
+    cluster = job.drill.cluster
+    if cluster is not None and cluster not in names:
+        message = f"there is no cluster {cluster!r}{did_you_mean(cluster, names)}"
+        yield at / "cluster", message, f"one of {', '.join(names)}"
+    if job.drill.submit is not None and job.drill_cluster is None:
+        message = "a drill with 'submit', and without 'cluster' or 'target_cluster'"
+        yield at / "submit", message, "the cluster that starts the job"
+    if job.drill.submit is not None and job.drill.submit.prepare:
+        message = "a drill that is prepared"
+        yield at / "submit" / "prepare", message, "no 'prepare': it has nothing to wait for"
+    if job.drill.location is not None:
+        name = f"the drill's place {job.drill.location!r}"
+        yield from _not_apart(at / "location", job.drill.location, name, _named_ends(job))
+
+
 def _changes(spec: Spec, read: ReadJob) -> Flaws:
     """The source is not changed, so a changed image goes elsewhere, but for compaction in place."""
     job, at = read.job, read.at("transform")
@@ -381,5 +408,5 @@ RULES: tuple[Callable[[Spec, list[ReadJob]], Flaws], ...]
 RULES = (_names, _operators, _targets, _shared_sources, _waves, _waves_of_sharing)
 RULES_OF_A_JOB: tuple[Callable[[Spec, ReadJob], Flaws], ...] = (
     *(_clusters, _ends, _merges, _united, _data, _fork_or_sync),
-    *(_warm, _standby, _prepared, _takes_over, _changes, _words),
+    *(_warm, _standby, _prepared, _takes_over, _drill, _changes, _words),
 )

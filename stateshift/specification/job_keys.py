@@ -32,6 +32,7 @@ from stateshift.specification.key import (
 from stateshift.specification.model import (
     WAIVERS,
     DataSpec,
+    DrillSpec,
     FlinkJob,
     JobSpec,
     KafkaSpec,
@@ -292,6 +293,23 @@ def _kafka(reader: Reader, key: Key, place: Place) -> KafkaSpec | None:
 KAFKA_OBJECT = Kind("kafka", _kafka, reference("kafka"))
 
 
+# -------------------------------------------------------------------------- drill
+
+DRILL = Keys(
+    DrillSpec,
+    location=LOCATION(
+        "The scratch place, which is empty before and after. Left out: beside the standby, with "
+        "`-drill` behind its name."
+    ),
+    cluster=TEXT("Where the job is started. Left out: `target_cluster`."),
+    submit=SUBMIT_OBJECT(
+        "How the job is started for a drill, so that its output goes elsewhere. Left out, of a "
+        "PySpark file: by spark-submit on this machine, with each sink replaced by `noop`."
+    ),
+)
+DRILL_OBJECT = Kind("drill", object_of(DRILL, DrillSpec), reference("drill"))
+
+
 # -------------------------------------------------------------------------- take-over
 
 TAKE_OVER = Keys(
@@ -491,6 +509,14 @@ JOB = Keys(
     takes_over=TAKE_OVER_OBJECT(
         "The standby that the job is started from, as `stateshift failover` writes it: its claim, "
         "and the primary.",
+    ),
+    drill=DRILL_OBJECT(
+        "Standby: how `stateshift drill` rehearses its start. An empty object rehearses a PySpark "
+        "file.",
+    ),
+    rehearses=BOOLEAN(
+        "Whether this is a drill, as `stateshift drill` writes it: what is copied and started is "
+        "thrown away in the end.",
     ),
     verify=VERIFY_VALUE(
         "How the target is compared with the source: by entries, by entries with a source that is "

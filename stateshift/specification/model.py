@@ -158,6 +158,17 @@ class SinkSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class DrillSpec:
+    """A rehearsal of a standby's start: its scratch place, and how the job is started there. Left
+    out, they are beside the standby; on the target cluster; in a local Spark, without its sink.
+    """
+
+    location: str | None = None
+    cluster: str | None = None
+    submit: SubmitSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TakeOver:
     """A job that is started from its standby: the claim it makes there, the run that fed it, and
     the primary, which may not go on.
@@ -284,6 +295,8 @@ class JobSpec:
     also: tuple[str, ...] = ()
     was_at: str | None = None
     takes_over: TakeOver | None = None
+    drill: DrillSpec | None = None
+    rehearses: bool = False
     mode: Mode = "move"
     rounds: int | None = None
     until: str | None = None
@@ -306,6 +319,11 @@ class JobSpec:
     def is_standby(self) -> bool:
         """Whether the job is never stopped, and its copy kept for the day its source is lost."""
         return self.mode == "warm" and self.cutover == NEVER
+
+    @property
+    def drill_cluster(self) -> str | None:
+        """The cluster on which a drill starts the job as its `submit` says."""
+        return None if self.drill is None else self.drill.cluster or self.target_cluster
 
     @property
     def may_run(self) -> bool:

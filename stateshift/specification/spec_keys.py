@@ -19,6 +19,7 @@ from stateshift.specification.changes import COLUMN
 from stateshift.specification.grammars import fold
 from stateshift.specification.job_keys import (
     DATA,
+    DRILL,
     JOB,
     KAFKA,
     OPERATOR,
@@ -361,6 +362,7 @@ OBJECTS: Mapping[str, tuple[Keys, str]] = {
     "source": (SOURCE, "inside one of a job's 'sources'"),
     "operator": (OPERATOR, "inside one of a job's 'operators'"),
     "standby": (STANDBY, "inside 'standby' of a job"),
+    "drill": (DRILL, "inside 'drill' of a job"),
     "take_over": (TAKE_OVER, "inside 'takes_over' of a job"),
     "verify_ends": (VERIFY, "inside 'verify' of a job"),
     "on": (ON, "inside 'on'"),

@@ -32,7 +32,7 @@ def spec_at_target(spec: Spec, job: JobSpec, fed_by: str) -> Spec:
     kafka = job.kafka
     if kafka is not None:
         kafka = replace(kafka, source_bootstrap_servers=None, source_properties=None)
-    names = (job.target_cluster, job.source_cluster)
+    names = (job.target_cluster, job.source_cluster, job.drill_cluster)
     clusters = tuple(cluster for cluster in spec.clusters if cluster.name in names)
     known = [cluster.name for cluster in clusters]
     started = replace(
@@ -50,6 +50,7 @@ def spec_at_target(spec: Spec, job: JobSpec, fed_by: str) -> Spec:
         also=job.also,
         waive=job.waive,
         flink=flink,
+        drill=job.drill,
         takes_over=TakeOver(
             generation=1,
             fed_by=fed_by,

@@ -15,6 +15,7 @@ from stateshift.specification.changes import TRANSFORMS
 from stateshift.specification.dataflow.document import to_plain
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.job_keys import (
+    DRILL,
     JOB,
     KAFKA,
     SINK,
@@ -103,7 +104,9 @@ def plain_value(value: Any) -> Any:
 
 
 # Objects that hold the values of their keys and nothing else.
-_KEYS = {keys.model: keys for keys in (KAFKA, SINK, SOURCE, STANDBY, TAKE_OVER, ON, RECEIVER)}
+_KEYS = {
+    keys.model: keys for keys in (DRILL, KAFKA, SINK, SOURCE, STANDBY, TAKE_OVER, ON, RECEIVER)
+}
 
 
 def _plain_rebalancing(rebalancing: Rebalancing) -> dict[str, object]:

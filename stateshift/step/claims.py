@@ -1,5 +1,6 @@
-"""Who may write at a standby: claims, of which the highest counts (`formats.standby`). And the note
-at the primary that its job runs elsewhere.
+"""The files beside a standby's image (`formats.standby`): claims, of which the highest counts, by
+whoever may write there; its state; the history of its drills. And the note at the primary that its
+job runs elsewhere.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ from contextlib import suppress
 from stateshift.errors import AlreadyThere, MissingFile, OtherRunError
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.standby import (
+    DRILLS,
     STATE,
     SUPERSEDED,
     Claim,
+    Drill,
+    DrillHistory,
     StandbyState,
     Superseded,
     claim_path,
     decode_claim,
+    decode_drills,
     decode_state,
     decode_superseded,
     encode_claim,
+    encode_drills,
     generation_of,
 )
 from stateshift.storage.protocol import Storage
@@ -77,6 +83,29 @@ def in_words(found: Superseded) -> str:
         many = terms.one if found.batches_ahead == 1 else terms.many
         fact += f"; {found.batches_ahead} {many} here are not part of it"
     return fact
+
+
+def drills_at(storage: Storage) -> DrillHistory:
+    """Return the drills of the standby at a location.
+
+    Raises:
+        FormatError: the history is damaged, or of a version that is not known here.
+    """
+    try:
+        return decode_drills(storage.read(DRILLS, STATE_BYTES_MAX))
+    except MissingFile:
+        return DrillHistory()
+
+
+def add_drill(storage: Storage, drill: Drill) -> None:
+    """Write a drill into the history, once.
+
+    Raises:
+        FormatError: what is there is damaged, or of another version: it stays as it is.
+    """
+    content = encode_drills(drills_at(storage).with_drill(drill))
+    storage.write(DRILLS, lambda: iter((content,)))
+    storage.sync()
 
 
 def claim(storage: Storage, wanted: Claim) -> Claim:

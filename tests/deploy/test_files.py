@@ -86,7 +86,9 @@ def commands_in(name: str) -> list[list[str]]:
                     shell_commands([line.replace("/bin/sh -c", "").strip("' ") for line in value])
                 )
             lines = [line for _, line in cron_jobs()]
-            lines += re.findall(r"^#(\S+ \* .*)", text_of(name), re.MULTILINE)  # commented out
+            lines += re.findall(
+                r"^#(\S+ [\d*]+ \* .*)", text_of(name), re.MULTILINE
+            )  # commented out
             return list(shell_commands(lines))
 
 
@@ -106,6 +108,7 @@ def parsed(words: list[str]) -> None:
     [
         "crontab",
         "stateshift-advise.service",
+        "stateshift-drill@.service",
         "stateshift-follower@.service",
         "stateshift-metrics.service",
         "stateshift-rebalance.service",
@@ -300,7 +303,9 @@ def test_the_timer_starts_the_service_beside_it() -> None:
     assert unit(DEPLOY / "stateshift-metrics.timer")["Timer"]["OnCalendar"] == ["minutely"]
     for timer in DEPLOY.glob("*.timer"):
         assert timer.with_suffix(".service").exists()
-        assert re.fullmatch(r"minutely|\*:0/(10|15)", unit(timer)["Timer"]["OnCalendar"][0])
+        assert re.fullmatch(
+            r"minutely|\*:0/(10|15)|Sun 04:00", unit(timer)["Timer"]["OnCalendar"][0]
+        )
 
 
 def test_what_is_measured_each_minute_has_all_that_the_panels_ask_for() -> None:

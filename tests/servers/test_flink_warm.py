@@ -239,6 +239,31 @@ def test_a_job_whose_region_is_gone_goes_on_from_its_standby(ground: Ground) -> 
     goes_on(ground)
 
 
+@pytest.mark.row("W-23")
+def test_a_standby_is_rehearsed_while_it_is_fed(ground: Ground) -> None:
+    """The job of the drill writes elsewhere; it and the copy are gone afterwards."""
+    id = ground.started("orders", *words(ground))
+    target, drilled = ground.folder / "new-orders", ground.folder / "drilled"
+    own = job_of(ground, id, cutover="never")
+    arguments = ["--counters", "orders", "--keys", "7", "--name", "drill", "--output", str(drilled)]
+    arguments += ["--checkpoint-ms", "1500", *incremental(drilled)]
+    start = {**ground.submit("orders"), "arguments": arguments}
+    spec = ground.spec({**own, "drill": {"submit": start}})
+    with following(ground.folder, spec, target) as fed:
+        fed.says("can be started from")
+        done = ground.said("drill", target, "--yes", "--workdir", ground.folder / "runs" / "drill")
+        (job,) = done["report"]["jobs"]
+        assert done["state"] == "rolled-back" and not done["report"]["left"]
+        assert job["drill"]["good"] and job["drill"]["epoch"] is not None
+        assert not list(ground.folder.glob("new-orders-drill*"))
+        assert not ground.there.running() and [one["jid"] for one in ground.here.running()] == [id]
+        assert (drilled / "orders").exists(), "it ran, and wrote where it was told to"
+        told = ground.said("status", target)
+        assert told["role"] == "standby" and told["last_good_drill"] == told["last_drill"]
+        assert fed.process.poll() is None
+    goes_on(ground)
+
+
 @pytest.mark.slow
 @pytest.mark.row("W-22")
 def test_a_job_that_runs_on_is_cancelled_before_its_standby_is_started(ground: Ground) -> None:

@@ -12,7 +12,7 @@ from stateshift.cli.shell.options import Command
 PANELS = {
     "Look": ("inspect", "verify", "export", "diff", "uid"),
     "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
-    "Steer a warm move or a standby": ("cutover", "pause", "throttle", "failover"),
+    "Steer a warm move or a standby": ("cutover", "pause", "throttle", "failover", "drill"),
     "Change state": (
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
         *("split", "merge", "evolve", "gather", "repair"),
@@ -35,7 +35,7 @@ MODULES = {
     "looks": ("inspect", "export", "diff", "uid"),
     "plans": ("plan", "apply"),
     "runs": ("resume", "rollback", "status", "runs"),
-    "steering": ("cutover", "pause", "throttle", "failover"),
+    "steering": ("cutover", "pause", "throttle", "failover", "drill"),
     "transforms": ("compact", "repartition", "rewind", "fork", "convert", "rename", "evolve"),
     "images": ("move", "split", "merge", "gather", "repair"),
     "reference": ("schema", "man", "completion"),

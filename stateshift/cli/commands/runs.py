@@ -204,6 +204,7 @@ def status(
 def _is_standby(terminal: Terminal, location: str) -> bool:
     """Show the standby at a location, or where the job of a primary runs; whether it is either."""
     from stateshift import look
+    from stateshift.api.drills import with_drills
     from stateshift.api.failovers import batches_ahead, standby_at
     from stateshift.cli.views import standby_text
     from stateshift.documents.standby import StandbyDocument, StandbyFacts, SupersededDocument
@@ -223,6 +224,7 @@ def _is_standby(terminal: Terminal, location: str) -> bool:
         return True
     batches = None if standby.is_taken_over else batches_ahead(standby, adapters)
     facts = StandbyFacts(standby, adapters.clock.now(), batches)
+    facts = with_drills(facts, adapters.open_storage(standby.location))
     terminal.answer_value("standby", StandbyDocument, facts, standby_text.standby(facts))
     return True
 

@@ -266,6 +266,56 @@ def _follow(terminal: Terminal, place: str, adapters: Adapters, timeout: str | N
         raise Interrupted(fact, hint="the same command goes on") from None
 
 
+@command(
+    "stateshift drill hdfs://b/standby/orders\n"
+    "stateshift drill hdfs://b/standby/orders --yes --json",
+    (2, 3, 4, 5, 6, 7, 8, 130),
+    e0="the job went on from a copy of the standby; the copy and the job are gone again",
+    e3="the standby's state file or its image is damaged",
+    e4="no standby is there, nothing says how a drill is started, or the scratch place is not "
+    "empty",
+    e7="the job did not start; the copy and the job are gone again",
+    e8="another drill of it is at work",
+    e130="interrupted: `stateshift resume WORKDIR` continues, and throws away",
+)
+def drill(
+    terminal: Terminal,
+    options: RunOptions,
+    place: Annotated[
+        str,
+        argument(
+            "LOCATION|WORKDIR",
+            "Where the standby is, or the workdir of the run that keeps it.",
+        ),
+    ],
+    spec: Annotated[
+        str | None,
+        option("--spec", "FILE", "The standby's spec, if its `drill` is another by now."),
+    ] = None,
+) -> int | None:
+    """Rehearse a failover, and throw away what was made for it.
+
+    The standby is fed meanwhile, and stays as it is.
+
+    Copies the standby to a scratch place, under a query id of its own; starts the job there as the
+    spec's `drill` says, and waits for its first commit; then stops the job and removes the copy.
+    Says how long each stage took. `status LOCATION` tells of the last drill.
+    """
+    from stateshift.api.drills import plan_drill, spec_of_drill
+    from stateshift.api.failovers import standby_at
+    from stateshift.api.requests import spec_of
+    from stateshift.cli.shell.launch import Request, launch
+    from stateshift.cli.shell.work import confirm
+
+    if not options.yes and not terminal.someone_there:
+        confirm(terminal, "", yes=False)  # before the reading, which may take a while
+    adapters = terminal.adapters()
+    given = None if spec is None else spec_of(spec)
+    made = spec_of_drill(standby_at(place, adapters), given)
+    made = overridden(made, options.parallel, options.throttle)
+    return launch(terminal, options, Request(made, saved=plan_drill(made, adapters)))
+
+
 def show_request(
     terminal: Terminal, workdir: Workdir, state: str, words: str, **more: object
 ) -> None:

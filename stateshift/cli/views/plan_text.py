@@ -119,7 +119,9 @@ def one_plan(plan: Plan, spec: Spec, verbose: bool = False) -> Iterator[Block]:
         yield pairs(("stays at", redact(plan.source)))
     else:
         yield pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
-    if fork:
+    if job is not None and job.rehearses:
+        yield _warning("the standby is fed meanwhile: it is planned again if that changes it")
+    elif fork:
         terms = terms_of(plan.engine)
         newest = f"its newest {terms.done} {terms.one}"
         yield _warning(f"the source may run on: what is copied is {newest} at that time")
@@ -155,6 +157,8 @@ def _title(plan: Plan, job: JobSpec | None) -> str:
     move = "copy its image to a fork" if _is_fork(plan, job) else "move its image"
     if job is not None and job.takes_over is not None:
         move = "start it from its standby"
+    if job is not None and job.rehearses:
+        move = "start it from a copy of its standby, and throw that away: a drill"
     does = {
         "warm": f"copy what it needs{at} while it runs, in rounds",
         "halt": "stop the job",

@@ -33,6 +33,7 @@ from stateshift.cli.views.run_html_drawing import closer, picture, strip
 from stateshift.cli.views.run_text import (
     PHASE_HEADS,
     TONES,
+    drill_rows,
     failover_rows,
     phase_row,
     rounds,
@@ -236,6 +237,9 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
     if job.failover is not None:
         yield tag("h3", "Failover")
         yield _table(("", ""), [*failover_rows(job.failover, terms_of(job.engine))])
+    if job.drill is not None:
+        yield tag("h3", "Drill")
+        yield _table(("", ""), [*drill_rows(job.drill, terms_of(job.engine))])
     if job.notes:
         yield tag("h3", "Notes")
         yield bullets(job.notes)

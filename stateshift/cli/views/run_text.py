@@ -20,7 +20,7 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.report import FailoverReport, JobReport, PhaseReport, Report
+    from stateshift.report import DrillReport, FailoverReport, JobReport, PhaseReport, Report
     from stateshift.steering import Live
     from stateshift.terms import Terms
 
@@ -75,6 +75,8 @@ def _job(job: JobReport, seconds: float) -> Iterator[Block]:
         yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
     if job.failover is not None:
         yield pairs(*failover_rows(job.failover, terms_of(job.engine)))
+    if job.drill is not None:
+        yield pairs(*drill_rows(job.drill, terms_of(job.engine)))
     for note in job.notes:
         yield Line(f"note: {redact(note)}", indent=2)
     yield from _left(job.left)
@@ -90,6 +92,18 @@ def failover_rows(done: FailoverReport, terms: Terms) -> Iterator[Pair]:
         yield "went on", f"after {span(done.rto_seconds)}"
     fenced = "cannot go on" if done.fenced else f"may go on: {redact(done.unfenced or '')}"
     yield "primary", Cell(fenced, "" if done.fenced else "warn")
+
+
+def drill_rows(drill: DrillReport, terms: Terms) -> Iterator[Pair]:
+    """Yield the outcome of a rehearsal, and its stages."""
+    at = terms.at_each if drill.epoch is None else f"{terms.at} {drill.epoch}"
+    if drill.good:
+        yield "drill", Cell(f"went on from {at}, {span(drill.seconds)} after its plan", "good")
+    else:
+        yield "drill", Cell(f"failed, from {at}: {redact(drill.failure or '')}", "bad")
+    stages = [f"{stage.name} {span(stage.seconds)}" for stage in drill.stages]
+    if stages:
+        yield "stages", ", ".join(stages)
 
 
 def _left(lines: Iterable[str]) -> Iterator[Block]:

@@ -40,6 +40,7 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
         kept = "failover" if found.is_taken_over else "fed by"
         who = f"run {claim.run} on {claim.host}, {redact(claim.workdir)}"
         rows.append((kept, f"{who} (generation {claim.generation})"))
+    rows += drill_rows(facts)
     yield pairs(*rows)
 
 
@@ -68,6 +69,24 @@ def primary_note(found: Superseded) -> Iterator[Block]:
     if found.batches_ahead is not None:
         rows.append(("only here", many(found.batches_ahead, terms.one, terms.many)))
     yield pairs(*rows, ("there", f"stateshift status {quote(there)}"))
+
+
+def drill_rows(facts: StandbyFacts) -> Iterator[tuple[str, str]]:
+    """Yield the last rehearsals of its start."""
+    if facts.damage is not None:
+        yield "drills", f"their history cannot be read: {facts.damage}"
+        return
+    if facts.history is None:
+        return
+    last, good = facts.last_drill, facts.last_good_drill
+    if last is None and not facts.standby.is_taken_over:
+        yield "last drill", "none yet: stateshift drill rehearses the start"
+    elif last is not None and not last.drill.is_good:
+        failed = f"failed {span(last.age_seconds)} ago: {redact(last.drill.failure)}"
+        yield "last drill", failed
+    if good is not None:
+        went_on = f"{span(good.age_seconds)} ago, first {terms_of(facts.standby.state.engine).one}"
+        yield "last good drill", f"{went_on} after {span(good.seconds)}"
 
 
 def primary_fenced(facts: FencedFacts) -> Iterator[Block]:

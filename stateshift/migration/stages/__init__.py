@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.stages.earlier_attempt import finish_interrupted_rollback, restart_failed
-from stateshift.migration.stages.move_plan import execute_plans, plan_move
+from stateshift.migration.stages.move_plan import copy_standby, execute_plans, plan_move
 from stateshift.migration.stages.stop import follow_until_cutover, stop_jobs
 from stateshift.migration.stages.targets import lock_targets, release_targets
 from stateshift.specification import JobSpec
@@ -21,6 +21,7 @@ Stage = Callable[[RunContext, WaveState], None]
 STAGES: tuple[Stage, ...] = (
     finish_interrupted_rollback,  # one of this wave that was cut short
     lock_targets,  # look at the sources, and lock the targets
+    copy_standby,  # rounds of a drill, while its standby is fed
     follow_until_cutover,  # rounds of warm jobs, until they may be stopped
     stop_jobs,  # carry out the plans that stop jobs
     plan_move,  # by the facts now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stateshift.errors import StalePlan
+from stateshift.errors import PlanError, StalePlan
 from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.halts import undo_halts
 from stateshift.migration.history import attempt_number
@@ -14,6 +14,31 @@ from stateshift.migration.take_over import plan_job
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.step.evidence import ImageTaken, require_known
+
+ROUNDS_MAX = 4  # of one attempt; a standby that is fed all the time always has something new
+
+
+def copy_standby(context: RunContext, wave: WaveState) -> None:
+    """Copy what a rehearsed job needs of a standby that is fed meanwhile.
+
+    A round of the feeder removes files that are being read. A round of this copy leaves out what is
+    gone by then, and keeps the rest: the plan that starts the job has little left to copy, and is
+    made again for little where the standby has changed once more.
+    """
+    for job in wave.pending:
+        if not job.rehearses or context.plans.adopted(job, "move") is not None:
+            continue
+        for _ in range(ROUNDS_MAX):
+            facts = facts_of(context, job)
+            if facts.target.kind != "empty":  # the way back would remove it
+                raise PlanError(
+                    f"the scratch place {job.destination} holds something since it was planned",
+                    hint="another `location` under `drill` in the standby's spec",
+                )
+            plan = context.engine.plan_round(context.spec, job, facts)
+            if plan.files == 0:
+                break
+            context.execute([context.plans.adopt(plan)])
 
 
 def plan_move(context: RunContext, wave: WaveState) -> None:

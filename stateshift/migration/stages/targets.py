@@ -36,7 +36,8 @@ def lock_targets(context: RunContext, wave: WaveState) -> None:
 def release_targets(context: RunContext, wave: WaveState) -> None:
     """Let go of the targets of a wave that has moved."""
     for job in wave.pending:
-        release_target(context, job)
+        if not job.rehearses:  # its copy is removed first
+            release_target(context, job)
     context.status.down(None)
 
 
