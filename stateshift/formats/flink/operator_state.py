@@ -30,18 +30,35 @@ ends with "Corrupt data, conflicting lengths".
 Flink 1.15 to 2.3: runtime/source/coordinator/SourceCoordinator.deserializeCheckpoint,
 SourceCoordinatorSerdeUtils; core/io/SimpleVersionedSerialization, api/operators/util/
 SimpleVersionedListState.
+
+The state of a sink's committer is a list of committables by checkpoint and subtask:
+
+    v1       i4 version of the committables, i4 n, n * (i4 length, committable)    Flink 1.14
+    v2       u4 0xb91f252c, list of checkpoints
+    list     i4 version, i4 n, n * (i4 length, item)
+
+    checkpoint   v0  i8 id, list of subtasks
+                 v1  i8 id, i4 subtasks, list of subtasks
+    subtask      v0  list of requests, i4 committables, i4 drained, i4 failed
+                 v1  i4 subtask, list of requests, i4 committables, i4 drained, i4 failed
+                 v2  i4 subtask, list of requests, i4 committables, i4 failed
+    request      v0  i4 version, i4 length, committable; i4 retries, i4 state
+
+The bytes of a committable are its connector's own: see `kafka`. The numbers behind a subtask's
+requests are kept as they are. Flink 1.15 to 2.3: streaming/runtime/operators/sink/committables/
+CommittableCollectorSerializer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from stateshift.errors import FormatError, OldVersion, UnknownVersion
 from stateshift.formats.flink import snappy_frames
-from stateshift.formats.flink.java_data import DataInput
+from stateshift.formats.flink.java_data import DataInput, DataOutput
 from stateshift.formats.flink.keyed_state import StateInfo, find_states, read_state
 from stateshift.formats.flink.serializers import Unknown, value
 
@@ -53,10 +70,16 @@ Pair = tuple[object, object]  # a key, None where there is none, and a value
 
 # The list state of every operator that reads a source (SourceOperator.SPLITS_STATE_DESC).
 READER_STATE: Final = "SourceReaderState"
-# A source's splits, the state of a sink's writers, and what its committers have still to commit.
-STATES: Final = (READER_STATE, "writer_raw_states", "streaming_committer_raw_states")
+# The committables of a sink that are to be committed (CommitterOperator).
+COMMITTER_STATE: Final = "streaming_committer_raw_states"
+STATES: Final = (READER_STATE, "writer_raw_states", COMMITTER_STATE)
 SERIALIZER: Final = "BytePrimitiveArraySerializer"
 COORDINATOR_VERSIONS: Final = (0, 1)
+COMMITTER_MAGIC: Final = 0xB91F252C
+REQUEST_STATES: Final = 4  # CommitRequestState: received, retry, failed, committed
+_COMMITTER = "the state of a sink's committer"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +204,14 @@ def decode_source_coordinator(content: bytes) -> ConnectorState:
     return ConnectorState(version, enumerator)
 
 
+def encode_source_coordinator(state: ConnectorState) -> bytes:
+    """Return the coordinator's bytes, in the frame of version 1."""
+    out = DataOutput()
+    out.i4(1, state.version)
+    out.sized(state.content)
+    return out.content()
+
+
 def decode_versioned_elements(
     content: bytes, state: str, count: int = 1
 ) -> Iterator[ConnectorState]:
@@ -197,3 +228,163 @@ def decode_versioned_elements(
                 start + 8,
             )
         yield ConnectorState(version, frame.take(size))
+
+
+def encode_versioned_element(state: ConnectorState) -> bytes:
+    """Return the bytes of one element of a list state."""
+    out = DataOutput()
+    out.i4(len(state.content) + 8, state.version)
+    out.sized(state.content)
+    return out.content()
+
+
+# ---- a sink's committer
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """A committable, and how often it was tried. Version 1 of the state says the first alone."""
+
+    committable: ConnectorState
+    retries: int = 0
+    state: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskCommittables:
+    """The requests of one subtask, and the numbers behind them."""
+
+    requests: tuple[CommitRequest, ...]
+    numbers: tuple[int, ...]
+    subtask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCommittables:
+    """The requests of one checkpoint, by subtasks, whose layout has a version."""
+
+    id: int
+    subtasks: tuple[SubtaskCommittables, ...]
+    subtask_version: int
+    of: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitterState:
+    """The state of one subtask of a committer. In version 1 it is `legacy`, and without
+    checkpoints; `inner_version` is that of the committables there, and of the checkpoints else.
+    """
+
+    version: int
+    inner_version: int
+    checkpoints: tuple[CheckpointCommittables, ...] = ()
+    legacy: tuple[bytes, ...] = ()
+
+    @property
+    def committables(self) -> Iterator[ConnectorState]:
+        """Yield each committable, of all checkpoints."""
+        for content in self.legacy:
+            yield ConnectorState(self.inner_version, content)
+        for checkpoint in self.checkpoints:
+            for subtask in checkpoint.subtasks:
+                yield from (request.committable for request in subtask.requests)
+
+
+def decode_committer(version: int, content: bytes) -> CommitterState:
+    """Return the committables of a committer's subtask, by checkpoint."""
+    data = DataInput(content, _COMMITTER)
+    if version == 1:
+        inner_version = data.i4()
+        count = data.items("committables")
+        state = CommitterState(
+            1, inner_version, legacy=tuple(data.take(data.count("bytes")) for _ in range(count))
+        )
+    elif version == 2:
+        if data.i4() & 0xFFFFFFFF != COMMITTER_MAGIC:
+            raise data.wrong("another magic number than Flink's", 0)
+        inner_version, checkpoints = _read_list(data, (0, 1), read_checkpoint)
+        state = CommitterState(2, inner_version, checkpoints)
+    else:
+        raise UnknownVersion(f"{_COMMITTER} has version {version}, and 1 and 2 are known", None, 0)
+    data.require_end("bytes behind the last committable")
+    return state
+
+
+def encode_committer(state: CommitterState) -> bytes:
+    """Return the bytes of a committer's state, in its version."""
+    out = DataOutput()
+    if state.version == 1:
+        out.i4(state.inner_version, len(state.legacy))
+        for content in state.legacy:
+            out.sized(content)
+        return out.content()
+    out.put(COMMITTER_MAGIC.to_bytes(4, "big"))
+    out.i4(state.inner_version, len(state.checkpoints))
+    for checkpoint in state.checkpoints:
+        out.sized(_checkpoint(checkpoint))
+    return out.content()
+
+
+def _read_list(
+    data: DataInput, known: tuple[int, ...], read: Callable[[DataInput, int], T]
+) -> tuple[int, tuple[T, ...]]:
+    at, version = data.at, data.i4()
+    if version not in known:
+        fact = f"{_COMMITTER} has a list of version {version}, and 0 to {known[-1]} is known"
+        raise UnknownVersion(fact, None, at)
+    items = []
+    for _ in range(data.items("items")):
+        inner = data.within()
+        items.append(read(inner, version))
+        inner.require_end("bytes behind an item's last field")
+    return version, tuple(items)
+
+
+def read_checkpoint(data: DataInput, version: int) -> CheckpointCommittables:
+    """Read the committables of one checkpoint."""
+    id_, of = data.i8(), data.i4() if version else None
+    subtask_version, subtasks = _read_list(data, (0, 1, 2), _read_subtask)
+    return CheckpointCommittables(id_, subtasks, subtask_version, of)
+
+
+def _read_subtask(data: DataInput, version: int) -> SubtaskCommittables:
+    subtask = data.i4() if version else None
+    _, requests = _read_list(data, (0,), _read_request)
+    count = 2 if version == 2 else 3
+    numbers = tuple(data.i4() for _ in range(count))
+    return SubtaskCommittables(requests, numbers, subtask)
+
+
+def _read_request(data: DataInput, version: int) -> CommitRequest:
+    committable = ConnectorState(data.i4(), data.take(data.count("bytes")))
+    retries, at, state = data.i4(), data.at, data.i4()
+    if not 0 <= state < REQUEST_STATES:
+        raise data.wrong(f"a request's state is {state}", at)
+    return CommitRequest(committable, retries, state)
+
+
+def _checkpoint(checkpoint: CheckpointCommittables) -> bytes:
+    out = DataOutput()
+    out.i8(checkpoint.id)
+    if checkpoint.of is not None:
+        out.i4(checkpoint.of)
+    out.i4(checkpoint.subtask_version, len(checkpoint.subtasks))
+    for subtask in checkpoint.subtasks:
+        out.sized(_subtask(subtask))
+    return out.content()
+
+
+def _subtask(subtask: SubtaskCommittables) -> bytes:
+    out = DataOutput()
+    if subtask.subtask is not None:
+        out.i4(subtask.subtask)
+    out.i4(0, len(subtask.requests))
+    for request in subtask.requests:
+        inner = DataOutput()
+        inner.i4(request.committable.version)
+        inner.sized(request.committable.content)
+        inner.i4(request.retries, request.state)
+        out.sized(inner.content())
+    for number in subtask.numbers:
+        out.i4(number)
+    return out.content()
