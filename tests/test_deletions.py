@@ -19,7 +19,7 @@ NOT_FILES = {
     "advise/rebalance/placement.py", "cli/commands/dataflow.py",
     "cli/commands/looks.py", "cli/commands/metrics.py", "cli/commands/reference.py",
     "cli/shell/entry.py", "cli/shell/environment.py", "cli/shell/failing.py", "cli/shell/terminal.py",
-    "cli/shell/verbosity.py", "clusters/livy.py",
+    "cli/shell/progress.py", "clusters/livy.py",
     "clusters/standalone/cluster.py", "engines/flink/rewrite/keyed_files.py", "engines/match.py",
     "engines/spark/findings/batches.py",
     "fleet/processes.py", "job/queries.py", "live/bins/controller.py",

@@ -276,7 +276,7 @@ SECRET_TEXTS = [
 def test_no_secret_is_in_a_log(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from stateshift.cli.shell.verbosity import on_stderr
+    from stateshift.cli.shell.progress import on_stderr
 
     monkeypatch.setenv("DB_PASSWORD", "hunter2-of-the-environment")
     with logs.keep_log(tmp_path / "log"), on_stderr(2):

@@ -304,7 +304,7 @@ def _run_telling(
     try:
         logging: AbstractContextManager[None] = nullcontext()
         if verbose:
-            from stateshift.cli.shell.verbosity import on_stderr
+            from stateshift.cli.shell.progress import on_stderr
 
             logging = on_stderr(verbose)
         else:

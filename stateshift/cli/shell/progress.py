@@ -5,11 +5,12 @@
     Bar      one bar that is drawn over and over (rich)
 
 Both are a Meter: several threads report to it at once; it is never asked, and never the reason for
-a failure.
+a failure. `on_stderr` shows log records there as well: the output of `-v` and `-vv`.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -21,6 +22,7 @@ from typing import IO, TYPE_CHECKING, TypeVar, cast
 from stateshift.cli.shell.terminal import Unfailing
 from stateshift.cli.views.text import lines_of
 from stateshift.cli.views.units import many, number, size, span
+from stateshift.logs import LineFormatter, listen
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -266,3 +268,30 @@ def watching(terminal: Terminal) -> Iterator[Meter]:
         yield watch
     finally:
         watch.close()
+
+
+# ---- log records
+
+
+class StderrHandler(logging.Handler):
+    """Lines on whatever `sys.stderr` is when they are written: a progress bar may stand there."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.setFormatter(LineFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record; that nobody reads it any more is no failure of what it tells."""
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return
+
+
+@contextmanager
+def on_stderr(verbosity: int) -> Iterator[None]:
+    """Show INFO while this lasts; with a `verbosity` of two and more, DEBUG as well."""
+    level = logging.INFO if verbosity == 1 else logging.DEBUG
+    with listen(StderrHandler(level)):
+        yield

@@ -23,7 +23,6 @@ from stateshift.documents import (
     diff,
     judgement,
     live,
-    live_buffer,
     live_state,
     metrics,
     plan,
@@ -159,7 +158,7 @@ DOCUMENTS: Mapping[str, Document] = {
         "A worker whose name is free", ("live evict",), (live_state.LiveEvictDocument,)
     ),
     "live-buffer": Document(
-        "A buffer before a streaming job", ("live buffer",), (live_buffer.LiveBufferDocument,)
+        "A buffer before a streaming job", ("live buffer",), (live_state.LiveBufferDocument,)
     ),
     "schema": Document("A JSON Schema", ("schema",), ()),
     "man": Document("Which man pages were written", ("man",), (manual.ManPageDocument,), many=True),

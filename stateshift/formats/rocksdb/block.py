@@ -23,7 +23,7 @@ import cramjam
 import xxhash
 
 from stateshift.errors import FormatError
-from stateshift.formats import bounds, snappy
+from stateshift.formats import bounds
 from stateshift.formats.crc32c import crc32c, masked_crc32c
 
 Read = Callable[[int, int], bytes]  # offset, count -> so many bytes, or fewer where the file ends
@@ -96,7 +96,7 @@ def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
     if kind == 0:
         return data
     if kind == 1:
-        return snappy.decompress(data, offset)
+        return decompress_snappy(data, offset)
     if kind not in _EXPANSION_MAX:
         raise FormatError(f"{WHAT} has a block of unknown compression {kind}", None, offset)
     try:  # what `locate_errors` does, which would take longer than this block
@@ -206,3 +206,17 @@ CHECKSUMS: dict[int, Callable[[bytes, int], int] | None] = {
     3: lambda stored, kind: xxhash.xxh64_intdigest(stored + bytes((kind,))) & 0xFFFFFFFF,
     4: lambda stored, kind: (xxhash.xxh3_64_intdigest(stored) ^ kind * 0x6B9083D9) & 0xFFFFFFFF,
 }
+
+
+def decompress_snappy(data: bytes, start: int) -> bytes:
+    """Return a raw snappy block, of RocksDB's or of snappy-java's, decompressed. Its longest copy
+    makes 64 bytes of 3.
+    """
+    try:
+        raw = cramjam.snappy.decompress_raw_len(data)
+        if raw > 22 * len(data) + 64:
+            raise FormatError(f"a snappy block of {len(data)} bytes cannot hold {raw}", None, start)
+        bounds.require_piece(raw, "a snappy block", start)
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise FormatError("a snappy block is damaged", None, start) from error

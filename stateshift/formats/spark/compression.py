@@ -41,7 +41,7 @@ import cramjam
 import xxhash
 
 from stateshift.errors import FormatError, UnknownVersion
-from stateshift.formats import snappy
+from stateshift.formats.rocksdb.block import decompress_snappy
 from stateshift.formats.stream import Stream, regroup
 
 Codec = Literal["lz4", "zstd", "snappy", "lzf"]
@@ -294,7 +294,7 @@ def _decompress_snappy(stream: Stream) -> Iterator[bytes]:
         (length,) = struct.unpack(">i", stream.take(4))
         if length < 0:
             raise FormatError(f"a snappy block claims {length} bytes", None, start)
-        yield snappy.decompress(stream.take(length), start + 4)
+        yield decompress_snappy(stream.take(length), start + 4)
 
 
 def _compress_snappy(chunks: Iterable[bytes]) -> Iterator[bytes]:

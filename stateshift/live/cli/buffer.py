@@ -133,7 +133,7 @@ def _bytes(flag: str, text: str) -> int:
 
 
 def _show(terminal: Terminal, seen: BufferSurvey) -> None:
-    from stateshift.documents.live_buffer import LiveBufferDocument
+    from stateshift.documents.live_state import LiveBufferDocument
 
     terminal.answer_value("live-buffer", LiveBufferDocument, seen, blocks_of(seen))
 
@@ -141,7 +141,7 @@ def _show(terminal: Terminal, seen: BufferSurvey) -> None:
 def blocks_of(seen: BufferSurvey) -> Iterator[Block]:
     """Show a buffer: where it listens, what it holds, and its readers."""
     from stateshift.cli.views.text import Cell, Gap, Line, TextTable, pairs
-    from stateshift.documents.live_buffer import state_of
+    from stateshift.documents.live_state import state_of
 
     def part(used: int, limit: int) -> str:
         return f"{size(used)} of {size(limit)}" if limit else size(used)
