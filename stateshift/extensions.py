@@ -1,4 +1,5 @@
-"""The engines, cluster kinds and storages that other installed packages add, by entry points.
+"""The engines, cluster kinds, storages and kinds of sources that other installed packages add, by
+entry points.
 
     [project.entry-points."stateshift.engines"]
     toy = "toy_engine:ENGINE"
@@ -9,9 +10,13 @@
     [project.entry-points."stateshift.storages"]
     toy = "toy_storage:open_storage"
 
+    [project.entry-points."stateshift.sources"]
+    toy = "toy_source:KIND"
+
 The name is what a spec writes: `"engine": "toy"`, `"kind": "toy"`, the scheme of `toy://...`. A
-package is imported when its name is asked for, and not before. A name that stateshift has itself
-cannot be taken.
+package is imported when its name is asked for, and not before; one that adds a kind of source, when
+an image has a source that stateshift does not know. A name that stateshift has itself cannot be
+taken.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 ENGINES = "stateshift.engines"
 CLUSTERS = "stateshift.clusters"
 STORAGES = "stateshift.storages"
+SOURCES = "stateshift.sources"
 
 
 def names_added(group: str) -> Collection[str]:
@@ -38,7 +44,7 @@ def load(group: str, name: str) -> Any:
     """Import the object that an installed package adds under a name.
 
     Args:
-        group: ENGINES, CLUSTERS or STORAGES.
+        group: ENGINES, CLUSTERS, STORAGES or SOURCES.
         name: one of `names_added(group)`.
     Returns:
         The object that the entry point names. Whether it keeps the protocol is for the caller.

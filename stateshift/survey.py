@@ -21,7 +21,7 @@ Paths are relative to the survey's location. Nothing here opens anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
@@ -138,6 +138,18 @@ class Endpoint:
     # topic -> partition -> the next to read
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     details: JsonObject = field(default_factory=dict)
+
+    @property
+    def plain(self) -> Endpoint:
+        """The endpoint in plain JSON, whose keys are texts: numbers of partitions, too."""
+        details = {name: _with_text_keys(value) for name, value in self.details.items()}
+        return replace(self, offsets={}, details=details)
+
+
+def _with_text_keys(value: object) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    return {str(key): _with_text_keys(inner) for key, inner in value.items()}
 
 
 @dataclass(frozen=True, slots=True)

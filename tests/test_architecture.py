@@ -52,6 +52,10 @@ NO_ADAPTERS = (
     "stateshift.clusters.protocol",
     "stateshift.storage.locations",
     "stateshift.clusters.redaction",
+    # What a source's offset and state say; nobody is asked.
+    "stateshift.sources.kind",
+    "stateshift.sources.kinds",
+    "stateshift.sources.topics",
 )
 ONLY_PROTOCOLS = (
     "world",
@@ -96,6 +100,8 @@ PURE_PARTS = (
     "stateshift.live.protocol",
     "stateshift.advise.evaluate",
     "stateshift.advise.rebalance",
+    "stateshift.sources.kind",
+    "stateshift.sources.topics",
 )
 PURE_IN_ENGINES = ("plan", "findings", "rewrite", "entries", "layout")
 OUTSIDE = frozenset(

@@ -1,23 +1,29 @@
-"""Engines, cluster kinds and storages of other packages: installed as a package is, found by their
-names.
+"""Engines, cluster kinds, storages and kinds of sources of other packages: installed as a package
+is, found by their names.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stateshift import extensions, look
+from stateshift import api, extensions, look
 from stateshift.clusters.kind import check_submit, kind_names, open_cluster
 from stateshift.clusters.protocol import JobState
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import METHODS, Entries, Transforms, engine, engine_names
 from stateshift.errors import PlanError, SpecError, StateshiftError, StorageError
+from stateshift.formats.flink.operator_state import ConnectorState
+from stateshift.sources.kind import FlinkSource
+from stateshift.sources.kinds import of_flink, of_spark, positions_of, step_back, words_of
 from stateshift.specification import ClusterSpec, parse_spec
 from stateshift.storage.opening import open_patiently, open_storage
 from stateshift.testing.memory_storage import MemoryDisk
@@ -96,6 +102,40 @@ def open_storage(location):
     return ToyStorage(location)
 '''
 
+TOY_SOURCE = """
+from stateshift.sources.kind import SourceKind, SourcePosition
+
+
+def of_spark(offset, has_log):
+    if not isinstance(offset, dict) or "shelves" not in offset:
+        return None
+    return {"shelves": offset["shelves"]}
+
+
+def of_flink(source):
+    if not source.splits or any(split.version != 77 for split in source.splits):
+        return None
+    return {"shelves": {split.content.decode(): split.version for split in source.splits}}
+
+
+def positions(details):
+    for shelf, book in sorted(details["shelves"].items()):
+        yield SourcePosition(shelf, book)
+
+
+def words(details, every):
+    return f"{len(details['shelves'])} shelves"
+
+
+def step_back(older, newer):
+    for shelf, book in older["shelves"].items():
+        if newer["shelves"].get(shelf, book) < book:
+            return f"{shelf} {book} to {newer['shelves'][shelf]}"
+
+
+KIND = SourceKind("toy", True, of_spark, of_flink, positions, words, step_back)
+"""
+
 Install = Callable[..., None]
 
 
@@ -152,6 +192,7 @@ def test_a_spec_may_name_an_engine_of_another_package_once_it_is_installed(
         parse_spec(spec_of(engine="tin"), names_added=extensions.names_added)
 
 
+@pytest.mark.row("W-17")
 def test_an_image_of_another_package_s_engine_is_recognised_and_inspected(
     install: Install,
 ) -> None:
@@ -248,6 +289,7 @@ def test_our_own_engines_keep_the_protocol_that_others_are_held_to(name: str) ->
 # ------------------------------------------------------------------------------------- clusters
 
 
+@pytest.mark.row("W-17")
 def test_a_cluster_kind_of_another_package_is_parsed_checked_and_opened(
     install: Install, tmp_path: Path
 ) -> None:
@@ -288,6 +330,7 @@ def install_storage(install: Install, source: str | None = TOY_STORAGE) -> None:
     install("toy-storage", extensions.STORAGES, "toy = toy_storage:open_storage", source)
 
 
+@pytest.mark.row("W-17")
 def test_a_storage_of_another_package_is_opened_for_its_scheme(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,3 +392,87 @@ def test_a_scheme_of_ours_is_not_opened_by_another_package(install: Install) -> 
     install("toy-storage", extensions.STORAGES, entries, "1 / 0")
     assert type(open_storage("/a")).__name__ == "LocalStorage"
     assert type(open_storage("memory://m/a")).__name__ == "FsspecStorage"
+
+
+# ------------------------------------------------------------------------------------- sources
+
+
+def install_source(install: Install, source: str | None = TOY_SOURCE) -> None:
+    install("toy-source", extensions.SOURCES, "toy = toy_source:KIND", source)
+
+
+def checkpoint_of(location: str, offset: object) -> str:
+    job, storage = Checkpoint(batches=1), open_storage(location)
+    job.write(storage)
+    kept, _ = job.offsets(0).rsplit(b"\n", 1)
+    put(storage, "offsets/0", kept + b"\n" + json.dumps(offset).encode())
+    return location
+
+
+@pytest.mark.row("W-17")
+def test_a_source_of_another_package_is_shown_by_its_kind(install: Install, tmp_path: Path) -> None:
+    here = checkpoint_of(f"file://{tmp_path}/job", {"shelves": {"b": 7, "a": 9}})
+    install_source(install)
+    kafka = checkpoint_of(f"file://{tmp_path}/kafka", {"t": {"0": 1}, "u": {"0": 1}})
+    assert api.inspect(kafka).to_dict()["images"][0]["endpoints"][0]["kind"] == "kafka"
+    assert "toy_source" not in sys.modules, "nobody needs it"
+    shown = api.inspect(here, sources=True)
+    document = shown.to_dict()
+    (source,) = document["images"][0]["endpoints"]
+    assert (source["kind"], source["replayable"]) == ("toy", True)
+    assert source["details"] == {"shelves": {"a": 9, "b": 7}}
+    assert [(at["partition"], at["position"]) for at in document["sources"]] == [("a", 9), ("b", 7)]
+    text = said_in_text("inspect", here, "--sources", site=tmp_path / "site-packages")
+    assert re.search(r"toy +can be read again +2 shelves", text)
+
+
+def said_in_text(*words: str, site: Path) -> str:
+    command = [sys.executable, "-m", "stateshift", *words]
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_a_flink_source_of_another_package_is_recognised(install: Install) -> None:
+    install_source(install)
+    source = of_flink(FlinkSource((ConnectorState(77, b"a"),)))
+    assert (source.kind.name, source.details) == ("toy", {"shelves": {"a": 77}})
+    assert of_flink(FlinkSource((ConnectorState(78, b"a"),))).kind.name == "unknown"
+
+
+def test_offsets_of_another_package_are_compared_by_its_kind(install: Install) -> None:
+    install_source(install)
+    assert step_back('{"shelves": {"a": 4}}', '{"shelves": {"a": 3}}') == "a 4 to 3"
+    assert step_back('{"shelves": {"a": 4}}', '{"none": 1}') is None
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (None, "No module named 'toy_source'"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("KIND = 1", "is no SourceKind of the name 'toy'"),
+        (TOY_SOURCE.replace("in offset:", "in 1 / 0:"), "ZeroDivisionError"),
+        (TOY_SOURCE.replace('"toy"', '"kafka"'), "is no SourceKind of the name 'toy'"),
+    ],
+)
+def test_a_broken_kind_of_source_is_left_out(
+    install: Install, source: str | None, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    install_source(install, source)
+    assert of_spark({"shelves": {"a": 1}}, has_log=False).kind.name == "unknown"
+    assert says in caplog.text
+
+
+def test_a_kind_that_cannot_show_its_positions_shows_none(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    install_source(install)
+    assert positions_of("toy", {}) == ()
+    assert words_of("toy", {}) == ""
+    assert "the kind of source 'toy' cannot show its positions" in caplog.text
+
+
+def test_a_kind_of_ours_is_not_replaced_by_another_package(install: Install) -> None:
+    install("toy-source", extensions.SOURCES, "kafka = toy_source:KIND", "1 / 0")
+    assert of_spark({"unknown": 1}, has_log=False).kind.name == "unknown"

@@ -4,6 +4,7 @@ The blocks of one page run in their order, in one new folder:
 
     orders                        a checkpoint that Spark 4.3 wrote
     savepoint                     a savepoint that Flink 2.3 wrote, of a job with two operators
+    orders-savepoint              one of a job that reads Kafka
     move.json                     a spec that moves `orders`
     payment-fraud.dataflow.json   from configs/examples
     group/orders                  a group of two workers, on pages that name it
@@ -74,6 +75,8 @@ def furnish(folder: Path) -> None:
     _copy_checkpoint(folder)
     (savepoint,) = (GOLDEN.parent / "flink-2.3.0" / "count-two" / "image").iterdir()
     shutil.copytree(savepoint, folder / "savepoint")
+    (of_kafka,) = (GOLDEN.parent / "kafka" / "2.3.0-source" / "image").iterdir()
+    shutil.copytree(of_kafka, folder / "orders-savepoint")
     shutil.copy(ROOT / "configs" / "examples" / "payment-fraud.dataflow.json", folder)
     (folder / "move.json").write_text(SPEC)
 

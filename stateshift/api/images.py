@@ -24,6 +24,7 @@ def inspect(
     *,
     uids: Sequence[str] = (),
     files: bool = False,
+    sources: bool = False,
     entries: int = 0,
     adapters: Adapters | None = None,
 ) -> Inspection:
@@ -33,6 +34,7 @@ def inspect(
         location: a URL or a local path.
         uids: names of operators to look for, and to name operators by.
         files: list every file, and whether a restart needs it.
+        sources: list the position in each partition of every source.
         entries: how many entries of each store to decode.
         adapters: how storages are opened, where a test has its own.
 
@@ -51,7 +53,7 @@ def inspect(
     seen = look.inspect(place, opening)
     if seen.survey is None:
         return Inspection(place, file=seen.file)
-    facts = survey_facts(seen.survey, list(uids), files)
+    facts = survey_facts(seen.survey, list(uids), files, sources)
     if entries:
         shown = look.entries(place, opening, entries + 1)
         facts = replace(facts, entries=first_entries(shown, entries))

@@ -10,20 +10,22 @@ SurveyFacts    a survey, with
   names          the names that were looked for, and whether they are there
   entries        the first entries of every store
   standby        what its state file says, if one is kept here
+  positions      the position of every source, partition by partition
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NotRequired, TypedDict, cast
 
-from stateshift.documents.endpoints import topics_of
 from stateshift.documents.problems import FindingDocument, redact_all
 from stateshift.documents.shape import At, document_of
 from stateshift.documents.standby import StandbyDocument, StandbyFacts, SupersededDocument
 from stateshift.formats import uid
+from stateshift.sources.kinds import positions_of
+from stateshift.sources.topics import topics_in
 from stateshift.storage.locations import Redacted, redact
 
 if TYPE_CHECKING:
@@ -113,6 +115,18 @@ class EndpointOf:
 
 
 @dataclass(frozen=True, slots=True)
+class PositionOf:
+    """The position in one part of a source: a partition, a shard, a file."""
+
+    schema_name: ClassVar = "SourcePosition"
+    image: Annotated[str, "the path of its image, below the location"]
+    source: Annotated[str, "its number among the sources, or its operator in Flink"]
+    kind: Annotated[str, "kafka, delta, file, ..."]
+    partition: Annotated[Redacted, "the part; empty where the source has none"]
+    position: Annotated[int | str, "an offset, or the position in words"]
+
+
+@dataclass(frozen=True, slots=True)
 class SoughtName:
     """A name that `inspect --uids` looked for."""
 
@@ -147,6 +161,7 @@ class SurveyFacts:
     entries: FirstEntries | None = None
     standby: StandbyFacts | None = None
     superseded: Superseded | None = None
+    positions: tuple[PositionOf, ...] | None = None
 
     @property
     def operators(self) -> tuple[OperatorOf, ...]:
@@ -180,10 +195,14 @@ class SurveyFacts:
 
 
 def survey_facts(
-    survey: Survey, names: Sequence[str] = (), every_file: bool = False
+    survey: Survey,
+    names: Sequence[str] = (),
+    every_file: bool = False,
+    every_position: bool = False,
 ) -> SurveyFacts:
     """Return the facts of a survey; `names` are looked for in it, `every_file` adds a row for each
-    file. Operators whose ids are the hashes of these names are called by them.
+    file, `every_position` one for each partition of a source. Operators whose ids are the hashes of
+    these names are called by them.
     """
     images, files = survey.images, survey.files
     needed = frozenset(chain.from_iterable(image.needed_files for image in images))
@@ -199,18 +218,36 @@ def survey_facts(
         rows=tuple(FileRow(file, file.path in needed) for file in files) if every_file else None,
     )
     findings = (*survey.findings, *chain.from_iterable(image.findings for image in images))
-    if not names:
-        return SurveyFacts(survey, amounts, findings)
-    sought = tuple(_sought_names(survey, names))
-    by_id = {each.flink_operator_id: each.name for each in sought}
-    named_images = []
-    for image in images:
-        operators = [
-            replace(operator, uid=operator.uid or by_id.get(operator.id))
-            for operator in image.operators
-        ]
-        named_images.append(replace(image, operators=tuple(operators)))
-    return SurveyFacts(replace(survey, images=tuple(named_images)), amounts, findings, sought)
+    sought = None
+    if names:
+        sought = tuple(_sought_names(survey, names))
+        by_id = {each.flink_operator_id: each.name for each in sought}
+        named_images = tuple(_named(image, by_id) for image in images)
+        survey = replace(survey, images=named_images)
+    positions = tuple(source_positions(survey)) if every_position else None
+    return SurveyFacts(survey, amounts, findings, sought, positions=positions)
+
+
+def _named(image: Image, by_id: Mapping[str, str]) -> Image:
+    """Return the image with names for operators, and for the sources and sinks that are these."""
+    operators = []
+    for operator in image.operators:
+        operators.append(replace(operator, uid=operator.uid or by_id.get(operator.id)))
+    ends = [replace(end, index=by_id.get(end.index, end.index)) for end in image.endpoints]
+    return replace(image, operators=tuple(operators), endpoints=tuple(ends))
+
+
+def source_positions(survey: Survey) -> Iterator[PositionOf]:
+    """Yield the position in each part of every source of a survey."""
+    for image in survey.images:
+        for end in image.endpoints:
+            if end.role == "source":
+                for each in positions_of(end.kind, end.details):
+                    position = each.position
+                    if isinstance(position, str):
+                        position = redact(position)
+                    partition = redact(each.partition)
+                    yield PositionOf(image.path, end.index, end.kind, partition, position)
 
 
 def _sought_names(survey: Survey, names: Iterable[str]) -> Iterator[SoughtName]:
@@ -359,7 +396,7 @@ class EndpointDocument(TypedDict):
     """A source or a sink of the job, as far as the image tells."""
 
     role: Annotated[Literal["source", "sink"], "which of the two"]
-    index: Annotated[str, "its number among the sources"]
+    index: Annotated[str, "its number among the sources; in Flink its operator"]
     kind: Annotated[str, "the engine's word: kafka, delta, file, rate, ..."]
     replayable: Annotated[bool | None, "whether it can be read again from there"]
     detail: Annotated[Redacted | None, "what else is known, in words"]
@@ -451,6 +488,9 @@ class SurveyDocument(TypedDict):
     ]
     uids: NotRequired[
         Annotated[list[SoughtName], "the names that were asked for (--uids)", At("names")]
+    ]
+    sources: NotRequired[
+        Annotated[list[PositionOf], "each source, part by part (--sources)", At("positions")]
     ]
     entries: NotRequired[
         Annotated[list[EntryDocument], "the first of each store (--entries)", At("entries.shown")]
@@ -550,7 +590,7 @@ def endpoint_details(end: Endpoint) -> dict[str, object]:
     """Return the details of a source or a sink."""
     details = dict(end.details)
     if details.get("offsets") is not None:
-        topics = topics_of(end)
+        topics = topics_in(details)
         # Numbers of partitions become texts, as keys of JSON are.
         details["offsets"] = {
             topic.name: {str(partition): offset for partition, offset in topic.offsets}

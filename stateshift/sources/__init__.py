@@ -1,5 +1,7 @@
-"""The sources of a job's input, asked for the records that they still have: a checkpoint does not
-know whether its offsets are there.
+"""The sources of a job's input: what an image says of them, and what they still have.
 
-    kafka   the span of each partition, by the `kafka-python` package (the extra `kafka`)
+kind    a kind of source, as a value
+kinds   the kinds, and which of them an offset or a state is of; those of topics in `topics`
+kafka   the span of each partition, asked of the brokers by the `kafka-python` package (the
+extra `kafka`): an image does not know whether its offsets are still there
 """

@@ -40,8 +40,8 @@ from stateshift.formats.marks import PROGRESS, fence_owner
 from stateshift.formats.spark.metadata import decode_metadata
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry, decode_offsets
-from stateshift.formats.spark.positions import position_of
 from stateshift.formats.spark.progress import SIZE_MAX, QueryProgress, decode_progress
+from stateshift.sources.kinds import of_spark
 from stateshift.specification.model import KafkaSpec
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
@@ -250,7 +250,7 @@ def positions_of(entry: OffsetEntry) -> dict[Place, int] | None:
             offset_json: object = json.loads(source.offset)
         except (ValueError, RecursionError):
             offset_json = source.offset
-        topics = position_of(offset_json, has_log=False).details.get("offsets")
+        topics = of_spark(offset_json, has_log=False, added=False).details.get("offsets")
         if topics is None:
             return None
         for topic, partitions in topics.items():

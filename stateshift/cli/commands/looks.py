@@ -37,6 +37,9 @@ def inspect(
     files: Annotated[
         bool, flag("--files", "List all files, and which of them a restart needs.")
     ] = False,
+    sources: Annotated[
+        bool, flag("--sources", "List the position in each partition of every source.")
+    ] = False,
     entries: Annotated[bool, flag("--entries", "Show the first entries of every store.")] = False,
     limit: Annotated[
         int, option("--limit", "N", "Show up to N entries for each store.", min=1)
@@ -59,6 +62,7 @@ def inspect(
         location,
         uids=names_in(uids or ""),
         files=files,
+        sources=sources,
         entries=limit if entries else 0,
         adapters=terminal.adapters_given,
     )

@@ -106,6 +106,13 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
 
 def _parts_asked_for(facts: SurveyFacts) -> Iterator[Block]:
     """Show the parts that the user asked for."""
+    if facts.positions is not None:
+        positions: list[Row] = []
+        for at in facts.positions:
+            positions.append((at.image, at.source, at.kind, at.partition, str(at.position)))
+        heads = ("directory", "source", "kind", "partition", "position")
+        table = without_empty(TextTable(heads, tuple(positions)))
+        yield from section("Positions", *([table] if positions else [Line("none", "dim", 2)]))
     if facts.names is not None:
         yield from section("Names", _names(facts.names))
     if facts.files.rows is not None:

@@ -126,10 +126,16 @@ def test_an_unlikely_version_of_a_split_is_said() -> None:
 
 
 def test_what_a_connector_keeps_is_said_to_be_checked_by_its_length_alone() -> None:
-    golden = images.image(NAMES[1])
-    shown = run(images.on_a_disk(golden.files), "verify", golden.location, "--deep", "--json")
+    files, location = with_split(NAMES[1], lambda old: _with_byte(old, 7, 2))
+    shown = run(images.on_a_disk(files), "verify", location, "--deep", "--json")
     assert "of 19 only the lengths were checked" in shown.out
     assert "a connector's own in SourceReaderState" in shown.out
+
+
+def test_splits_that_are_read_are_checked() -> None:
+    golden = images.image(NAMES[1])
+    shown = run(images.on_a_disk(golden.files), "verify", golden.location, "--deep", "--json")
+    assert "only the lengths were checked" not in shown.out
 
 
 def _with_byte(content: bytes, place: int, byte: int) -> bytes:

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from stateshift.engines.spark.survey import checkpoint as survey
-from stateshift.formats.spark.positions import step_back
+from stateshift.sources.kinds import step_back
 from stateshift.survey import Image
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, contents, disk_with, judged
@@ -302,6 +302,10 @@ def delta(table: str, version: int, index: int) -> dict[str, object]:
     return {"reservoirId": table, "reservoirVersion": version, "index": index}
 
 
+def iceberg(snapshot: int, position: int) -> dict[str, object]:
+    return {"snapshot_id": snapshot, "position": position, "scan_all_files": False}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "fell"),
     [
@@ -318,8 +322,8 @@ def delta(table: str, version: int, index: int) -> dict[str, object]:
         (delta("a", 4, 1), delta("a", 4, 0), "index 1 to 0"),
         (delta("a", 4, 7), delta("a", 5, -1), None),
         (delta("a", 4, 1), delta("b", 1, 1), None),
-        ({"snapshot_id": 9, "position": 4}, {"snapshot_id": 9, "position": 2}, "position 4 to 2"),
-        ({"snapshot_id": 9, "position": 4}, {"snapshot_id": 3, "position": 0}, None),
+        (iceberg(9, 4), iceberg(9, 2), "position 4 to 2"),
+        (iceberg(9, 4), iceberg(3, 0), None),
         ({"shard-0": "49590"}, {"shard-0": "12"}, None),
         ("text", [1], None),
     ],

@@ -33,6 +33,7 @@ from stateshift.engines.flink.entries.image import (
     sections_of,
 )
 from stateshift.engines.flink.entries.image import uncompress as decompressed
+from stateshift.engines.flink.entries.operators import positions_in
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, OldVersion, StorageError, TooLarge
 from stateshift.formats import bounds
@@ -246,11 +247,13 @@ class Walk:
             return
         is_bytes = state.value is not None and state.value.name == operator_state.SERIALIZER
         if is_bytes and state.name in operator_state.STATES:
-            # The rest only the connector can read.
+            known = positions_in(state.name, content, count)
+            is_read = bool(known) and all(known)
             for element in operator_state.decode_versioned_elements(content, state.name, count):
                 self.versions.setdefault(state.name, set()).add(element.version)
-                self.undecoded += 0 if header.compressed else len(element.content)
-                self.classes.add(f"a connector's own in {state.name}")
+                if not is_read:
+                    self.undecoded += 0 if header.compressed else len(element.content)
+                    self.classes.add(f"a connector's own in {state.name}")
 
     # ---- everything else -------------------------------------------------------------------------
 

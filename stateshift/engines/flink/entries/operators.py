@@ -5,17 +5,31 @@ files; no state itself is.
     Operator.stores   one a role: keyed, operator, raw keyed, raw operator, channels, coordinator
     Operator.details  max_parallelism, finished, states, key_groups: {count, empty, bytes: {min,
                       median, max}}
+
+Operators that are sources and sinks:
+
+    source    splits in the state of its readers, the enumerator in that of its coordinator; or, of
+              an old one, a state of its own
+    sink      transactions that its committers have still to commit
+
+Only operators that have such a state are read. A source whose state cannot be read is one of no
+kind here; `verify --deep` says why.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from statistics import median
 
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, StorageError
+from stateshift.formats import bounds
+from stateshift.formats.flink import kafka
+from stateshift.formats.flink.kafka import CONSUMER_STATE
 from stateshift.formats.flink.keyed_handles import (
     SAVEPOINT_KEY_GROUPS,
     Changelog,
@@ -33,9 +47,22 @@ from stateshift.formats.flink.keyed_state import (
 )
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import MODES
+from stateshift.formats.flink.operator_state import (
+    COMMITTER_STATE,
+    READER_STATE,
+    ConnectorState,
+    decode_committer,
+    decode_operator_header,
+    decode_source_coordinator,
+    decode_versioned_elements,
+    element_bytes,
+    split_elements,
+)
 from stateshift.formats.flink.references import Reference, references
 from stateshift.formats.flink.stream_handles import Inline, StreamHandle, files_of
-from stateshift.survey import Operator, Store
+from stateshift.sources.kind import FlinkSource, SourcePosition
+from stateshift.sources.kinds import UNKNOWN, SourceReading, of_flink, positions_of
+from stateshift.survey import Endpoint, Operator, Store
 
 HEADER_MAX = 1 << 20
 ROLES = ("keyed", "operator", "raw keyed", "raw operator", "channels", "coordinator")
@@ -212,3 +239,122 @@ def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, object] | None:
             "max": max(sizes, default=0),
         },
     }
+
+
+# ---- those that are sources and sinks
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The elements of one state of one subtask: `count` of them begin at one place."""
+
+    state: str
+    content: bytes
+    count: int
+
+
+def endpoints_of(metadata: Metadata, streams: Streams) -> tuple[Endpoint, ...]:
+    """Return the sources of an image, then its sinks, in the metadata's order."""
+    ends = list(each_endpoint(metadata, streams))
+    return tuple(sorted(ends, key=lambda end: end.role == "sink"))
+
+
+def each_endpoint(metadata: Metadata, streams: Streams) -> Iterator[Endpoint]:
+    """Yield the source and the sink that an operator is."""
+    for operator in metadata.operators:
+        index = operator.uid or operator.name or operator.id.hex()
+        source = source_of(operator, streams)
+        if source is not None:
+            kind, details = source.kind, source.details
+            topics = details.get("offsets", {}) if source.is_known else {}
+            detail = ", ".join(sorted(topics)) or None
+            asked = topics if kind.asked else {}
+            yield Endpoint("source", index, kind.name, kind.replayable, detail, asked, details)
+        transactions = open_transactions(operator, streams)
+        if transactions:
+            details = {"transactions": transactions}
+            yield Endpoint("sink", index, "kafka", None, None, {}, details)
+
+
+def source_of(operator: OperatorState, streams: Streams) -> SourceReading | None:
+    """Return the reading of an operator that is a source; None for any other."""
+    listed = (subtask.managed_operator for subtask in operator.all_subtasks)
+    states = chain.from_iterable(handle.states for handle in listed if handle is not None)
+    names = {state.name for state in states}
+    has_splits = bool(names & {READER_STATE, CONSUMER_STATE})
+    if operator.coordinator is None and not has_splits:
+        return None
+    try:
+        reading = of_flink(_source(operator, streams, names))
+    except (FormatError, StorageError):
+        reading = SourceReading(UNKNOWN)
+    # Sinks have coordinators as well.
+    return reading if has_splits or reading.is_known else None
+
+
+def positions_in(state: str, content: bytes, count: int) -> list[tuple[SourcePosition, ...]]:
+    """Return the positions of each of `count` splits in a state of a source's; empty where only
+    its connector can read them.
+    """
+    if state == CONSUMER_STATE:
+        sources = [FlinkSource(states={state: (content,)})]
+    elif state == READER_STATE:
+        splits = decode_versioned_elements(content, state, count)
+        sources = [FlinkSource((split,)) for split in splits]
+    else:
+        return []
+    readings = [of_flink(source) for source in sources]
+    return [positions_of(reading.kind.name, reading.details) for reading in readings]
+
+
+def _source(operator: OperatorState, streams: Streams, names: set[str]) -> FlinkSource:
+    enumerator = None
+    if operator.coordinator is not None:
+        enumerator = decode_source_coordinator(operator.coordinator.content)
+    splits: list[ConnectorState] = []
+    consumed: list[bytes] = []
+    for elements in _elements(operator, streams, {READER_STATE, CONSUMER_STATE}):
+        if elements.state == READER_STATE:
+            splits += decode_versioned_elements(elements.content, READER_STATE, elements.count)
+        else:
+            consumed.append(elements.content)
+    states = {CONSUMER_STATE: tuple(consumed)} if CONSUMER_STATE in names else {}
+    return FlinkSource(tuple(splits), enumerator, states)
+
+
+def open_transactions(operator: OperatorState, streams: Streams) -> list[dict[str, object]]:
+    """Return the transactions of Kafka that are to be committed; none of another connector."""
+    transactions: list[dict[str, object]] = []
+    try:
+        for elements in _elements(operator, streams, {COMMITTER_STATE}):
+            for state in decode_versioned_elements(elements.content, "", elements.count):
+                for each in decode_committer(state.version, state.content).committables:
+                    pending = kafka.decode_transaction(each.version, each.content)
+                    transactions.append(
+                        {
+                            "id": pending.id,
+                            "producer_id": pending.producer_id,
+                            "epoch": pending.epoch,
+                        }
+                    )
+    except (FormatError, StorageError):
+        return []
+    return transactions
+
+
+def _elements(operator: OperatorState, streams: Streams, wanted: set[str]) -> Iterator[Elements]:
+    """Yield the elements of these states; the file of a subtask without any is not read."""
+    for subtask in operator.all_subtasks:
+        handle = subtask.managed_operator
+        if handle is None or handle.stream is None:
+            continue
+        own = [state for state in handle.states if state.name in wanted]
+        if not any(len(state.offsets) for state in own):
+            continue
+        starts = handle.starts
+        content = bounds.gather(streams.chunks(handle.stream), "operator state")
+        header = decode_operator_header(content[: min(starts)])
+        elements = split_elements(content, starts, handle.stream.size)
+        for state in own:
+            for offset, count in Counter(state.offsets).items():
+                yield Elements(state.name, element_bytes(header, elements[offset]), count)

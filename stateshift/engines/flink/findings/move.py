@@ -60,6 +60,14 @@ def of_clusters(move: Move) -> Iterator[Finding]:
 
 
 def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
+    for end in image.endpoints:
+        transactions = end.details.get("transactions", ()) if end.role == "sink" else ()
+        if transactions:
+            yield note(
+                f"{survey.location} names {len(transactions)} transactions of a Kafka sink that "
+                "are prepared and not complete: the job completes them when it starts from it, at "
+                "the brokers where they are"
+            )
     kept = flink_image(image)
     drained, kind = (False, "") if kept is None else (kept.drained, kept.kind)
     if drained:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from stateshift import plain
 from stateshift.engines.bundles import keep_copied as kept_of
@@ -267,6 +268,7 @@ def _plan(
     move: Move, phases: tuple[Phase, ...], findings: tuple[Finding, ...], epoch: int | None = None
 ) -> Plan:
     job, facts = move.job, move.facts
+    ends = chain.from_iterable(image.endpoints for image in facts.source_images)
     return Plan(
         job=job.name,
         engine=layout.ENGINE,
@@ -277,6 +279,7 @@ def _plan(
         phases=phases,
         findings=findings,
         facts=fingerprint_of(facts),
+        endpoints=tuple(end.plain for end in ends),
     )
 
 

@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Literal
 
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.entries.operators import operators_of
+from stateshift.engines.flink.entries.operators import endpoints_of, operators_of
 from stateshift.engines.flink.image import Beginnings, FlinkImage, Obstacle, flink_image
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
 from stateshift.engines.flink.rewrite.rescale import heads_of, why_not
@@ -151,7 +151,7 @@ def _image(
             EmbeddedPath(path, place, count, "self")
             for place, count in absolute_places(metadata).items()
         ),
-        endpoints=(),
+        endpoints=endpoints_of(metadata, streams),
         settings={},
         written_by=WRITTEN_BY[metadata.version],
         findings=findings,

@@ -5,11 +5,15 @@ Operators are matched by their ids. Keyed state whose entries cannot be separate
 hashmap's own format with serializers of the job's) is compared as it lies there: it is the same
 where its bytes are, and cannot be compared where they are not. Each subtask has a copy of broadcast
 state: copies which are the same count once.
+
+The splits of a source are no entries: its positions are compared, partition by partition, whatever
+subtask has them, and whatever version of its connector wrote them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
@@ -20,6 +24,7 @@ from stateshift.engines.flink.entries.keyed import (
     why_operator_is_opaque,
     without_keyed,
 )
+from stateshift.engines.flink.entries.operators import source_of
 from stateshift.engines.flink.image import is_readable, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
@@ -28,7 +33,10 @@ from stateshift.engines.match import Matched, Sided, match_sides
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import block_of
+from stateshift.formats.flink.kafka import CONSUMER_STATE
 from stateshift.formats.flink.metadata import OperatorState
+from stateshift.formats.flink.operator_state import READER_STATE
+from stateshift.sources.kinds import SourceReading
 from stateshift.survey import Image, Survey
 from stateshift.world import Pairs, Unit, unit_of
 
@@ -94,6 +102,9 @@ class _Comparing:
         self._numbers: dict[Store, int] = {}
         self._stores: list[Store] = []
         self._showers = [Shower(state, streams) for _, state, streams in self._present()]
+        self._has_positions = have_positions(
+            [source_of(state, streams) for _, state, streams in self._present()]
+        )
 
     def _present(self) -> Iterator[tuple[int, OperatorState, Streams]]:
         for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
@@ -109,7 +120,7 @@ class _Comparing:
         else:
             incomparable = (self._name, "keyed", f"cannot be compared: {why}")
             self._differences.incomparable.append(incomparable)
-        self._compare(self._entries(_unkeyed))
+        self._compare(self._entries(_with_positions if self._has_positions else _unkeyed))
         counts = [self._counts[name] for name in sorted(self._counts)]
         self._differences.stores += counts
 
@@ -168,7 +179,9 @@ class _Comparing:
         if shown >= self._show:
             return
         store, raw = counts.store, key[PREFIX:]
-        shower = self._showers[-1 if before is None else 0]
+        shower: Shower | PositionShower = self._showers[-1 if before is None else 0]
+        if self._has_positions and store == POSITIONS:
+            shower = PositionShower()
         difference = Difference(
             operator=self._name,
             store=store,
@@ -190,3 +203,38 @@ def _keyed_as_it_lies(operator: OperatorState, streams: Streams) -> Iterator[tup
 
 def _unkeyed(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
     return pairs_of(without_keyed(operator), streams, broadcast=Broadcast(once=True))
+
+
+# ---- sources -------------------------------------------------------------------------------------
+
+POSITIONS = "positions"
+SPLITS = (READER_STATE, CONSUMER_STATE, "coordinator")
+
+
+def have_positions(sources: Sequence[SourceReading | None]) -> bool:
+    """Whether these are sources of one kind, whose positions are all that their states say."""
+    kinds = {source.kind if source is not None and source.is_whole else None for source in sources}
+    return len(kinds) == 1 and None not in kinds
+
+
+def _with_positions(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
+    """Yield state that belongs to no key, with the positions of a source instead of its splits."""
+    for store, pairs in _unkeyed(operator, streams):
+        if store not in SPLITS:
+            yield store, pairs
+    source = source_of(operator, streams)
+    assert source is not None, "asked before: have_positions"
+    positions = []
+    for each in source.kind.positions(source.details):
+        positions.append((each.partition.encode(), json.dumps(each.position).encode()))
+    yield POSITIONS, positions
+
+
+class PositionShower:
+    """Shows the positions of a source."""
+
+    def key(self, store: str, raw: bytes) -> object:
+        return {"partition": raw.decode()}
+
+    def value(self, store: str, raw: bytes) -> object:
+        return json.loads(raw)

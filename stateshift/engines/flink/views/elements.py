@@ -23,12 +23,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from shlex import quote
 
 from stateshift.engines.flink.entries.image import Digest, of_subtask
 from stateshift.engines.flink.entries.keyed import headers_of, keyed_entries, why_opaque
+from stateshift.engines.flink.entries.operators import positions_in
 from stateshift.engines.flink.image import flink_image, metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
@@ -131,6 +132,10 @@ def _element(header: OperatorHeader, name: str, raw: bytes, count: int) -> list[
     if state is None:
         return [(None, _undecoded(content))]
     try:
+        split_positions = positions_in(name, content, count)
+        if split_positions and all(split_positions):
+            plain = [[asdict(each) for each in positions] for positions in split_positions]
+            return [(None, each[0] if len(each) == 1 else each) for each in plain]
         return read_element(state, content, count)
     except (Unknown, FormatError):
         return [(None, _undecoded(content))]

@@ -31,8 +31,8 @@ from stateshift.formats.spark import (
     state_files,
 )
 from stateshift.formats.spark.names import classify
-from stateshift.formats.spark.positions import position_of
 from stateshift.formats.spark.text import JsonObject, decode_object, decode_text
+from stateshift.sources.kinds import of_spark
 
 # The kind of a file, its lines as a person reads them, and its value in plain JSON.
 Shown = tuple[str, tuple[str, ...], object]
@@ -159,7 +159,7 @@ def _json_source(content: bytes) -> Shown:
 
 
 def _initial_offset(offset: object) -> Shown:
-    return _document(f"{position_of(offset, True).kind} source, initial offset", offset)
+    return _document(f"{of_spark(offset, True).kind.name} source, initial offset", offset)
 
 
 def _schema_log(content: bytes, rows: RowSchema) -> Shown:

@@ -1,5 +1,5 @@
 """Sources and sinks, as far as a checkpoint tells: kinds and positions from the offsets
-(`formats.spark.positions`), places from the logs of file sources (`file_sources`).
+(`sources.kinds`), places from the logs of file sources (`file_sources`).
 
 The logs of file sources have to be of the source in whose folder they are:
 
@@ -32,27 +32,15 @@ from stateshift.engines.spark.survey import file_sources
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import OffsetEntry, SourceOffset, decode_offsets
-from stateshift.formats.spark.positions import EITHER, EVENT_HUBS, KAFKA, position_of
 from stateshift.formats.spark.uris import decode_location
+from stateshift.sources.kind import SourceKind
+from stateshift.sources.kinds import DELTA, FILE, MEMORY, UNKNOWN, of_spark
+from stateshift.sources.topics import EITHER, KAFKA
 from stateshift.specification.location import relation
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, Endpoint, Facts, FileInfo, Finding, Image, SinkFacts
 
 OTHERS_MIN = 2  # logs of one folder that make another folder strange
-
-REPLAYABLE: Mapping[str, bool | None] = {
-    "file": True,
-    KAFKA: True,
-    EVENT_HUBS: True,
-    EITHER: True,
-    "rate": True,
-    "rate-micro-batch": True,
-    "delta": True,
-    "iceberg": True,
-    "paimon": True,
-    "memory or socket": False,
-    "unknown": None,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +67,17 @@ def endpoints_of(
     for source in offsets:
         index, log = source.source, logs.get(source.source, [])
         offset = json_or_text(source.offset or "")
-        endpoint = _source_endpoint(index, offset, has_log=bool(log))
+        endpoint = source_endpoint(index, offset, has_log=bool(log))
         endpoints.append(endpoint)
-        if endpoint.kind == "memory or socket":
+        if endpoint.kind == MEMORY.name:
             reading.warn(
                 f"{reading.path(f'sources/{index}')} is not there: where source {index} is of the "
                 "rate source, its log is lost, and the job fails, for its clock begins anew; a "
                 "memory or socket source has none"
             )
-        if endpoint.kind in ("file", "unknown"):
+        if _kind(offset, log) in (FILE, UNKNOWN):
             file_sources.refuse_other_offset(reading, index, offset, log)
-        if endpoint.kind != "file":
+        if endpoint.kind != FILE.name:
             continue
         if file_sources.is_shared(source, offsets, logs):
             reading.warn(
@@ -106,20 +94,25 @@ def endpoints_of(
     return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
 
 
-def _source_endpoint(index: str, offset: object, has_log: bool) -> Endpoint:
-    position = position_of(offset, has_log)
-    topics = position.details.get("offsets", {})
-    # Event Hubs counts in sequence numbers, of which Kafka's brokers know nothing.
-    asked_of_brokers = {} if position.kind == EVENT_HUBS else topics
+def source_endpoint(index: str, offset: object, has_log: bool) -> Endpoint:
+    """Return a source by its offset, decoded JSON; `has_log`: it has files below `sources/`."""
+    source = of_spark(offset, has_log)
+    topics = source.details.get("offsets", {}) if source.is_known else {}
     return Endpoint(
         role="source",
         index=index,
-        kind=position.kind,
-        replayable=REPLAYABLE[position.kind],
+        kind=source.kind.name,
+        replayable=source.kind.replayable,
         detail=", ".join(sorted(topics)) or None,
-        offsets=asked_of_brokers,
-        details=position.details,
+        # Event Hubs counts in sequence numbers, of which Kafka's brokers know nothing.
+        offsets=topics if source.kind.asked else {},
+        details=source.details,
     )
+
+
+def _kind(offset: object, log: list[str]) -> SourceKind:
+    """Return the kind of ours that an offset is of."""
+    return of_spark(offset, bool(log), added=False).kind
 
 
 def refuse_unreadable_ends(
@@ -136,12 +129,12 @@ def refuse_unreadable_ends(
         for source in entry.offsets:
             log = logs.get(source.source, [])
             offset = json_or_text(source.offset or "")
-            kind = position_of(offset, bool(log)).kind
-            if kind in ("file", "unknown") and batch != last:
+            kind = _kind(offset, log)
+            if kind in (FILE, UNKNOWN) and batch != last:
                 file_sources.refuse_other_offset(
                     reading, source.source, offset, log, offset_path(batch)
                 )
-            if kind == "file" and not file_sources.is_shared(source, entry.offsets, logs):
+            if kind is FILE and not file_sources.is_shared(source, entry.offsets, logs):
                 reached[source.source] = max(
                     file_sources.batch_of(offset), reached.get(source.source, -1)
                 )
@@ -156,7 +149,9 @@ def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:
     endpoints: list[Endpoint] = []
     for image in images:
         for end in image.endpoints:
-            plain = _plain(end, names_brokers)
+            plain = end.plain
+            if names_brokers and end.kind == EITHER.name:
+                plain = replace(plain, kind=KAFKA.name)
             if len(images) > 1:
                 plain = replace(plain, details={**plain.details, "image": image.path})
             endpoints.append(plain)
@@ -164,18 +159,6 @@ def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:
         identified = [image for image in images if image.identity is not None]
         endpoints.append(sink_endpoint(facts.sink, identified))
     return tuple(endpoints)
-
-
-def _plain(end: Endpoint, names_brokers: bool) -> Endpoint:
-    """Return an endpoint whose partitions are strings: keys of JSON cannot be numbers."""
-    kind = KAFKA if names_brokers and end.kind == EITHER else end.kind
-    details = dict(end.details)
-    plain_topics = {}
-    for topic, partitions in details.get("offsets", {}).items():
-        plain_topics[topic] = {str(number): offset for number, offset in partitions.items()}
-    if plain_topics:
-        details["offsets"] = plain_topics
-    return replace(end, kind=kind, offsets={}, details=details)
 
 
 def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
@@ -322,18 +305,19 @@ def _backlog(
         offsets = [json.loads(end) for end in ends]
     except ValueError:
         return
-    first, last = (position_of(offset, bool(log)) for offset in offsets)
-    if first.kind != last.kind:
+    kind, last_kind = (_kind(offset, log) for offset in offsets)
+    first, last = offsets
+    if kind is not last_kind:
         return
-    if first.kind == "file" and all(isinstance(offset, dict) for offset in offsets):
-        batches = range(offsets[0]["logOffset"] + 1, offsets[1]["logOffset"] + 1)
+    if kind is FILE and all(isinstance(offset, dict) for offset in offsets):
+        batches = range(first["logOffset"] + 1, last["logOffset"] + 1)
         yield Backlog(source, "files", _files(reading, log, batches), "maxFilesPerTrigger")
-    elif first.kind == KAFKA:
-        yield Backlog(source, "records", _records(*offsets), "maxOffsetsPerTrigger")
-    elif first.kind == "delta":
-        versions = [offset["reservoirVersion"] for offset in offsets]
+    elif kind is KAFKA:
+        yield Backlog(source, "records", _records(first, last), "maxOffsetsPerTrigger")
+    elif kind is DELTA:
+        versions = last["reservoirVersion"] - first["reservoirVersion"]
         limit = "maxFilesPerTrigger or maxBytesPerTrigger"
-        yield Backlog(source, "versions of its table", versions[1] - versions[0], limit)
+        yield Backlog(source, "versions of its table", versions, limit)
 
 
 def _files(reading: Reading, log: list[str], batches: range) -> int:

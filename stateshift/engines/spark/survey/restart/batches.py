@@ -35,7 +35,7 @@ from stateshift.engines.spark.survey.restart.query_files import ListedFiles, sto
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark.commits import decode_commit
 from stateshift.formats.spark.offsets import PARTITIONS, SourceOffset, decode_offsets
-from stateshift.formats.spark.positions import step_back
+from stateshift.sources.kinds import step_back
 from stateshift.survey import Operator
 
 # The number of batches that are compared with each other; Spark keeps a hundred.
