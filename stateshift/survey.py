@@ -498,7 +498,8 @@ class Facts:
     `chains` what shards were folded from in each round, the last one behind the others; `left`
     (location, path) what rounds have left at a target beside them, and `past` what of it was
     copied from a time that the job has gone back behind. `shown` is what a job could be started
-    from at the target, made of what rounds have copied. `stopped`: by this run.
+    from at the target, made of what rounds have copied; `kept` are the images there, this one among
+    them, that stay while the next is published. `stopped`: by this run.
     """
 
     source: Survey
@@ -520,6 +521,7 @@ class Facts:
     left: tuple[tuple[str, str], ...] = ()
     past: tuple[tuple[str, str], ...] = ()
     shown: tuple[Image, ...] = ()
+    kept: tuple[Image, ...] = ()
     stopped: bool = False
 
     @property

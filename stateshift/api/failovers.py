@@ -42,7 +42,7 @@ def failover(
 
     Args:
         place: where the standby is, or the workdir of the run that keeps it.
-        epoch: refuse if the standby is at another one.
+        epoch: which of those that the standby keeps the job is started from; None: the newest.
         primary_is_down: the primary is not asked: its job does not run, and cannot come back.
         workdir: as `apply` takes it.
         progress: likewise.
@@ -106,17 +106,10 @@ def spec_of_failover(standby: Standby, epoch: int | None, primary_is_down: bool)
     """Return the spec that starts the job from its standby.
 
     Raises:
-        PlanError: another `epoch` was asked for than is there, or the state file tells of another
+        PlanError: an `epoch` was asked for that is not kept, or the state file tells of another
             place or has no start.
     """
-    spec = failover_spec(standby, primary_is_down)
-    if epoch is not None and epoch != standby.state.epoch:
-        raise PlanError(
-            f"{standby.location} holds {standby.state.epoch}, and not {epoch}",
-            hint=f"stateshift verify {standby.location} --deep   # tells what it can be started "
-            "from, and which files to move away for an earlier one",
-        )
-    return spec
+    return failover_spec(standby, primary_is_down, epoch)
 
 
 def batches_ahead(standby: Standby, adapters: Adapters) -> int | None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from stateshift.standby.location import Standby
     from stateshift.step.evidence import PrimaryFenced
 
+CLOCKS_DIFFER_SECONDS = 30.0  # less may be a look that took its time
+
 Role = Literal["standby", "failed-over"]
 
 
@@ -32,10 +34,25 @@ class StandbyLag:
 
     @property
     def rpo_seconds(self) -> float | None:
-        """How old the newest commit of the source is that is kept."""
+        """How old the newest commit of the source is that is kept. It is no younger than the look
+        that has found it, whatever the clock of the source's storage says.
+        """
         if self.committed_at is None:
             return None
-        return round(max(0.0, self.now - self.committed_at), 3)
+        seen_at = self.committed_at if self.as_of is None else self.as_of
+        return round(max(0.0, self.now - min(self.committed_at, seen_at)), 3)
+
+    @property
+    def clock_ahead_seconds(self) -> float | None:
+        """How far the clock of the source's storage, or of who feeds it, is ahead of another one;
+        None where none is.
+        """
+        ahead = 0.0
+        if self.as_of is not None:
+            ahead = max(self.as_of - self.now, (self.committed_at or 0.0) - self.as_of)
+        elif self.committed_at is not None:
+            ahead = self.committed_at - self.now
+        return round(ahead, 3) if ahead > CLOCKS_DIFFER_SECONDS else None
 
     @property
     def is_kept(self) -> bool | None:
@@ -138,6 +155,15 @@ class DrillDocument(TypedDict):
     workdir: Annotated[str, "its workdir there", At("drill.workdir")]
 
 
+class KeptEpochDocument(TypedDict):
+    """An epoch that a standby can be started from."""
+
+    epoch: Annotated[int, "its number, for `failover --epoch`"]
+    committed_at: Annotated[float | None, "when the source had written it"]
+    at: Annotated[float, "when its round was published"]
+    checked: Annotated[bool, "whether its copy was read to its end before"]
+
+
 class StandbyDocument(TypedDict):
     """What `status LOCATION` tells of a standby."""
 
@@ -153,6 +179,11 @@ class StandbyDocument(TypedDict):
         float | None, "when the source had written that", At("standby.state.committed_at")
     ]
     at: Annotated[float, "when the last round was published", At("standby.state.at")]
+    kept: Annotated[
+        list[KeptEpochDocument],
+        "what it can be started from, the newest first",
+        At("standby.state.kept"),
+    ]
     rpo_seconds: Annotated[
         float | None, "how much of the source's time would be lost now", At("lag.rpo_seconds")
     ]
@@ -160,6 +191,12 @@ class StandbyDocument(TypedDict):
         int | None,
         "how many batches or checkpoints of the source; null: it gave no answer",
         At("lag.batches"),
+    ]
+    clock_ahead_seconds: Annotated[
+        float | None,
+        "how far the clock of the source's storage, or of who feeds the standby, is ahead: "
+        "rpo_seconds is too small by so much at most; null where that is not seen",
+        At("lag.clock_ahead_seconds"),
     ]
     rpo_bound_seconds: Annotated[
         float | None, "how much may be lost at most, by the spec", At("lag.bound")

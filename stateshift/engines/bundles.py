@@ -219,6 +219,19 @@ def keep_copied(
         yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(stays)), tuple(sorted(goes)))
 
 
+def without_kept(facts: Facts, steps: Iterable[KeepBrought]) -> Iterator[KeepBrought]:
+    """Yield the steps that retire what an image does not need, without files of kept images."""
+    kept: set[str] = set()
+    for image in facts.kept:
+        kept.update(image.needed_files)
+    for step in steps:
+        if step.target != facts.target.location:
+            yield step
+            continue
+        dropped = tuple(path for path in step.dropped if path not in kept)
+        yield replace(step, dropped=dropped)
+
+
 def without_shown(
     facts: Facts, steps: Iterable[KeepBrought]
 ) -> tuple[tuple[KeepBrought, ...], tuple[KeepBrought, ...]]:

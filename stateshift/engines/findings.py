@@ -19,6 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from stateshift.specification import JobSpec
 from stateshift.specification.location import relation
+from stateshift.storage.locations import same_file_system
 from stateshift.survey import Facts, Finding, Room, Survey
 
 BYTES_MIN: Final = 1024**3  # less is not worth a person's time
@@ -42,6 +43,18 @@ def findings_of(move: M, parts: Iterable[Callable[[M], Iterable[Finding]]]) -> t
                 finding = replace(finding, level="warn", message=message, hint=None)
             findings.append(finding)
     return tuple(findings)
+
+
+def of_standby(move: _Move) -> Iterator[Finding]:
+    """Warn of a standby on the storage of its source."""
+    job = move.job
+    if job.is_standby and same_file_system(job.source, job.destination):
+        yield Finding(
+            "warn",
+            f"the standby of {job.name} is on the same storage as its source: whoever loses "
+            f"{job.source} loses {job.destination} with it",
+            hint="keep it on another storage, in another region",
+        )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
     survey, own_part, misplaced      what is there
     identity, plan, plan_round,      what is done to move it
-    plan_standby, plan_hiding
+    plan_standby, plan_hiding,
+    as_copied
     transforms, entries_reader       pure functions of files: the plans name the first, comparisons
                                      read with the second
     judge, way_out, first_entries,   an image, for whoever looks at it without a run
@@ -228,6 +229,12 @@ class Engine(Protocol):
             spec: the whole request.
             job: the one to plan.
             facts: as they are now.
+        """
+        ...
+
+    def as_copied(self, facts: Facts) -> Facts:
+        """Return the facts with the images of the source as the target will have them: made of the
+        files that rounds have copied.
         """
         ...
 

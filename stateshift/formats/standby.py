@@ -2,6 +2,10 @@
 
     _stateshift/standby.json    what was copied, from where, and how the job is started here; it is
                                 written whole, after the image that it tells of
+    _stateshift/epoch-N/PATH    what an engine reads first of an epoch that is kept, where that of
+                                the next one takes its name (Flink's `_metadata`)
+    _stateshift/aside-N/PATH    what came after the epoch that the failover of generation N has
+                                started from
     _stateshift/generation-N    who may write here: each takes the next number, by a file that is
                                 created exclusively. Whoever has fed the standby stops once it finds
                                 a higher one
@@ -32,6 +36,7 @@ SUPERSEDED = f"{FOLDER}/superseded.json"
 DRILLS = f"{FOLDER}/drills.json"
 DRILLS_KEPT = 50
 VERSION = 1
+SECONDS_MAX = 253_402_300_800  # the year 10,000
 
 _CLAIM = re.compile(rf"{FOLDER}/generation-([0-9]{{1,9}})")
 
@@ -60,10 +65,31 @@ class KeptImage:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptEpoch:
+    """An epoch that the standby can be started from: `committed_at` is when the source wrote it,
+    `at` when the round has published it; `checked` if its copy was read to its end before.
+    """
+
+    epoch: int
+    committed_at: float | None
+    at: float
+    checked: bool = False
+
+    @property
+    def written_at(self) -> float | None:
+        """When the source had written it, which was before its round was published: the clock of
+        the source's storage may be ahead.
+        """
+        return None if self.committed_at is None else min(self.committed_at, self.at)
+
+
+@dataclass(frozen=True, slots=True)
 class StandbyState:
     """A standby as its last round has left it. `spec` starts the job from here; `committed_at` is
-    when the source wrote the newest epoch that was kept, `at` when the round has published it.
-    `as_of` is when the source had nothing newer, and `rpo_seconds_max` how long that may be ago.
+    when the source wrote the newest epoch that was kept, `at` when the round has published it,
+    `checked` if its copy was read to its end before; `earlier` are epochs before that one which are
+    still there, the newest first. `as_of` is when the source had nothing newer, and
+    `rpo_seconds_max` how long that may be ago.
     """
 
     job: str
@@ -78,6 +104,30 @@ class StandbyState:
     spec: JsonObject
     as_of: float | None = plain.later(None)
     rpo_seconds_max: float | None = plain.later(None)
+    checked: bool = plain.later(False)
+    earlier: tuple[KeptEpoch, ...] = plain.later(())
+
+    @property
+    def kept(self) -> tuple[KeptEpoch, ...]:
+        """The epochs that it can be started from, the newest first; none of a workflow, whose
+        queries have one each.
+        """
+        if self.epoch is None:
+            return ()
+        return (
+            KeptEpoch(self.epoch, self.committed_at, self.at, self.checked),
+            *self.earlier,
+        )
+
+
+def epoch_folder(epoch: int) -> str:
+    """Return the folder of files of a kept epoch whose own names a later one has taken."""
+    return f"{FOLDER}/epoch-{epoch}"
+
+
+def aside_folder(generation: int) -> str:
+    """Return the folder to which a failover moves what came after the epoch it starts from."""
+    return f"{FOLDER}/aside-{generation}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +232,14 @@ def decode_state(content: bytes) -> StandbyState:
     Raises:
         FormatError: it is none of this version.
     """
-    return _decode(StandbyState, content, STATE, "state file of a standby")
+    state = _decode(StandbyState, content, STATE, "state file of a standby")
+    times = [state.at, state.committed_at, state.as_of, state.rpo_seconds_max]
+    for kept in state.earlier:
+        times += [kept.at, kept.committed_at]
+    for seconds in times:
+        if seconds is not None and not 0 <= seconds < SECONDS_MAX:
+            raise FormatError(f"not the state file of a standby: a time of {seconds} s", STATE, 0)
+    return state
 
 
 def encode_superseded(superseded: Superseded) -> bytes:

@@ -15,8 +15,11 @@ from typing import Protocol, TypeVar
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import engine
-from stateshift.errors import MissingFile, StateshiftError
+from stateshift.engines.views import Opening
+from stateshift.errors import MissingFile, PlanError, StateshiftError
 from stateshift.estimating import probe
+from stateshift.formats.marks import FOLDER
+from stateshift.formats.standby import aside_folder, epoch_folder
 from stateshift.migration.adapters import Adapters, AskRecords
 from stateshift.migration.arrivals import Arrivals, with_arrivals
 from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
@@ -25,7 +28,9 @@ from stateshift.specification.transform import Change, Rewind, locations_merged
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
-from stateshift.survey import ClusterFacts, Facts, SinkFacts, Survey, Topics
+from stateshift.storage.wrappers import Rearranged
+from stateshift.survey import ClusterFacts, Facts, Image, SinkFacts, Survey, Topics
+from stateshift.terms import terms_of
 from stateshift.workdir import Workdir
 
 LOOKS = 4
@@ -195,7 +200,9 @@ def source_now(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
 
 
 def _survey_source(inquiry: Inquiry, job: JobSpec, location: str) -> tuple[Storage, Survey]:
-    open_storage = inquiry.adapters.open_storage
+    open_storage, take_over = inquiry.adapters.open_storage, job.takes_over
+    if take_over is not None and take_over.epoch is not None:
+        return survey_taken_over(inquiry.engine, job, open_storage, take_over.epoch)
     return inquiry.engine.survey(location, open_storage, changes=job.transform)
 
 
@@ -372,3 +379,86 @@ def _with_records(
         spans_are_there = bool(topics.spans)
         unread = replace(topics, unread=error.fact)
         return unread if spans_are_there else replace(unread, wrong=error.fact, hint=error.hint)
+
+
+# ------------------------------------------------------------- the earlier epochs of a standby
+
+
+def image_of_epoch(engine: Engine, location: str, opening: Opening, epoch: int) -> Image | None:
+    """Return the image of an epoch as its files are now; None where it is not there whole."""
+    own_names: dict[str, str] = {}
+
+    def opening_then(place: str) -> Storage:
+        storage = opening(place)
+        if storage.location != location:
+            return storage
+        own_names.update(names_before(storage, epoch))
+        return Rearranged.renamed(storage, own_names)
+
+    _, survey = engine.survey(location, opening_then, changes=(Rewind(epoch),))
+    if survey.epoch != epoch or _is_refused(survey):
+        return None
+    return under_names_now(survey.images[0], own_names)
+
+
+def names_before(storage: Storage, epoch: int) -> dict[str, str]:
+    """Return the files of an epoch that have another name now: what they were called."""
+    folder = epoch_folder(epoch)
+    return {file.path: file.path.removeprefix(f"{folder}/") for file in storage.list(folder)}
+
+
+def under_names_now(image: Image, own_names: Mapping[str, str]) -> Image:
+    """Return an image with the names that its files have now."""
+    now = {own: path for path, own in own_names.items()}
+    needed = tuple(now.get(path, path) for path in image.needed)
+    first_read = tuple(now.get(path, path) for path in image.first_read)
+    return replace(image, needed=needed, first_read=first_read)
+
+
+def _is_refused(survey: Survey) -> bool:
+    findings = [*survey.findings]
+    for image in survey.images:
+        findings.extend(image.findings)
+    return any(finding.level == "refuse" for finding in findings)
+
+
+def survey_taken_over(
+    engine: Engine, job: JobSpec, opening: Opening, epoch: int
+) -> tuple[Storage, Survey]:
+    """Return the survey of a standby as the renames leave it.
+
+    Raises:
+        PlanError: this epoch is not there, or not whole.
+    """
+    storage = opening(job.source)
+    names = renames_back(engine, job, opening, epoch)
+
+    def opening_then(place: str) -> Storage:
+        there = opening(place)
+        return Rearranged.renamed(there, names) if there.location == storage.location else there
+
+    return engine.survey(job.source, opening_then)
+
+
+def renames_back(engine: Engine, job: JobSpec, opening: Opening, epoch: int) -> dict[str, str]:
+    """Return the new names of files: what came later is set aside first, then the epoch's own files
+    take their names again. There are none where it is the newest epoch.
+    """
+    take_over = job.takes_over
+    assert take_over is not None, "the job of a standby"
+    storage, survey = engine.survey(job.source, opening)
+    if survey.epoch == epoch and not _is_refused(survey):
+        return {}
+    image = image_of_epoch(engine, storage.location, opening, epoch)
+    if image is None:
+        at = f"{terms_of(engine.name).at} {epoch}"
+        raise PlanError(
+            f"{at} is not at {job.source}, or not whole",
+            hint=f"stateshift verify {job.source} --deep   # tells what it can be started from",
+        )
+    needed, aside = set(image.needed_files), aside_folder(take_over.generation)
+    names: dict[str, str] = {}
+    for file in sorted(storage.list(), reverse=True):
+        if file.path not in needed and not file.path.startswith(f"{FOLDER}/"):
+            names[file.path] = f"{aside}/{file.path}"
+    return names | names_before(storage, epoch)

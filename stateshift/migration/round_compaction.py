@@ -5,13 +5,14 @@ journal and time than one that is followed for an hour.
                               few
 
 The journal is then rewritten without the others. They can be forgotten once some remaining plan
-answers for everything at the target: the new one for what counts as copied, the plan that published
-last for what makes a standby an image. While anything else is there, all is kept.
+answers for everything at the target: the new one for what rounds have copied, whether it counts or
+is of a time that the job has gone back behind; the plans that published for what makes a standby an
+image, or an earlier epoch one. While anything else is there, all is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.engines.bundles import bundle_items
@@ -94,22 +95,42 @@ def _compaction(
     published = [plan for plan in others if plan.finished_at is not None]
     kept = {plan.plan for plan in (*warm[:1], *warm[-ROUNDS_KEPT:], *published[-1:])}
     written = arrivals([plan for plan in rounds if plan.plan in kept], read).written
-    if any(path not in written.get(place, ()) for place, path in facts.left):
+    past = set(facts.past)
+    unknown = set(facts.left) - past - _keys(written)
+    for other in reversed(others):
+        if not unknown:
+            break
+        own = _keys(arrivals([other], read).written)
+        if not unknown.isdisjoint(own):
+            kept.add(other.plan)
+            unknown -= own
+    if unknown:
         return None
     evidence: dict[str, Evidence] = {}
-    steps = list(_steps(facts.brought, arrived, evidence))
+    steps = list(_steps(facts.brought, past, arrived, evidence))
     if not steps:
         return None
     plan = replace(read(warm[-1]), phases=phases_of(Phase("copy", tuple(steps))), findings=())
     return Compaction(plan, evidence, frozenset(plan.plan for plan in rounds) - kept)
 
 
+def _keys(written: Mapping[str, Collection[str]]) -> set[Key]:
+    """Return the location and the path of each file."""
+    keys: set[Key] = set()
+    for place, paths in written.items():
+        keys.update((place, path) for path in paths)
+    return keys
+
+
 def _steps(
-    brought: Mapping[Key, Brought], arrived: Arrivals, evidence: dict[str, Evidence]
+    brought: Mapping[Key, Brought],
+    past: Collection[Key],
+    arrived: Arrivals,
+    evidence: dict[str, Evidence],
 ) -> Iterator[BringFiles]:
-    """Yield steps for what is there and counts; add what they have shown to `evidence`. The anchors
-    of what came last vouch for what came before it, too: who has not gone back behind that has not
-    gone back behind an earlier one.
+    """Yield steps for what is there; add what they have shown to `evidence`. The anchors of what
+    came last vouch for what came before it, too: who has not gone back behind that has not gone
+    back behind an earlier one. Nothing vouches for what is `past`.
     """
     # The last chain of each shard and place: a workflow's queries number their operators alike.
     last_chains: dict[tuple[object, ...], ShardFiles] = {}
@@ -117,13 +138,16 @@ def _steps(
         folder = chain.files[0].rpartition("/")[0] if chain.files else ""
         last_chains[chain.operator, chain.store, chain.shard, folder] = chain
     chains = tuple(last_chains.values())  # they are in the first step
-    files_between: dict[Key, list[Arrived]] = {}
+    files_between: dict[tuple[str, str, bool], list[Arrived]] = {}
     for key, file in arrived.files.items():
-        if key in brought:
-            files_between.setdefault((file.step.source, file.step.target), []).append(file)
-    for files in files_between.values():
+        counts = key in brought
+        if counts or (file.step.target, file.name) in past:
+            place = (file.step.source, file.step.target, counts)
+            files_between.setdefault(place, []).append(file)
+    for (_, _, counts), files in files_between.items():
         for bundle in bundle_items(files, FILES_MAX):
-            step = _step(f"copy/there-{len(evidence)}", bundle, files[-1].step, chains)
+            last = files[-1].step if counts else replace(files[-1].step, anchors=())
+            step = _step(f"copy/there-{len(evidence)}", bundle, last, chains)
             shown = [FileEvidence(file.name, file.file.size, file.digest) for file in bundle]
             stamps = {file.name: file.stamp for file in bundle}
             evidence[step.name] = FilesBrought(tuple(shown), stamps, missed=0)

@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, cast
 
 from stateshift.engines.protocol import Engine
 from stateshift.engines.views import DeepCheck, ImageAt
-from stateshift.errors import MissingFile, PlanError
+from stateshift.errors import MissingFile, PlanError, StateshiftError
 from stateshift.migration.gathering import Inquiry, other_images, sink_of, source_now
 from stateshift.specification import JobSpec
 from stateshift.specification.transform import Drop
+from stateshift.step.claims import state_at
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Image, Survey
+from stateshift.storage.wrappers import Rearranged
+from stateshift.survey import Facts, Finding, Image, Survey
+from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.engines.views import Readers
@@ -96,12 +99,36 @@ def refuse_damaged(
             continue
         first = findings[0]
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        if job.takes_over is not None:
+            raise PlanError(
+                f"{job.name} cannot be started from its standby: {first.message}{more}",
+                hint=way_out_of_damage(inquiry, job),
+            )
         hint = "`stateshift verify --deep` tells of all of it and what a job could restart from"
         skip = 'to move it as it is: "verify": {"source": "names"}'
         raise PlanError(
             f"{job.name} cannot restart from its source: {first.message}{more}",
             hint=f"{first.hint or hint}; {skip}",
         )
+
+
+def way_out_of_damage(inquiry: Inquiry, job: JobSpec) -> str:
+    """Return the command that starts a job from another epoch of its standby that was read to its
+    end, and is whole; or what to do without one.
+    """
+    deep = f"stateshift verify {job.source} --deep   # tells of all of it"
+    assert job.takes_over is not None, "a job that is started from its standby"
+    state = state_at(inquiry.adapters.open_storage(job.source))
+    kept_epochs = () if state is None else state.kept
+    for kept in kept_epochs:
+        if kept.epoch == job.takes_over.epoch:
+            continue
+        earlier = replace(job, takes_over=replace(job.takes_over, epoch=kept.epoch))
+        with suppress(StateshiftError):
+            if not damages(inquiry, earlier):
+                at = f"{terms_of(inquiry.spec.engine).at} {kept.epoch}"
+                return f"stateshift failover {job.source} --epoch {kept.epoch}   # {at} is whole"
+    return deep
 
 
 def _part_read(job: JobSpec) -> tuple[object, ...]:
@@ -154,6 +181,36 @@ def _damage_in(
     found = [*to_the_end, *_damage_in_planned_state(inquiry, job, survey, image, to_the_end)]
     refusals = [finding for finding in found if finding.level == "refuse"]
     return [finding for finding in refusals if finding not in by_names]
+
+
+def _copied_files(inquiry: Inquiry, facts: Facts) -> Rearranged:
+    """Return the source for reading, with the files that rounds have copied as they are there."""
+    open_storage = inquiry.adapters.open_storage
+    places: dict[str, tuple[Storage, str]] = {}
+    for (location, path), held in facts.brought.items():
+        if location == facts.source.location:
+            places[path] = (open_storage(held.target), held.name)
+    return Rearranged(open_storage(facts.source.location), places)
+
+
+def damage_of_copy(inquiry: Inquiry, job: JobSpec, facts: Facts) -> Finding | None:
+    """Return the first reason for which a job could not be started from what rounds have copied,
+    once it is published. Copies are read where they are; logs and metadata that are still to be
+    published, at the source.
+    """
+    engine = inquiry.engine
+    facts = engine.as_copied(facts)
+    storage = _copied_files(inquiry, facts)
+    for image in facts.source.images:
+        if image.epoch is None:
+            continue
+        moved = replace(engine.taken_along(job, 0, image), epochs=())
+        at = ImageAt(storage, facts.source, moved, image.path or facts.source.location)
+        by_names = engine.judge(at, None, None).findings
+        for finding in engine.judge(at, DeepCheck(history=False), None).findings:
+            if finding.level == "refuse" and finding not in by_names:
+                return finding
+    return None
 
 
 def _damage_in_planned_state(

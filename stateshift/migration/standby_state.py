@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from stateshift.errors import StateshiftError
-from stateshift.formats.standby import STATE, KeptImage, StandbyState, encode_state
+from stateshift.errors import FormatError, StateshiftError
+from stateshift.formats.standby import STATE, KeptEpoch, KeptImage, StandbyState, encode_state
 from stateshift.journal import ImageKept, RpoJudged
 from stateshift.migration.context import RunContext
+from stateshift.migration.gathering import image_of_epoch, names_before, under_names_now
 from stateshift.migration.notifications import tell_rpo
 from stateshift.specification import JobSpec, to_plain_spec
 from stateshift.specification.standby import spec_at_target
-from stateshift.step.claims import refuse_another
-from stateshift.survey import Facts
+from stateshift.step.claims import refuse_another, state_at
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Facts, Image
 from stateshift.terms import moment, terms_of
 
 SECONDS_BETWEEN_JUDGEMENTS = 1.0
@@ -28,9 +30,67 @@ SECONDS_BETWEEN_JUDGEMENTS = 1.0
 _log = logging.getLogger(__name__)
 
 
-def tell_standby(context: RunContext, job: JobSpec, facts: Facts, as_of: float) -> None:
+def kept_images(
+    context: RunContext, job: JobSpec, facts: Facts, known: Iterable[Image]
+) -> tuple[Image, ...]:
+    """Return the images that the state file at the target names, as far as they are there: none of
+    their files goes while it names them. Those that are `known` are not looked for again.
+    """
+    storage = context.world.storage(job.destination)
+    state = _readable_state(storage)
+    if state is None:
+        return facts.shown
+    shown: dict[int | None, Image] = {}
+    for image in facts.shown:
+        if image.epoch is not None:
+            # A later one takes the names of some of its files.
+            shown[image.epoch] = under_names_now(image, names_before(storage, image.epoch))
+    found = {image.epoch: image for image in known} | shown
+    images: list[Image] = []
+    for kept in state.kept:
+        there = found.get(kept.epoch)
+        if there is None:
+            opening = context.world.storage
+            there = image_of_epoch(context.engine, storage.location, opening, kept.epoch)
+        if there is not None:
+            images.append(there)
+    named = {image.epoch for image in images}
+    return (*images, *(image for epoch, image in shown.items() if epoch not in named))
+
+
+def _readable_state(storage: Storage) -> StandbyState | None:
+    """Return the state at a target; None also of one that is damaged: it is written anew."""
+    try:
+        return state_at(storage)
+    except FormatError:
+        return None
+
+
+def _earlier(storage: Storage, images: Iterable[Image], epoch: int | None) -> list[KeptEpoch]:
+    """Return the epoch that is kept beside the newest: the newest of these images that was read to
+    its end, or else the newest of them, if it is earlier and still there.
+    """
+    state = _readable_state(storage)
+    if state is None or epoch is None:
+        return []
+    image_of = {image.epoch: image for image in images}
+    found: list[KeptEpoch] = []
+    for kept in state.kept:
+        image = image_of.get(kept.epoch)
+        if image is None or kept.epoch >= epoch:
+            continue
+        if all(storage.stat(path) is not None for path in image.first_read):
+            found.append(kept)
+    checked = [kept for kept in found if kept.checked]
+    return (checked or found)[:1]
+
+
+def tell_standby(
+    context: RunContext, job: JobSpec, facts: Facts, as_of: float, checked: bool
+) -> None:
     """Write down, here and at the target, which image of a standby was published, and when the
-    source had nothing newer.
+    source had nothing newer. The images in `facts.kept` were there before, and still are unless
+    they were hidden for it. `checked`: it was read to its end.
     """
     images = tuple(
         KeptImage(image.path, image.epoch, image.identity) for image in facts.source.images
@@ -38,6 +98,7 @@ def tell_standby(context: RunContext, job: JobSpec, facts: Facts, as_of: float) 
     epochs = {image.epoch for image in images}
     epoch = epochs.pop() if len(epochs) == 1 else None
     committed_at = commit_time(facts)
+    storage = context.world.storage(job.destination)
     state = StandbyState(
         job=job.name,
         engine=context.spec.engine,
@@ -51,12 +112,19 @@ def tell_standby(context: RunContext, job: JobSpec, facts: Facts, as_of: float) 
         spec=to_plain_spec(spec_at_target(context.spec, job, context.world.run)),
         as_of=as_of,
         rpo_seconds_max=job.standby.rpo,
+        checked=checked,
+        earlier=tuple(_earlier(storage, facts.kept, epoch)),
     )
     content = encode_state(state)
-    storage = context.world.storage(job.destination)
     storage.write(STATE, lambda: iter((content,)))
     storage.sync()
     context.record(ImageKept(context.now(), job.name, epoch, committed_at, as_of, job.standby.rpo))
+
+
+def forget_state(context: RunContext, job: JobSpec) -> None:
+    """Remove the state file at the target, before the images that it names are hidden."""
+    storage = context.world.storage(job.destination)
+    storage.remove(STATE)
 
 
 def commit_time(facts: Facts) -> float | None:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from stateshift.clusters.protocol import JobState
+from stateshift.engines.bundles import bundle_items
 from stateshift.errors import StateshiftError
-from stateshift.migration.gathering import Inquiry
+from stateshift.formats.standby import StandbyState
+from stateshift.migration.gathering import Inquiry, renames_back
+from stateshift.migration.source_check import way_out_of_damage
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec
 from stateshift.specification.model import TakeOver
-from stateshift.step import ClaimTarget, FencePrimary
+from stateshift.step import AnyStep, ClaimTarget, FencePrimary, MoveFiles, Rename
 from stateshift.step.claims import state_at
 from stateshift.step.take_over import Successor
 from stateshift.survey import Facts, Finding
@@ -62,7 +66,13 @@ def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: P
     )
     fence = fence_step(job, successor)
     primary = _primary(inquiry, fence) if fence is not None else Primary()
-    findings = (*plan.findings, *_findings(inquiry, job, take_over, primary))
+    damage = next((finding for finding in plan.findings if finding.is_damage), None)
+    own = _findings(inquiry, job, take_over, primary)
+    if damage is not None:
+        fact = f"{job.name} cannot be started from its standby: {damage.message}"
+        own = chain([Finding("refuse", fact, hint=way_out_of_damage(inquiry, job))], own)
+        plan = replace(plan, findings=tuple(each for each in plan.findings if each is not damage))
+    findings = (*own, *plan.findings)
     claimed = ClaimTarget(
         "prepare/claim",
         job.source,
@@ -70,13 +80,42 @@ def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: P
         successor.host,
         workdir,
         epoch=plan.epoch,
-        committed_at=None if state is None else state.committed_at,
+        committed_at=_committed_at(state, plan.epoch),
         newest=primary.newest,
     )
     fences = () if fence is None else (fence,)
+    back: tuple[AnyStep, ...] = ()
+    if take_over.epoch is not None:
+        back = tuple(_steps_back(inquiry, job, take_over.epoch))
     first = phases_of(Phase("prepare", (claimed,)), Phase("halt", fences))
+    first += phases_of(Phase("transform", back, ordered=True))
     phases = (*first, *plan.phases) if plan.phases else ()
     return replace(plan, phases=phases, findings=findings)
+
+
+def _steps_back(inquiry: Inquiry, job: JobSpec, epoch: int) -> Iterator[MoveFiles]:
+    """Yield the renames by which an epoch becomes the newest one, in their order.
+
+    Raises:
+        PlanError: as `survey_taken_over`.
+    """
+    opening = inquiry.adapters.open_storage
+    storage = opening(job.source)
+    sizes = {file.path: file.size for file in storage.list()}
+    names = renames_back(inquiry.engine, job, opening, epoch)
+    renames = [Rename(path, new, sizes[path]) for path, new in names.items()]
+    for number, bundle in enumerate(bundle_items(renames)):
+        yield MoveFiles(f"transform/back-{number}", storage.location, tuple(bundle))
+
+
+def _committed_at(state: StandbyState | None, epoch: int | None) -> float | None:
+    """Return the time at which the primary committed the epoch that the job is started from."""
+    if state is None:
+        return None
+    for kept in state.kept:
+        if kept.epoch == epoch:
+            return kept.written_at
+    return state.committed_at
 
 
 def fence_step(job: JobSpec, successor: Successor) -> FencePrimary | None:

@@ -41,17 +41,23 @@ from stateshift.migration.observation import (
     once_heard,
 )
 from stateshift.migration.round_choice import FRESH_SECONDS, Choice, Epochs, Look, Rounds, decide
-from stateshift.migration.source_check import damages
+from stateshift.migration.source_check import damage_of_copy, damages
 from stateshift.migration.standby_source import follow, is_at, kept_epoch, way_without
-from stateshift.migration.standby_state import RpoWatch, refuse_taken_over, tell_standby
+from stateshift.migration.standby_state import (
+    RpoWatch,
+    forget_state,
+    kept_images,
+    refuse_taken_over,
+    tell_standby,
+)
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.specification.grammars import NEVER
-from stateshift.step import BringFiles
+from stateshift.step import BringFiles, KeepBrought
 from stateshift.step.contents import digest_of
 from stateshift.step.evidence import FilesBrought
 from stateshift.step.jobs import RAN
-from stateshift.survey import Facts, FileInfo, Left
+from stateshift.survey import Facts, FileInfo, Image, Left
 from stateshift.terms import terms_of
 from stateshift.world import Unwatched
 
@@ -59,6 +65,7 @@ POLL_SECONDS = 2.0  # between two looks, where nothing is worth copying yet
 STOPPING_SECONDS = 0.1  # the same, while the job goes
 STOPPING_SECONDS_MAX = 5.0  # and where that fails again and again
 LOOKS_KEPT = 8
+CHECK_PAUSE = 9  # times the last check, before the next one
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,14 @@ class Damage:
     files: tuple[FileInfo, ...]
     reason: str
     at: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """A copy that was read to its end: when that was done, and how long it took."""
+
+    at: float
+    seconds: float
 
 
 class WarmRounds:
@@ -80,6 +95,8 @@ class WarmRounds:
         self._complaints: dict[str, str] = {}  # why an image came to nothing
         self._lost: dict[str, float] = {}  # when it was last told
         self._damaged: dict[str, Damage] = {}
+        self._kept: dict[str, tuple[Image, ...]] = {}
+        self._checks: dict[str, Check] = {}
         self._told_ready: set[str] = set()
         self._copied_at = context.now()
         self._rpo = RpoWatch(context, jobs)
@@ -195,11 +212,15 @@ class WarmRounds:
         if isinstance(found, str):
             self._lose(job, found)
             return None
+        if damage is None:  # else it is told once an image of it works
+            self._follow_again(job)
+        return found
+
+    def _follow_again(self, job: JobSpec) -> None:
         self._lost.pop(job.name, None)
         if job.name in self.context.progress.lost:
             self.context.record(SourceLost(self.context.now(), job.name, ""))
             self.context.say(f"{job.name}: its source is back, and is followed again")
-        return found
 
     def _lose(self, job: JobSpec, reason: str) -> None:
         """Write down that a standby cannot follow its source; a new reason once a minute."""
@@ -312,7 +333,16 @@ class WarmRounds:
         context, name = self.context, look.job.name
         try:
             facts = facts_behind_round(context, look.job, look.facts)
+            known = self._kept.get(name, ())
+            self._kept[name] = kept_images(context, look.job, facts, known)
+            facts = replace(facts, kept=self._kept[name])
+            is_checked = self._is_check_due(look.job)
+            if is_checked and self._is_copy_damaged(look, facts):
+                return False
             plan = context.engine.plan_standby(context.spec, look.job, facts)
+            publishing = plan.phase("publish")
+            if publishing is not None and isinstance(publishing.steps[0], KeepBrought):
+                forget_state(context, look.job)  # what it names is hidden first
             context.execute([context.plans.adopt(plan)])
         except (StorageError, FormatError, StalePlan) as error:
             may_pass = isinstance(error, MissingFile | StalePlan)
@@ -328,11 +358,55 @@ class WarmRounds:
             return False
         self._published[name] = round_choice.epochs_of(look.facts)
         self._complaints.pop(name, None)
-        tell_standby(context, look.job, look.facts, look.at)
+        facts = replace(look.facts, kept=facts.kept)
+        tell_standby(context, look.job, facts, look.at, is_checked)
         self._rpo.is_level(name, look.at)
+        self._damaged.pop(name, None)
+        self._follow_again(look.job)
         startable = f"can be started from {_at(plan)} at {look.job.destination}"
         context.say(f"{name}: {startable}")
         self._tell_ready([name], startable)
+        return True
+
+    def _is_check_due(self, job: JobSpec) -> bool:
+        """Whether the copy is read to its end before it is published. A large one is not, for so
+        long that reading takes a tenth of the time; an earlier epoch that was read is kept then.
+        """
+        last = self._checks.get(job.name)
+        if job.verify_source != "deep" or last is None:
+            return job.verify_source == "deep"
+        return self.context.now() - last.at >= CHECK_PAUSE * last.seconds
+
+    def _is_copy_damaged(self, look: Look, facts: Facts) -> bool:
+        """Whether a job could not be started from what was copied: the source is lost then. A copy
+        that is not what the source has is made again.
+        """
+        context, name = self.context, look.job.name
+        began = context.now()
+        damage = damage_of_copy(context.inquiry_at_pace, look.job, facts)
+        self._checks[name] = Check(context.now(), context.now() - began)
+        if damage is None:
+            return False
+        if damage.path is not None and self._remove_bad_copy(facts, damage.path):
+            context.say(f"{name}: the copy of {damage.path} is damaged: it is copied again")
+            return True
+        self._damaged[name] = Damage(look.facts.source.files, damage.message, context.now())
+        self._lose(look.job, damage.message)
+        return True
+
+    def _remove_bad_copy(self, facts: Facts, path: str) -> bool:
+        """Remove a copy that is not what the source has, so that the next round makes it again.
+        Return whether it was one.
+        """
+        world = self.context.world
+        held = facts.brought.get((facts.source.location, path))
+        source = world.storage(facts.source.location)
+        if held is None or source.stat(path) is None:
+            return False
+        target = world.storage(held.target)
+        if digest_of(source.chunks(path)) == digest_of(target.chunks(held.name)):
+            return False
+        target.remove(held.name)
         return True
 
     def _is_of_source(self, error: StateshiftError, look: Look) -> bool:
@@ -356,6 +430,7 @@ class WarmRounds:
             f"{name}: it has gone back behind what {look.job.destination} can be started "
             "from: that is removed"
         )
+        forget_state(self.context, look.job)
         self.context.execute([self.context.plans.adopt(plan)])
         self._published.pop(name, None)
         return True

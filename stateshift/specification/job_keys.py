@@ -52,6 +52,7 @@ from stateshift.specification.model import (
 from stateshift.specification.place import Place
 from stateshift.specification.text import refuse_secrets
 from stateshift.specification.values import (
+    BATCH,
     BOOLEAN,
     CHOICE,
     CONNECTION,
@@ -318,6 +319,7 @@ TAKE_OVER = Keys(
     fed_by=TEXT("The run that has fed the standby, and holds its lock."),
     primary=LOCATION("Where the job's image was. It is fenced, if its storage answers."),
     cluster=TEXT("Where the job ran. It is stopped there, if that answers."),
+    epoch=BATCH("The batch or checkpoint to start from, instead of the newest one."),
 )
 
 

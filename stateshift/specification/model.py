@@ -171,13 +171,14 @@ class DrillSpec:
 @dataclass(frozen=True, slots=True)
 class TakeOver:
     """A job that is started from its standby: the claim it makes there, the run that fed it, and
-    the primary, which may not go on.
+    the primary, which may not go on; from the newest epoch, or from the one that somebody names.
     """
 
     generation: int
     fed_by: str
     primary: str | None = None
     cluster: str | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

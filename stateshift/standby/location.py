@@ -10,9 +10,9 @@ from stateshift.extensions import names_added
 from stateshift.formats.standby import STATE, Claim, StandbyState
 from stateshift.specification import JobSpec, Spec, parse_spec
 from stateshift.specification.location import relation
-from stateshift.specification.model import TakeOver
 from stateshift.step.claims import newest_claim, state_at
 from stateshift.storage.protocol import Storage
+from stateshift.terms import terms_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,16 @@ def spec_of(standby: Standby) -> tuple[Spec, JobSpec]:
     return spec, job
 
 
-def failover_spec(standby: Standby, primary_is_down: bool) -> Spec:
+def failover_spec(standby: Standby, primary_is_down: bool, epoch: int | None = None) -> Spec:
     """Return the spec that starts the job at its standby.
 
     Args:
         standby: which has to be where its state file says that it is.
         primary_is_down: somebody says so, and the primary is not asked.
+        epoch: the one to start from; the newest where nobody says.
     Raises:
-        PlanError: as `spec_of`; or it does not say how the job is started.
+        PlanError: as `spec_of`; or it does not say how the job is started, or does not keep the
+            epoch.
     """
     spec, job = spec_of(standby)
     assert job.takes_over is not None, "a job of a standby"
@@ -87,11 +89,24 @@ def failover_spec(standby: Standby, primary_is_down: bool) -> Spec:
             hint=f"start it by hand from {location}; `stateshift verify {location} --deep` says "
             "from where",
         )
+    _refuse_not_kept(standby, epoch)
     before = 0 if standby.claim is None else standby.claim.generation
-    take_over = replace(job.takes_over, generation=before + 1)
+    take_over = replace(job.takes_over, generation=before + 1, epoch=epoch)
     if primary_is_down:
-        take_over = TakeOver(take_over.generation, take_over.fed_by)
+        take_over = replace(take_over, primary=None, cluster=None)
     return replace(spec, jobs=(replace(job, takes_over=take_over),))
+
+
+def _refuse_not_kept(standby: Standby, epoch: int | None) -> None:
+    kept = [str(each.epoch) for each in standby.state.kept]
+    if epoch is None or str(epoch) in kept:
+        return
+    terms = terms_of(standby.state.engine)
+    has = f"{terms.at} {' and '.join(kept)}" if kept else f"one {terms.one} of each query"
+    raise PlanError(
+        f"{standby.location} keeps {has}, and not {epoch}",
+        hint=f"stateshift status {standby.location}   # tells what it can be started from",
+    )
 
 
 def _path_of(standby: Standby) -> str:

@@ -1,5 +1,5 @@
-"""Behaviour added to a storage by wrapping it: Retrying, Throttled, Guarded, Unsynced. The
-interface stays.
+"""Behaviour added to a storage by wrapping it: Retrying, Throttled, Guarded, Unsynced, Rearranged.
+The interface stays.
 
     Throttled(Retrying(storage, ...), pace)  each attempt is not counted twice
     Retrying(Throttled(storage, pace), ...)  each attempt is: the service sees no more than the pace
@@ -28,7 +28,7 @@ import random as randoms
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, Protocol, TypeVar
@@ -514,3 +514,73 @@ class Unsynced(Throttled):
 
     def sync(self) -> None:
         """Return at once."""
+
+
+class Rearranged(_Wrapper):
+    """A storage as if some of its files were elsewhere, for reading: what would be there is looked
+    at before anything is touched. `places` are the files by the path that they are given: the
+    storage that holds each, and its path there. Files that are `gone` are not seen. It
+    lists its own storage's files.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        places: Mapping[str, tuple[Storage, str]],
+        gone: Collection[str] = (),
+    ) -> None:
+        self._storage = storage
+        self._places, self._gone = places, gone
+
+    @classmethod
+    def renamed(cls, storage: Storage, names: Mapping[str, str]) -> Rearranged:
+        """Return a storage after renames; `names` are by the path that a file has now."""
+        return cls(storage, {new: (storage, path) for path, new in names.items()}, names.keys())
+
+    @property
+    def traits(self) -> Traits:
+        return self._storage.traits
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        given: dict[str, str] = {}
+        for path, (storage, name) in self._places.items():
+            if storage is self._storage:
+                given[name] = path
+        start = f"{under}/" if under else ""
+        for file in self._storage.list():
+            if file.path in self._gone and file.path not in given:
+                continue
+            path = given.get(file.path, file.path)
+            if path.startswith(start):
+                yield file._replace(path=path)
+
+    def stat(self, path: str) -> FileInfo | None:
+        storage, name = self.place_of(path)
+        if storage is self._storage and name == path and path in self._gone:
+            return None
+        found = storage.stat(name)
+        return None if found is None else found._replace(path=path)
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        storage, name = self._require(path)
+        return storage.read(name, size_max)
+
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        storage, name = self._require(path)
+        return storage.chunks(name, offset, size)
+
+    def checksum(self, path: str) -> str | None:
+        storage, name = self._require(path)
+        return storage.checksum(name)
+
+    def place_of(self, path: str) -> tuple[Storage, str]:
+        """Return the storage that a file is read from, and its path there."""
+        return self._places.get(path, (self._storage, path))
+
+    def _require(self, path: str) -> tuple[Storage, str]:
+        if path in self._gone and path not in self._places:
+            raise MissingFile(f"{path} is set aside", location=self.location)
+        return self.place_of(path)
+
+    def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T:
+        return operation()

@@ -311,7 +311,7 @@ def test_there_is_no_standby_where_none_was_published(tmp_path: Path) -> None:
             standby_at(place, ground.adapters)
     kept = standby(tmp_path / "kept", gone)
     found = standby_at(TARGET, kept.adapters)
-    with pytest.raises(PlanError, match="holds 11, and not 12"):
+    with pytest.raises(PlanError, match="keeps epoch 11, and not 12"):
         spec_of_failover(found, 12, primary_is_down=True)
 
 

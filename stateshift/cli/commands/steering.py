@@ -199,7 +199,8 @@ def failover(
         ),
     ],
     epoch: Annotated[
-        int | None, option("--epoch", "N", "Refuse if the standby is not at this batch.")
+        int | None,
+        option("--epoch", "N", "Start from this batch or checkpoint, of those that are kept."),
     ] = None,
     primary_is_down: Annotated[
         bool,

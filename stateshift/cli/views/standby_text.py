@@ -34,12 +34,17 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
     ]
     if state.committed_at is not None:
         rows.append((f"last {terms.one}", f"{terms.done} {moment(state.committed_at)}"))
+    for kept in state.earlier:
+        row = f"{terms.at} {kept.epoch}: --epoch {kept.epoch}"
+        if kept.committed_at is not None:
+            row += f"   # {terms.done} {moment(kept.committed_at)}"
+        rows.append(("also kept", row))
     if facts.lag is not None:
         rows += lag_rows(facts.lag, terms)
     if claim is not None:
-        kept = "failover" if found.is_taken_over else "fed by"
+        by = "failover" if found.is_taken_over else "fed by"
         who = f"run {claim.run} on {claim.host}, {redact(claim.workdir)}"
-        rows.append((kept, f"{who} (generation {claim.generation})"))
+        rows.append((by, f"{who} (generation {claim.generation})"))
     rows += drill_rows(facts)
     yield pairs(*rows)
 
@@ -53,6 +58,10 @@ def lag_rows(lag: StandbyLag, terms: Terms) -> Iterator[tuple[str, str | Cell]]:
         lost = f"{many(lag.batches, terms.one, terms.many)}, {lost}".removesuffix(", ")
     if lost:
         yield "would be lost", lost
+    if lag.clock_ahead_seconds is not None:
+        ahead = span(lag.clock_ahead_seconds)
+        differ = f"they differ: {ahead} more may be lost. Set them (NTP), at the source and here"
+        yield "clocks", Cell(differ, "warn")
     if lag.bound is not None:
         passed = Cell(f"passed: {span(lag.bound)}", "bad")
         yield "bound (rpo)", f"kept: {span(lag.bound)}" if lag.is_kept else passed

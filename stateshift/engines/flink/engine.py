@@ -90,7 +90,12 @@ class FlinkEngine:
         return True  # an image does not say whose it is
 
     def lacks(self, original: Image, copy: Image) -> str | None:
-        return None  # its _metadata names whatever belongs to it
+        # Its _metadata names whatever belongs to it; but it may be another job's.
+        there = {operator.id for operator in original.operators}
+        for operator in copy.operators:
+            if operator.stores and operator.id not in there:
+                return f"the state of operator {operator.id}"
+        return None
 
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         from stateshift.engines.flink.plan.move import plan
@@ -106,6 +111,9 @@ class FlinkEngine:
         from stateshift.engines.flink.plan.move import standby_plan
 
         return standby_plan(spec, job, facts)
+
+    def as_copied(self, facts: Facts) -> Facts:
+        return facts
 
     def plan_hiding(self, job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
         return None  # a checkpoint's files keep their names: no round tears an image

@@ -118,6 +118,11 @@ class SparkEngine:
 
         return standby_plan(spec, job, facts)
 
+    def as_copied(self, facts: Facts) -> Facts:
+        from stateshift.engines.spark.plan.rounds import with_shortest_chains
+
+        return with_shortest_chains(facts)
+
     def plan_hiding(self, job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
         from stateshift.engines.spark.plan.standby import hidden_plan
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from shlex import quote
 
-from stateshift.engines.findings import of_faster_storage, of_free_space
+from stateshift.engines.findings import of_faster_storage, of_free_space, of_standby
 from stateshift.engines.flink.findings.taking import (
     ASKABLE,
     of_parallelism,
@@ -296,6 +296,7 @@ FINDINGS: tuple[Findings, ...] = (
     of_key_groups,
     of_versions,
     of_storage,
+    of_standby,
     of_clusters,
     of_parallelism,
 )

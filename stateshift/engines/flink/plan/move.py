@@ -20,7 +20,7 @@ from itertools import chain
 
 from stateshift import plain
 from stateshift.engines.bundles import keep_copied as kept_of
-from stateshift.engines.bundles import without_shown
+from stateshift.engines.bundles import without_kept, without_shown
 from stateshift.engines.findings import findings_of
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.changes import asked_version
@@ -52,6 +52,7 @@ from stateshift.engines.start import Awaited, Handed, start
 from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
 from stateshift.formats.marks import FOLDER
+from stateshift.formats.standby import epoch_folder
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec, Spec, SubmitSpec
 from stateshift.step import (
@@ -111,14 +112,22 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
             hint="the next round brings that",
         )
     copied, keeping = _behind_rounds(move)
-    retired = [replace(step, name=f"retire/{n}", items=()) for n, step in enumerate(keeping)]
+    epoch, target = move.facts.source.epoch, move.target
+    assert epoch is not None, "a whole image has one"
+    # A later checkpoint's metadata takes its name, and the files that this one names are kept.
+    kept = layout.under(epoch_folder(epoch), layout.METADATA)
+    retired = []
+    for number, step in enumerate(without_kept(move.facts, keeping)):
+        dropped = tuple(path for path in step.dropped if path != kept)
+        retired.append(replace(step, name=f"retire/{number}", items=(), dropped=dropped))
+    published = (_published("publish/kept", target, kept), _published("publish/metadata", target))
     phases = phases_of(
         Phase("copy", copied),
         Phase("transform", (_metadata(move),)),
-        Phase("publish", (_published(move.target),), ordered=True),
+        Phase("publish", published, ordered=True),
         Phase("retire", tuple(retired)),
     )
-    made = _plan(move, phases, (), move.facts.source.epoch)
+    made = _plan(move, phases, (), epoch)
     return replace(_provisional(made, move.facts), purpose="standby")
 
 
@@ -236,7 +245,7 @@ def move_plan(move: Move) -> Plan:
         Phase("copy", (*keeping, *copied)),
         Phase("transform", (_metadata(move),)),
         Phase("compare", tuple(compared)),
-        Phase("publish", (*gone_last, _published(move.target)), ordered=True),
+        Phase("publish", (*gone_last, _published("publish/metadata", move.target)), ordered=True),
         *_start(move, epoch),
     )
     return _plan(move, phases, findings, epoch)
@@ -306,15 +315,15 @@ def _metadata(move: Move) -> TransformShard:
     )
 
 
-def _published(target: str) -> TransformShard:
+def _published(name: str, target: str, path: str = layout.METADATA) -> TransformShard:
     return TransformShard(
-        name="publish/metadata",
+        name=name,
         transform=KEEP,
         options={},
         source=target,
         inputs=(FileInfo(layout.STAGED, 0),),
         target=target,
-        outputs=(layout.METADATA,),
+        outputs=(path,),
         whole=True,
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from shlex import quote
 
-from stateshift.engines.findings import of_faster_storage, of_free_space
+from stateshift.engines.findings import of_faster_storage, of_free_space, of_standby
 from stateshift.engines.spark.findings.batches import of_batches
 from stateshift.engines.spark.findings.changes import (
     of_changes,
@@ -265,6 +265,7 @@ FINDINGS: tuple[Findings, ...] = (
     of_batches,
     of_ends,
     of_storage,
+    of_standby,
     of_replay,
     of_topics,
     of_tables,

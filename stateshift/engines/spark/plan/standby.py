@@ -7,7 +7,7 @@ L + 1 (`survey.restart.batches`). The target's logs grow as a job's own do, batc
     state    what versions E + 2 to N need, and the target does not have, E being the batch it can
              be started from
     publish  offsets/E+1, commits/E+1, offsets/E+2, commits/E+2, … offsets/N, commits/N
-    retire   what batch N does not need
+    retire   what neither batch N needs nor a batch that is kept (`facts.kept`)
 
 After offsets/b the target starts from batch b - 1, with b planned; after commits/b from batch b. An
 image that the source itself can no longer go back to cannot be published so: it has tidied away
@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from stateshift.engines.bundles import bare, bundle_items, copies, keep_copied
+from stateshift.engines.bundles import bare, bundle_items, copies, keep_copied, without_kept
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.check.sidecars import hidden_checksum
 from stateshift.engines.spark.plan.fingerprint import plan_of, provisional
@@ -73,7 +73,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     rewritten = {path for _, path in rewriting.paths}
     bridge = bridge_of(facts, rewritten | set(reshaping.logs))
     others = (*index_step(move), *bridge.without_published(tuple(publish(move, images, reshaping))))
-    retired: list[AnyStep] = []
+    retired: list[KeepBrought] = []
     for number, step in enumerate(keep_copied(facts, wanted, wanted_paths)):
         retired.append(replace(step, name=f"retire/{number}", items=()))
     retired += bridge.retired(target, wanted_paths)
@@ -81,7 +81,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         Phase("copy", bridge.copies),
         Phase("transform", tuple(rewriting.steps())),
         Phase("publish", (*without_stale_bases(facts), *bridge.published, *others), ordered=True),
-        Phase("retire", tuple(retired)),
+        Phase("retire", tuple(without_kept(facts, retired))),
     )
     return replace(provisional(plan_of(move, phases), facts), purpose="standby")
 

@@ -226,10 +226,14 @@ def _query(reading: Reading, listed: ListedFiles) -> metadata_format.QueryMetada
 
 
 def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Change]) -> bool:
-    """Leave out what came after the batch to go back to; return whether that is committed."""
+    """Leave out what came after the batch to go back to; return whether there was something, and
+    that batch is committed.
+    """
     rewind = find_change(changes, Rewind)
     newest = max(listed.commits, default=None)
-    if rewind is None or rewind.batch == newest:
+    if rewind is None:
+        return False
+    if rewind.batch == newest and max(listed.offsets, default=0) <= newest + 1:
         return False
     batch = rewind.batch
     is_committed = batch in listed.commits
