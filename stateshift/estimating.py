@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from stateshift.errors import StorageError
 from stateshift.plan import Estimate, Plan
+from stateshift.purpose import WHILE_IT_RUNS
 from stateshift.step import SubmitJob
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, FileInfo, Rates, Survey
@@ -100,7 +101,7 @@ def estimate(
         is_prepared = any(isinstance(step, SubmitJob) and step.prepared for step in plan)
         starting = PREPARED_SECONDS if is_prepared else START_SECONDS
     total = round(seconds + starting, 2)
-    downtime = 0.0 if plan.purpose in ("start", "warm") else total
+    downtime = 0.0 if plan.purpose in ("start", *WHILE_IT_RUNS) else total
     origin = "" if facts.rates else " (assumed)"
     if rates != known:
         origin = " (throttled)"

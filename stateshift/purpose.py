@@ -1,5 +1,6 @@
 """The purposes of plans: what a plan does with its job.
 
+aside    what is at its target is set aside, while the job runs
 warm     a round of copying, while the job runs
 standby  an image that can be started from, made of what rounds have copied
 halt     the job stops
@@ -11,5 +12,5 @@ from __future__ import annotations
 
 from typing import Literal
 
-Purpose = Literal["warm", "standby", "halt", "move", "start"]
-WHILE_IT_RUNS: tuple[Purpose, ...] = ("warm", "standby")
+Purpose = Literal["aside", "warm", "standby", "halt", "move", "start"]
+WHILE_IT_RUNS: tuple[Purpose, ...] = ("aside", "warm", "standby")

@@ -25,6 +25,7 @@ from stateshift.purpose import WHILE_IT_RUNS
 from stateshift.step.evidence import (
     FilesBrought,
     FilesKept,
+    FilesSetAside,
     ImagesCompared,
     ImageTaken,
     JobConfirmed,
@@ -209,6 +210,7 @@ class JobReport:
     standby: KeptReport | None = None
     failover: FailoverReport | None = None
     drill: DrillReport | None = None
+    set_aside: str | None = None
 
     @property
     def is_down(self) -> bool:
@@ -393,6 +395,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         standby=_kept(progress, name),
         failover=_failover(progress, steps),
         drill=_drill(progress, name),
+        set_aside=_set_aside(steps),
     )
 
 
@@ -423,6 +426,15 @@ def _kept(progress: Progress, job: str) -> KeptReport | None:
         source_epoch=seen[-1] if seen else None,
         rpo_bound_seconds=kept.rpo_seconds_max,
     )
+
+
+def _set_aside(steps: Iterable[StepProgress]) -> str | None:
+    """Return the place to which files were set aside that were at the target before."""
+    finished = [step for step in steps if step.state == "finished"]
+    evidence = _evidence(finished, FilesSetAside)
+    if not evidence:
+        return None
+    return evidence[-1].aside
 
 
 def _failover(progress: Progress, steps: Iterable[StepProgress]) -> FailoverReport | None:

@@ -492,6 +492,16 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
+class OldFiles:
+    """Files that are at a target since before the run: the `fence` of the job that ran there, and
+    those of which no round has shown that the new image has them, too.
+    """
+
+    fence: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything a plan may know beside the spec. `at` is not part of any fingerprint. `brought`
     are the files that are at the target already, by the location they came from and their path;
@@ -499,7 +509,8 @@ class Facts:
     (location, path) what rounds have left at a target beside them, and `past` what of it was
     copied from a time that the job has gone back behind. `shown` is what a job could be started
     from at the target, made of what rounds have copied; `kept` are the images there, this one among
-    them, that stay while the next is published. `stopped`: by this run.
+    them, that stay while the next is published. `stopped`: by this run. `in_the_way` are files of
+    the target that are set aside before it is written to, `old` those that could stay.
     """
 
     source: Survey
@@ -522,6 +533,8 @@ class Facts:
     past: tuple[tuple[str, str], ...] = ()
     shown: tuple[Image, ...] = ()
     kept: tuple[Image, ...] = ()
+    in_the_way: tuple[FileInfo, ...] = ()
+    old: OldFiles = OldFiles()
     stopped: bool = False
 
     @property

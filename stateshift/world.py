@@ -191,6 +191,15 @@ class Claimed(NamedTuple):
     generation: int
 
 
+class Spared(NamedTuple):
+    """Files that were at a place before this run wrote there: where one of them is written over or
+    removed, it is moved to the folder instead.
+    """
+
+    folder: str
+    paths: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Fencing:
     """The files that a job needs for its next commit, and the epoch that it has committed. `paths`
@@ -220,6 +229,7 @@ class World:
     pace: Limits | None = None
     unsynced: Collection[str] = ()
     claims: dict[str, Claimed] = field(default_factory=dict)  # by place: those of its standbys
+    spared: dict[str, Spared] = field(default_factory=dict)  # by place
     look: Callable[[], None] = lambda: None
     found: Listings | None = field(default_factory=Listings)
     corrections: Mapping[str, Correction] = field(default_factory=dict)

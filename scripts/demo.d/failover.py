@@ -6,7 +6,8 @@ and the job goes on at the standby.
     3  region A is lost: its processes are killed, its files are gone
     4  `stateshift failover`            starts the job at B, from the standby's place alone
     5  region A comes back: the same command fences it
-    6  what came out, beside what a job has counted that nothing ever happened to
+    6  `stateshift failback`            takes the job home, while it runs
+    7  what came out, beside what a job has counted that nothing ever happened to
 
 Ends with 0 if both results are equal, and with 1 if they are not.
 """
@@ -85,10 +86,16 @@ def demo(folder: Path, places: Folders) -> bool:
         (folder / "gone").rename(folder / "here")
         stateshift("failover", there)
         stateshift("status", there)
+
+        title("6", "The job goes home while it runs. What is there is set aside, or stays.")
+        home = str(folder / "runs" / "failback")
+        stateshift("failback", there, "--yes", "--workdir", home)
+        stateshift("status", there)
+        time.sleep(SECONDS_OF_DATA)
     orders.finish()
 
     title(
-        "6", "The rest of the data; and all of it once more, through a job that nothing happens to."
+        "7", "The rest of the data; and all of it once more, through a job that nothing happens to."
     )
     run_unmoved(folder)
     unmoved = results(folder / "unmoved")

@@ -9,6 +9,7 @@
     rollback  take a run back                           -> RunResult
     failover  start a job from its standby              -> RunResult
     drill     rehearse that, and throw it away          -> RunResult
+    failback  move it home again                        -> RunResult
     status    where a run stands                        -> RunStatus
     export    state as Arrow tables, batches or files   -> StateExport, ExportedFile
     diff      two images compared by their entries      -> ImageDiff
@@ -31,6 +32,7 @@ from stateshift import leave_logging_to_the_program
 if TYPE_CHECKING:
     from stateshift.api.advice import advise
     from stateshift.api.drills import drill
+    from stateshift.api.failbacks import failback
     from stateshift.api.failovers import failover
     from stateshift.api.images import diff, export, inspect, verify
     from stateshift.api.runs import Progress, apply, plan, resume, rollback, status
@@ -68,6 +70,7 @@ __all__ = [
     "diff",
     "drill",
     "export",
+    "failback",
     "failover",
     "inspect",
     "plan",
@@ -83,6 +86,7 @@ _HOMES = {
     "diff": "stateshift.api.images",
     "drill": "stateshift.api.drills",
     "export": "stateshift.api.images",
+    "failback": "stateshift.api.failbacks",
     "failover": "stateshift.api.failovers",
     "inspect": "stateshift.api.images",
     "plan": "stateshift.api.runs",

@@ -195,21 +195,13 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
         JournalError: the failover is not finished.
         StorageError: the primary still gives no answer.
     """
-    from stateshift import lock
     from stateshift.migration import world_of
     from stateshift.migration.take_over import fence_step
-    from stateshift.storage import locations
     from stateshift.workdir import Workdir
 
     by = standby.claim
     assert by is not None and standby.is_taken_over, "a failover has claimed it"
-    parent = adapters.open_storage(locations.parent(standby.location))
-    try:
-        lock.refuse_held(parent, locations.name(standby.location))
-    except JournalError as error:
-        raise error.with_hint(
-            f"it was not finished; on {by.host}: stateshift resume {by.workdir}"
-        ) from error
+    refuse_unfinished(standby, adapters)
     spec, job = spec_of(standby)
     state = standby.state
     successor = Successor(state.engine, standby.location, state.epoch, by.host, by.workdir)
@@ -231,3 +223,23 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
             hint="the same command again, once it answers: by cron, for example",
         )
     return fenced
+
+
+def refuse_unfinished(standby: Standby, adapters: Adapters) -> None:
+    """Refuse a standby whose failover is not finished.
+
+    Raises:
+        JournalError: its run holds the lock on the location still.
+    """
+    from stateshift import lock
+    from stateshift.storage import locations
+
+    by = standby.claim
+    assert by is not None, "a failover has claimed it"
+    parent = adapters.open_storage(locations.parent(standby.location))
+    try:
+        lock.refuse_held(parent, locations.name(standby.location))
+    except JournalError as error:
+        raise error.with_hint(
+            f"it was not finished; on {by.host}: stateshift resume {by.workdir}"
+        ) from error

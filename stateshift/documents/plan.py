@@ -175,7 +175,7 @@ class OnePlanDocument(TypedDict):
 
     job: Annotated[str, "the job"]
     engine: Annotated[str, "spark or flink"]
-    purpose: Annotated[str, "warm, standby, halt, move or start"]
+    purpose: Annotated[str, "aside, warm, standby, halt, move or start"]
     source: Annotated[Redacted, "where its image lies"]
     target: Annotated[Redacted, "where its image goes"]
     epoch: Annotated[int | None, "the epoch that is moved"]

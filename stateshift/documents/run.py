@@ -226,6 +226,7 @@ class JobReportDocument(TypedDict):
     standby: Annotated[KeptReport | None, "the image that a standby has; null: none yet"]
     failover: Annotated[FailoverReport | None, "of a job that was started from its standby"]
     drill: Annotated[DrillReport | None, "of a rehearsal of a standby's start"]
+    set_aside: Annotated[Redacted | None, "where what was at the target before is kept"]
 
 
 class ReportDocument(TypedDict):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from stateshift.documents.shape import At
-from stateshift.formats.standby import Drill, DrillHistory
+from stateshift.formats.standby import Drill, DrillHistory, Verb
 from stateshift.storage.locations import Redacted
 
 if TYPE_CHECKING:
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
 
 CLOCKS_DIFFER_SECONDS = 30.0  # less may be a look that took its time
 
-Role = Literal["standby", "failed-over"]
+Role = Literal["standby", "failed-over", "going-home", "went-home"]
+_ROLES: Mapping[Verb, Role] = {
+    "standby": "standby",
+    "failover": "failed-over",
+    "failback": "going-home",
+    "returned": "went-home",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +97,14 @@ class StandbyFacts:
 
     @property
     def role(self) -> Role:
-        """Whether the job has been started from it."""
-        return "failed-over" if self.standby.is_taken_over else "standby"
+        """Whether the job has been started from it, and whether it has gone home since."""
+        claim = self.standby.claim
+        return "standby" if claim is None else _ROLES[claim.verb]
 
     @property
     def lag(self) -> StandbyLag | None:
-        """How far it is behind its source; None of one that runs."""
-        if self.standby.is_taken_over:
+        """How far it is behind its source; None of one that runs, or has run."""
+        if self.role != "standby":
             return None
         state = self.standby.state
         return StandbyLag(
@@ -168,7 +176,7 @@ class StandbyDocument(TypedDict):
     """What `status LOCATION` tells of a standby."""
 
     location: Annotated[Redacted, "where it is", At("standby.location")]
-    role: Annotated[Role, "whether the job has been started from it"]
+    role: Annotated[Role, "whether the job has been started from it, or has gone home since"]
     job: Annotated[str, "the job's name", At("standby.state.job")]
     engine: Annotated[str, "spark or flink", At("standby.state.engine")]
     source: Annotated[Redacted, "where the job's image is", At("standby.state.source")]

@@ -154,9 +154,12 @@ class _Unit:
         return sum(step.bytes for step in self.steps if step.decodes)
 
 
-def _is_taken(unit: _Unit, fleet: Fleet | None) -> bool:
-    """Whether the fleet runs a unit."""
-    return fleet is not None and not unit.ordered and fleet.takes(unit.steps[0])
+def _is_taken(unit: _Unit, fleet: Fleet | None, world: World) -> bool:
+    """Whether the fleet runs a unit: it knows nothing of files that are to be spared."""
+    step = unit.steps[0]
+    if fleet is None or unit.ordered or step.fills in world.spared:
+        return False
+    return fleet.takes(step)
 
 
 def is_worth(fleet: Fleet, taken: Sequence[Step]) -> bool:
@@ -175,7 +178,7 @@ class _Phase:
         self.failure: BaseException | None = None
         self._read: dict[int, Mapping[str, Mapping[str, int]]] = {}
         self._lock = threading.Lock()
-        taken = [unit.steps[0] for unit in self.units if _is_taken(unit, fleet)]
+        taken = [unit.steps[0] for unit in self.units if _is_taken(unit, fleet, world)]
         self.fleet = fleet if fleet is not None and is_worth(fleet, taken) else None
         if self.fleet is not None:
             self.fleet.begin(name, taken, world)
@@ -211,8 +214,8 @@ class _Phase:
     def _may_start(self, queue: Sequence[_Unit], running: Collection[_Unit]) -> bool:
         """Whether the last unit of the queue may start beside those that run."""
         unit = queue[-1]
-        here = [other for other in running if not _is_taken(other, self.fleet)]
-        if self.fleet is not None and _is_taken(unit, self.fleet):
+        here = [other for other in running if not _is_taken(other, self.fleet, self.world)]
+        if self.fleet is not None and _is_taken(unit, self.fleet, self.world):
             return len(running) - len(here) < max(1, self.fleet.slots(len(queue)))
         if len(here) >= max(1, self._at_once(unit)):
             return False
@@ -275,7 +278,7 @@ class _Phase:
                     steps = list(self.journal.progress.plans[unit.number].steps.values())
                     self._read[unit.number] = read_before(done.evidence for done in steps)
                 world = replace(world, read=self._read[unit.number])
-        if self.fleet is not None and _is_taken(unit, self.fleet):
+        if self.fleet is not None and _is_taken(unit, self.fleet, self.world):
             return self.fleet.run(step, world)
         return step.run(world)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from stateshift.formats.marks import FOLDER, is_of_a_job
 from stateshift.journal import Journal, PlanProgress, PlanUndone, StepUndone
 from stateshift.plan import PHASES, PhaseName, Plan
-from stateshift.step import AnyStep, PrepareJob, places_filled
+from stateshift.step import AnyStep, PrepareJob, SetAside, places_filled
 from stateshift.world import World
 
 _log = logging.getLogger(__name__)
@@ -75,10 +75,11 @@ def _remove_leftovers(
     Only while the lock on them is still ours. With `discard` what is left in the target goes, too:
     it was empty before the run, so that only the job itself can have written it. A source loses the
     folder of our own files, if it is empty, and the place of a first deployment goes if only we
-    wrote there.
+    wrote there. A place that holds again what was set aside there is left alone.
     """
     left = []
-    for place in sorted(set(swept) - {plan.source}):
+    restored = {step.location for step in plan if isinstance(step, SetAside)}
+    for place in sorted(set(swept) - {plan.source} - restored):
         storage = world.storage(place)
         if place == plan.target:
             for file in list(storage.list()):

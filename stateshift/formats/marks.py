@@ -16,6 +16,7 @@ not know.
                                 file
     _stateshift/staged/PATH     what will make the image visible as PATH, where that was copied
                                 beforehand
+    _stateshift/aside-RUN/PATH  what was at PATH before that run brought an image here
     offsets/N+1, commits/N+1    the fence: taken so that no zombie of the old job can commit (text:
                                 `fence_text`)
 
@@ -41,6 +42,7 @@ WAITING = f"{FOLDER}/waiting"
 RELEASED = f"{FOLDER}/released"
 STAGED = f"{FOLDER}/staged"
 FENCE = f"{FOLDER}/fence"
+ASIDE = f"{FOLDER}/aside-"
 WAIT = "STATESHIFT_WAIT"  # what tells a job that it was started early
 TEMPORARY = ".stateshift-"  # how our temporary files begin; they end in .tmp
 LOCK_SUFFIX = ".stateshift-lock"

@@ -42,13 +42,16 @@ _CLAIM = re.compile(rf"{FOLDER}/generation-([0-9]{{1,9}})")
 
 T = TypeVar("T")
 
+# The commands that claim a location. A failback that is over has `returned` the job.
+Verb = Literal["standby", "failover", "failback", "returned"]
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The right to write at a location. `verb` is the command that has taken it."""
 
     generation: int
-    verb: Literal["standby", "failover"]
+    verb: Verb
     run: str
     host: str
     workdir: str
@@ -89,7 +92,8 @@ class StandbyState:
     when the source wrote the newest epoch that was kept, `at` when the round has published it,
     `checked` if its copy was read to its end before; `earlier` are epochs before that one which are
     still there, the newest first. `as_of` is when the source had nothing newer, and
-    `rpo_seconds_max` how long that may be ago.
+    `rpo_seconds_max` how long that may be ago. `home` moves the job back once it runs here, as
+    far as it is known how.
     """
 
     job: str
@@ -106,6 +110,7 @@ class StandbyState:
     rpo_seconds_max: float | None = plain.later(None)
     checked: bool = plain.later(False)
     earlier: tuple[KeptEpoch, ...] = plain.later(())
+    home: JsonObject | None = None
 
     @property
     def kept(self) -> tuple[KeptEpoch, ...]:

@@ -25,10 +25,10 @@ from stateshift.step import Fleet
 from stateshift.step.claims import refuse_another
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import Guarded, Pace, Throttled, Unsynced
+from stateshift.storage.wrappers import Guarded, Pace, Sparing, Throttled, Unsynced
 from stateshift.survey import TopicRecord
 from stateshift.workdir import Workdir
-from stateshift.world import Claimed, Clock, Fencing, Meter, Unwatched, World
+from stateshift.world import Claimed, Clock, Fencing, Meter, Spared, Unwatched, World
 
 if TYPE_CHECKING:
     from stateshift.fleet.carrier import Carrier
@@ -149,11 +149,13 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
     not_synced = unsynced_locations(spec)
     fed = set(chain.from_iterable(map(places_fed, spec.jobs)))
     claims: dict[str, Claimed] = {}
+    spared: dict[str, Spared] = {}
 
     def storage(location: str) -> Storage:
         with opening:
             if location not in storages:
-                storages[location] = wrapped(adapters.open_storage(location), location)
+                opened = wrapped(adapters.open_storage(location), location)
+                storages[location] = Sparing(opened, partial(spared.get, location))
             return storages[location]
 
     def wrapped(opened: Storage, location: str) -> Storage:
@@ -192,6 +194,7 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
         pace=pace,
         unsynced=not_synced,
         claims=claims,
+        spared=spared,
         corrections=corrections(workdir, spec),
     )
 

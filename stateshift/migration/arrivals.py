@@ -11,23 +11,28 @@ removed where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from stateshift.formats.marks import FOLDER
+from stateshift.formats.marks import ASIDE, FOLDER
 from stateshift.journal import PlanProgress
 from stateshift.plan import Plan
 from stateshift.step import (
+    AnyStep,
     BringFiles,
     CopyFiles,
     CopyInOrder,
+    SetAside,
     StageFiles,
     TransformShard,
     WriteFile,
 )
 from stateshift.step.evidence import FilesBrought, of_kind
-from stateshift.survey import Brought, Facts, FileInfo, ShardFiles, Survey
+from stateshift.survey import Brought, Facts, FileInfo, OldFiles, ShardFiles, Survey
+
+# Our files that are no part of an image, and stay where they are.
+OURS_AT_A_TARGET = (ASIDE, f"{FOLDER}/generation-")
 
 Key = tuple[str, str]  # a location, and a path in it
 Listings = dict[str, dict[str, FileInfo]]
@@ -55,9 +60,17 @@ class Arrivals:
     files: dict[Key, Arrived] = field(default_factory=dict)
     written: dict[str, set[str]] = field(default_factory=dict)
     chains: list[ShardFiles] = field(default_factory=list)
+    old: dict[Key, str] = field(default_factory=dict)  # not ours, and where it goes in the end
+    fences: set[Key] = field(default_factory=set)  # of these: up until the image can be seen
 
     def __bool__(self) -> bool:
         return bool(self.written)
+
+    def add_old_files(self, step: SetAside) -> None:
+        """Add the files that were at the target before the first round, and could stay."""
+        for path in step.spared.paths:
+            self.old[step.location, path] = f"{step.folder}/{path}"
+        self.fences.update((step.location, path) for path in step.fence)
 
 
 def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -> Arrivals:
@@ -67,22 +80,33 @@ def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -
         for step in read(progress):
             if step.name not in progress.steps:
                 continue
-            # All but the rounds' own steps make an image: they write it again with the next one.
-            match step:
-                case StageFiles():
-                    paths = list(step.staged_names)
-                case BringFiles() | CopyFiles() | CopyInOrder():
-                    paths = [name for _, name in step.named]
-                case TransformShard():
-                    paths = list(step.outputs)
-                case WriteFile():
-                    paths = [step.path]
-                case _:
-                    continue
-            arrived.written.setdefault(step.target, set()).update(paths)
+            paths = paths_written(step, progress)
+            if paths is None:
+                continue
+            if isinstance(step, SetAside):
+                arrived.add_old_files(step)
+            assert step.fills is not None, "a step that writes files"
+            arrived.written.setdefault(step.fills, set()).update(paths)
             if isinstance(step, BringFiles):
                 _add_files(arrived, step, progress)
     return arrived
+
+
+def paths_written(step: AnyStep, progress: PlanProgress) -> Collection[str] | None:
+    """Return the paths that a step may have written to; None of one that does not count here."""
+    # All but the rounds' own steps make an image: they write it again with the next one.
+    match step:
+        case StageFiles():
+            return step.staged_names
+        case BringFiles() | CopyFiles() | CopyInOrder():
+            return [name for _, name in step.named]
+        case TransformShard():
+            return step.outputs
+        case WriteFile():
+            return [step.path]
+        case SetAside() if progress.finished(step.name):
+            return step.spared.paths
+    return None
 
 
 def _add_files(arrived: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
@@ -123,7 +147,14 @@ def with_arrivals(facts: Facts, arrived: Arrivals) -> Facts:
             brought[key] = Brought(step.source, step.target, file.file, file.digest, file.name)
         else:
             past.append((file.step.target, file.name))
-    left -= {(file.target, file.name) for file in brought.values()}
+    standing: set[Key] = set()
+    for (place, path), aside in arrived.old.items():
+        listed = targets.get(place, {})
+        if path in listed and aside not in listed:
+            standing.add((place, path))
+    fences = standing & arrived.fences
+    left -= {(file.target, file.name) for file in brought.values()} | fences
+    old = OldFiles(_paths(fences), _paths(standing & left))
     return replace(
         facts,
         target=_without(facts.target, arrived),
@@ -133,6 +164,23 @@ def with_arrivals(facts: Facts, arrived: Arrivals) -> Facts:
         left=tuple(sorted(left)),
         past=tuple(sorted(past)),
         shown=facts.target.images,
+        old=old,
+    )
+
+
+def _paths(keys: Iterable[Key]) -> tuple[str, ...]:
+    return tuple(sorted(path for _, path in keys))
+
+
+def with_target_in_the_way(facts: Facts) -> Facts:
+    """Return the facts as if nothing were at the target: what is there is set aside before."""
+    files = [file for file in facts.target.files if not file.path.startswith(OURS_AT_A_TARGET)]
+    in_the_way = {facts.target.location: {file.path for file in files}}
+    return replace(
+        facts,
+        target=_without(facts.target, Arrivals(written=in_the_way)),
+        shown=facts.target.images,
+        in_the_way=tuple(files),
     )
 
 

@@ -21,7 +21,7 @@ from stateshift.estimating import probe
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.standby import aside_folder, epoch_folder
 from stateshift.migration.adapters import Adapters, AskRecords
-from stateshift.migration.arrivals import Arrivals, with_arrivals
+from stateshift.migration.arrivals import Arrivals, with_arrivals, with_target_in_the_way
 from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.transform import Change, Rewind, locations_merged
@@ -79,6 +79,8 @@ def gather(
         facts = replace(facts, sink=sink, inputs=inputs, tables=tables)
     if arrived:
         facts = with_arrivals(facts, arrived)
+    elif job.set_aside:
+        facts = with_target_in_the_way(facts)
     return _ask_preflight(inquiry.spec, job, facts, inquiry.adapters) if probing else facts
 
 

@@ -4,7 +4,7 @@ of the run, and raises a PlanError with the fact and a hint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from shlex import quote
 
@@ -17,7 +17,7 @@ from stateshift.migration.context import RunContext
 from stateshift.migration.history import NOT_MOVING, plans_while_running
 from stateshift.plan import PHASES, Plan
 from stateshift.specification import JobSpec
-from stateshift.step import AwaitProgress, LiftFence, SubmitJob
+from stateshift.step import AwaitProgress, LiftFence, SetAside, SubmitJob
 from stateshift.step.evidence import JobConfirmed, require_known
 from stateshift.storage import locations
 from stateshift.terms import terms_of
@@ -66,11 +66,20 @@ def refuse_moved_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
         if plan.purpose != "move" or plan.target == plan.source:
             continue
         owner = context.world.fence(plan.target)
-        if owner not in (None, context.world.run):
+        before = {step.fenced_by for step in asides_of(context, adopted.job)}
+        if owner not in (None, context.world.run, *before):
             raise PlanError(
                 f"run {owner} has moved {adopted.job} on from {plan.target} since",
                 hint="take that run back first: stateshift runs lists the workdirs",
             )
+
+
+def asides_of(context: RunContext, job: str) -> Iterator[SetAside]:
+    """Yield the steps that have set aside what was at the job's target."""
+    for adopted in plans_while_running(context.progress, job):
+        if adopted.purpose == "aside":
+            plan = context.plans.read(adopted)
+            yield from (step for step in plan if isinstance(step, SetAside))
 
 
 def refuse_foreign_job(

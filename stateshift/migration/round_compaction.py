@@ -93,7 +93,8 @@ def _compaction(
         return None
     others = [plan for plan in rounds if plan.purpose != "warm"]
     published = [plan for plan in others if plan.finished_at is not None]
-    kept = {plan.plan for plan in (*warm[:1], *warm[-ROUNDS_KEPT:], *published[-1:])}
+    asides = [plan for plan in others if plan.purpose == "aside"]
+    kept = {plan.plan for plan in (*asides, *warm[:1], *warm[-ROUNDS_KEPT:], *published[-1:])}
     written = arrivals([plan for plan in rounds if plan.plan in kept], read).written
     past = set(facts.past)
     unknown = set(facts.left) - past - _keys(written)

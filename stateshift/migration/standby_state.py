@@ -11,7 +11,9 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from shlex import quote
 
+from stateshift.clusters.protocol import StopRequest
 from stateshift.errors import FormatError, StateshiftError
 from stateshift.formats.standby import STATE, KeptEpoch, KeptImage, StandbyState, encode_state
 from stateshift.journal import ImageKept, RpoJudged
@@ -19,7 +21,7 @@ from stateshift.migration.context import RunContext
 from stateshift.migration.gathering import image_of_epoch, names_before, under_names_now
 from stateshift.migration.notifications import tell_rpo
 from stateshift.specification import JobSpec, to_plain_spec
-from stateshift.specification.standby import spec_at_target
+from stateshift.specification.standby import is_startable, spec_again, spec_at_target, spec_home
 from stateshift.step.claims import refuse_another, state_at
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Image
@@ -28,6 +30,8 @@ from stateshift.terms import moment, terms_of
 SECONDS_BETWEEN_JUDGEMENTS = 1.0
 
 _log = logging.getLogger(__name__)
+
+AGAIN = "standby.json"
 
 
 def kept_images(
@@ -99,6 +103,7 @@ def tell_standby(
     epoch = epochs.pop() if len(epochs) == 1 else None
     committed_at = commit_time(facts)
     storage = context.world.storage(job.destination)
+    home = spec_home(context.spec, job)
     state = StandbyState(
         job=job.name,
         engine=context.spec.engine,
@@ -114,6 +119,7 @@ def tell_standby(
         rpo_seconds_max=job.standby.rpo,
         checked=checked,
         earlier=tuple(_earlier(storage, facts.kept, epoch)),
+        home=to_plain_spec(home) if is_startable(home) else None,
     )
     content = encode_state(state)
     storage.write(STATE, lambda: iter((content,)))
@@ -214,3 +220,19 @@ class RpoWatch:
             over.set()
             if self._bounds:
                 watcher.join()
+
+
+def offer_standby(context: RunContext, job: JobSpec) -> None:
+    """Write the spec of a standby where a job has come home from, and say how it is kept."""
+    if job.takes_back is None:
+        return
+    if job.image_writers:
+        cluster = context.world.cluster(job.target_cluster or "")
+        id = cluster.find_source(StopRequest(job.name, job.destination)).id
+        job = job.written_by((id or "",))
+    context.workdir.write(AGAIN, to_plain_spec(spec_again(context.spec, job)))
+    file = quote(str(context.workdir.path / AGAIN))
+    context.say(
+        f"{job.name} is home. To keep a standby at {job.source} again: stateshift apply {file} "
+        "--continuous --yes"
+    )

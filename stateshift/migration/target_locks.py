@@ -1,19 +1,26 @@
-"""The locks on the targets of a run: taken before anything is written there, and let go."""
+"""The locks on the targets of a run: taken before anything is written there, and let go; and what
+is in the way there, which is set aside.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from stateshift import lock
 from stateshift.errors import MissingFile, StateshiftError
-from stateshift.formats.standby import DRILLS, STATE, Claim
+from stateshift.formats.standby import DRILLS, STATE, Claim, Verb, claim_path, encode_claim
 from stateshift.journal import LockReleased, LockTaken
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import plans_while_running
+from stateshift.migration.observation import facts_of
+from stateshift.migration.proposal import refuse
+from stateshift.migration.rollback_checks import asides_of
+from stateshift.migration.take_over import aside_plan
 from stateshift.specification import JobSpec
 from stateshift.specification.standby import places_fed
 from stateshift.step import ClaimTarget
-from stateshift.step.claims import claim, give_back, newest_claim, takeover_error
+from stateshift.step.claims import claim, give_back, newest_claim, state_at, takeover_error
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.world import Claimed
@@ -24,8 +31,13 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
     location, run = job.destination, context.world.run
     if job.is_standby:
         _claim_standby(context, job)
+    if job.takes_back is not None:
+        # One run takes the job home.
+        wanted = _claim_of(context, job.takes_back.generation, "failback")
+        claim(context.world.storage(job.source), wanted)
     if location not in context.progress.locks:
         context.record(LockTaken(context.now(), location))
+    spare(context, job)
     workdir = str(context.workdir.path.absolute())
     above = _above(context, location)
     if job.takes_over is not None:
@@ -42,6 +54,27 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
         lock.refuse_source(_above(context, job.source), locations.name(job.source), run)
 
 
+def set_aside(context: RunContext, job: JobSpec) -> None:
+    """Set aside what is at the target of a job, unless this run has done so."""
+    if not job.set_aside:
+        return
+    adopted = context.plans.adopted(job, "aside")
+    if adopted is None:
+        inquiry = context.inquiry_at_pace
+        plan = aside_plan(inquiry, job, facts_of(context, job), context.world.run)
+        refuse([plan])
+        adopted = context.plans.adopt(plan)
+        spare(context, job)
+    context.execute([adopted])
+
+
+def spare(context: RunContext, job: JobSpec) -> None:
+    """See to it that no file of the old image is lost from now on."""
+    context.world.spared.pop(job.destination, None)
+    for step in asides_of(context, job.name):
+        context.world.spared[job.destination] = step.spared
+
+
 def is_kept_fresh(context: RunContext, job: JobSpec) -> bool:
     """Whether a job is a standby that has copied something: its source may be lost since."""
     return job.is_standby and bool(plans_while_running(context.progress, job.name))
@@ -56,14 +89,31 @@ def _claim_standby(context: RunContext, job: JobSpec) -> None:
     location = job.destination
     storage = context.adapters.open_storage(location)
     found = newest_claim(storage)
-    if found is None:
-        at, workdir = context.now(), str(context.workdir.path.absolute())
-        wanted = Claim(1, "standby", context.world.run, context.adapters.host, workdir, at)
-        found = claim(storage, wanted)
+    if found is None or found.verb == "returned":
+        generation = 1 if found is None else found.generation + 1
+        found = claim(storage, _claim_of(context, generation, "standby"))
     if found.run != context.world.run:
         raise takeover_error(location, found)
     claimed = Claimed(location, found.generation)
     context.world.claims.update(dict.fromkeys(places_fed(job), claimed))
+
+
+def _claim_of(context: RunContext, generation: int, verb: Verb) -> Claim:
+    workdir = str(context.workdir.path.absolute())
+    run, host = context.world.run, context.adapters.host
+    return Claim(generation, verb, run, host, workdir, context.now())
+
+
+def tell_returned(context: RunContext, job: JobSpec) -> None:
+    """Write down at the standby that the job has gone home: a standby may be kept there again."""
+    if job.takes_back is None:
+        return
+    storage = context.world.storage(job.source)
+    found = newest_claim(storage)
+    if found is not None and found.run == context.world.run:
+        content = encode_claim(replace(found, verb="returned"))
+        storage.write(claim_path(found.generation), lambda: iter((content,)))
+        storage.sync()
 
 
 def _forget_standby(context: RunContext, job: JobSpec) -> None:
@@ -71,7 +121,9 @@ def _forget_standby(context: RunContext, job: JobSpec) -> None:
     storage = context.world.storage(job.destination)
     found = newest_claim(storage)
     if found is not None and found.run == context.world.run:
-        storage.remove(STATE)
+        state = state_at(storage)
+        if state is not None and state.run == context.world.run:
+            storage.remove(STATE)
         with suppress(MissingFile):
             storage.remove(DRILLS)
         give_back(storage, found.generation, context.world.run)
@@ -107,6 +159,9 @@ def give_claim_back(context: RunContext, job: JobSpec) -> None:
     if job.takes_over is not None:
         storage = context.world.storage(job.destination)
         give_back(storage, job.takes_over.generation, context.world.run)
+    if job.takes_back is not None:
+        storage = context.world.storage(job.source)
+        give_back(storage, job.takes_back.generation, context.world.run)
 
 
 def _above(context: RunContext, location: str) -> Storage:

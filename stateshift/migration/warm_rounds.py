@@ -50,6 +50,7 @@ from stateshift.migration.standby_state import (
     refuse_taken_over,
     tell_standby,
 )
+from stateshift.migration.take_over import with_old_files_gone
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.specification.grammars import NEVER
@@ -343,6 +344,7 @@ class WarmRounds:
             publishing = plan.phase("publish")
             if publishing is not None and isinstance(publishing.steps[0], KeepBrought):
                 forget_state(context, look.job)  # what it names is hidden first
+            plan = with_old_files_gone(plan, facts)
             context.execute([context.plans.adopt(plan)])
         except (StorageError, FormatError, StalePlan) as error:
             may_pass = isinstance(error, MissingFile | StalePlan)

@@ -278,7 +278,8 @@ def _standby(spec: Spec, read: ReadJob) -> Flaws:
     place = read.places.get("standby")
     if place is None:
         return
-    if not read.job.is_standby and place.pointer.startswith(read.place.pointer):
+    was_one = read.job.takes_back is not None  # and is one again, the other way
+    if not read.job.is_standby and not was_one and place.pointer.startswith(read.place.pointer):
         expected = '"mode": "warm" and "cutover": "never"'
         yield place, "'standby' is for a job that is never cut over", expected
     if read.job.standby.rpo == 0:
@@ -361,6 +362,19 @@ def _drill(spec: Spec, read: ReadJob) -> Flaws:
         yield from _not_apart(at / "location", job.drill.location, name, _named_ends(job))
 
 
+def _sets_aside(spec: Spec, read: ReadJob) -> Flaws:
+    """Files are set aside at the target of a job that moves warm, and nowhere else."""
+    job = read.job
+    if job.set_aside and job.mode != "warm":
+        yield read.at("set_aside"), "'set_aside' of a job that does not move warm", '"mode": "warm"'
+    if job.set_aside and any(data.copy for data in job.data):
+        message = "'set_aside' of a job with data that moves along"
+        yield read.at("set_aside"), message, "no 'data' that is copied"
+    if job.takes_back is not None and (job.mode != "warm" or job.is_standby):
+        message = "'takes_back' of a job that does not go home"
+        yield read.at("takes_back"), message, '"mode": "warm", and another \'cutover\''
+
+
 def _changes(spec: Spec, read: ReadJob) -> Flaws:
     """The source is not changed, so a changed image goes elsewhere, but for compaction in place."""
     job, at = read.job, read.at("transform")
@@ -408,5 +422,5 @@ RULES: tuple[Callable[[Spec, list[ReadJob]], Flaws], ...]
 RULES = (_names, _operators, _targets, _shared_sources, _waves, _waves_of_sharing)
 RULES_OF_A_JOB: tuple[Callable[[Spec, ReadJob], Flaws], ...] = (
     *(_clusters, _ends, _merges, _united, _data, _fork_or_sync),
-    *(_warm, _standby, _prepared, _takes_over, _drill, _changes, _words),
+    *(_warm, _standby, _prepared, _takes_over, _drill, _sets_aside, _changes, _words),
 )

@@ -45,6 +45,7 @@ from stateshift.specification.model import (
     SourceSpec,
     StandbySpec,
     SubmitSpec,
+    TakeBack,
     TakeOver,
     Verify,
     VerifySource,
@@ -333,6 +334,23 @@ def _take_over(reader: Reader, key: Key, place: Place) -> TakeOver | None:
 
 TAKE_OVER_OBJECT = Kind("take_over", _take_over, reference("take_over"))
 
+TAKE_BACK = Keys(
+    TakeBack,
+    generation=COUNT("The number under which the standby is claimed: one more than the last."),
+    epoch=BATCH("The batch from which the failover has started the job."),
+)
+
+
+def _take_back(reader: Reader, key: Key, place: Place) -> TakeBack | None:
+    known = reader.known_with(place, TAKE_BACK, "generation")
+    if known is None:
+        return None
+    fields = reader.fields(TAKE_BACK, known)
+    return TakeBack(**fields) if "generation" in fields else None
+
+
+TAKE_BACK_OBJECT = Kind("take_back", _take_back, reference("take_back"))
+
 
 # -------------------------------------------------------------------------- standby
 
@@ -519,6 +537,15 @@ JOB = Keys(
     rehearses=BOOLEAN(
         "Whether this is a drill, as `stateshift drill` writes it: what is copied and started is "
         "thrown away in the end.",
+    ),
+    takes_back=TAKE_BACK_OBJECT(
+        "The standby from which the job goes home, as `stateshift failback` writes it: its claim.",
+    ),
+    set_aside=BOOLEAN(
+        "Warm: whether files that are at the target already are set aside, and those that are the "
+        "same there left where they are, instead of a refusal. They go to "
+        "_stateshift/aside-RUN below the target; a rollback puts them back.",
+        engine="spark",
     ),
     verify=VERIFY_VALUE(
         "How the target is compared with the source: by entries, by entries with a source that is "

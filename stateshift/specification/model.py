@@ -138,6 +138,18 @@ class KafkaSpec:
     source_bootstrap_servers: str | None = None
     source_properties: str | None = None
 
+    @property
+    def turned(self) -> KafkaSpec:
+        """The brokers of a job that goes the other way; without others, those are the same."""
+        if self.source_bootstrap_servers is None:
+            return self
+        return KafkaSpec(
+            bootstrap_servers=self.source_bootstrap_servers,
+            properties=self.source_properties,
+            source_bootstrap_servers=self.bootstrap_servers,
+            source_properties=self.properties,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
@@ -186,6 +198,16 @@ class StandbySpec:
     """The bound that a standby keeps to: so many seconds of its source's work may be lost."""
 
     rpo: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """A job that goes back from its standby to where its primary was: the claim that it makes at
+    the standby, and the epoch from which it had been started there.
+    """
+
+    generation: int
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +292,12 @@ class FlinkJob:
     cancel_job: bool | None = None
     checkpoint_dir: str | None = None
 
+    @property
+    def followed(self) -> FlinkJob:
+        """The keys of a job that runs, and is followed by its checkpoints."""
+        settings = self.allow_non_restored_state
+        return FlinkJob(job_ids=self.job_ids, allow_non_restored_state=settings)
+
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
@@ -298,6 +326,8 @@ class JobSpec:
     takes_over: TakeOver | None = None
     drill: DrillSpec | None = None
     rehearses: bool = False
+    takes_back: TakeBack | None = None
+    set_aside: bool = False
     mode: Mode = "move"
     rounds: int | None = None
     until: str | None = None

@@ -28,6 +28,7 @@ from stateshift.specification.job_keys import (
     STANDBY,
     STOP,
     SUBMIT,
+    TAKE_BACK,
     TAKE_OVER,
     VERIFY,
 )
@@ -364,6 +365,7 @@ OBJECTS: Mapping[str, tuple[Keys, str]] = {
     "standby": (STANDBY, "inside 'standby' of a job"),
     "drill": (DRILL, "inside 'drill' of a job"),
     "take_over": (TAKE_OVER, "inside 'takes_over' of a job"),
+    "take_back": (TAKE_BACK, "inside 'takes_back' of a job"),
     "verify_ends": (VERIFY, "inside 'verify' of a job"),
     "on": (ON, "inside 'on'"),
     "webhook_or_command": (RECEIVER, "inside an event of 'on'"),

@@ -22,6 +22,7 @@ from stateshift.specification.job_keys import (
     SOURCE,
     STANDBY,
     SUBMIT,
+    TAKE_BACK,
     TAKE_OVER,
     VERIFY,
 )
@@ -105,7 +106,8 @@ def plain_value(value: Any) -> Any:
 
 # Objects that hold the values of their keys and nothing else.
 _KEYS = {
-    keys.model: keys for keys in (DRILL, KAFKA, SINK, SOURCE, STANDBY, TAKE_OVER, ON, RECEIVER)
+    keys.model: keys
+    for keys in (DRILL, KAFKA, SINK, SOURCE, STANDBY, TAKE_BACK, TAKE_OVER, ON, RECEIVER)
 }
 
 

@@ -15,6 +15,7 @@ CopyFiles       files       stream a bundle of files
 CopyInOrder     files       copy small files that have to appear one after the other
 StageFiles      files       bring what makes the image visible, under other names
 MoveFiles       files       rename a bundle within one file system
+SetAside        files       move what is at a place out of the way, and back
 WriteFile       files       write literal bytes
 TransformShard  shards      feed files through a named pure transform
 BringFiles      rounds      bring a bundle of files while the job runs
@@ -26,7 +27,15 @@ AwaitProgress   starting    wait until the job restored from this image commits 
 """
 
 from stateshift.step.fences import FenceSource, LiftFence, ReadyFence
-from stateshift.step.files import CopyFiles, CopyInOrder, MoveFiles, Rename, StageFiles, WriteFile
+from stateshift.step.files import (
+    CopyFiles,
+    CopyInOrder,
+    MoveFiles,
+    Rename,
+    SetAside,
+    StageFiles,
+    WriteFile,
+)
 from stateshift.step.images import CompareImages
 from stateshift.step.jobs import PrepareJob, StopJob
 from stateshift.step.owners import KeepOwners
@@ -51,6 +60,7 @@ AnyStep = (
     | CopyInOrder
     | StageFiles
     | MoveFiles
+    | SetAside
     | WriteFile
     | TransformShard
     | BringFiles
@@ -84,6 +94,7 @@ __all__ = [
     "PrepareJob",
     "ReadyFence",
     "Rename",
+    "SetAside",
     "StageFiles",
     "Step",
     "StopJob",

@@ -5,7 +5,7 @@ job runs elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from stateshift.errors import AlreadyThere, MissingFile, OtherRunError
@@ -19,6 +19,7 @@ from stateshift.formats.standby import (
     DrillHistory,
     StandbyState,
     Superseded,
+    Verb,
     claim_path,
     decode_claim,
     decode_drills,
@@ -32,6 +33,12 @@ from stateshift.storage.protocol import Storage
 from stateshift.terms import moment, terms_of
 
 STATE_BYTES_MAX = 16 << 20
+_VERBS: Mapping[Verb, str] = {
+    "standby": "is fed by another standby",
+    "failover": "was taken over by a failover",
+    "failback": "is left by a failback",
+    "returned": "was left by a failback",
+}
 
 
 def newest_claim(storage: Storage) -> Claim | None:
@@ -135,7 +142,7 @@ def takeover_error(location: str, by: Claim | None) -> OtherRunError:
     """Return the error of whoever may write at a location no longer."""
     if by is None:
         return OtherRunError(f"{location} was claimed by another run")
-    verb = "was taken over by a failover" if by.verb == "failover" else "is fed by another standby"
+    verb = _VERBS[by.verb]
     return OtherRunError(
         f"{location} {verb} since {moment(by.at)}: run {by.run} on {by.host} (generation "
         f"{by.generation}). Nothing more is written there",

@@ -120,6 +120,15 @@ class FilesMoved(Evidence):
 
 
 @dataclass(frozen=True, slots=True)
+class FilesSetAside(Evidence):
+    """The place to which files were set aside, how many, and how many could stay."""
+
+    aside: str
+    count: int
+    stay: int
+
+
+@dataclass(frozen=True, slots=True)
 class ImagesCompared(Evidence):
     """`paths` files were compared whole, `by_checksum` of them by the storages' own checksums."""
 
@@ -269,6 +278,7 @@ _KINDS: Mapping[str, type[Evidence]] = {
     "files": FilesWritten,  # CopyFiles, CopyInOrder, WriteFile, TransformShard
     "staged": FilesStaged,  # StageFiles
     "moved": FilesMoved,  # MoveFiles
+    "aside": FilesSetAside,  # SetAside
     "operators": ImagesCompared,  # CompareImages
     "given": OwnersGiven,  # KeepOwners
     "ready": FenceReadied,  # ReadyFence

@@ -1,4 +1,5 @@
-"""Steps that touch nothing but files: CopyFiles, CopyInOrder, StageFiles, MoveFiles, WriteFile.
+"""Steps that touch nothing but files: CopyFiles, CopyInOrder, StageFiles, MoveFiles, SetAside,
+WriteFile.
 
 Each of them recognises what is already there by digest, never by name and size, so that repeating
 it costs reading and no writing. Each syncs before it returns: evidence is only given of what a
@@ -25,12 +26,19 @@ from stateshift.step.contents import (
     remove_ours,
     settle,
 )
-from stateshift.step.evidence import FilesMoved, FilesStaged, FilesWritten, files_of, written_files
+from stateshift.step.evidence import (
+    FilesMoved,
+    FilesSetAside,
+    FilesStaged,
+    FilesWritten,
+    files_of,
+    written_files,
+)
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
-from stateshift.world import World
+from stateshift.world import Spared, World
 
 
 class Rename(NamedTuple):
@@ -288,6 +296,85 @@ class MoveFiles(NoFiles):
                 storage.prune(folder)
                 folder = folder.rpartition("/")[0]
         return left
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside(NoFiles):
+    """Move `items` of a location to a folder below it: an image that is in the way of another one.
+    Files of `stays` are needed by the new image, too, in the same size. `fence` keeps the old job
+    from going on, until the new image can be seen.
+
+        before      state/0/0/7.delta   commits/7   commits/8
+        after       state/0/0/7.delta
+                    _stateshift/aside-RUN/commits/7
+                    _stateshift/aside-RUN/commits/8
+
+    A file that stays may turn out to be another one. Whoever replaces or removes it moves it to the
+    folder, too (`storage.wrappers.Sparing`): nothing is lost, and undone, all of it is back.
+    """
+
+    kind: ClassVar[str] = "SetAside"
+    name: str
+    location: str
+    folder: str
+    items: tuple[Rename, ...]
+    stays: tuple[str, ...] = ()
+    fence: tuple[str, ...] = ()
+    fenced_by: str | None = None
+
+    @property
+    def fills(self) -> str | None:
+        return self.location
+
+    @property
+    def files(self) -> int:
+        return len(self.items)
+
+    @property
+    def spared(self) -> Spared:
+        """The files that stay and are not to be lost."""
+        return Spared(self.folder, frozenset((*self.stays, *self.fence)))
+
+    def describe(self) -> str:
+        paths = paths_in_words(tuple(item.path for item in self.items))
+        return f"set {paths} aside, to {self.location}/{self.folder}"
+
+    def run(self, world: World) -> Evidence:
+        self._moves.run(world)
+        return FilesSetAside(f"{self.location}/{self.folder}", len(self.items), len(self.stays))
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return self._moves.holds(world, evidence)
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        """Put everything back. Files that others wrote since are moved away, and named."""
+        storage, left = world.storage(self.location), []
+        paths = {file.path for file in storage.list()}
+        aside = {path for path in paths if path.startswith(f"{self.folder}/")}
+        old = {path.removeprefix(f"{self.folder}/") for path in aside}
+        for path in sorted(old & paths):
+            # A move that was cut short is finished: not every storage renames at once.
+            with suppress(AlreadyThere):
+                storage.move(f"{self.folder}/{path}", path)
+                old.remove(path)
+        in_place = {*self.spared.paths, *(item.path for item in self.items)} - old
+        later = []
+        for path in sorted(paths - aside - in_place):
+            if path in old or not path.startswith(f"{FOLDER}/"):
+                later.append(path)
+        if later:
+            folder = f"{self.folder}.later-{world.clock.now():.0f}"
+            each(world, later, lambda path: storage.move(path, f"{folder}/{path}"), storage)
+            left.append(
+                f"{self.location}/{folder} holds what was written after that ({len(later)} files): "
+                "remove it once nobody needs it"
+            )
+        back = [Rename(path, f"{self.folder}/{path}", 0) for path in sorted(old)]
+        return [*left, *MoveFiles(self.name, self.location, tuple(back)).undo(world, None)]
+
+    @property
+    def _moves(self) -> MoveFiles:
+        return MoveFiles(self.name, self.location, self.items)
 
 
 @dataclass(frozen=True, slots=True)

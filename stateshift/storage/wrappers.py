@@ -1,5 +1,5 @@
-"""Behaviour added to a storage by wrapping it: Retrying, Throttled, Guarded, Unsynced, Rearranged.
-The interface stays.
+"""Behaviour added to a storage by wrapping it: Retrying, Throttled, Guarded, Unsynced, Rearranged,
+Sparing. The interface stays.
 
     Throttled(Retrying(storage, ...), pace)  each attempt is not counted twice
     Retrying(Throttled(storage, pace), ...)  each attempt is: the service sees no more than the pace
@@ -581,6 +581,47 @@ class Rearranged(_Wrapper):
         if path in self._gone and path not in self._places:
             raise MissingFile(f"{path} is set aside", location=self.location)
         return self.place_of(path)
+
+    def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T:
+        return operation()
+
+
+class Sparing(_Wrapper):
+    """Files that were there before are not lost: one of them that is to be written over or removed
+    is moved to a folder first. `old` gives the folder and the paths of such files. A path of them
+    that is in the folder already holds a newer file, which goes.
+    """
+
+    def __init__(
+        self, storage: Storage, old: Callable[[], tuple[str, Collection[str]] | None]
+    ) -> None:
+        self._storage, self._old = storage, old
+
+    @property
+    def traits(self) -> Traits:
+        return self._storage.traits
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        self._spare(path)
+        return super().write(path, content, modified)
+
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        return self._storage.chunks(path, offset, size)
+
+    def remove(self, path: str) -> None:
+        if not self._spare(path):
+            super().remove(path)
+
+    def _spare(self, path: str) -> bool:
+        """Move an old file to the folder; whether there was one."""
+        folder, paths = self._old() or ("", ())
+        if path not in paths:
+            return False
+        aside = f"{folder}/{path}"
+        if self._storage.stat(aside) is not None or self._storage.stat(path) is None:
+            return False
+        self._storage.move(path, aside)
+        return True
 
     def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T:
         return operation()

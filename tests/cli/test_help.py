@@ -121,7 +121,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
     assert [
         *("inspect", "verify", "export", "diff", "uid"),
         *("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
-        *("cutover", "pause", "throttle", "failover", "drill"),
+        *("cutover", "pause", "throttle", "failover", "failback", "drill"),
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
         *("split", "merge", "evolve", "gather", "repair"),
         "live",

@@ -278,6 +278,32 @@ def test_a_job_that_runs_on_is_cancelled_before_its_standby_is_started(ground: G
     goes_on(ground)
 
 
+@pytest.mark.row("W-23", on="Flink")
+def test_a_job_goes_home_from_its_standby(ground: Ground) -> None:
+    """To a new folder below the old one; and a standby of it can be kept again."""
+    id = ground.started("orders", *words(ground))
+    target, runs = ground.folder / "new-orders", ground.folder / "runs"
+    with following(ground.folder, ground.spec(job_of(ground, id, cutover="never")), target) as fed:
+        fed.says("can be started from")
+        ground.here.cancelled(id)
+        ground.said("failover", target, "--yes", "--workdir", runs / "failover")
+        assert fed.process.wait(60) == 4, fed.told.read_text()
+    (away,) = ground.there.running()
+    until(lambda: ground.there.checkpointed(away["jid"]))
+    report = ground.said("failback", target, "--yes", "--workdir", runs / "back")
+    (job,) = report["report"]["jobs"]
+    assert report["state"] == "finished" and job["downtime_seconds"] is not None
+    assert not ground.there.running() and len(ground.here.running()) == 1
+    assert ground.said("status", target)["role"] == "went-home"
+    (home,) = ground.here.running()
+    until(lambda: ground.here.checkpointed(home["jid"]))
+    again = runs / "back" / "standby.json"
+    (kept,) = json.loads(again.read_text())["jobs"]
+    with following(runs, again, Path(kept["remote_location"].removeprefix("file://"))) as fed:
+        fed.says("can be started from")
+    goes_on(ground)
+
+
 @contextmanager
 def lost_standby(ground: Ground, id: str) -> Iterator[Following]:
     """A standby at work whose job has ended, and whose checkpoints have gone: what an engineer asks

@@ -12,7 +12,14 @@ from stateshift.cli.shell.options import Command
 PANELS = {
     "Look": ("inspect", "verify", "export", "diff", "uid"),
     "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
-    "Steer a warm move or a standby": ("cutover", "pause", "throttle", "failover", "drill"),
+    "Steer a warm move or a standby": (
+        "cutover",
+        "pause",
+        "throttle",
+        "failover",
+        "failback",
+        "drill",
+    ),
     "Change state": (
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
         *("split", "merge", "evolve", "gather", "repair"),
@@ -35,7 +42,7 @@ MODULES = {
     "looks": ("inspect", "export", "diff", "uid"),
     "plans": ("plan", "apply"),
     "runs": ("resume", "rollback", "status", "runs"),
-    "steering": ("cutover", "pause", "throttle", "failover", "drill"),
+    "steering": ("cutover", "pause", "throttle", "failover", "failback", "drill"),
     "transforms": ("compact", "repartition", "rewind", "fork", "convert", "rename", "evolve"),
     "images": ("move", "split", "merge", "gather", "repair"),
     "reference": ("schema", "man", "completion"),

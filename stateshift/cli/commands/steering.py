@@ -317,6 +317,56 @@ def drill(
     return launch(terminal, options, Request(made, saved=plan_drill(made, adapters)))
 
 
+@command(
+    "stateshift failback hdfs://b/standby/orders\n"
+    "stateshift failback hdfs://b/standby/orders --spec orders.json --yes",
+    (2, 3, 4, 5, 6, 7, 8, 10, 130),
+    e0="the job runs where it was before the failover",
+    e3="the standby's state file is damaged, or of another version",
+    e4="no job runs there since a failover, or nobody knows how it is started at home, or it may "
+    "run there",
+    e130="interrupted: `stateshift resume WORKDIR` continues",
+)
+def failback(
+    terminal: Terminal,
+    options: RunOptions,
+    place: Annotated[
+        str,
+        argument(
+            "LOCATION|WORKDIR",
+            "Where the job runs since the failover, or the workdir of the run that kept it.",
+        ),
+    ],
+    spec: Annotated[
+        str | None,
+        option(
+            "--spec",
+            "FILE",
+            "The spec that kept the standby, where its state file has no start at home.",
+        ),
+    ] = None,
+) -> int | None:
+    """Move a job home from its standby: its region is back.
+
+    A warm move back: what is at home is set aside there, and what the job needs of it stays; the
+    rest is copied while the job runs; then it is stopped, and goes on at home. Writes a spec that
+    keeps the standby again, and says so. `stateshift rollback WORKDIR` puts back what was set
+    aside.
+    """
+    from stateshift.api.failbacks import spec_of_failback
+    from stateshift.api.failovers import standby_at
+    from stateshift.cli.shell.launch import Request, launch
+    from stateshift.cli.views import standby_text
+    from stateshift.documents.standby import StandbyFacts
+
+    adapters = terminal.adapters()
+    standby = standby_at(place, adapters)
+    wanted = spec_of_failback(standby, spec, adapters)
+    terminal.talk(standby_text.standby(StandbyFacts(standby, adapters.clock.now())))
+    wanted = overridden(wanted, options.parallel, options.throttle)
+    return launch(terminal, options, Request(wanted, typed=True))
+
+
 def show_request(
     terminal: Terminal, workdir: Workdir, state: str, words: str, **more: object
 ) -> None:

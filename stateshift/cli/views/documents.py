@@ -66,7 +66,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "plan": Document("What would be done", ("plan",), (plan.PlanDocument,)),
     "report": Document(
         "What a run did, and why it stopped if it did",
-        (*RUNS, *SHORTCUTS, "failover", "drill"),
+        (*RUNS, *SHORTCUTS, "failover", "failback", "drill"),
         (run.FailedRunDocument, run.EndedRunDocument),
     ),
     "status": Document("Where a run stands", ("status",), (run.StatusDocument,)),

@@ -160,6 +160,7 @@ def _title(plan: Plan, job: JobSpec | None) -> str:
     if job is not None and job.rehearses:
         move = "start it from a copy of its standby, and throw that away: a drill"
     does = {
+        "aside": "set aside what is there",
         "warm": f"copy what it needs{at} while it runs, in rounds",
         "halt": "stop the job",
         "start": "start the job",

@@ -45,6 +45,7 @@ from stateshift.cli.views.text import Cell, Row
 from stateshift.cli.views.units import dash, many, number, size, span
 from stateshift.documents.run import DowntimeKind, RunFacts
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
+from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 NAMES_MAX = 4
@@ -234,6 +235,9 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
         yield _table(ROUND_HEADS, [_round_row(each) for each in job.rounds])
         if job.rounds[-1].left_seconds is not None:
             yield tag("p", escape(rounds(job)))
+    if job.set_aside is not None:
+        yield tag("h3", "Set aside")
+        yield tag("p", escape(redact(job.set_aside)))
     if job.failover is not None:
         yield tag("h3", "Failover")
         yield _table(("", ""), [*failover_rows(job.failover, terms_of(job.engine))])

@@ -73,6 +73,9 @@ def _job(job: JobReport, seconds: float) -> Iterator[Block]:
         yield Line(rounds(job), indent=2)
     if job.failure is not None:
         yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
+    if job.set_aside is not None:
+        kept = f"{redact(job.set_aside)}: remove it once you do not need it"
+        yield pairs(("set aside", kept))
     if job.failover is not None:
         yield pairs(*failover_rows(job.failover, terms_of(job.engine)))
     if job.drill is not None:

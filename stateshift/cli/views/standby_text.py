@@ -23,10 +23,14 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
     state, claim, terms = found.state, found.claim, terms_of(found.state.engine)
     at = terms.at_each if state.epoch is None else f"{terms.at} {state.epoch}"
     title = f"{state.job} can be started from {at} at {redact(found.location)}"
-    if found.is_taken_over:
-        title = (
-            f"{state.job}: a failover has claimed {redact(found.location)}, to start it from {at}"
-        )
+    place = redact(found.location)
+    match facts.role:
+        case "failed-over":
+            title = f"{state.job}: a failover has claimed {place}, to start it from {at}"
+        case "going-home":
+            title = f"{state.job}: a failback takes it home from {place}"
+        case "went-home":
+            title = f"{state.job} has gone home from {place}: nothing is kept there any more"
     yield Line(title, "strong")
     rows: list[tuple[str, str | Cell]] = [
         ("source", redact(state.source)),
@@ -42,7 +46,7 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
     if facts.lag is not None:
         rows += lag_rows(facts.lag, terms)
     if claim is not None:
-        by = "failover" if found.is_taken_over else "fed by"
+        by = {"standby": "fed by", "failover": "failover"}.get(claim.verb, "failback")
         who = f"run {claim.run} on {claim.host}, {redact(claim.workdir)}"
         rows.append((by, f"{who} (generation {claim.generation})"))
     rows += drill_rows(facts)

@@ -18,6 +18,7 @@ from stateshift.migration.history import plans_while_running
 from stateshift.migration.observation import as_it_runs, has_stopped, remove_leftovers
 from stateshift.migration.origins import note_origins
 from stateshift.migration.plan_book import NumberedPlan
+from stateshift.migration.target_locks import set_aside
 from stateshift.migration.trials import try_starts
 from stateshift.migration.warm_rounds import WarmRounds
 from stateshift.specification import JobSpec
@@ -26,6 +27,9 @@ from stateshift.step import StopJob
 
 def follow_until_cutover(context: RunContext, wave: WaveState) -> None:
     """Bring the images of warm jobs over, round by round, until the wave is to be stopped."""
+    if not has_stopped(context, wave.pending):
+        for job in wave.pending:
+            set_aside(context, job)
     # One that was started again after it was stopped is still to be followed.
     proposed = [job for job in wave.pending if context.plans.proposed(job, "warm") is not None]
     warm = [job for job in proposed if not has_stopped(context, (job,))]

@@ -6,7 +6,13 @@ from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.history import has_moved
 from stateshift.migration.observation import has_stopped
 from stateshift.migration.source_check import refuse_damaged
-from stateshift.migration.target_locks import is_kept_fresh, lock_target, release_target
+from stateshift.migration.standby_state import offer_standby
+from stateshift.migration.target_locks import (
+    is_kept_fresh,
+    lock_target,
+    release_target,
+    tell_returned,
+)
 from stateshift.migration.trials import try_starts
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
@@ -18,6 +24,7 @@ def lock_targets(context: RunContext, wave: WaveState) -> None:
     wave.pending = [job for job in wave.jobs if not has_moved(context.progress, job.name)]
     for job in wave.jobs:
         if job not in wave.pending:
+            tell_returned(context, job)
             release_target(context, job)
     if not has_stopped(context, wave.pending):
         # A standby that has copied something waits for its source, whatever has become of that.
@@ -36,8 +43,10 @@ def lock_targets(context: RunContext, wave: WaveState) -> None:
 def release_targets(context: RunContext, wave: WaveState) -> None:
     """Let go of the targets of a wave that has moved."""
     for job in wave.pending:
+        tell_returned(context, job)
         if not job.rehearses:  # its copy is removed first
             release_target(context, job)
+        offer_standby(context, job)
     context.status.down(None)
 
 

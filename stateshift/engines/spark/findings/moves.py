@@ -119,7 +119,7 @@ def of_target(move: Move) -> Iterator[Finding]:
         "refuse",
         f"the target {target.location} is not empty: it holds {held}",
         hint=f"stateshift inspect {quote(target.location)}; choose another remote_location, or "
-        "clear this one yourself",
+        'clear this one yourself; of a warm move, "set_aside": true keeps it beside the new image',
     )
 
 
