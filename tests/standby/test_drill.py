@@ -187,10 +187,10 @@ def begins(phase: str) -> Moment:
 @pytest.mark.parametrize(
     ("moment", "epoch", "again"),
     [
-        (adopts("warm"), 23, False),
-        (adopts("move"), 23, True),
-        (begins("copy"), 23, False),
-        (begins("publish"), 23, True),
+        (adopts("warm"), 47, False),
+        (adopts("move"), 47, True),
+        (begins("copy"), 47, False),
+        (begins("publish"), 47, True),
         (begins("submit"), 11, False),
         (lambda record: isinstance(record, Rehearsed), 11, False),
         (lambda record: isinstance(record, RollbackStarted), 11, False),
@@ -199,22 +199,24 @@ def begins(phase: str) -> Moment:
 def test_a_standby_that_is_fed_meanwhile_is_copied_as_it_is_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Moment, epoch: int, again: bool
 ) -> None:
-    """A whole round of the feeder comes in between, which removes what the image before needed."""
+    """Rounds of the feeder come in between, which remove what the image before them needed."""
     ground = rehearsed(tmp_path)
     ground.look = lambda: None  # type: ignore[method-assign]
 
     def feed() -> None:
-        ground.looks, ground.job.running = 300, True
-        for _ in range(12):
-            ground.job.batch()
-        ground.job.tidy()
-        with pytest.raises(Ended):
-            ground.resume()
+        ground.job.running = True
+        for _ in range(3):  # the newest two are kept
+            ground.looks = 300
+            for _ in range(12):
+                ground.job.batch()
+            ground.job.tidy()
+            with pytest.raises(Ended):
+                ground.resume()
         ground.looks = 10**6
 
     at_record(monkeypatch, moment, feed)
     done = drill(ground)
-    assert state_at(ground.target)[0] == 23, "it was fed"
+    assert state_at(ground.target)[0] == 47, "it was fed"
     assert shown(done).good and shown(done).epoch == epoch
     assert ground.drilled == [epoch] and is_thrown_away(ground)  # type: ignore[attr-defined]
     assert any("is planned again" in line for line in ground.said) == again
