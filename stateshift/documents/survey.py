@@ -240,14 +240,19 @@ def _named(image: Image, by_id: Mapping[str, str]) -> Image:
 def source_positions(survey: Survey) -> Iterator[PositionOf]:
     """Yield the position in each part of every source of a survey."""
     for image in survey.images:
-        for end in image.endpoints:
-            if end.role == "source":
-                for each in positions_of(end.kind, end.details):
-                    position = each.position
-                    if isinstance(position, str):
-                        position = redact(position)
-                    partition = redact(each.partition)
-                    yield PositionOf(image.path, end.index, end.kind, partition, position)
+        sources = [end for end in image.endpoints if end.role == "source"]
+        for source in sources:
+            for each in positions_of(source.kind, source.details):
+                position = each.position
+                if isinstance(position, str):
+                    position = redact(position)
+                yield PositionOf(
+                    image=image.path,
+                    source=source.index,
+                    kind=source.kind,
+                    partition=redact(each.partition),
+                    position=position,
+                )
 
 
 def _sought_names(survey: Survey, names: Iterable[str]) -> Iterator[SoughtName]:

@@ -78,14 +78,13 @@ def object_with(*required: str, exact: bool = False, **fields: str) -> SparkRead
     keys = set(required)
 
     def read(offset: object, has_log: bool) -> Details | None:
-        if not isinstance(offset, dict) or not keys <= offset.keys():
+        if not isinstance(offset, dict):
             return None
-        if exact and keys != offset.keys():
-            return None
+        fits = keys == offset.keys() if exact else keys <= offset.keys()
         details = {name: offset.get(key) for name, key in fields.items()}
         if "starting_snapshot" in details:
             details["starting_snapshot"] = details["starting_snapshot"] is True
-        return details
+        return details if fits else None
 
     return read
 
@@ -112,13 +111,12 @@ def kinesis_offset(offset: object, has_log: bool) -> Details | None:
 
 def fall_of_count(older: object, newer: object) -> str | None:
     """Return words for a count that fell, whatever source it is of."""
-    if is_integer(older) and is_integer(newer):
-        return _fall("", older, newer)
-    if not isinstance(older, dict) or not isinstance(newer, dict):
-        return None
-    for name in ("logOffset", "offset"):
-        if is_integer(older.get(name)) and is_integer(newer.get(name)):
-            return _fall("", older[name], newer[name])
+    pairs = [(older, newer)]
+    if isinstance(older, dict) and isinstance(newer, dict):
+        pairs = [(older.get(name), newer.get(name)) for name in ("logOffset", "offset")]
+    for before, after in pairs:
+        if is_integer(before) and is_integer(after):
+            return _fall("", before, after)
     return None
 
 

@@ -10,6 +10,7 @@ from stateshift.formats.flink import file_source, kafka
 from stateshift.formats.flink.operator_state import ConnectorState
 from stateshift.sources.kind import FlinkSource, SourcePosition
 from stateshift.sources.kinds import KINDS, of_flink, of_spark, positions_of, words_of
+from tests.support import flink_connectors as written
 
 
 @pytest.mark.parametrize(
@@ -138,12 +139,12 @@ def test_the_positions_of_topics_are_told_by_partition() -> None:
 
 
 def split(topic: str, partition: int, offset: int) -> ConnectorState:
-    return ConnectorState(0, kafka.encode_split(kafka.KafkaSplit(topic, partition, offset)))
+    return ConnectorState(0, written.encode_split(kafka.KafkaSplit(topic, partition, offset)))
 
 
 def enumerator(version: int, *splits: kafka.KafkaSplit) -> ConnectorState:
     known = kafka.KafkaEnumerator(version, splits, None if version < 2 else True)
-    return ConnectorState(version, kafka.encode_enumerator(known))
+    return ConnectorState(version, written.encode_enumerator(known))
 
 
 def test_a_partition_that_no_reader_has_is_told_from_the_enumerator() -> None:
@@ -169,7 +170,7 @@ def test_an_enumerator_that_cannot_be_read_is_told_beside_its_splits() -> None:
 
 def test_the_topics_of_a_dynamic_source_are_told_by_cluster() -> None:
     one = kafka.KafkaSplit("t", 0, 9, cluster="east")
-    state = ConnectorState(2, kafka.encode_cluster_split(2, one))
+    state = ConnectorState(2, written.encode_cluster_split(2, one))
     source = of_flink(FlinkSource((state,), ConnectorState(3, b"")))
     assert source.details["offsets"] == {"east:t": {0: 9}}
     assert not source.is_whole
@@ -186,8 +187,8 @@ def test_a_file_that_is_read_in_parts_is_told_by_its_part() -> None:
     part = file_source.FileSplit("1", path, 100, 50, 0, 900, ("h",), 120, 3)
     waiting = file_source.FileSplit("2", path, 0, 900, 0, 900)
     enumerated = file_source.FileEnumerator((waiting,), ("s3://lake/in/a",))
-    state = ConnectorState(1, file_source.encode_file_enumerator(enumerated))
-    source = of_flink(FlinkSource((ConnectorState(1, file_source.encode_file_split(part)),), state))
+    state = ConnectorState(1, written.encode_file_enumerator(enumerated))
+    source = of_flink(FlinkSource((ConnectorState(1, written.encode_file_split(part)),), state))
     assert source.kind.name == "file"
     assert positions_of("file", source.details) == (
         SourcePosition("s3://lake/in/a from byte 100 to 150", "3 records behind byte 120"),

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stateshift.errors import UnknownVersion
-from stateshift.formats.flink.java_data import DataInput, DataOutput
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.serializers import read_string
 
 MAGIC: Final = 0xDEADBEEF
@@ -93,32 +93,22 @@ def decode_file_split(version: int, content: bytes) -> FileSplit:
     data = DataInput(content, "a split of FileSource")
     _require(version, data.what)
     id_, path = data.utf(), _read_uri(data)
-    at, start, length, modified_ms, size = data.at, data.i8(), data.i8(), data.i8(), data.i8()
+    at = data.at
+    start = data.i8()
+    length = data.i8()
+    modified_ms = data.i8()
+    size = data.i8()
     if start < 0 or length < 0:
         raise data.wrong(f"a part of {length} bytes from byte {start} on", at)
     hosts = tuple(data.utf() for _ in range(data.items("hosts")))
     offset = records = None
     if data.boolean():
-        offset, records = data.i8(), data.i8()
+        offset = data.i8()
+        records = data.i8()
         if offset < NO_OFFSET or records < 0:
             raise data.wrong(f"{records} records behind byte {offset}", data.at - 16)
     data.require_end("bytes behind a split's last field")
     return FileSplit(id_, path, start, length, modified_ms, size, hosts, offset, records)
-
-
-def encode_file_split(split: FileSplit) -> bytes:
-    """Return the bytes of a split of FileSource."""
-    out = DataOutput()
-    out.utf(split.id)
-    _write_uri(out, split.path)
-    out.i8(split.start, split.length, split.modified_ms, split.size)
-    out.i4(len(split.hosts))
-    for host in split.hosts:
-        out.utf(host)
-    out.boolean(split.offset is not None)
-    if split.offset is not None and split.records is not None:
-        out.i8(split.offset, split.records)
-    return out.content()
 
 
 def decode_file_enumerator(version: int, content: bytes) -> FileEnumerator:
@@ -142,16 +132,6 @@ def decode_file_enumerator(version: int, content: bytes) -> FileEnumerator:
     return FileEnumerator(tuple(splits), tuple(found))
 
 
-def encode_file_enumerator(enumerator: FileEnumerator) -> bytes:
-    """Return the bytes of FileSource's enumerator."""
-    splits = [encode_file_split(split) for split in enumerator.splits]
-    paths = [path.encode("utf-8") for path in enumerator.found]
-    pieces = [_HEAD.pack(MAGIC, SPLIT_VERSION, len(splits), len(paths))]
-    for content in (*splits, *paths):
-        pieces += (_LENGTH.pack(len(content)), content)
-    return b"".join(pieces)
-
-
 def _take_sized(data: DataInput) -> bytes:
     (length,) = _LENGTH.unpack(data.take(_LENGTH.size))
     return data.take(length)
@@ -167,31 +147,16 @@ def _read_uri(data: DataInput) -> Uri:
     return Uri(scheme, user, host, port, path, query, fragment)
 
 
-def _write_uri(out: DataOutput, uri: Uri) -> None:
-    out.boolean(True)
-    for text in (uri.scheme, uri.user, uri.host):
-        _write_nullable(out, text)
-    out.i4(uri.port)
-    for text in (uri.path, uri.query, uri.fragment):
-        _write_nullable(out, text)
-
-
 def _read_nullable(data: DataInput) -> str | None:
     if not data.boolean():
         return None
     at, text = data.at, read_string(data)
-    if text is None or data.data[at : data.at] != _string(text):
+    if text is None or data.data[at : data.at] != string_bytes(text):
         raise data.wrong("a string that Flink would not have written", at)
     return text
 
 
-def _write_nullable(out: DataOutput, text: str | None) -> None:
-    out.boolean(text is not None)
-    if text is not None:
-        out.put(_string(text))
-
-
-def _string(text: str) -> bytes:
+def string_bytes(text: str) -> bytes:
     """Return a string as Flink's StringValue writes it."""
     units = text.encode("utf-16-be", "surrogatepass")
     numbers = [len(units) // 2 + 1]
@@ -214,14 +179,6 @@ def decode_numbers(version: int, content: bytes) -> Numbers:
     return numbers
 
 
-def encode_numbers(numbers: Numbers) -> bytes:
-    """Return the bytes of a split of numbers."""
-    out = DataOutput()
-    out.utf(numbers.id)
-    out.i8(numbers.next, numbers.last)
-    return out.content()
-
-
 def decode_numbers_enumerator(version: int, content: bytes) -> tuple[Numbers, ...]:
     """Return the splits of numbers that no reader has yet."""
     data = DataInput(content, "the enumerator of numbers")
@@ -229,15 +186,6 @@ def decode_numbers_enumerator(version: int, content: bytes) -> tuple[Numbers, ..
     splits = tuple(_read_numbers(data) for _ in range(data.items("splits")))
     data.require_end("bytes behind the last split")
     return splits
-
-
-def encode_numbers_enumerator(splits: tuple[Numbers, ...]) -> bytes:
-    """Return the bytes of an enumerator of numbers."""
-    out = DataOutput()
-    out.i4(len(splits))
-    for numbers in splits:
-        out.put(encode_numbers(numbers))
-    return out.content()
 
 
 def _read_numbers(data: DataInput) -> Numbers:

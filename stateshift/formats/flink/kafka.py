@@ -1,5 +1,5 @@
 """The state of Flink's Kafka connector: the splits of a source and its enumerator, the offsets of
-the source before it, FlinkKafkaConsumer, and the state of a sink.
+the source before it, FlinkKafkaConsumer, and the transactions of a sink.
 
     split        v0  utf topic, i4 partition, i8 offset, i8 stop
     cluster's    v1  utf cluster, i4 version of the split, split      DynamicKafkaSource
@@ -12,9 +12,6 @@ the source before it, FlinkKafkaConsumer, and the state of a sink.
                  v3  i4 n, i4 version of the splits,
                      n * (i4 length, split, i4 status), u1 discovered connector 5.0
     committable  v1  i2 epoch, i8 producer id, utf transactional id
-    writer       v1  utf prefix                                       to connector 3.4
-                 v2  utf prefix, i4 subtask, i4 subtasks, i4 ownership,
-                     i4 n, n * (utf transactional id, i8 checkpoint)  since connector 4.0
 
 `offset` is the next record's, or a mark: -1 the latest, -2 the earliest, -3 the group's own, or
 NOT_RESOLVED. `stop` is where the source ends, NEVER where it does not. `status` is 0 for a
@@ -37,7 +34,7 @@ and passes over them in a split; nobody writes any.
 
 apache/flink-connector-kafka 3.0 to 5.0: KafkaPartitionSplitSerializer, KafkaPartitionSplit,
 DynamicKafkaSourceSplitSerializer, KafkaSourceEnumStateSerializer, AssignmentStatus,
-KafkaCommittableSerializer, KafkaWriterStateSerializer; to 3.4: FlinkKafkaConsumerBase,
+KafkaCommittableSerializer; to 3.4: FlinkKafkaConsumerBase,
 KafkaTopicPartition, KafkaTopicPartitionStateSentinel. apache/flink: SerdeUtils. Kryo 2.24:
 FieldSerializer (fields by their names), Output.writeString.
 """
@@ -46,7 +43,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final
 
 from stateshift.errors import UnknownVersion
@@ -111,20 +107,6 @@ class KafkaTransaction:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaWriter:
-    """The state of a sink's writer; all but `prefix` only of version 2. `prepared` are
-    transactional ids with the checkpoint that each is of.
-    """
-
-    version: int
-    prefix: str
-    subtask: int = 0
-    subtasks: int = 0
-    ownership: int = 0
-    prepared: tuple[tuple[str, int], ...] = ()
-
-
 # ---- a source's splits
 
 
@@ -137,15 +119,6 @@ def decode_split(version: int, content: bytes) -> KafkaSplit:
     return split
 
 
-def encode_split(split: KafkaSplit) -> bytes:
-    """Return the bytes of a split, in version 0."""
-    out = DataOutput()
-    out.utf(split.topic)
-    out.i4(split.partition)
-    out.i8(split.offset, split.stop)
-    return out.content()
-
-
 def decode_cluster_split(version: int, content: bytes) -> KafkaSplit:
     """Return a split of DynamicKafkaSource."""
     data = DataInput(content, "a split of DynamicKafkaSource")
@@ -156,20 +129,6 @@ def decode_cluster_split(version: int, content: bytes) -> KafkaSplit:
     split = _read_split(data)
     data.require_end("bytes behind a split's last field")
     return replace(split, cluster=cluster, kept_until_ms=kept_until_ms)
-
-
-def encode_cluster_split(version: int, split: KafkaSplit) -> bytes:
-    """Return the bytes of a split of DynamicKafkaSource."""
-    assert split.cluster is not None, "a KafkaSource has no clusters"
-    out = DataOutput()
-    out.utf(split.cluster)
-    if version > 1:
-        out.boolean(split.kept_until_ms is not None)
-        if split.kept_until_ms is not None:
-            out.i8(split.kept_until_ms)
-    out.i4(SPLIT_VERSION)
-    out.put(encode_split(split))
-    return out.content()
 
 
 def _read_split(data: DataInput) -> KafkaSplit:
@@ -238,35 +197,6 @@ def _read_sized_split(data: DataInput) -> KafkaSplit:
     split = _read_split(inner)
     inner.require_end("bytes behind a split's last field")
     return split
-
-
-def encode_enumerator(enumerator: KafkaEnumerator) -> bytes:
-    """Return the bytes of an enumerator, in its version."""
-    out = DataOutput()
-    version = enumerator.version
-    if version == 0:
-        out.i4(len(enumerator.subtasks), SPLIT_VERSION)
-        splits = iter(enumerator.splits)
-        for subtask, count in enumerator.subtasks:
-            out.i4(subtask, count)
-            for split in islice(splits, count):
-                out.sized(encode_split(split))
-        return out.content()
-    out.i4(len(enumerator.splits))
-    if version > 2:
-        out.i4(SPLIT_VERSION)
-    for split in enumerator.splits:
-        if version > 2:
-            out.sized(encode_split(split))
-        else:
-            out.utf(split.topic)
-            out.i4(split.partition)
-        if version > 1:
-            assert split.status is not None, "each partition has a status since version 2"
-            out.i4(split.status)
-    if version > 1:
-        out.boolean(enumerator.discovered is True)
-    return out.content()
 
 
 # ---- the source before it
@@ -411,42 +341,6 @@ def decode_transaction(version: int, content: bytes) -> KafkaTransaction:
     if not id_ or producer_id < 0 or epoch < 0:
         raise data.wrong(f"transaction {id_!r} of producer {producer_id}, epoch {epoch}", 0)
     return KafkaTransaction(id_, producer_id, epoch)
-
-
-def encode_transaction(transaction: KafkaTransaction) -> bytes:
-    """Return the bytes of a committable, in version 1."""
-    out = DataOutput()
-    out.i2(transaction.epoch)
-    out.i8(transaction.producer_id)
-    out.utf(transaction.id)
-    return out.content()
-
-
-def decode_writer(version: int, content: bytes) -> KafkaWriter:
-    """Return the state of a sink's writer."""
-    data = DataInput(content, "the writer of KafkaSink")
-    _require(version, (1, 2), data.what)
-    writer = KafkaWriter(version, data.utf())
-    if version > 1:
-        subtask, subtasks, ownership = data.i4(), data.i4(), data.i4()
-        if ownership not in (0, 1):
-            raise data.wrong(f"ownership {ownership}, where 0 or 1 is expected", data.at - 4)
-        prepared = tuple((data.utf(), data.i8()) for _ in range(data.items("transactions")))
-        writer = KafkaWriter(version, writer.prefix, subtask, subtasks, ownership, prepared)
-    data.require_end("bytes behind a writer's last field")
-    return writer
-
-
-def encode_writer(writer: KafkaWriter) -> bytes:
-    """Return the bytes of a writer's state, in its version."""
-    out = DataOutput()
-    out.utf(writer.prefix)
-    if writer.version > 1:
-        out.i4(writer.subtask, writer.subtasks, writer.ownership, len(writer.prepared))
-        for id_, checkpoint in writer.prepared:
-            out.utf(id_)
-            out.i8(checkpoint)
-    return out.content()
 
 
 def _require(version: int, known: tuple[int, ...], what: str) -> None:

@@ -58,7 +58,7 @@ from typing import Final, TypeVar
 
 from stateshift.errors import FormatError, OldVersion, UnknownVersion
 from stateshift.formats.flink import snappy_frames
-from stateshift.formats.flink.java_data import DataInput, DataOutput
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.keyed_state import StateInfo, find_states, read_state
 from stateshift.formats.flink.serializers import Unknown, value
 
@@ -204,14 +204,6 @@ def decode_source_coordinator(content: bytes) -> ConnectorState:
     return ConnectorState(version, enumerator)
 
 
-def encode_source_coordinator(state: ConnectorState) -> bytes:
-    """Return the coordinator's bytes, in the frame of version 1."""
-    out = DataOutput()
-    out.i4(1, state.version)
-    out.sized(state.content)
-    return out.content()
-
-
 def decode_versioned_elements(
     content: bytes, state: str, count: int = 1
 ) -> Iterator[ConnectorState]:
@@ -228,14 +220,6 @@ def decode_versioned_elements(
                 start + 8,
             )
         yield ConnectorState(version, frame.take(size))
-
-
-def encode_versioned_element(state: ConnectorState) -> bytes:
-    """Return the bytes of one element of a list state."""
-    out = DataOutput()
-    out.i4(len(state.content) + 8, state.version)
-    out.sized(state.content)
-    return out.content()
 
 
 # ---- a sink's committer
@@ -310,21 +294,6 @@ def decode_committer(version: int, content: bytes) -> CommitterState:
     return state
 
 
-def encode_committer(state: CommitterState) -> bytes:
-    """Return the bytes of a committer's state, in its version."""
-    out = DataOutput()
-    if state.version == 1:
-        out.i4(state.inner_version, len(state.legacy))
-        for content in state.legacy:
-            out.sized(content)
-        return out.content()
-    out.put(COMMITTER_MAGIC.to_bytes(4, "big"))
-    out.i4(state.inner_version, len(state.checkpoints))
-    for checkpoint in state.checkpoints:
-        out.sized(_checkpoint(checkpoint))
-    return out.content()
-
-
 def _read_list(
     data: DataInput, known: tuple[int, ...], read: Callable[[DataInput, int], T]
 ) -> tuple[int, tuple[T, ...]]:
@@ -361,30 +330,3 @@ def _read_request(data: DataInput, version: int) -> CommitRequest:
     if not 0 <= state < REQUEST_STATES:
         raise data.wrong(f"a request's state is {state}", at)
     return CommitRequest(committable, retries, state)
-
-
-def _checkpoint(checkpoint: CheckpointCommittables) -> bytes:
-    out = DataOutput()
-    out.i8(checkpoint.id)
-    if checkpoint.of is not None:
-        out.i4(checkpoint.of)
-    out.i4(checkpoint.subtask_version, len(checkpoint.subtasks))
-    for subtask in checkpoint.subtasks:
-        out.sized(_subtask(subtask))
-    return out.content()
-
-
-def _subtask(subtask: SubtaskCommittables) -> bytes:
-    out = DataOutput()
-    if subtask.subtask is not None:
-        out.i4(subtask.subtask)
-    out.i4(0, len(subtask.requests))
-    for request in subtask.requests:
-        inner = DataOutput()
-        inner.i4(request.committable.version)
-        inner.sized(request.committable.content)
-        inner.i4(request.retries, request.state)
-        out.sized(inner.content())
-    for number in subtask.numbers:
-        out.i4(number)
-    return out.content()

@@ -296,15 +296,17 @@ def positions_in(state: str, content: bytes, count: int) -> list[tuple[SourcePos
     """Return the positions of each of `count` splits in a state of a source's; empty where only
     its connector can read them.
     """
+    sources = []
     if state == CONSUMER_STATE:
-        sources = [FlinkSource(states={state: (content,)})]
-    elif state == READER_STATE:
-        splits = decode_versioned_elements(content, state, count)
-        sources = [FlinkSource((split,)) for split in splits]
-    else:
-        return []
-    readings = [of_flink(source) for source in sources]
-    return [positions_of(reading.kind.name, reading.details) for reading in readings]
+        sources.append(FlinkSource(states={state: (content,)}))
+    if state == READER_STATE:
+        for split in decode_versioned_elements(content, state, count):
+            sources.append(FlinkSource((split,)))
+    positions = []
+    for source in sources:
+        reading = of_flink(source)
+        positions.append(positions_of(reading.kind.name, reading.details))
+    return positions
 
 
 def _source(operator: OperatorState, streams: Streams, names: set[str]) -> FlinkSource:

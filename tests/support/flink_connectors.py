@@ -1,0 +1,210 @@
+"""The state of Flink's connectors, written: what `formats.flink` reads, byte for byte."""
+
+from __future__ import annotations
+
+from itertools import islice
+from struct import Struct
+
+from stateshift.formats.flink.file_source import (
+    MAGIC,
+    FileEnumerator,
+    FileSplit,
+    Numbers,
+    Uri,
+    string_bytes,
+)
+from stateshift.formats.flink.file_source import (
+    SPLIT_VERSION as FILE_SPLIT_VERSION,
+)
+from stateshift.formats.flink.java_data import DataOutput
+from stateshift.formats.flink.kafka import (
+    SPLIT_VERSION,
+    KafkaEnumerator,
+    KafkaSplit,
+    KafkaTransaction,
+)
+from stateshift.formats.flink.operator_state import (
+    COMMITTER_MAGIC,
+    CheckpointCommittables,
+    CommitterState,
+    ConnectorState,
+    SubtaskCommittables,
+)
+
+HEAD, LENGTH = Struct("<IiII"), Struct("<I")
+
+
+def encode_split(split: KafkaSplit) -> bytes:
+    """Return the bytes of a split, in version 0."""
+    out = DataOutput()
+    out.utf(split.topic)
+    out.i4(split.partition)
+    out.i8(split.offset, split.stop)
+    return out.content()
+
+
+def encode_cluster_split(version: int, split: KafkaSplit) -> bytes:
+    """Return the bytes of a split of DynamicKafkaSource."""
+    assert split.cluster is not None, "a KafkaSource has no clusters"
+    out = DataOutput()
+    out.utf(split.cluster)
+    if version > 1:
+        out.boolean(split.kept_until_ms is not None)
+        if split.kept_until_ms is not None:
+            out.i8(split.kept_until_ms)
+    out.i4(SPLIT_VERSION)
+    out.put(encode_split(split))
+    return out.content()
+
+
+def encode_enumerator(enumerator: KafkaEnumerator) -> bytes:
+    """Return the bytes of an enumerator, in its version."""
+    out = DataOutput()
+    version = enumerator.version
+    if version == 0:
+        out.i4(len(enumerator.subtasks), SPLIT_VERSION)
+        splits = iter(enumerator.splits)
+        for subtask, count in enumerator.subtasks:
+            out.i4(subtask, count)
+            for split in islice(splits, count):
+                out.sized(encode_split(split))
+        return out.content()
+    out.i4(len(enumerator.splits))
+    if version > 2:
+        out.i4(SPLIT_VERSION)
+    for split in enumerator.splits:
+        if version > 2:
+            out.sized(encode_split(split))
+        else:
+            out.utf(split.topic)
+            out.i4(split.partition)
+        if version > 1:
+            assert split.status is not None, "each partition has a status since version 2"
+            out.i4(split.status)
+    if version > 1:
+        out.boolean(enumerator.discovered is True)
+    return out.content()
+
+
+def encode_transaction(transaction: KafkaTransaction) -> bytes:
+    """Return the bytes of a committable, in version 1."""
+    out = DataOutput()
+    out.i2(transaction.epoch)
+    out.i8(transaction.producer_id)
+    out.utf(transaction.id)
+    return out.content()
+
+
+def encode_source_coordinator(state: ConnectorState) -> bytes:
+    """Return the coordinator's bytes, in the frame of version 1."""
+    out = DataOutput()
+    out.i4(1, state.version)
+    out.sized(state.content)
+    return out.content()
+
+
+def encode_versioned_element(state: ConnectorState) -> bytes:
+    """Return the bytes of one element of a list state."""
+    out = DataOutput()
+    out.i4(len(state.content) + 8, state.version)
+    out.sized(state.content)
+    return out.content()
+
+
+def encode_committer(state: CommitterState) -> bytes:
+    """Return the bytes of a committer's state, in its version."""
+    out = DataOutput()
+    if state.version == 1:
+        out.i4(state.inner_version, len(state.legacy))
+        for content in state.legacy:
+            out.sized(content)
+        return out.content()
+    out.put(COMMITTER_MAGIC.to_bytes(4, "big"))
+    out.i4(state.inner_version, len(state.checkpoints))
+    for checkpoint in state.checkpoints:
+        out.sized(_checkpoint(checkpoint))
+    return out.content()
+
+
+def _checkpoint(checkpoint: CheckpointCommittables) -> bytes:
+    out = DataOutput()
+    out.i8(checkpoint.id)
+    if checkpoint.of is not None:
+        out.i4(checkpoint.of)
+    out.i4(checkpoint.subtask_version, len(checkpoint.subtasks))
+    for subtask in checkpoint.subtasks:
+        out.sized(_subtask(subtask))
+    return out.content()
+
+
+def _subtask(subtask: SubtaskCommittables) -> bytes:
+    out = DataOutput()
+    if subtask.subtask is not None:
+        out.i4(subtask.subtask)
+    out.i4(0, len(subtask.requests))
+    for request in subtask.requests:
+        inner = DataOutput()
+        inner.i4(request.committable.version)
+        inner.sized(request.committable.content)
+        inner.i4(request.retries, request.state)
+        out.sized(inner.content())
+    for number in subtask.numbers:
+        out.i4(number)
+    return out.content()
+
+
+def encode_file_split(split: FileSplit) -> bytes:
+    """Return the bytes of a split of FileSource."""
+    out = DataOutput()
+    out.utf(split.id)
+    _write_uri(out, split.path)
+    out.i8(split.start, split.length, split.modified_ms, split.size)
+    out.i4(len(split.hosts))
+    for host in split.hosts:
+        out.utf(host)
+    out.boolean(split.offset is not None)
+    if split.offset is not None and split.records is not None:
+        out.i8(split.offset, split.records)
+    return out.content()
+
+
+def encode_file_enumerator(enumerator: FileEnumerator) -> bytes:
+    """Return the bytes of FileSource's enumerator."""
+    splits = [encode_file_split(split) for split in enumerator.splits]
+    paths = [path.encode("utf-8") for path in enumerator.found]
+    pieces = [HEAD.pack(MAGIC, FILE_SPLIT_VERSION, len(splits), len(paths))]
+    for content in (*splits, *paths):
+        pieces += (LENGTH.pack(len(content)), content)
+    return b"".join(pieces)
+
+
+def _write_uri(out: DataOutput, uri: Uri) -> None:
+    out.boolean(True)
+    for text in (uri.scheme, uri.user, uri.host):
+        _write_nullable(out, text)
+    out.i4(uri.port)
+    for text in (uri.path, uri.query, uri.fragment):
+        _write_nullable(out, text)
+
+
+def _write_nullable(out: DataOutput, text: str | None) -> None:
+    out.boolean(text is not None)
+    if text is not None:
+        out.put(string_bytes(text))
+
+
+def encode_numbers(numbers: Numbers) -> bytes:
+    """Return the bytes of a split of numbers."""
+    out = DataOutput()
+    out.utf(numbers.id)
+    out.i8(numbers.next, numbers.last)
+    return out.content()
+
+
+def encode_numbers_enumerator(splits: tuple[Numbers, ...]) -> bytes:
+    """Return the bytes of an enumerator of numbers."""
+    out = DataOutput()
+    out.i4(len(splits))
+    for numbers in splits:
+        out.put(encode_numbers(numbers))
+    return out.content()
