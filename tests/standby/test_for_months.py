@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import tracemalloc
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,18 @@ from tests.support.living import LivingGround
 
 @dataclass(frozen=True)
 class Taken:
-    """What a standby takes after a number of rounds."""
+    """The most that a standby has taken since it was looked at last, and after how many rounds:
+    rounds are told as one now and then, so that what it takes rises and falls.
+    """
 
-    rounds: int
-    journal_bytes: int
-    plans: int
-    files: int
-    memory: int
+    rounds: int = 0
+    journal_bytes: int = 0
+    plans: int = 0
+    files: int = 0
+    memory: int = 0
+
+    def at_most(self, other: Taken) -> Taken:
+        return Taken(*(max(pair) for pair in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Months(LivingGround):
@@ -33,7 +37,7 @@ class Months(LivingGround):
     def __init__(self, folder: Path, marks: tuple[int, ...]) -> None:
         super().__init__(folder)
         self.job.moods, self.job.retained = {}, 20
-        self.marks, self.taken = list(marks), list[Taken]()
+        self.marks, self.taken, self.most = list(marks), list[Taken](), Taken()
         self.clock.on_sleep = self._pass_time
         self.sleeps = 0
 
@@ -48,9 +52,12 @@ class Months(LivingGround):
         if self.sleeps % 7 == 0:
             self.job.tidy()
             self._forget_what_the_test_keeps()
+        if self.sleeps % 3 == 0:
+            self.most = self.most.at_most(self._take())
         if self.rounds >= self.marks[0]:
-            self.taken.append(self._take())
+            self.taken.append(self.most.at_most(self._take()))
             self.marks.pop(0)
+            self.most = Taken()
         if not self.marks:
             raise Ended
 
@@ -61,26 +68,20 @@ class Months(LivingGround):
                 del states[epoch]
 
     def _take(self) -> Taken:
-        gc.collect()
-        tracemalloc.reset_peak()
         place = self.workdir().path
         return Taken(
             self.rounds,
             sum(file.stat().st_size for file in place.rglob("journal*") if file.is_file()),
             len(list((place / "plans").iterdir())),
             len(self.disk.snapshot(TARGET)),
-            tracemalloc.get_traced_memory()[0],
+            tracemalloc.get_traced_memory()[0] if tracemalloc.is_tracing() else 0,
         )
 
 
 def run(folder: Path, *marks: int) -> list[Taken]:
     ground = Months(folder, marks)
-    tracemalloc.start()
-    try:
-        with pytest.raises(Ended):
-            ground.apply(running_spec(mode="warm", cutover="never"))
-    finally:
-        tracemalloc.stop()
+    with pytest.raises(Ended):
+        ground.apply(running_spec(mode="warm", cutover="never"))
     return ground.taken
 
 
@@ -92,9 +93,8 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def flat(early: Taken, late: Taken) -> None:
-    assert late.journal_bytes < 1.3 * early.journal_bytes, (early, late)
-    assert late.plans < 1.3 * early.plans + 8, (early, late)
-    assert late.files < 1.3 * early.files + 8, (early, late)
+    for name in ("journal_bytes", "plans", "files", "memory"):
+        assert getattr(late, name) <= 1.3 * getattr(early, name), (name, early, late)
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -106,6 +106,9 @@ def test_twice_as_many_rounds_take_no_more(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_two_thousand_rounds_take_no_more_than_two_hundred(tmp_path: Path) -> None:
-    early, late = run(tmp_path, 200, 2_000)
+    tracemalloc.start()
+    try:
+        early, *_, late = run(tmp_path, 200, 1_800, 2_000)
+    finally:
+        tracemalloc.stop()
     flat(early, late)
-    assert late.memory < 1.3 * early.memory, (early, late)

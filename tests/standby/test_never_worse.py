@@ -350,7 +350,7 @@ def check(followed: Followed, spec: Spec, event: Event, words: str) -> None:
     assert migration.status(ground.workdir()).jobs[0].source_lost is None
 
 
-@pytest.mark.row("W-22")
+@pytest.mark.row("W-21")
 @pytest.mark.parametrize("event", [*OF_ALL, *OF_SPARK])
 @pytest.mark.parametrize("name", SPARK)
 def test_a_standby_of_spark_is_never_worse_and_goes_on(
@@ -360,7 +360,7 @@ def test_a_standby_of_spark_is_never_worse_and_goes_on(
     check(followed, spec, event, {**OF_ALL, **OF_SPARK}[event])
 
 
-@pytest.mark.row("W-22")
+@pytest.mark.row("W-21")
 @pytest.mark.parametrize("event", [*OF_ALL, *OF_FLINK])
 @pytest.mark.parametrize("name", FLINK)
 def test_a_standby_of_flink_is_never_worse_and_goes_on(
