@@ -10,6 +10,7 @@
       estimate              outside the fingerprint: rates drift, plans do not
       endpoints             what the job reads and writes, as surveyed; shown to a person, so
                             outside as well
+      positions             where sources read on that are repositioned; its steps say the same
 
 The same spec and facts give the same plan, byte for byte. To JSON and back without loss.
 """
@@ -26,7 +27,7 @@ from stateshift import plain
 from stateshift.errors import PlanError
 from stateshift.purpose import Purpose
 from stateshift.step import AnyStep
-from stateshift.survey import Endpoint, Finding
+from stateshift.survey import Endpoint, Finding, PositionChange
 
 # One number for the shape of saved plans and journals. Raised whenever a step's fields change their
 # meaning.
@@ -81,6 +82,7 @@ class Plan:
     provisional: bool = False
     estimate: Estimate | None = None
     endpoints: tuple[Endpoint, ...] = ()
+    positions: tuple[PositionChange, ...] = plain.later(())
 
     def __iter__(self) -> Iterator[AnyStep]:
         for phase in self.phases:

@@ -36,6 +36,7 @@ from stateshift.step.evidence import (
 )
 from stateshift.step.jobs import RAN
 from stateshift.storage.locations import Redacted
+from stateshift.survey import PositionChange
 from stateshift.terms import moment, terms_of
 
 Evidence = TypeVar("Evidence")
@@ -211,6 +212,7 @@ class JobReport:
     failover: FailoverReport | None = None
     drill: DrillReport | None = None
     set_aside: str | None = None
+    positions: tuple[PositionChange, ...] = ()
 
     @property
     def is_down(self) -> bool:
@@ -396,6 +398,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         failover=_failover(progress, steps),
         drill=_drill(progress, name),
         set_aside=_set_aside(steps),
+        positions=next((plan.positions for plan in reversed(plans) if plan.positions), ()),
     )
 
 

@@ -339,6 +339,34 @@ class TopicRecord(NamedTuple):
     value: str | None
 
 
+class PositionChange(NamedTuple):
+    """The next record of a partition, or version of a table, that a source reads, before and after.
+    `again` and `skipped` are how many records, or versions, that comes to; None: nobody knows.
+    `before` is None for a partition that the job has not read.
+    """
+
+    source: str
+    partition: str
+    before: int | None
+    after: int
+    again: int | None
+    skipped: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPosition:
+    """A source that reads on from elsewhere: the endpoint as it will be, and its offset in each
+    batch of the image, in the engine's words. It may have none if a finding refuses.
+    """
+
+    source: str
+    kind: str
+    after: Endpoint | None = None
+    offsets: Mapping[int, str] = field(default_factory=dict)
+    changes: tuple[PositionChange, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Topics:
     """The topics as brokers still have them: per partition the first offset, and the one after the
@@ -526,6 +554,7 @@ class Facts:
     sink: SinkFacts | None = None  # None: the spec names none
     inputs: tuple[InputFacts, ...] = ()
     tables: tuple[TableFacts, ...] = ()
+    positions: tuple[NewPosition, ...] = ()  # of sources that read on from elsewhere
     attempt: int = 1  # how often this run has tried to move the job, this time included
     brought: Mapping[tuple[str, str], Brought] = field(default_factory=dict)
     chains: tuple[ShardFiles, ...] = ()
@@ -545,10 +574,17 @@ class Facts:
 
     @property
     def wanted_offsets(self) -> Mapping[str, Mapping[int, int]]:
-        """The first offset of each partition that any source of the job's reads next."""
+        """The first offset of each partition that any source of the job's reads next. Sources that
+        read on from elsewhere are left out: they have been asked about.
+        """
         wanted: dict[str, dict[int, int]] = {}
+        if any(position.after is None for position in self.positions):
+            return wanted
         endpoints = chain.from_iterable(image.endpoints for image in self.source_images)
+        moved = {position.source for position in self.positions}
         for endpoint in endpoints:
+            if endpoint.index in moved:
+                continue
             for topic, partitions in endpoint.offsets.items():
                 lowest = wanted.setdefault(topic, {})
                 for partition, offset in partitions.items():

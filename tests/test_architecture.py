@@ -56,6 +56,7 @@ NO_ADAPTERS = (
     "stateshift.sources.kind",
     "stateshift.sources.kinds",
     "stateshift.sources.topics",
+    "stateshift.sources.topic_positions",  # of topics that somebody else has opened
 )
 ONLY_PROTOCOLS = (
     "world",
@@ -102,6 +103,7 @@ PURE_PARTS = (
     "stateshift.advise.rebalance",
     "stateshift.sources.kind",
     "stateshift.sources.topics",
+    "stateshift.sources.translate",
 )
 PURE_IN_ENGINES = ("plan", "findings", "rewrite", "entries", "layout")
 OUTSIDE = frozenset(

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NotRequired, TypedDict
 
 from stateshift.documents.problems import FindingDocument
 from stateshift.documents.shape import At, document_of, documents_of
-from stateshift.documents.survey import EndpointDocument
+from stateshift.documents.survey import (
+    EndpointDocument,
+    NewPositionDocument,
+    NewPositionOf,
+    new_positions_of,
+)
 from stateshift.plan import Estimate
 from stateshift.storage.locations import Redacted
 
@@ -69,6 +74,11 @@ class PlanFacts:
         """The findings of all plans."""
         pairs = [[FindingOf(each, plan.job) for each in plan.findings] for plan in self.plans]
         return tuple(chain.from_iterable(pairs))
+
+    @property
+    def sources(self) -> tuple[NewPositionOf, ...]:
+        """The sources that read on from elsewhere."""
+        return tuple(new_positions_of(self.plans))
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -199,6 +209,13 @@ class PlanDocument(TypedDict):
     cuts: Annotated[list[CutFacts], "the jobs that are stopped at one cut"]
     findings: Annotated[list[PlannedFindingDocument], "what to know before", At(_finding_documents)]
     plans: Annotated[list[OnePlanDocument], "each plan"]
+    sources: NotRequired[
+        Annotated[
+            list[NewPositionDocument],
+            "the sources that read on from elsewhere",
+            At(lambda facts: facts.sources or None),
+        ]
+    ]
 
 
 def plan_document(facts: PlanFacts, verbose: bool = False) -> PlanDocument:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, ca
 from stateshift.documents.problems import ErrorDocument, error_document
 from stateshift.documents.shape import At, OrNone, document_of
 from stateshift.documents.standby import StandbyLag, StandbyLagDocument
+from stateshift.documents.survey import NewPositionDocument, NewPositionOf, new_positions_of
 from stateshift.journal import State
 from stateshift.report import (
     Compared,
@@ -84,6 +85,11 @@ class RunFacts:
     def downtime(self) -> Downtime:
         """The downtime of the run."""
         return downtime_of(self.report)
+
+    @property
+    def sources(self) -> tuple[NewPositionOf, ...]:
+        """The sources that read on from elsewhere."""
+        return tuple(new_positions_of(self.report.jobs))
 
     @property
     def still_down(self) -> tuple[JobReport, ...]:
@@ -247,6 +253,13 @@ class RunDocument(TypedDict):
     state: Annotated[State, "interrupted is a run that no process works on any more"]
     report: Annotated[ReportDocument, "what it has done so far"]
     workdir: Annotated[str, "where its journal is"]
+    sources: NotRequired[
+        Annotated[
+            list[NewPositionDocument],
+            "the sources that read on from elsewhere",
+            At(lambda facts: facts.sources or None),
+        ]
+    ]
 
 
 class EndedRunDocument(RunDocument):

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from stateshift.engines.views import DecodedFile
     from stateshift.formats.standby import Superseded
     from stateshift.look import Export, ShownEntry
+    from stateshift.plan import Plan
+    from stateshift.report import JobReport
     from stateshift.survey import (
         EmbeddedPath,
         Endpoint,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         Finding,
         Image,
         Operator,
+        PositionChange,
         Survey,
     )
 
@@ -410,6 +413,46 @@ class EndpointDocument(TypedDict):
         "what is known of it, by kind: how far a source was read, which batches a sink has",
         At(endpoint_details),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class NewPositionOf:
+    """The new position of a partition, and the job that reads it."""
+
+    job: str
+    change: PositionChange
+
+
+def new_positions_of(parts: Iterable[Plan | JobReport]) -> Iterator[NewPositionOf]:
+    """Yield the new positions of each job, as its last plan has them."""
+    by_job = {part.job: part.positions for part in parts if part.positions}
+    for job, changes in by_job.items():
+        for change in changes:
+            yield NewPositionOf(job, change)
+
+
+# `from` is a word of Python's, and no name of a key in a class.
+_Ends = TypedDict(
+    "_Ends",
+    {
+        "from": Annotated[
+            int | None, "what was to be read next; null: it was not read", At("change.before")
+        ]
+    },
+)
+
+
+class NewPositionDocument(_Ends):
+    """The next record of a partition, or version of a table, that a repositioned source reads."""
+
+    source: Annotated[str, "its number or name among the job's sources", At("change.source")]
+    partition: Annotated[Redacted, "topic/partition, or a table's location", At("change.partition")]
+    to: Annotated[int, "the next offset, or version of a table", At("change.after")]
+    again: Annotated[
+        int | None, "records, or versions, read again; null: nobody knows", At("change.again")
+    ]
+    skipped: Annotated[int | None, "the same of what is skipped", At("change.skipped")]
+    job: Annotated[str, "the job that reads it"]
 
 
 class ForeignFilesDocument(TypedDict):

@@ -10,7 +10,8 @@
     diff, export, decode_file
     ask_source, ask_target           what clusters are asked of this engine's jobs alone
     fence_of, read_sink, ask_inputs, questions that a run asks beside
-    ask_tables, taken_along
+    ask_tables, ask_positions,
+    taken_along
 
 An engine knows nothing of another one. Each method imports what it needs when it is called: who
 looks at an image does not wait for the planner. The two that come with stateshift are
@@ -32,6 +33,7 @@ from stateshift.survey import (
     Finding,
     Image,
     InputFacts,
+    NewPosition,
     SinkFacts,
     Survey,
     TableFacts,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
         Wanted,
     )
     from stateshift.plan import Plan
+    from stateshift.sources.topic_positions import OpenTopics
     from stateshift.specification import JobSpec, SinkSpec, Spec
     from stateshift.world import EntriesReader, Transform
 
@@ -390,6 +393,19 @@ class Engine(Protocol):
             job: which says where they lie.
             facts: the surveys of the job's images.
             opening: opens a storage at a location.
+        """
+        ...
+
+    def ask_positions(
+        self, job: JobSpec, survey: Survey, opening: Opening, open_topics: OpenTopics
+    ) -> tuple[NewPosition, ...]:
+        """Find where the sources read on that the job's changes send elsewhere.
+
+        Args:
+            job: whose changes, and which brokers.
+            survey: of the job's source.
+            opening: opens a storage at a location.
+            open_topics: opens the topics of brokers.
         """
         ...
 

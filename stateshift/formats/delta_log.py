@@ -8,6 +8,8 @@
     _delta_log/<version>.checkpoint.parquet                  all actions up to that version
     _delta_log/<version>.checkpoint.<part>.<parts>.parquet   the same in parts, 10 digits each
     _delta_log/<version>.checkpoint.<uuid>.json|parquet      the same, without the files (V2)
+    _delta_log/_sidecars/<uuid>.parquet                      these files: a `sidecar` action names
+                                                             it
 
 Source: Delta, PROTOCOL.md; DeltaSink.addBatch writes the query's id and the batch as `txn`, and
 skips a batch that is not newer than the last one. RESTORE keeps these actions. A function of
@@ -25,6 +27,7 @@ from stateshift.formats.spark.text import JsonObject, decode_object, decode_text
 from stateshift.formats.stream import lines
 
 FOLDER = "_delta_log"
+SIDECARS = f"{FOLDER}/_sidecars"
 RESTORE = "RESTORE"
 LINE_BYTES_MAX = 64 * 1024 * 1024
 

@@ -19,6 +19,7 @@ from stateshift.journal.records import (
 )
 from stateshift.purpose import Purpose
 from stateshift.step.evidence import Evidence
+from stateshift.survey import PositionChange
 
 State = Literal[
     "new", "running", "failed", "interrupted", "finished", "rolling-back", "rolled-back"
@@ -58,6 +59,7 @@ class PlanProgress:
     left: tuple[str, ...] = ()  # in the places it wrote to, when it was undone
     source: str = ""
     engine: str = ""
+    positions: tuple[PositionChange, ...] = ()
 
     def finished(self, step: str) -> bool:
         progress = self.steps.get(step)
@@ -165,6 +167,7 @@ def advance(progress: Progress, record: Record) -> Progress:
                 record.at,
                 source=record.source,
                 engine=record.engine,
+                positions=record.positions,
             )
             return replace(after, plans=(*progress.plans, adopted))
         case records.PlansForgotten():

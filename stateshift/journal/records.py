@@ -11,7 +11,7 @@ from typing import ClassVar
 from stateshift import plain
 from stateshift.purpose import Purpose
 from stateshift.step.evidence import Evidence
-from stateshift.survey import Left
+from stateshift.survey import Left, PositionChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class PlanAdopted:
     steps: int
     source: str = ""
     engine: str = ""  # earlier versions wrote none
+    positions: tuple[PositionChange, ...] = plain.later(())
 
 
 @dataclass(frozen=True, slots=True)

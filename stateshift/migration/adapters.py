@@ -31,8 +31,11 @@ from stateshift.workdir import Workdir
 from stateshift.world import Claimed, Clock, Fencing, Meter, Spared, Unwatched, World
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from stateshift.fleet.carrier import Carrier
     from stateshift.fleet.crew import Crew, OpenFleet
+    from stateshift.sources.topic_positions import OpenTopics, TopicReader
 
 # How many steps run at once where nobody says it.
 PARALLEL = 4
@@ -65,6 +68,13 @@ def read_kafka(
     from stateshift.sources.kafka import records
 
     return records(brokers, properties, offsets)
+
+
+def open_kafka(brokers: str, properties: str | None) -> AbstractContextManager[TopicReader]:
+    """Connect to brokers, likewise."""
+    from stateshift.sources.kafka import open_topics
+
+    return open_topics(brokers, properties)
 
 
 def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> Carrier:
@@ -111,6 +121,7 @@ class Adapters:
     fleet: Fleet | None = None
     ask_topics: AskTopics = ask_kafka
     ask_records: AskRecords | None = None
+    open_topics: OpenTopics = open_kafka
 
 
 def real_adapters(meter: Meter | None = None, stop: threading.Event | None = None) -> Adapters:

@@ -73,6 +73,10 @@ def gather(
         facts, storage = _ask_everything(inquiry, job, ask, before)
         if probing:
             facts = replace(facts, rates=probe(storage, facts.source))
+        positions = inquiry.engine.ask_positions(
+            job, facts.source, inquiry.adapters.open_storage, inquiry.adapters.open_topics
+        )
+        facts = replace(facts, positions=positions)
         inputs = inquiry.engine.ask_inputs(job, facts.source, inquiry.adapters.open_storage)
         tables = inquiry.engine.ask_tables(job, facts, inquiry.adapters.open_storage)
         sink = sink_of(inquiry, job, facts.source)

@@ -63,6 +63,7 @@ class PlanBook:
                 steps=sum(len(phase.steps) for phase in plan.phases),
                 source=plan.source,
                 engine=plan.engine,
+                positions=plan.positions,
             )
         )
         return number, plan

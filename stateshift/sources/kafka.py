@@ -3,6 +3,8 @@
     spans(brokers, properties, topics)     {topic: {partition: (first, end)}}
     records(brokers, properties, offsets)  {topic: {partition: the records just before the offset,
                                            and at it}}
+    open_topics(brokers, properties)       the same of one connection: spans, offsets by time, and
+                                           the records of any windows
 
 No group is joined, nothing is committed, and no topic is made by asking for it: Kafka makes a topic
 that is asked for by its name, unless configured not to. All topics are asked for instead. `first`
@@ -31,6 +33,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -42,6 +45,12 @@ Windows: TypeAlias = Mapping[int, tuple[int, int]]
 # kafka-python's TopicPartition and ConsumerRecord: named tuples without types.
 TopicPartition: TypeAlias = Any
 ConsumerRecord: TypeAlias = Any
+
+
+class FoundOffset(Protocol):
+    """The first offset that is as new as a time."""
+
+    offset: int
 
 
 class Consumer(Protocol):
@@ -65,11 +74,15 @@ class Consumer(Protocol):
 
     def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]: ...
 
+    def offsets_for_times(
+        self, timestamps: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, FoundOffset | None]: ...
+
 
 _log = logging.getLogger(__name__)
 
 CONNECT_MS, REQUEST_MS, POLL_MS = 10_000, 20_000, 500
-READ_SECONDS = 30.0  # for the windows of one topic
+READ_SECONDS = 30.0  # without a record
 BEFORE = 3  # records before an offset by which a topic is known again
 LOG_APPEND_TIME = 1  # a record's timestamp_type (org.apache.kafka.common.record.TimestampType)
 
@@ -119,18 +132,61 @@ def records(
     return read
 
 
+@dataclass(frozen=True)
+class OpenTopics:
+    """The topics of brokers, while one connection lasts."""
+
+    brokers: str
+    _consumer: Consumer
+
+    def spans(self, topic: str) -> Mapping[int, tuple[int, int]]:
+        """Return the first and the end offset of each partition."""
+        return _spans_of(self._consumer, topic)
+
+    def offsets_at(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
+        """Return the first offset with a record that is as new as the time of its partition.
+        Partitions that have none are left out.
+        """
+        from kafka import TopicPartition
+
+        asked = {TopicPartition(topic, number): time for number, time in times_ms.items()}
+        answers = self._consumer.offsets_for_times(asked) if asked else {}
+        offsets: dict[int, int] = {}
+        for partition, answer in answers.items():
+            if answer is not None and answer.offset >= 0:
+                offsets[partition.partition] = int(answer.offset)
+        return offsets
+
+    def read(self, topic: str, windows: Windows) -> Mapping[int, Sequence[TopicRecord]]:
+        """Return the records in these windows, which lie within the spans."""
+        return _read(self._consumer, topic, windows)
+
+
+@contextmanager
+def open_topics(
+    brokers: str, properties: str | None, connect_ms: int = CONNECT_MS
+) -> Iterator[OpenTopics]:
+    """Connect to brokers for as long as this lasts."""
+    with _consumer(brokers, properties, connect_ms) as consumer:
+        yield OpenTopics(brokers, consumer)
+
+
 def _read(consumer: Consumer, topic: str, windows: Windows) -> dict[int, tuple[TopicRecord, ...]]:
     """Return the records in these windows. Not every offset has one: some were compacted away, some
     end a transaction.
     """
     records: dict[int, list[TopicRecord]] = {number: [] for number in windows}
+    consumer.assign([])  # a partition that is read again would still be paused
     unread = _assigned(consumer, topic, windows)
     until = time.monotonic() + READ_SECONDS
     while unread:
         if time.monotonic() > until:
             names = ", ".join(f"{topic}/{number}" for number in sorted(unread)[:3])
             raise ValueError(f"gave no records of {names} in {READ_SECONDS:.0f} s")
-        for partition, batch in consumer.poll(timeout_ms=POLL_MS).items():
+        batches = consumer.poll(timeout_ms=POLL_MS)
+        if batches:
+            until = time.monotonic() + READ_SECONDS
+        for partition, batch in batches.items():
             _, end = windows[partition.partition]
             for record in batch:
                 if record.offset >= end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
-from stateshift.specification.grammars import fold
+from stateshift.specification.grammars import BY_FILE, WAYS_EXPECTED, fold
 from stateshift.specification.key import Key, Keys, Kind, Reader, array, either, map_to, reference
 from stateshift.specification.place import Place
 from stateshift.specification.text import refuse_secrets
@@ -19,6 +19,7 @@ from stateshift.specification.transform import (
     Rename,
     Repair,
     Repartition,
+    Reposition,
     Rescale,
     Rewind,
     Split,
@@ -30,10 +31,12 @@ from stateshift.specification.values import (
     BOOLEAN,
     CHOICE,
     COUNT,
+    LOCATION,
     LOCATIONS,
     SOME_TEXT,
     TEXT,
     TEXTS,
+    WAY,
     as_it_stands,
     is_text,
 )
@@ -42,7 +45,7 @@ PROVIDERS = ("hdfs-backed", "rocksdb")
 CODECS = ("lz4", "zstd", "snappy", "lzf")
 _MODELS: tuple[type[Change], ...] = (
     *(Rewind, Compact, Repartition, Convert, Rename, Drop, Split, Merge, Evolve),
-    *(Rescale, Repair, Union),
+    *(Reposition, Rescale, Repair, Union),
 )
 _MODEL_OF = {model.kind: model for model in _MODELS}
 _KINDS = tuple(_MODEL_OF)
@@ -223,6 +226,23 @@ TRANSFORMS: Mapping[str, Keys] = {
             "key is refused."
         ),
     ),
+    "reposition": _change(
+        Reposition,
+        "A source reads on from elsewhere: from other topics or brokers, or from another table.",
+        source=TEXT("Its index or name. Left out where the job has one such source."),
+        topics=NAMES("Old topic -> new topic; one that is not named keeps its name."),
+        by=WAY(f"Of a topic: how its new offsets are found: {WAYS_EXPECTED}."),
+        offsets=LOCATION(
+            'With "by": "offsets": a file of the new offsets, as CSV (topic,partition,offset) or '
+            "as JSON like Spark's."
+        ),
+        window=COUNT("How many records of a partition are searched for those that were read."),
+        table=LOCATION("Of a Delta table: where the job reads on."),
+        version=BATCH("The first version of that table that the job reads."),
+        from_table=LOCATION("Where the table is that it has read so far: both are compared."),
+        accept_again=BATCH("How many records, or versions of a table, may be read again."),
+        accept_skipped=BATCH("How many may be skipped."),
+    ),
     "rescale": _change(
         Rescale,
         "Another parallelism, or max parallelism, of a Flink job's keyed state.",
@@ -276,6 +296,8 @@ def _changes(reader: Reader, key: Key, place: Place) -> tuple[Change, ...]:
                 identity: tuple[object, ...] = (change.kind, change.of)
             case Evolve():
                 identity = (change.kind, change.operator, change.store)
+            case Reposition():
+                identity = (change.kind, change.source)
             case _:
                 identity = (change.kind,)
         if identity in changes:
@@ -341,6 +363,26 @@ def _evolve(reader: Reader, place: Place, known: Known) -> None:
         reader.complaints.add(place, "nothing is asked for", expected)
 
 
+def _reposition(reader: Reader, place: Place, known: Known) -> None:
+    """A source is a topic's or a table's; each has keys of its own."""
+    of_topics = sorted({"by", "topics", "offsets", "window"} & known.keys())
+    of_tables = sorted({"table", "version", "from_table"} & known.keys())
+    is_of_both = bool(of_topics and of_tables)
+    if is_of_both:
+        message = f"{of_topics[0]!r} beside {of_tables[0]!r}"
+        reader.complaints.add(place, message, "keys of a topic, or of a table")
+    elif of_tables:
+        reader.need(place, known, "table")
+    elif reader.need(place, known, "by"):
+        is_by_file = known["by"].value == BY_FILE
+        if is_by_file:
+            reader.need(place, known, "offsets")
+        elif "offsets" in known:
+            reader.complaints.add(
+                known["offsets"], '\'offsets\' without "by": "offsets"', 'that "by", or no file'
+            )
+
+
 # Beside the keys without a default, which every change needs.
 _FITS: Mapping[str, Fits] = {
     "convert": _needs_one,
@@ -348,6 +390,7 @@ _FITS: Mapping[str, Fits] = {
     "drop": _needs_one,
     "split": _split,
     "evolve": _evolve,
+    "reposition": _reposition,
     "rescale": _needs_one,
 }
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import get_args
 
-from stateshift.specification.grammars import NEVER
+from stateshift.specification.grammars import BY_RECORDS, BY_TIMESTAMP, NEVER
 from stateshift.specification.job_relations import share
 from stateshift.specification.jobs import ReadJob
 from stateshift.specification.location import relation, scheme
@@ -25,6 +25,7 @@ from stateshift.specification.transform import (
     Drop,
     Rename,
     Repair,
+    Reposition,
     Rescale,
     Union,
     find_change,
@@ -394,6 +395,23 @@ def _changes(spec: Spec, read: ReadJob) -> Flaws:
         yield at, "a transform with merge_jobs", "two jobs: merge first, then change"
 
 
+def _new_offsets(spec: Spec, read: ReadJob) -> Flaws:
+    """Brokers are asked for a topic's new offsets; where records are compared, both sides are."""
+    kafka = read.job.kafka
+    places = read.each("transform", read.job.transform)
+    ways: list[tuple[str, Place]] = []
+    for change, place in zip(read.job.transform, places, strict=True):
+        if isinstance(change, Reposition) and change.by is not None:
+            ways.append((change.by, place))
+    for way, place in ways:
+        if kafka is None:
+            expected = "the brokers that the job reads afterwards, and has read so far"
+            yield place, "a topic's new offsets without 'kafka'", expected
+        elif way in (BY_RECORDS, BY_TIMESTAMP) and kafka.source_bootstrap_servers is None:
+            message = f"by {way!r} without 'source_bootstrap_servers' of 'kafka'"
+            yield place, message, "the brokers that the job has read so far"
+
+
 def _changes_flink(change: Change) -> bool:
     """Whether only an image of Flink can be changed like this."""
     match change:
@@ -422,5 +440,5 @@ RULES: tuple[Callable[[Spec, list[ReadJob]], Flaws], ...]
 RULES = (_names, _operators, _targets, _shared_sources, _waves, _waves_of_sharing)
 RULES_OF_A_JOB: tuple[Callable[[Spec, ReadJob], Flaws], ...] = (
     *(_clusters, _ends, _merges, _united, _data, _fork_or_sync),
-    *(_warm, _standby, _prepared, _takes_over, _drill, _sets_aside, _changes, _words),
+    *(_warm, _standby, _prepared, _takes_over, _drill, _sets_aside, _changes, _new_offsets, _words),
 )

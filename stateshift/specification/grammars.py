@@ -11,6 +11,8 @@ excluded   "07:00-09:30"        from the first minute on, until the second; it m
                                 Sunday). A field is `*`, a number, a range, each of them with a step
                                 behind `/`; or several with commas. If both days are given, one of
                                 them is enough, as with cron.
+by         "offsets"            the way to a topic's new offsets (WAYS_EXPECTED)
+           "timestamp:1795…"
 
 `normal_x` returns the one spelling of an x; None for a text that is none.
 """
@@ -120,6 +122,27 @@ def window_of(cutover: str) -> Window | None:
     begin = int(match[1]) * 60 + int(match[2])
     end = int(match[3]) * 60 + int(match[4])
     return Window(begin, end, utc=match[5] is not None)
+
+
+# -------------------------------------------------------------------------- new offsets
+
+BY_FILE, BY_TIMESTAMP, BY_RECORDS = "offsets", "timestamp", "records"
+EARLIEST, LATEST = "earliest", "latest"
+_WAYS = (BY_FILE, BY_TIMESTAMP, BY_RECORDS, EARLIEST, LATEST)
+WAYS_EXPECTED = f"{', '.join(_WAYS)} or timestamp:MS (milliseconds since 1970)"
+_AT = re.compile(r"timestamp:([0-9]{1,15})")
+
+
+def normal_way(text: str) -> str | None:
+    """Return the one spelling of the way to a topic's new offsets; None for anything else."""
+    way = text.strip().lower()
+    return way if way in _WAYS or _AT.fullmatch(way) else None
+
+
+def milliseconds_of(way: str) -> int | None:
+    """Return the time of `timestamp:MS`; None of another way."""
+    match = _AT.fullmatch(way)
+    return None if match is None else int(match[1])
 
 
 # -------------------------------------------------------------------------- excluded periods

@@ -14,13 +14,15 @@
      "add": [{"name": "last", "type": "long", "default": 0, "after": "count"}],
      "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
      "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
+    {"kind": "reposition", "source": "0", "topics": {"orders": "shop-orders"}, "by": "records"}
+    {"kind": "reposition", "source": "1", "table": "/lake/orders-2", "version": 1}
     {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}           either, or both (Flink)
     {"kind": "union", "operators": ["count"]}                               (Flink)
     {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                (Flink)
 
-Each kind stands once (`evolve` once for each store, `rename` and `drop` of Flink once for each
-image that they are `of`). Several of them are one rewriting of the state, so their order does not
-matter.
+Each kind stands once (`evolve` once for each store, `reposition` for each source, `rename` and
+`drop` of Flink for each image that they are `of`). Several of them are one rewriting of the state,
+so their order does not matter.
 """
 
 from __future__ import annotations
@@ -134,6 +136,27 @@ class Evolve:
 
 
 @dataclass(frozen=True, slots=True)
+class Reposition:
+    """A source reads on from elsewhere: other topics or brokers, or another table.
+
+    `source` is None where the job has one source of that kind. `accept_again` and
+    `accept_skipped` are how many records, or versions of a table, may be read again or skipped.
+    """
+
+    kind: ClassVar[str] = "reposition"
+    source: str | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+    by: str | None = None
+    offsets: str | None = None
+    window: int = 20_000
+    table: str | None = None
+    version: int | None = None
+    from_table: str | None = None
+    accept_again: int = 0
+    accept_skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Rescale:
     """Another parallelism, or number of key groups."""
 
@@ -168,6 +191,7 @@ Change = (
     | Split
     | Merge
     | Evolve
+    | Reposition
     | Rescale
     | Union
     | Repair

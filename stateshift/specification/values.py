@@ -2,7 +2,7 @@
 
     BOOLEAN, TEXT, CHOICE          true; text; one of a few words
     INTEGER … SIZE                 numbers, each with its bounds
-    UNTIL, CUTOVER, STRATEGY       words with a grammar of their own
+    UNTIL, CUTOVER, STRATEGY, WAY  words with a grammar of their own
     LOCATION … FOLDERS, VERSION    places, names and lists of them
 
 Leniency that loses nothing: "true" for true, "8081" for 8081, "a, b" for ["a", "b"], null for a key
@@ -21,11 +21,13 @@ from stateshift.specification.grammars import (
     NEVER,
     READY,
     STRATEGY_EXPECTED,
+    WAYS_EXPECTED,
     fold,
     normal_cutover,
     normal_excluded,
     normal_strategy,
     normal_until,
+    normal_way,
 )
 from stateshift.specification.key import (
     Key,
@@ -384,6 +386,7 @@ STRATEGY = Kind(
     spelling(normal_strategy, STRATEGY_EXPECTED),
     _pattern(rf"^\s*({_STRATEGY_WORDS}|{_BATCHED})\s*$"),
 )
+WAY = Kind("way", spelling(normal_way, WAYS_EXPECTED), SOME_TEXT)
 EXCLUDED = Kind("excluded", _periods, either(array(SOME_TEXT), SOME_TEXT))
 CONNECTION = Kind(
     "connection",

@@ -123,7 +123,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         *("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
         *("cutover", "pause", "throttle", "failover", "failback", "drill"),
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
-        *("split", "merge", "evolve", "gather", "repair"),
+        *("split", "merge", "evolve", "gather", "repair", "reposition"),
         "live",
         *("dataflow", "advise", "rebalance"),
         *("schema", "man", "completion"),

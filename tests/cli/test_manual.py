@@ -117,7 +117,10 @@ def completed(*words: str) -> list[str]:
     ("words", "expected"),
     [
         (["insp"], {"inspect"}),
-        (["re"], {"resume", "rebalance", "repartition", "rewind", "rename", "repair"}),
+        (
+            ["re"],
+            {"resume", "rebalance", "repartition", "reposition", "rewind", "rename", "repair"},
+        ),
         (["--ver"], {"--version", "--verbose"}),
         (["inspect", "--e"], {"--entries"}),
         (["inspect", "/some/where", "--fi"], {"--files"}),

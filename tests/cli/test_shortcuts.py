@@ -109,6 +109,7 @@ def test_a_split_is_a_fork_for_each_part(tmp_path: Path, orders: Path) -> None:
         ["rename", "--operator", "0=1"],
         ["repartition", "--partitions", "2"],
         ["rewind", "--batch", "1"],
+        ["reposition", "--table", "/lake/a"],
     ],
     ids=lambda argv: argv[0],
 )
@@ -212,6 +213,12 @@ def test_what_is_typed_is_meant_as_it_is(tmp_path: Path) -> None:
         ),
         (["rewind", "--batch", "-1"], "Invalid value for '--batch'"),
         (["merge"], "two checkpoints, or more"),
+        (["reposition"], "--by for topics of Kafka, or --table"),
+        (["reposition", "--by", "latest"], "--by needs --to-brokers"),
+        (["reposition", "--by", "records", "--to-brokers", "b:1"], "--by records needs --from-br"),
+        (["reposition", "--by", "guess", "--to-brokers", "b:1"], '--by: "guess" is not offsets'),
+        (["reposition", "--by", "latest", "--to-brokers", "b"], '--to-brokers: "b" is not host'),
+        (["reposition", "--table", "/lake/a", "--topic", "a=b"], "'topics' beside 'table'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

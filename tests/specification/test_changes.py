@@ -45,6 +45,19 @@ GOOD = [
         "nullable": ["*"],
         "nullable_key": ["id"],
     },
+    {
+        "kind": "reposition",
+        "source": "0",
+        "table": "file:///lake/orders-2",
+        "version": 1,
+        "from_table": "file:///lake/orders",
+        "accept_skipped": 2,
+    },
+]
+OF_KAFKA = [
+    {"kind": "reposition", "by": "records", "topics": {"orders": "shop"}, "window": 100},
+    {"kind": "reposition", "source": "1", "by": "timestamp:1795179852328", "accept_again": 3},
+    {"kind": "reposition", "source": "2", "by": "offsets", "offsets": "file:///desk/offsets.csv"},
 ]
 OF_FLINK = [
     {"kind": "rescale", "parallelism": 3, "max_parallelism": 256},
@@ -89,6 +102,29 @@ def test_a_change_of_flink_s_images_is_read_for_a_job_of_flink_s_and_for_no_othe
     assert refused([change]) == [
         ("/jobs/0/transform", "a change of Flink's images, for a job of Spark")
     ]
+
+
+@pytest.mark.parametrize("change", OF_KAFKA, ids=json.dumps)
+def test_new_offsets_of_a_topic_need_the_brokers_of_both_sides(change: dict[str, Any]) -> None:
+    brokers = {"bootstrap_servers": "new:9092", "source_bootstrap_servers": "old:9092"}
+    asked = spec([change], kafka=brokers)
+    VALIDATOR.validate(asked)
+    assert written(parse_spec(json.dumps(asked))) == [change]
+    ((pointer, message),) = refused([change])
+    assert (pointer, message) == (
+        "/jobs/0/transform/0",
+        "a topic's new offsets without 'kafka'",
+    )
+    if change["by"] == "records":
+        ((_, message),) = refused([change], kafka={"bootstrap_servers": "new:9092"})
+        assert message == "by 'records' without 'source_bootstrap_servers' of 'kafka'"
+
+
+def test_each_source_is_repositioned_once() -> None:
+    first = {"kind": "reposition", "source": "0", "table": "/lake/a"}
+    other = {**first, "source": "1"}
+    parse_spec(json.dumps(spec([first, other])))
+    assert refused([first, other, first]) == [("/jobs/0/transform/2", "a second 'reposition'")]
 
 
 def test_there_is_an_example_of_every_kind() -> None:
@@ -157,6 +193,14 @@ def test_keys_kinds_and_numbers_may_be_spelled_loosely() -> None:
             "a type's name",
         ),
         ({"kind": "merge"}, "/jobs/0/transform/0", "'locations' is missing"),
+        ({"kind": "reposition"}, "/jobs/0/transform/0", "'by' is missing"),
+        ({"kind": "reposition", "version": 1}, "/jobs/0/transform/0", "'table' is missing"),
+        (
+            {"kind": "reposition", "table": "/lake/a", "topics": {"a": "b"}},
+            "/jobs/0/transform/0",
+            "'topics' beside 'table'",
+        ),
+        ({"kind": "reposition", "by": "guess"}, "/jobs/0/transform/0/by", "is not offsets"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )

@@ -22,7 +22,7 @@ PANELS = {
     ),
     "Change state": (
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
-        *("split", "merge", "evolve", "gather", "repair"),
+        *("split", "merge", "evolve", "gather", "repair", "reposition"),
     ),
     "Change running jobs": ("live",),
     "Learn what should move": ("dataflow", "advise", "rebalance"),
@@ -43,7 +43,16 @@ MODULES = {
     "plans": ("plan", "apply"),
     "runs": ("resume", "rollback", "status", "runs"),
     "steering": ("cutover", "pause", "throttle", "failover", "failback", "drill"),
-    "transforms": ("compact", "repartition", "rewind", "fork", "convert", "rename", "evolve"),
+    "transforms": (
+        "compact",
+        "repartition",
+        "rewind",
+        "fork",
+        "convert",
+        "rename",
+        "evolve",
+        "reposition",
+    ),
     "images": ("move", "split", "merge", "gather", "repair"),
     "reference": ("schema", "man", "completion"),
 }

@@ -237,6 +237,119 @@ def rename(
 
 
 @shortcut(
+    "stateshift reposition /data/orders --to /data/orders-2 --topic orders=shop-orders "
+    "--by records --from-brokers old:9092 --to-brokers new:9092\n"
+    "stateshift reposition /data/orders --to /data/orders-2 --table /lake/orders-2 --version 1 "
+    "--from-table /lake/orders",
+    e7="the fleet failed",
+)
+def reposition(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: To,
+    input: Annotated[
+        str | None,
+        option("--source", "N", "The source's index or name, where several are of its kind."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None, option("--topic", "OLD=NEW", "A topic's new name. Repeatable.")
+    ] = None,
+    by: Annotated[
+        str | None,
+        option(
+            "--by",
+            "WAY",
+            "How new offsets are found: records, timestamp, offsets, earliest, latest or "
+            "timestamp:MS.",
+        ),
+    ] = None,
+    offsets: Annotated[
+        str | None,
+        option("--offsets", "FILE", "With --by offsets: CSV (topic,partition,offset) or JSON."),
+    ] = None,
+    from_brokers: Annotated[
+        str | None, option("--from-brokers", "HOST:PORT", "The brokers that it has read so far.")
+    ] = None,
+    to_brokers: Annotated[
+        str | None, option("--to-brokers", "HOST:PORT", "The brokers that it reads afterwards.")
+    ] = None,
+    from_properties: Annotated[
+        str | None, option("--from-properties", "FILE", "Client properties for the former.")
+    ] = None,
+    to_properties: Annotated[
+        str | None, option("--to-properties", "FILE", "Client properties for the latter.")
+    ] = None,
+    window: Annotated[
+        int | None,
+        option("--window", "N", "How many records of a partition are searched. [20000]", min=1),
+    ] = None,
+    table: Annotated[
+        str | None, option("--table", "LOCATION", "The Delta table that it reads afterwards.")
+    ] = None,
+    version: Annotated[
+        int | None, option("--version", "V", "The first version of it that is read.", min=0)
+    ] = None,
+    from_table: Annotated[
+        str | None, option("--from-table", "LOCATION", "The table that it has read, to compare.")
+    ] = None,
+    accept_again: Annotated[
+        int | None,
+        option("--accept-again", "N", "So many records may be read again. [0]", min=0),
+    ] = None,
+    accept_skipped: Annotated[
+        int | None, option("--accept-skipped", "N", "So many may be skipped. [0]", min=0)
+    ] = None,
+    planned_batch: Annotated[
+        str | None,
+        option("--planned-batch", "keep|drop", "What becomes of a batch that was not committed."),
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    no_sync: NoSync = False,
+) -> int:
+    """Copy a checkpoint for a job that reads on from elsewhere.
+
+    From other topics, other brokers, or another Delta table. The records around each old offset
+    are looked for at the new place, and every partition gets its offset there. The plan shows
+    what would be read again or skipped: anything but nothing is refused until you accept that
+    number.
+
+    --by records finds the record that was read last. --by timestamp asks for the time of the next
+    record, --by offsets takes a file; both are compared with the records. --by earliest, latest
+    and timestamp:MS are for topics without these records.
+    """
+    if (by is None) == (table is None):
+        raise typer.BadParameter("--by for topics of Kafka, or --table for a Delta table")
+    if by is not None and to_brokers is None:
+        raise typer.BadParameter("--by needs --to-brokers: the brokers that the job will read")
+    if by in ("records", "timestamp") and from_brokers is None:
+        raise typer.BadParameter(f"--by {by} needs --from-brokers: their records are compared")
+    change = drop_empty(
+        kind="reposition",
+        source=input,
+        topics=pairs("--topic", "OLD=NEW", topic),
+        by=by,
+        offsets=offsets,
+        window=window,
+        table=table,
+        version=version,
+        from_table=from_table,
+        accept_again=accept_again,
+        accept_skipped=accept_skipped,
+    )
+    kafka = drop_empty(
+        bootstrap_servers=to_brokers,
+        properties=to_properties,
+        source_bootstrap_servers=from_brokers,
+        source_properties=from_properties,
+    )
+    more: Keys = drop_empty(kafka=kafka, planned_batch=planned_batch)
+    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync) | more)
+    return run_jobs(terminal, options, [job], "spark")
+
+
+@shortcut(
     "stateshift evolve /data/orders --to /data/orders-2 --add max:integer --widen total=long\n"
     "stateshift evolve /data/orders --to /data/orders-2 --operator 1 --add "
     "last:string=none@count --drop spare"

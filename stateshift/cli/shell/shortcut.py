@@ -165,6 +165,8 @@ _OPTIONS = {
     "rename/sources": "--source",
     "drop/operators": "--drop-operator",
     "drop/sources": "--drop-source",
+    "reposition/topics": "--topic",
+    "kafka": "--to-brokers",
     "merge/locations": "OTHER",
     "union/operators": "--union",
     "split/by": "--to",

@@ -1,5 +1,6 @@
 """Findings as lines, refusals first, each with its hint and the name by which it can be waived; and
-sources and sinks: of which kind, how far they were read, which batch a sink has. Pure.
+sources and sinks: of which kind, how far they were read, which batch a sink has; and where sources
+read on that are repositioned. Pure.
 
 Findings of one kind differ only in paths, numbers and quoted names. From three on, the first one
 is shown, and how many more there are: a workflow has as many queries as it likes.
@@ -12,12 +13,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.text import Block, Cell, Line, Row, Tone
+from stateshift.cli.views.text import Block, Cell, Line, Row, TextTable, Tone
 from stateshift.cli.views.units import many, number
 from stateshift.sources.kinds import words_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
+    from stateshift.documents.survey import NewPositionOf
     from stateshift.survey import Endpoint, Finding
 
 ORDER = ("refuse", "warn", "note")
@@ -121,3 +123,30 @@ def _sink(end: Endpoint) -> Iterator[str]:
         names = ", ".join(transaction["id"] for transaction in transactions[:TRANSACTIONS_SHOWN])
         more = ", ..." if len(transactions) > TRANSACTIONS_SHOWN else ""
         yield f"{many(len(transactions), 'transaction')} to commit: {names}{more}"
+
+
+PARTITIONS_LISTED = 16
+POSITION_HEADS = ("source", "partition", ">from", ">to", ">again", ">skipped")
+
+
+def new_positions(moved: Iterable[NewPositionOf], verbose: bool = False) -> Iterator[Block]:
+    """Show from where to where; the partitions with something to tell first, if they are many."""
+    every = list(moved)
+    if len(every) > PARTITIONS_LISTED and not verbose:
+        every.sort(key=lambda each: not (each.change.again or each.change.skipped))
+    shown = every if verbose else every[:PARTITIONS_LISTED]
+    if not shown:
+        return
+    rows: list[Row] = []
+    for each in shown:
+        change = each.change
+        before = "" if change.before is None else str(change.before)
+        counts: list[str | Cell] = []
+        for count in (change.again, change.skipped):
+            words = "unknown" if count is None else number(count)
+            counts.append(words if count == 0 else Cell(words, "warn"))
+        rows.append((change.source, redact(change.partition), before, str(change.after), *counts))
+    yield TextTable(POSITION_HEADS, tuple(rows))
+    if len(every) > len(shown):
+        more = number(len(every) - len(shown))
+        yield Line(f"and {more} more: --verbose shows each", "dim", 2)

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import findings_text as render_endpoints
-from stateshift.cli.views.findings_text import findings
+from stateshift.cli.views.findings_text import findings, new_positions
 from stateshift.cli.views.text import (
     Block,
     Cell,
@@ -47,6 +47,7 @@ def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
         yield Gap()
         yield from together
     yield from section("Sources and sinks", *_endpoints(facts.plans, verbose))
+    yield from section("Reads on", *new_positions(facts.sources, verbose))
     yield from section("Findings", *findings(_findings(facts), verbose))
     yield Gap()
     yield pairs(*_summary(facts), indent=0)

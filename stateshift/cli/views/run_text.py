@@ -6,8 +6,19 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from stateshift.cli.views.findings_text import new_positions
 from stateshift.cli.views.standby_text import lag_rows
-from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, TextTable, Tone, pairs
+from stateshift.cli.views.text import (
+    Block,
+    Cell,
+    Gap,
+    Line,
+    Row,
+    TextTable,
+    Tone,
+    pairs,
+    section,
+)
 from stateshift.cli.views.units import amounts_compared, bar, dash, many, number, size, span
 from stateshift.documents.run import (
     ListedRun,
@@ -50,6 +61,7 @@ def report(facts: RunFacts) -> Iterator[Block]:
         if len(done.jobs) > 1:
             yield Gap()
         yield from _job(job, done.seconds)
+    yield from section("Reads on", *new_positions(facts.sources))
     yield from _left(done.left)
     page = ("report", facts.page) if facts.page else None
     yield pairs(*_summary(facts), page)

@@ -15,6 +15,7 @@ from stateshift.survey import (
     Finding,
     Image,
     InputFacts,
+    NewPosition,
     Survey,
     TableFacts,
 )
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         Wanted,
     )
     from stateshift.plan import Plan
+    from stateshift.sources.topic_positions import OpenTopics
     from stateshift.specification import JobSpec, SinkSpec, Spec
     from stateshift.specification.transform import Change
     from stateshift.world import EntriesReader, Transform
@@ -177,6 +179,11 @@ class FlinkEngine:
         return ()
 
     def ask_tables(self, job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts, ...]:
+        return ()
+
+    def ask_positions(
+        self, job: JobSpec, survey: Survey, opening: Opening, open_topics: OpenTopics
+    ) -> tuple[NewPosition, ...]:
         return ()
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:

@@ -15,6 +15,7 @@ from stateshift.survey import (
     Finding,
     Image,
     InputFacts,
+    NewPosition,
     SinkFacts,
     Survey,
     TableFacts,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         Wanted,
     )
     from stateshift.plan import Plan
+    from stateshift.sources.topic_positions import OpenTopics
     from stateshift.specification import JobSpec, SinkSpec, Spec
     from stateshift.world import EntriesReader, Transform
 
@@ -209,6 +211,13 @@ class SparkEngine:
         from stateshift.engines.spark.survey.inputs import ask_tables
 
         return ask_tables(job, facts, opening)
+
+    def ask_positions(
+        self, job: JobSpec, survey: Survey, opening: Opening, open_topics: OpenTopics
+    ) -> tuple[NewPosition, ...]:
+        from stateshift.engines.spark.survey.positions import Outside, ask_positions
+
+        return ask_positions(survey, Outside(job, opening, open_topics))
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
         from stateshift.engines.spark.rewrite.move import leave_dropped

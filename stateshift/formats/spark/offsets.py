@@ -133,6 +133,16 @@ def with_sources(
     return replace(entry, lines=tuple(lines))
 
 
+def with_positions(entry: OffsetEntry, positions: Mapping[str, str]) -> OffsetEntry:
+    """Return the batch with other offsets of these sources, each as its connector writes it."""
+    lines = []
+    for source, line in zip(entry.offsets, entry.lines, strict=True):
+        old = source.offset or VOID
+        name = line.removesuffix(old)  # of version 2, with its colon
+        lines.append(name + positions.get(source.source, old))
+    return replace(entry, lines=tuple(lines))
+
+
 def unite_offsets(entries: Sequence[OffsetEntry]) -> OffsetEntry:
     """Return one batch of all sources, in order, under the smallest watermark."""
     first = entries[0]

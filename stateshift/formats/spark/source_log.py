@@ -169,6 +169,11 @@ def decode_initial_offset(content: bytes) -> str:
     return text
 
 
+def encode_kafka_initial_offset(offset: str) -> bytes:
+    """Return the bytes of Kafka's initial offset: 0x00, the version line, then the JSON text."""
+    return b"\x00v1\n" + offset.encode("utf-8")
+
+
 def _after_version_line(content: bytes, start: int) -> tuple[str, int]:
     """Return the text after the version line at `start`, and its place."""
     version, newline, rest = content[start:].partition(b"\n")

@@ -8,6 +8,7 @@
       times       without the source's brokers: a record that the job has read is older than the
                   batch that read it
       partitions  one that the checkpoint does not name is read from its beginning
+    elsewhere   does a source that is repositioned miss something, or get it twice?
     Delta       are this version, and the files that come next, still there?
       the id      Delta starts no job over another table than the one that its offset names
       the commits from the offset's version on, each is read (with failOnDataLoss, the default)
@@ -25,7 +26,14 @@ from dataclasses import dataclass
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.inputs import delta_sources
-from stateshift.survey import Endpoint, Finding, TableFacts, TopicRecord, Topics
+from stateshift.survey import (
+    Endpoint,
+    Finding,
+    NewPosition,
+    TableFacts,
+    TopicRecord,
+    Topics,
+)
 
 LOST = "lost-offsets"
 OTHER = "other-records"
@@ -84,6 +92,53 @@ def of_replay(move: Move) -> Iterator[Finding]:
                     f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input "
                     "between the last commit and the stop is lost",
                 )
+
+
+# ---- from elsewhere
+
+
+def of_positions(move: Move) -> Iterator[Finding]:
+    """Report new positions, and what is read again or skipped: nothing, unless it is accepted."""
+    change = move.change
+    if change.repositions and change.merge is not None:
+        fact = "a merge and new positions of its sources at once"
+        yield Finding("refuse", fact, hint="one after the other: two jobs")
+    for position in move.facts.positions:
+        source = position.source
+        if source in change.dropped_sources:
+            fact = f"source {source} is both repositioned and dropped"
+            yield Finding("refuse", fact, hint="one of the two")
+        yield from position.findings
+        asked = [each for each in change.repositions if each.source == source]
+        asked += [each for each in change.repositions if each.source is None]
+        again = {each.partition: each.again or 0 for each in position.changes}
+        skipped = {each.partition: each.skipped or 0 for each in position.changes}
+        yield from _of_counts(position, again, ("read again", asked[0].accept_again))
+        yield from _of_counts(position, skipped, ("skipped", asked[0].accept_skipped))
+
+
+def _of_counts(
+    position: NewPosition, counts: Mapping[str, int], fate: tuple[str, int]
+) -> Iterator[Finding]:
+    """Report records, or versions, that share a fate; refuse more of them than are accepted."""
+    total, (becomes, most) = sum(counts.values()), fate
+    if not total:
+        return
+    unit = "version" if position.kind == "delta" else "record"
+    amount = f"{total:,} {unit}" if total == 1 else f"{total:,} {unit}s"
+    told = [f"{partition}: {count:,}" for partition, count in counts.items() if count]
+    more = f" and {len(told) - SHOWN_MAX} more" if len(told) > SHOWN_MAX else ""
+    fact = f"{', '.join(told[:SHOWN_MAX])}{more}"
+    if total <= most:
+        yield Finding("warn", f"source {position.source}: {becomes} as accepted: {amount} ({fact})")
+        return
+    key = "accept_skipped" if becomes == "skipped" else "accept_again"
+    yield Finding(
+        "refuse",
+        f"source {position.source}: {amount} would be {becomes} ({fact})",
+        hint=f"find the exact place (--by records); or, where you want that, "
+        f'--{key.replace("_", "-")} {total} (in a spec, "{key}": {total})',
+    )
 
 
 # ---- Kafka

@@ -19,7 +19,7 @@ from stateshift.engines.spark.findings.changes import (
     staying_files,
 )
 from stateshift.engines.spark.findings.clusters import of_clusters, of_ends, of_reach, of_versions
-from stateshift.engines.spark.findings.inputs import of_replay, of_tables, of_topics
+from stateshift.engines.spark.findings.inputs import of_positions, of_replay, of_tables, of_topics
 from stateshift.engines.spark.findings.places import of_data, of_places, of_strangers
 from stateshift.engines.spark.findings.rewind import of_renumbering
 from stateshift.engines.spark.findings.sinks import of_moved_output, of_sink
@@ -267,6 +267,7 @@ FINDINGS: tuple[Findings, ...] = (
     of_storage,
     of_standby,
     of_replay,
+    of_positions,
     of_topics,
     of_tables,
     of_sink,

@@ -8,6 +8,7 @@ against that before it is carried out.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 from stateshift import plain
 from stateshift.engines.spark import layout
@@ -31,6 +32,7 @@ def plan_of(move: Move, phases: tuple[Phase, ...], findings: tuple[Finding, ...]
         findings=findings,
         facts=fingerprint_of(move.facts),
         endpoints=plain_endpoints(move.facts),
+        positions=tuple(chain.from_iterable(each.changes for each in move.facts.positions)),
     )
 
 

@@ -27,6 +27,7 @@ from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite import comparison
 from stateshift.engines.spark.rewrite.logs import (
     LogChange,
+    first_offsets_of,
     joined_logs,
     logs_of,
     operators_of,
@@ -122,7 +123,8 @@ def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
     kept = [piece for piece in pieces if piece.keeps_tables]
     anew = [piece for piece in pieces if not piece.keeps_tables]
     schemas = list(schemas_of(request))
-    taken |= {step.inputs[0].path for step in schemas}
+    first_offsets = list(first_offsets_of(request))
+    taken |= {step.inputs[0].path for step in (*schemas, *first_offsets)}
     paths = {path: new for path, new in paths_of(request).items() if path not in taken}
     return Reshaping(
         steps=(
@@ -130,6 +132,7 @@ def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
             *_steps_of_kept(request, kept),
             *joined_logs(request),
             *schemas,
+            *first_offsets,
         ),
         replaced=taken | frozenset(paths),
         shards=shards,

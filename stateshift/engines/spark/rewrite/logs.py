@@ -17,6 +17,7 @@ REWRITE_OFFSETS = "spark.rewrite-offsets"
 REWRITE_COMMIT = "spark.rewrite-commit"
 KEEP = "spark.keep"
 REWRITE_SCHEMA = "spark.rewrite-schema"
+REWRITE_FIRST_OFFSET = "spark.rewrite-first-offset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,15 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
         number = int(name) + request.version_after - request.version
         new = layout.under(request.image.path, f"{folder}/{number}")
     sources, dropped = request.change.sources, request.change.dropped_sources
-    if inside.startswith("offsets/") and any((request.conf, sources, dropped)):
-        options = {"conf": request.conf, "sources": dict(sources), "dropped": list(dropped)}
+    positions = request.job_move.positions_in(int(name)) if folder == "offsets" else {}
+    if folder == "offsets" and any((request.conf, sources, dropped, positions)):
+        options: dict[str, object] = {
+            "conf": request.conf,
+            "sources": dict(sources),
+            "dropped": list(dropped),
+        }
+        if positions:
+            options["positions"] = positions
         return LogChange(REWRITE_OFFSETS, options, new)
     if inside.startswith("commits/") and request.format_2:
         ids = _ids(request, shards) if request.uuids else None
@@ -116,6 +124,25 @@ def schemas_of(request: Request) -> Iterator[TransformShard]:
                 name=f"transform/schema-{request.number}-{new}",
                 transform=REWRITE_SCHEMA,
                 options={"stores": changed},
+                source=request.above,
+                inputs=(request.info(path),),
+                target=request.target,
+                outputs=(new,),
+            )
+
+
+def first_offsets_of(request: Request) -> Iterator[TransformShard]:
+    """Yield the steps that write the first offset of repositioned sources of Kafka. Spark reads it
+    only where it has no other; `inspect` and the user then see one topic everywhere.
+    """
+    for source, offset in request.job_move.positions_in(request.image.epoch or 0).items():
+        path = layout.under(request.image.path, f"sources/{source}/0")
+        new = request.path(path)
+        if path in request.image.needed and new is not None:
+            yield TransformShard(
+                name=f"transform/first-offset-{request.number}-{source}",
+                transform=REWRITE_FIRST_OFFSET,
+                options={"offset": offset},
                 source=request.above,
                 inputs=(request.info(path),),
                 target=request.target,

@@ -56,6 +56,7 @@ from stateshift.specification.transform import (
     Merge,
     Rename,
     Repartition,
+    Reposition,
     Rewind,
     Split,
 )
@@ -91,11 +92,15 @@ class StateChange:
     split: Split | None = None
     merge: Merge | None = None
     evolve: tuple[Evolve, ...] = ()
+    repositions: tuple[Reposition, ...] = ()
 
     @classmethod
     def of(cls, changes: Sequence[Change]) -> StateChange:
         """Read a job's `transform`; a change of Flink's images is none here."""
-        asked = cls(evolve=tuple(change for change in changes if isinstance(change, Evolve)))
+        asked = cls(
+            evolve=tuple(change for change in changes if isinstance(change, Evolve)),
+            repositions=tuple(change for change in changes if isinstance(change, Reposition)),
+        )
         for change in changes:
             match change:
                 case Rewind(batch, renumber):
@@ -196,6 +201,11 @@ class Move:
     def rewriting(self) -> Rewriting:
         """Return the files that name absolute places, and what they name afterwards."""
         return rewriting_of(self.job, self.facts)
+
+    def positions_in(self, batch: int) -> dict[str, str]:
+        """Return the new offsets in a batch of the sources that read on from elsewhere."""
+        positions = [each for each in self.facts.positions if batch in each.offsets]
+        return {each.source: each.offsets[batch] for each in positions}
 
     @property
     def source(self) -> str:

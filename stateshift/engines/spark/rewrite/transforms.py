@@ -18,6 +18,7 @@ from stateshift.engines.spark.rewrite.kept_tables import keep_tables
 from stateshift.engines.spark.rewrite.logs import (
     KEEP,
     REWRITE_COMMIT,
+    REWRITE_FIRST_OFFSET,
     REWRITE_OFFSETS,
     REWRITE_SCHEMA,
 )
@@ -87,8 +88,20 @@ def rewrite_offsets(options: JsonObject, inputs: Sequence[Content]) -> bytes:
     (content,) = inputs
     held = bounds.gather(content(), "an offset log entry")
     entry = offsets.with_conf(offsets.decode_offsets(held), options["conf"])
+    entry = offsets.with_positions(entry, options.get("positions", {}))
     named = offsets.with_sources(entry, options.get("sources", {}), options.get("dropped", ()))
     return offsets.encode_offsets(named)
+
+
+@_one_file
+def rewrite_first_offset(options: JsonObject, inputs: Sequence[Content]) -> bytes:
+    """Change Kafka's first offset, in `sources/<i>/0`; a source of rate keeps its own."""
+    (content,) = inputs
+    held = _whole(content)
+    if source_log.source_kind(held) != "kafka":
+        return held
+    source_log.decode_initial_offset(held)
+    return source_log.encode_kafka_initial_offset(options["offset"])
 
 
 @_one_file
@@ -155,6 +168,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     REWRITE_OFFSETS: rewrite_offsets,
     REWRITE_COMMIT: rewrite_commit,
     REWRITE_SCHEMA: rewrite_schema,
+    REWRITE_FIRST_OFFSET: rewrite_first_offset,
     MERGE_OFFSETS: merge_offsets,
     MERGE_COMMITS: merge_commits,
 }

@@ -37,6 +37,7 @@ from stateshift.formats.spark.uris import decode_location
 from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 from stateshift.specification.location import host_of
+from stateshift.specification.transform import Reposition
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Endpoint, Facts, InputFacts, Survey, TableFacts
 
@@ -48,6 +49,8 @@ def ask_tables(job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts
         return ()
     comes_from = {data.target: data.source for data in job.data if data.copy}
     named = [comes_from.get(source.location, source.location) for source in job.sources]
+    changes = [change for change in job.transform if isinstance(change, Reposition)]
+    named += [change.table for change in changes if change.table is not None]
     moved = [data.source if data.copy else data.target for data in job.data]
     tables = [_asked(location, True, sources, opening) for location in named]
     for location in set(moved) - set(named):
@@ -58,9 +61,22 @@ def ask_tables(job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts
 
 
 def delta_sources(facts: Facts) -> list[Endpoint]:
-    """Return the Delta sources of the job's images."""
+    """Return the Delta sources of the job's images, as they will be: without those of which that
+    could not be found.
+    """
     ends = chain.from_iterable(image.endpoints for image in facts.source_images)
-    return [end for end in ends if (end.role, end.kind) == ("source", "delta")]
+    after = {position.source: position.after for position in facts.positions}
+    sources: list[Endpoint] = []
+    for end in ends:
+        will_be = after.get(end.index, end)
+        if end.role == "source" and will_be is not None and will_be.kind == "delta":
+            sources.append(will_be)
+    return sources
+
+
+def table_at(location: str, opening: Opening) -> TableFacts:
+    """Return the facts of a table, whatever reads it."""
+    return _asked(location, True, (), opening)
 
 
 def _asked(location: str, named: bool, sources: Sequence[Endpoint], opening: Opening) -> TableFacts:

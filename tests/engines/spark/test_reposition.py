@@ -1,0 +1,311 @@
+"""A checkpoint whose source reads on from elsewhere: what is written, what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift import migration
+from stateshift.errors import PlanError
+from stateshift.migration import Adapters
+from stateshift.specification import Spec
+from stateshift.survey import Finding
+from tests.support.checkpoints import Checkpoint, put
+from tests.support.ground import SOURCE, TARGET, Around, Ground, spec_of
+from tests.support.kafka import MemoryKafka, record
+
+OLD, NEW = "old:9092", "new:9092"
+BROKERS = {"bootstrap_servers": NEW, "source_bootstrap_servers": OLD}
+FIRST_OFFSET = b'\x00v1\n{"topic":{"0":0}}'
+
+
+def kafka(shift: int = 7) -> MemoryKafka:
+    """The topic of the checkpoints, and the same records elsewhere: three were read and are gone
+    there, and others are before them.
+    """
+    made = MemoryKafka()
+    records = [record(number, str(number), 1000 * number) for number in range(40)]
+    made.add(OLD).topics["topic"] = {0: records}
+    others = [record(number, f"other-{number}", 10 * number) for number in range(shift + 3)]
+    moved = [each._replace(offset=each.offset + shift) for each in records[3:]]
+    made.add(NEW).topics["moved"] = {0: [*others, *moved]}
+    return made
+
+
+@dataclass
+class KafkaGround(Ground):
+    """A ground beside brokers in memory."""
+
+    kafka: MemoryKafka = None  # type: ignore[assignment]
+
+    @property
+    def adapters(self) -> Adapters:
+        return replace(
+            super().adapters,
+            open_topics=self.kafka.open_topics,
+            ask_topics=lambda kafka, topics: {name: {0: (0, 99)} for name in topics},
+        )
+
+
+def ground_of(folder: Path, checkpoint: Checkpoint | None = None) -> KafkaGround:
+    ground = KafkaGround(folder, kafka=kafka())
+    ground.write(checkpoint)
+    put(ground.source, "sources/0/0", FIRST_OFFSET)
+    ground.source.sync()
+    ground.clock.time += 600
+    return ground
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> KafkaGround:
+    return ground_of(tmp_path)
+
+
+def moved(**keys: Any) -> Spec:
+    """A job whose topic is another one, by its records unless more is said."""
+    of_job = {name: keys.pop(name) for name in ("mode", "waive", "planned_batch") if name in keys}
+    change = {"kind": "reposition", "topics": {"topic": "moved"}, "by": "records", **keys}
+    return spec_of(transform=[change], kafka=BROKERS, **of_job)
+
+
+def refusals(ground: Ground, spec: Spec) -> list[Finding]:
+    """The refusals of a plan, which left everything as it was."""
+    before = ground.disk.snapshot()
+    proposal = ground.propose(spec)
+    with pytest.raises(PlanError):
+        ground.apply(proposal)
+    assert ground.disk.snapshot() == before
+    return list(proposal.refusals)
+
+
+def written(ground: Ground) -> dict[str, str]:
+    """The last line of each offset log at the target, and the first offset."""
+    held = ground.held(TARGET)
+    wanted = [path for path in held if path.startswith(("offsets/", "sources/"))]
+    return {path: held[path].decode().rpartition("\n")[2] for path in wanted}
+
+
+@pytest.mark.row("W-5")
+@pytest.mark.parametrize("mode", ["move", "fork"])
+def test_all_offsets_of_a_restart_are_the_new_ones_and_all_else_stays(
+    tmp_path: Path, mode: str
+) -> None:
+    ground = ground_of(tmp_path)
+    source = ground.held(SOURCE)
+    report = ground.apply(moved(mode=mode))
+    target = ground.held(TARGET)
+    line = b'{"moved":{"0":27}}'
+    for batch in (1, 2):
+        head = Checkpoint().offsets(batch).rpartition(b"\n")[0]
+        assert target.pop(f"offsets/{batch}") == head + b"\n" + line
+    assert target.pop("sources/0/0") == b"\x00v1\n" + line
+    if mode == "fork":
+        assert target.pop("metadata") != source["metadata"]
+    assert target.items() <= source.items()
+    assert [tuple(each) for each in report.jobs[0].positions] == [("0", "moved/0", 20, 27, 0, 0)]
+    survey = ground.propose(spec_of(source=TARGET, target="file:///third/orders")).plans[-1]
+    (end,) = [end for end in survey.endpoints if end.role == "source"]
+    assert end.details["offsets"] == {"moved": {"0": 27}}
+
+
+def test_a_planned_batch_is_planned_there_as_it_was(tmp_path: Path) -> None:
+    ground = ground_of(tmp_path, Checkpoint(planned=True))
+    ground.apply(moved())
+    assert written(ground) == {
+        "offsets/1": '{"moved":{"0":27}}',
+        "offsets/2": '{"moved":{"0":27}}',
+        "offsets/3": '{"moved":{"0":37}}',
+        "sources/0/0": '{"moved":{"0":27}}',
+    }
+
+
+def test_a_planned_batch_whose_end_is_not_found_is_refused_or_dropped(tmp_path: Path) -> None:
+    ground = ground_of(tmp_path, Checkpoint(planned=True))
+    topics = ground.kafka.clusters[NEW].topics["moved"]
+    topics[0] = topics[0][:32]
+    (refusal,) = refusals(ground, moved())
+    assert "a batch is planned that reads topic/0 up to 30" in refusal.message
+    assert "offsets/3" not in written_after(ground, moved(planned_batch="drop"))
+
+
+def written_after(ground: Ground, spec: Spec) -> dict[str, str]:
+    spec = replace(spec, jobs=(replace(spec.jobs[0], waive=("repeated-batches",)),))
+    ground.apply(spec)
+    return written(ground)
+
+
+def test_a_rewind_goes_back_before_the_offsets_are_looked_for(ground: KafkaGround) -> None:
+    spec = moved()
+    rewind = spec_of(transform=[{"kind": "rewind", "batch": 1}], waive=["repeated-batches"])
+    changes = (*rewind.jobs[0].transform, *spec.jobs[0].transform)
+    job = replace(spec.jobs[0], transform=changes, waive=("repeated-batches",))
+    ground.apply(replace(spec, jobs=(job,)))
+    assert written(ground)["offsets/1"] == '{"moved":{"0":17}}'
+
+
+def test_what_is_read_again_or_skipped_is_accepted_by_its_number(ground: KafkaGround) -> None:
+    (again,) = refusals(ground, moved(by="earliest"))
+    assert again.message == "source 0: 27 records would be read again (moved/0: 27)"
+    assert again.waive is None and "--accept-again 27" in (again.hint or "")
+    (skipped,) = refusals(ground, moved(by="latest", accept_skipped=19))
+    assert "source 0: 20 records would be skipped" in skipped.message
+    report = ground.apply(moved(by="latest", accept_skipped=20))
+    assert written(ground)["offsets/2"] == '{"moved":{"0":47}}'
+    assert [tuple(each) for each in report.jobs[0].positions] == [("0", "moved/0", 20, 47, 0, 20)]
+
+
+def test_offsets_come_from_a_file_beside_which_the_records_are_compared(
+    ground: KafkaGround,
+) -> None:
+    ground.put("file:///desk/offsets.csv", b"topic,partition,offset\nmoved,0,27\n")
+    spec = moved(by="offsets", offsets="file:///desk/offsets.csv")
+    ground.apply(spec)
+    assert written(ground)["offsets/2"] == '{"moved":{"0":27}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"moved,0,29\n", "source 0: 2 records would be skipped"),
+        (b"moved,0,48\n", "moved/0 would be read from 48 on, and new:9092 has 0 to 47"),
+        (b"moved,0,-1\n", "-1 is no offset"),
+        (b"moved,0,27\nmoved,1,5\n", "names moved/1, and moved has no such partition"),
+        (b"topic,0,27\n", "names the topic topic, which the job does not read"),
+    ],
+)
+def test_a_file_that_does_not_fit_leaves_everything_as_it_was(
+    ground: KafkaGround, content: bytes, says: str
+) -> None:
+    ground.put("file:///desk/offsets.csv", content)
+    found = refusals(ground, moved(by="offsets", offsets="file:///desk/offsets.csv"))
+    assert [says in finding.message for finding in found] == [True], found
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"source": "3"}, "the job has no source 3"),
+        ({"topics": {"others": "moved"}}, "source 0 reads no topic others"),
+        ({"topics": {"topic": "nowhere"}}, "new:9092 has no topic nowhere"),
+        ({"by": None, "topics": None, "table": "/lake/a"}, "no source of the job reads a Delta"),
+    ],
+)
+def test_a_source_or_a_topic_that_is_not_there(
+    ground: KafkaGround, keys: Mapping[str, Any], says: str
+) -> None:
+    found = refusals(ground, moved(**keys))
+    assert [says in finding.message for finding in found] == [True], found
+
+
+def test_brokers_that_do_not_answer_stop_the_plan(ground: KafkaGround) -> None:
+    del ground.kafka.clusters[OLD]
+    (refusal,) = refusals(ground, moved())
+    assert refusal.message.startswith("old:9092 does not answer as Kafka does")
+
+
+def test_the_source_of_another_kind_or_of_several(tmp_path: Path) -> None:
+    ground = ground_of(tmp_path)
+    head = Checkpoint().offsets(2).rpartition(b"\n")[0]
+    both = b'\n{"topic":{"0":20}}\n{"users":{"0":5}}'
+    put(ground.source, "offsets/1", Checkpoint().offsets(1) + b'\n{"users":{"0":1}}')
+    put(ground.source, "offsets/2", head + both)
+    ground.source.sync()
+    ground.clock.time += 600
+    (several,) = refusals(ground, moved())
+    assert "2 sources of the job read a topic of Kafka" in several.message
+    assert "--source 0" in (several.hint or "")
+    ground.apply(moved(source="0"))
+    tail = ground.held(TARGET)["offsets/2"].decode().split("\n")[2:]
+    assert tail == ['{"moved":{"0":27}}', '{"users":{"0":5}}']
+
+
+def test_a_repositioned_source_may_get_another_name_as_well(ground: KafkaGround) -> None:
+    spec = moved()
+    rename = spec_of(transform=[{"kind": "rename", "sources": {"0": "1"}}]).jobs[0].transform
+    job = replace(spec.jobs[0], transform=(*spec.jobs[0].transform, *rename))
+    ground.apply(replace(spec, jobs=(job,)))
+    target = ground.held(TARGET)
+    assert target["offsets/2"].endswith(b'\n-\n{"moved":{"0":27}}')
+    assert target["sources/1/0"] == b'\x00v1\n{"moved":{"0":27}}'
+
+
+class _Dead(BaseException):
+    """The process is gone: nothing of it runs any more."""
+
+
+class _Dying(Around):
+    """A storage of a process that dies before, or after, one of its writes."""
+
+    def __init__(self, inner: Any, left: list[int], after: bool) -> None:
+        super().__init__(inner)
+        self.left, self.after = left, after
+
+    def write(self, path: str, *more: Any) -> Any:
+        self.left[0] -= 1
+        dies = self.left[0] == 0
+        if dies and not self.after:
+            raise _Dead
+        self.inner.write(path, *more)
+        if dies:
+            raise _Dead
+
+
+def killed(folder: Path, at: int, after: bool) -> KafkaGround | None:
+    """A ground on which a run died at this write; None if it had ended before."""
+    ground = ground_of(folder, Checkpoint(planned=True))
+    proposal = ground.propose(moved(by="latest", accept_skipped=100, planned_batch="drop"))
+    left = [at]
+    ground.wrap = lambda storage: _Dying(storage, left, after)  # type: ignore[assignment, return-value]
+    try:
+        ground.apply(proposal)
+    except _Dead:
+        ground.wrap = lambda storage: storage
+        # Meanwhile somebody writes on: the offsets of the plan that was adopted count.
+        ground.kafka.clusters[NEW].topics["moved"][0].append(record(47, "later", 99_000))
+        return ground
+    return None
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_run_that_dies_at_any_write_is_finished_or_taken_back(
+    tmp_path: Path, after: bool
+) -> None:
+    whole = ground_of(tmp_path / "whole", Checkpoint(planned=True))
+    before = whole.held(SOURCE)
+    whole.apply(moved(by="latest", accept_skipped=100, planned_batch="drop"))
+    expected = whole.held(TARGET)
+    deaths = 0
+    while (ground := killed(tmp_path / f"{deaths}-resumed", deaths + 1, after)) is not None:
+        deaths += 1
+        report = migration.resume(ground.workdir(), ground.adapters)
+        assert report.state == "finished"
+        held = ground.held(TARGET)
+        (position,) = report.jobs[0].positions
+        assert held["offsets/2"].endswith(b'{"moved":{"0":%d}}' % position.after)
+        assert position.after in (47, 48)
+        assert {**held, "offsets/1": b"", "offsets/2": b"", "sources/0/0": b""} == {
+            **expected,
+            "offsets/1": b"",
+            "offsets/2": b"",
+            "sources/0/0": b"",
+        }
+        other = killed(tmp_path / f"{deaths}-taken-back", deaths, after)
+        assert other is not None
+        assert other.rollback().state == "rolled-back"
+        assert (other.held(SOURCE), other.held(TARGET)) == (before, {})
+    assert deaths >= 10
+
+
+def test_json_of_a_plan_tells_each_partition(ground: KafkaGround) -> None:
+    from stateshift.documents.plan import plan_document, plan_facts
+
+    document = plan_document(plan_facts(ground.propose(moved())))
+    (source,) = document["sources"]
+    expected = {"source": "0", "partition": "moved/0", "from": 20, "to": 27, "job": "orders"}
+    assert json.loads(json.dumps(source)) == {**expected, "again": 0, "skipped": 0}
+    assert "sources" not in plan_document(plan_facts(ground.propose(spec_of())))
