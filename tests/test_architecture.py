@@ -32,7 +32,7 @@ ROWS = (
     ("cli",),
     ("api",),
     ("documents",),
-    ("migration", "standby", "look", "job", "live", "advise"),
+    ("migration", "standby", "look", "check", "job", "live", "advise"),
     ("executor", "report", "fleet", "lock", "workdir", "estimating", "logs", "notification"),
     ("engines", "dataflow"),
     ("journal", "plan", "steering"),
@@ -44,7 +44,7 @@ ROWS = (
 )
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
 
-MAY_OPEN_ADAPTERS = ("migration", "look", "fleet", "live", "advise")
+MAY_OPEN_ADAPTERS = ("migration", "look", "check", "fleet", "live", "advise")
 # What stands beside the program: nothing of it imports these.
 BESIDE = ("testing",)
 NO_ADAPTERS = (
@@ -62,7 +62,7 @@ ONLY_PROTOCOLS = (
     "world",
     "step",
 )  # names of places are pure as well, but these two need not even those
-MAY_START_SPARK = ("fleet", "live", "job")
+MAY_START_SPARK = ("fleet", "live", "job", "check")
 JOB_MAY_KNOW = (
     *("specification", "survey", "formats", "extensions"),
     *("errors", "plain", "suggestion"),
@@ -507,7 +507,8 @@ def meaningless_names(package: Package) -> Iterator[str]:
                 yield f"{name}: {part!r} says nothing; name the file after what it knows"
 
 
-PROGRAMS = ("stateshift.job.one_batch",)  # spark-submit's
+# Programs of their own: spark-submit's, and the one that runs a user's file.
+PROGRAMS = ("stateshift.job.one_batch", "stateshift.check.spark.capture")
 
 
 def talk_outside_cli(package: Package) -> Iterator[str]:

@@ -5,6 +5,7 @@ The blocks of one page run in their order, in one new folder:
     orders                        a checkpoint that Spark 4.3 wrote
     savepoint                     a savepoint that Flink 2.3 wrote, of a job with two operators
     orders-savepoint              one of a job that reads Kafka
+    orders.py                     from configs/examples: a new version of the job
     move.json                     a spec that moves `orders`
     payment-fraud.dataflow.json   from configs/examples
     group/orders                  a group of two workers, on pages that name it
@@ -78,12 +79,13 @@ def furnish(folder: Path) -> None:
     (of_kafka,) = (GOLDEN.parent / "kafka" / "2.3.0-source" / "image").iterdir()
     shutil.copytree(of_kafka, folder / "orders-savepoint")
     shutil.copy(ROOT / "configs" / "examples" / "payment-fraud.dataflow.json", folder)
+    shutil.copy(ROOT / "configs" / "examples" / "orders.py", folder)
     (folder / "move.json").write_text(SPEC)
 
 
 def needs_java(block: str) -> bool:
     """Whether the block starts a Spark."""
-    return "--fleet" in block
+    return "--fleet" in block or "stateshift check" in block
 
 
 def has_java() -> bool:

@@ -13,6 +13,7 @@
     status    where a run stands                        -> RunStatus
     export    state as Arrow tables, batches or files   -> StateExport, ExportedFile
     diff      two images compared by their entries      -> ImageDiff
+    check     will this code start from that state      -> CodeCheck
     advise    whether running jobs fit, or should scale -> JobAdvice, one a job
 
 Each value's `to_dict()` equals what the command prints with `--json`, so `stateshift schema --of`
@@ -31,12 +32,14 @@ from stateshift import leave_logging_to_the_program
 
 if TYPE_CHECKING:
     from stateshift.api.advice import advise
+    from stateshift.api.checks import check
     from stateshift.api.drills import drill
     from stateshift.api.failbacks import failback
     from stateshift.api.failovers import failover
     from stateshift.api.images import diff, export, inspect, verify
     from stateshift.api.runs import Progress, apply, plan, resume, rollback, status
     from stateshift.api.values import (
+        CodeCheck,
         ExportedFile,
         ImageDiff,
         ImageVerdict,
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 leave_logging_to_the_program()
 
 __all__ = [
+    "CodeCheck",
     "ExportedFile",
     "ImageDiff",
     "ImageVerdict",
@@ -67,6 +71,7 @@ __all__ = [
     "StateshiftError",
     "advise",
     "apply",
+    "check",
     "diff",
     "drill",
     "export",
@@ -83,6 +88,7 @@ __all__ = [
 _HOMES = {
     "advise": "stateshift.api.advice",
     "apply": "stateshift.api.runs",
+    "check": "stateshift.api.checks",
     "diff": "stateshift.api.images",
     "drill": "stateshift.api.drills",
     "export": "stateshift.api.images",

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from stateshift.documents.shape import document_of
+from stateshift.documents.shape import document_of, documents_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from stateshift.advise.advising import Advice
+    from stateshift.check.verdict import Checked
     from stateshift.documents.survey import SurveyFacts
     from stateshift.engines.views import DecodedFile, Differences, Export, Wanted
     from stateshift.look import Judgement
@@ -209,6 +210,24 @@ class ImageDiff:
         from stateshift.documents.diff import DiffDocument, diff_facts
 
         return cast(Plain, document_of(DiffDocument, diff_facts(self.differences)))
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCheck:
+    """The verdicts on a file's queries."""
+
+    checked: Checked
+
+    @property
+    def verdict(self) -> str:
+        """The worst one: `starts`, `starts-but`, `starts-after` or `never`."""
+        return self.checked.verdict
+
+    def to_dict(self) -> list[Plain]:
+        """Return the document of `stateshift check --json`."""
+        from stateshift.documents.check import CheckDocument, queries_of
+
+        return cast("list[Plain]", documents_of(CheckDocument, queries_of(self.checked)))
 
 
 @dataclass(frozen=True, slots=True)

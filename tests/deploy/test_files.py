@@ -541,7 +541,7 @@ def test_the_action_puts_no_input_into_a_script() -> None:
 def test_the_jobs_of_gitlab_plan_and_move(tmp_path: Path) -> None:
     spec_that(tmp_path, ["paths-stay"])
     spec = yaml.safe_load(text_of("gitlab-ci.yml"))[".stateshift"]["variables"]["SPEC"]
-    plan, apply = gitlab_jobs()
+    _check, plan, apply = gitlab_jobs()
     for job in (plan, apply):
         for line in job["script"]:
             done = bash(line, tmp_path, SPEC=spec)

@@ -10,7 +10,7 @@ from stateshift.cli.shell.options import Command
 
 # The parts of the help, in its order, as the README's table of commands has them.
 PANELS = {
-    "Look": ("inspect", "verify", "export", "diff", "uid"),
+    "Look": ("inspect", "verify", "check", "export", "diff", "uid"),
     "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
     "Steer a warm move or a standby": (
         "cutover",

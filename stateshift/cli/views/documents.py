@@ -19,6 +19,7 @@ from stateshift.documents import (
     advice,
     bin_count,
     bins,
+    check,
     dataflow,
     diff,
     judgement,
@@ -98,6 +99,9 @@ DOCUMENTS: Mapping[str, Document] = {
     "diff": Document("How two images differ", ("diff",), (diff.DiffDocument,)),
     "uid": Document(
         "What operators' names become", ("uid",), (survey.OperatorIdDocument,), many=True
+    ),
+    "check": Document(
+        "Whether code starts from a state", ("check",), (check.CheckDocument,), many=True
     ),
     "dataflow-change": Document(
         "Which operators of a dataflow have to change together",

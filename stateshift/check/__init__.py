@@ -1,0 +1,93 @@
+"""Will this code start from that state? The user's file is run, and none of its queries is started.
+
+    files       the checkpoint's logs and schemas        read with the storage that it is in
+    capture     the queries of the user's file           a process of its own, with PySpark
+    compare     the two against each other, by rules     pure
+
+A verdict a query, the worst of its differences:
+
+    starts         Spark continues, and computes what the code says
+    starts-but     Spark continues, and the state holds something else than the code takes it for
+    starts-after   Spark refuses the state as it is; commands make another that it takes
+    never          Spark refuses it, and no command of stateshift changes that
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stateshift.check.verdict import Checked
+from stateshift.engines.registry import find_image
+from stateshift.engines.views import Opening, ShownEntry
+from stateshift.errors import MissingFile, PlanError
+from stateshift.storage import locations
+from stateshift.storage.opening import open_patiently
+
+TIMEOUT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A user's file, and how it is run.
+
+    before        the file that wrote the state; None where nobody has it
+    python        the interpreter whose PySpark runs it; None for this one
+    packages      further jars, as Maven's coordinates
+    stub          let no source be reached: each is an empty one of the same columns
+    batch_writes  let the file write tables that are no streams
+    """
+
+    file: str
+    arguments: tuple[str, ...] = ()
+    before: str | None = None
+    python: str | None = None
+    packages: tuple[str, ...] = ()
+    stub: bool = False
+    batch_writes: bool = False
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+
+def check(
+    location: str,
+    code: Code,
+    query: str | None = None,
+    waive: tuple[str, ...] = (),
+    opening: Opening = open_patiently,
+) -> Checked:
+    """Hold a file's queries against the checkpoint at the location.
+
+    Args:
+        location: the checkpoint of one query.
+        code: the file, and how it is run.
+        query: the name of the query that the checkpoint is of, where the file starts several.
+        waive: rules whose hazards are accepted.
+        opening: opens a storage at a location.
+    Raises:
+        PlanError: the file fails, starts no query or hangs; no query of it uses the checkpoint.
+        MissingFile: there is no checkpoint.
+    """
+    from stateshift.check.spark.checking import SurveyedCheckpoint, check_checkpoint
+
+    location = locations.normal(location, os.getcwd())
+    engine, storage, survey = find_image(location, opening)
+    if not survey.images:
+        raise MissingFile(f"there is no checkpoint at {location}")
+    if survey.engine != "spark":
+        raise PlanError(
+            f"{location} is of {survey.engine}: check compares checkpoints of Spark only",
+            hint=f"stateshift inspect {location}",
+        )
+    if len(survey.images) != 1:
+        names = ", ".join(image.path for image in survey.images[:5])
+        raise PlanError(
+            f"{location} holds {len(survey.images)} queries: {names}", hint="name one of them"
+        )
+
+    def entries(limit: int) -> Iterator[ShownEntry]:
+        return engine.first_entries(storage, survey, limit)
+
+    return check_checkpoint(
+        SurveyedCheckpoint(location, storage, survey, entries), code, query, waive
+    )

@@ -1,0 +1,98 @@
+"""A check of one checkpoint of Spark: reads it, runs the file, compares."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stateshift.check.spark.compare import Pair, compare
+from stateshift.check.spark.files import (
+    ENTRIES_MAX,
+    has_windows,
+    read_small_files,
+    stored_query,
+    write_copy,
+)
+from stateshift.check.spark.process import run_capture
+from stateshift.check.spark.query import CapturedQuery, captured_query
+from stateshift.check.verdict import Checked, Stubbed
+from stateshift.engines.views import ShownEntry
+from stateshift.errors import PlanError
+from stateshift.formats.spark.uris import plain_location
+from stateshift.plain import JsonObject
+from stateshift.storage.locations import redact
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Survey
+
+if TYPE_CHECKING:
+    from stateshift.check import Code
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedCheckpoint:
+    """A checkpoint of one query. `entries` returns the first so many of each store."""
+
+    location: str
+    storage: Storage
+    survey: Survey
+    entries: Callable[[int], Iterable[ShownEntry]]
+
+
+def check_checkpoint(
+    checkpoint: SurveyedCheckpoint, code: Code, query: str | None, waive: tuple[str, ...]
+) -> Checked:
+    """Return the verdict on the query of a file that uses this checkpoint."""
+    location = checkpoint.location
+    (image,) = checkpoint.survey.images
+    small = read_small_files(checkpoint.storage, checkpoint.survey, image)
+    if not any(path.startswith("offsets/") for path in small.files):
+        raise PlanError(
+            f"{location} has no offsets: no batch was ever planned, and any code starts from it"
+        )
+    stored = stored_query(small, checkpoint.entries(ENTRIES_MAX) if has_windows(small) else ())
+    with tempfile.TemporaryDirectory(prefix="stateshift-image-") as folder:
+        write_copy(small, Path(folder))
+        answer = run_capture(code.file, code, Path(folder))
+        before = None
+        if code.before is not None:
+            old = run_capture(code.before, code, Path(folder))
+            before = _chosen(old, location, query, code.before)
+    chosen = _chosen(answer, location, query, code.file)
+    stubbed = [Stubbed(each["kind"], each["options"], each["reason"]) for each in answer["stubbed"]]
+    return Checked(
+        image=location,
+        file=code.file,
+        engine_version=answer["spark"],
+        queries=(compare(Pair(chosen, stored, before), waive),),
+        stubbed=tuple(stubbed),
+    )
+
+
+def _chosen(answer: JsonObject, location: str, name: str | None, file: str) -> CapturedQuery:
+    """Return the query that the checkpoint is of: by its name, its location, or as the only one."""
+    queries = [captured_query(each) for each in answer["queries"]]
+    if name is not None:
+        own = [query for query in queries if query.name == name]
+    elif len(queries) == 1:
+        own = list(queries)
+    else:
+        place = plain_location(location)
+        own = [query for query in queries if plain_location(query.location or "") == place]
+        last = location.rstrip("/").rpartition("/")[2]
+        own = own or [
+            query for query in queries if (query.location or "").rstrip("/").endswith(f"/{last}")
+        ]
+    if len(own) == 1:
+        return own[0]
+    shown = "; ".join(
+        f"{query.name or 'without a name'} at {redact(query.location or 'no location')}"
+        for query in queries
+    )
+    asked = f"queries called {name}" if name is not None else f"queries at {redact(location)}"
+    raise PlanError(
+        f"{file} starts {len(own) or 'no'} {asked}; it starts {shown}",
+        hint="name the one that the checkpoint is of: --query NAME",
+    )

@@ -1,0 +1,733 @@
+"""The code's query held against the checkpoint's, by rules that real Sparks have shown. Pure.
+
+Each rule is a generator of differences. `tests/check/corpus.py` holds the pairs of old and new code
+that establish them, with what Spark did to each.
+
+    query       Spark starts the query with no checkpoint at all
+    operators   Spark compares ids and names with the operators' metadata (since 4.0)
+    schemas     Spark compares types by position; names tell us what it does not see
+    windows     lengths and grid of the windows in the state, against those of the code
+    watermarks  the delay is kept in the metadata of the event-time column
+    sources     Spark compares their number; the offset log tells kinds, topics and folders
+    settings    the offset log's values win over the session's
+    code        only with the old code: what the schemas cannot tell
+    refusal     Spark's own planner refuses what no rule above has found
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise, permutations
+from math import gcd
+
+from stateshift.check.spark.columns import (
+    ColumnChange,
+    Field,
+    column_change,
+    columns_text,
+    fields_of,
+    paths_of,
+    takes,
+)
+from stateshift.check.spark.plan_lines import aliases, changed_lines
+from stateshift.check.spark.query import CapturedQuery, Operator, Source, StoredQuery
+from stateshift.check.verdict import CheckedPart, CheckedQuery, Difference, Level, verdict_of
+from stateshift.engines.spark.rewrite.evolution import evolution_of
+from stateshift.formats.spark import offset_conf
+from stateshift.formats.spark.row_change import Unfit
+from stateshift.formats.spark.schema import StoreSchema
+from stateshift.specification.transform import Change, Convert, Drop, Evolve, Rename, Repartition
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+DELAY = "spark.watermarkDelayMs"
+GRID_STARTS_MIN = 3  # so many different windows show the grid on which they begin
+NEW_COLUMNS = "what is in the state already has null in a new column, or 0 in a count"
+DROPPED = "what is dropped stays behind; the rest of the state was made with it"
+EXPORT = "keep what is in it: stateshift export"
+
+# The columns that an aggregate keeps; one if it is not here.
+BUFFERS = {
+    **dict.fromkeys(("avg", "mean", "first", "last", "try_avg", "any_value"), 2),
+    **dict.fromkeys(("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"), 3),
+}
+# The first values of columns of Spark's own; null for all others.
+BEGINS_WITH = {"count": 0, "timeoutTimestamp": -1}
+KINDS = {
+    "stateStoreSave": "aggregation",
+    "sessionWindowStateStoreSaveExec": "session windows",
+    "symmetricHashJoin": "stream-stream join",
+    "dedupe": "deduplication",
+    "dedupeWithinWatermark": "deduplication within the watermark",
+    "globalLimit": "limit",
+    "flatMapGroupsWithState": "state of groups",
+    "applyInPandasWithState": "state of groups (Python)",
+    "transformWithStateExec": "transformWithState",
+    "transformWithStateInPandasExec": "transformWithState (Python)",
+    "transformWithStateInPySparkExec": "transformWithState (Python)",
+}
+# The kinds that hold a function of the user's.
+WITH_FUNCTIONS = (
+    "flatMapGroupsWithState",
+    "applyInPandasWithState",
+    "transformWithStateExec",
+    "transformWithStateInPandasExec",
+    "transformWithStateInPySparkExec",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The new query, the checkpoint's, and the old code's where that was given."""
+
+    new: CapturedQuery
+    stored: StoredQuery
+    before: CapturedQuery | None = None
+
+    @property
+    def shared(self) -> Iterator[tuple[Operator, Operator]]:
+        """Yield the operators that both have under one id and name: the old, the new."""
+        old = {operator.id: operator for operator in self.stored.operators}
+        for operator in self.new.operators:
+            if operator.id in old and _is_same_kind(old[operator.id], operator):
+                yield old[operator.id], operator
+
+    def before_of(self, operator: Operator) -> Operator | None:
+        """Return the operator of the old code; None where nobody has given that."""
+        own = () if self.before is None else self.before.operators
+        return next((each for each in own if each.id == operator.id), None)
+
+
+def compare(pair: Pair, waived: Sequence[str] = ()) -> CheckedQuery:
+    """Return the verdict on the new query; differences of waived rules change none."""
+    differences: list[Difference] = []
+    for rule in RULES:
+        differences += rule(pair)
+    refused = [each for each in differences if each.level in ("never", "starts-after")]
+    if not refused:
+        differences += refusal(pair)
+    judged = []
+    for difference in differences:
+        if difference.rule in waived and difference.level == "starts-but":
+            difference = replace(difference, level="note")
+        judged.append(difference)
+    query = pair.new
+    operators = []
+    for operator in query.operators:
+        name = operator.name or "?"
+        kind = KINDS.get(name, name)
+        operators.append(CheckedPart(operator.id, kind, operator.columns))
+    sources = []
+    for number, source in enumerate(query.sources):
+        detail = ", ".join(source.topics or source.places)
+        sources.append(CheckedPart(str(number), source.kind, detail))
+    return CheckedQuery(
+        query=query.name,
+        location=query.location,
+        verdict=verdict_of(tuple(judged)),
+        differences=tuple(judged),
+        operators=tuple(operators),
+        sources=tuple(sources),
+    )
+
+
+# ---- query, operators ----------------------------------------------------------------------------
+
+
+def query(pair: Pair) -> Iterator[Difference]:
+    """Yield the error by which Spark starts the query with no checkpoint at all."""
+    invalid = pair.new.invalid
+    if invalid is not None:
+        yield Difference(
+            "never",
+            "query",
+            "query",
+            f"Spark never starts this query: [{invalid.error_class}] {invalid.message}",
+        )
+
+
+def operators(pair: Pair) -> Iterator[Difference]:
+    """Yield operators that are not those of the checkpoint; renumbered ones can be mended."""
+    if pair.new.invalid is not None:
+        return
+    old = {operator.id: operator for operator in pair.stored.operators}
+    new = {operator.id: operator for operator in pair.new.operators}
+    is_same = old.keys() == new.keys()
+    if is_same and all(_is_same_kind(old[number], new[number]) for number in old):
+        return
+    was, now = _listed(pair.stored.operators), _listed(pair.new.operators)
+    message = f"the stateful operators were {was}, and are {now}: Spark refuses the checkpoint"
+    renumbered = _renumbered(pair)
+    if renumbered is not None:
+        hint = DROPPED if len(old) > len(new) else None
+        yield Difference("starts-after", "operators", "query", message, was, now, renumbered, hint)
+        return
+    yield Difference("never", "operators", "query", message, was, now, hint=EXPORT)
+
+
+def _is_same_kind(old: Operator, new: Operator) -> bool:
+    if old.name is None or new.name is None:
+        return set(old.stores) == set(new.stores)
+    return old.name == new.name
+
+
+def _listed(shown: Sequence[Operator]) -> str:
+    names = [f"{each.id} {KINDS.get(each.name or '', each.name or 'unnamed')}" for each in shown]
+    return ", ".join(names) or "none"
+
+
+def _renumbered(pair: Pair) -> tuple[Change, ...] | None:
+    """Return the changes that give each operator of the code one of the checkpoint, if one way is
+    the only one.
+    """
+    old, new = pair.stored.operators, pair.new.operators
+    if not new or len(old) < len(new) or len(old) > 8:
+        return None
+    ways = []
+    for chosen in permutations(old, len(new)):
+        if all(_fits(theirs, mine) for theirs, mine in zip(chosen, new, strict=True)):
+            ways.append(chosen)
+    if len(ways) != 1:
+        return None
+    (chosen,) = ways
+    moved = {
+        theirs.id: mine.id for theirs, mine in zip(chosen, new, strict=True) if theirs.id != mine.id
+    }
+    dropped = tuple(each.id for each in old if each not in chosen)
+    changes: list[Change] = []
+    if dropped:
+        changes.append(Drop(operators=dropped))
+    if moved:
+        changes.append(Rename(operators=moved))
+    return tuple(changes)
+
+
+def _fits(old: Operator, new: Operator) -> bool:
+    if not _is_same_kind(old, new) or old.stores.keys() != new.stores.keys():
+        return False
+    for name, schema in new.stores.items():
+        theirs = old.stores[name]
+        if not takes(fields_of(schema.key), fields_of(theirs.key)):
+            return False
+        if not takes(fields_of(schema.value), fields_of(theirs.value)):
+            return False
+    return True
+
+
+# ---- schemas -------------------------------------------------------------------------------------
+
+
+def schemas(pair: Pair) -> Iterator[Difference]:
+    """Yield differences of keys and values, of all stores of the shared operators."""
+    is_avro = pair.stored.settings.get(offset_conf.ENCODING) == "avro"
+    for old, new in pair.shared:
+        sides = _exchanged_sides(old, new)
+        if sides is not None:
+            yield sides
+            continue
+        for store, schema in new.stores.items():
+            if store not in old.stores or (is_avro and "/" in store):
+                continue  # Spark says itself what it makes of those
+            yield from _store(Stores(new, store, old.stores[store], schema), pair)
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """One store of an operator: its schema in the checkpoint, and the code's."""
+
+    operator: Operator
+    store: str
+    old: StoreSchema
+    new: StoreSchema
+
+    @property
+    def place(self) -> str:
+        """The name of the store in messages."""
+        suffix = "" if self.store == "default" else f", store {self.store}"
+        return f"operator {self.operator.id}{suffix}"
+
+
+def _store(stores: Stores, pair: Pair) -> Iterator[Difference]:
+    old_key, new_key = fields_of(stores.old.key), fields_of(stores.new.key)
+    old_value, new_value = fields_of(stores.old.value), fields_of(stores.new.value)
+    key_fits, value_fits = takes(new_key, old_key), takes(new_value, old_value)
+    meanings = Meanings.of(pair, stores.operator)
+    place = stores.place
+    if key_fits:
+        yield from _names("key", place, old_key, new_key, meanings)
+    if value_fits:
+        yield from _names("value", place, old_value, new_value, meanings)
+    if not (key_fits and value_fits):
+        yield _refused(stores, key_fits, value_fits)
+
+
+@dataclass(frozen=True, slots=True)
+class Meanings:
+    """The columns that aliases stand for, in the old code and in the new."""
+
+    old: Mapping[str, str] | None  # None where nobody knows the old code
+    new: Mapping[str, str]
+
+    @classmethod
+    def of(cls, pair: Pair, operator: Operator) -> Meanings:
+        """Return those of one operator."""
+        before = pair.before_of(operator)
+        return cls(None if before is None else aliases(before.code), aliases(operator.code))
+
+    def differ(self, old: str, new: str) -> bool:
+        """Whether the column of the state is, as far as is known, not that of the code."""
+        if self.old is None:
+            return old not in (new, self.new.get(new, new))
+        return self.old.get(old, old) != self.new.get(new, new)
+
+
+def _names(
+    part: str, place: str, old: Sequence[Field], new: Sequence[Field], meanings: Meanings
+) -> Iterator[Difference]:
+    """Yield columns of one type that have other names: Spark takes one for the other."""
+    was, now = ([path for path, _ in paths_of(fields)] for fields in (old, new))
+    pairs = [pair for pair in zip(was, now, strict=True) if meanings.differ(*pair)]
+    if not pairs:
+        return
+    shown = ", ".join(f"{one} as {other}" for one, other in pairs)
+    old_text, new_text = columns_text(old), columns_text(new)
+    if sorted(was) == sorted(now):
+        message = f"the {part} has its columns in another order, and Spark reads {shown}"
+        yield Difference(
+            "starts-but",
+            f"{part}-order",
+            place,
+            message,
+            old_text,
+            new_text,
+            hint="write them in the old order",
+        )
+    else:
+        message = f"Spark reads {shown}: the {part} has columns of the same types"
+        yield Difference("starts-but", f"{part}-names", place, message, old_text, new_text)
+
+
+def _refused(stores: Stores, key_fits: bool, value_fits: bool) -> Difference:
+    """Return the difference of a store that Spark refuses, with its change, if there is one."""
+    old_key, new_key = fields_of(stores.old.key), fields_of(stores.new.key)
+    old_value, new_value = fields_of(stores.old.value), fields_of(stores.new.value)
+    keys, values = column_change(old_key, new_key), column_change(old_value, new_value)
+    part, rule = ("value", "value-schema") if key_fits else ("key", "key-schema")
+    place = stores.place
+    was = columns_text(old_value if key_fits else old_key)
+    now = columns_text(new_value if key_fits else new_key)
+    reason = _unfit(keys, "key") if not key_fits else None
+    reason = reason or (_unfit_value(stores.operator, values) if not value_fits else None)
+    message = f"the {part} was ({was}), and is ({now}): Spark refuses it"
+    if reason is None:
+        change = _evolve(stores, keys, values)
+        if change is not None:
+            return Difference(
+                level="starts-after",
+                rule=rule,
+                place=place,
+                message=message,
+                old=was,
+                new=now,
+                changes=(change,),
+                hint=NEW_COLUMNS if values.add else None,
+            )
+        reason = "evolve cannot make the one of the other"
+    hint = EXPORT
+    if (keys if part == "key" else values).reordered:
+        hint = "write the columns in the old order, and the new ones after them"
+    return Difference("never", rule, place, f"{message}; {reason}", was, now, hint=hint)
+
+
+_JOINS_OWN = "matched"  # the last column of a join's rows, which some kinds of join keep
+
+
+def _unfit(change: ColumnChange, part: str) -> str | None:
+    if _JOINS_OWN in change.drop or any(column["name"] == _JOINS_OWN for column in change.add):
+        return "another kind of join keeps other rows"
+    if change.reordered:
+        return f"its columns are in another order: {', '.join(change.reordered)}"
+    if change.replaced:
+        shown = [f"{one} by {other}" for one, other in change.replaced]
+        return f"columns were replaced: {'; '.join(shown)}"
+    if part == "key" and (change.add or change.drop):
+        return "with a column more or less it is another key"
+    return None
+
+
+def _unfit_value(operator: Operator, change: ColumnChange) -> str | None:
+    reason = _unfit(change, "value")
+    if reason is not None or operator.name != "stateStoreSave" or not change.add:
+        return reason
+    added = {column["name"] for column in change.add}
+    functions = operator.functions
+    columns = [field.name for field in fields_of(operator.stores["default"].value)]
+    sizes = [BUFFERS.get(name, 1) for name in functions]
+    if sum(sizes) != len(columns):
+        return None if len(added) == len(functions) else "its aggregates keep several columns each"
+    start = 0
+    for name, size in zip(functions, sizes, strict=True):
+        own = columns[start : start + size]
+        if 0 < len(added.intersection(own)) < size:
+            return f"{name} would take a part of another aggregate's columns for its own"
+        start += size
+    return None
+
+
+def _evolve(stores: Stores, keys: ColumnChange, values: ColumnChange) -> Evolve | None:
+    """Return the change that makes the old rows new ones; None if there is none."""
+    nullable_value = tuple(values.nullable)
+    added = []
+    for column in values.add:
+        added.append({**column, "default": BEGINS_WITH.get(column["name"])})
+    change = Evolve(
+        operator=stores.operator.id,
+        store=stores.store,
+        add=tuple(added),
+        widen=values.widen,
+        drop=tuple(values.drop),
+        nullable=nullable_value,
+        widen_key=keys.widen,
+        nullable_key=tuple(keys.nullable),
+    )
+    schema = {"key": stores.old.key, "value": stores.old.value, "lists": False}
+    try:
+        evolution = evolution_of(change, schema, ",")
+    except Unfit:
+        return None
+    fits = takes(fields_of(stores.new.key), fields_of(evolution.new_key))
+    fits = fits and takes(fields_of(stores.new.value), fields_of(evolution.new_value))
+    return change if fits else None
+
+
+def _exchanged_sides(old: Operator, new: Operator) -> Difference | None:
+    """Return the difference of a join whose left side holds the right one's rows."""
+    rows = "keyWithIndexToValue"
+    left, right = f"left-{rows}", f"right-{rows}"
+    if not {left, right} <= old.stores.keys() & new.stores.keys():
+        return None
+    old_left, old_right = _names_of(old.stores[left]), _names_of(old.stores[right])
+    new_left, new_right = _names_of(new.stores[left]), _names_of(new.stores[right])
+    if (old_left, old_right) != (new_right, new_left) or old_left == old_right:
+        return None
+    fits = all(
+        takes(fields_of(new.stores[side].value), fields_of(old.stores[side].value))
+        for side in (left, right)
+    )
+    message = "the two sides of the join were exchanged"
+    level: Level = "starts-but" if fits else "never"
+    message += ": Spark reads the left one's rows as the right one's" if fits else ""
+    return Difference(
+        level,
+        "join-sides",
+        f"operator {new.id}",
+        message,
+        ", ".join(old_left),
+        ", ".join(new_left),
+        hint="join them in the old order",
+    )
+
+
+def _names_of(schema: StoreSchema) -> list[str]:
+    return [field.name for field in fields_of(schema.value)]
+
+
+# ---- windows, watermarks -------------------------------------------------------------------------
+
+
+def windows(pair: Pair) -> Iterator[Difference]:
+    """Yield windows of the code that are not those in the state."""
+    for _, new in pair.shared:
+        spans = pair.stored.spans.get(new.id, ())
+        if not spans:
+            continue
+        if new.name == "sessionWindowStateStoreSaveExec":
+            yield from _sessions(new, spans)
+        elif new.windows:
+            yield from _windows(new, spans)
+
+
+def _windows(operator: Operator, spans: Sequence[tuple[int, int]]) -> Iterator[Difference]:
+    lengths = sorted({end - start for start, end in spans})
+    own = sorted({window.length_us for window in operator.windows})
+    was, now = (" and ".join(map(_span, each)) for each in (lengths, own))
+    place = f"operator {operator.id}"
+    if not set(lengths) <= set(own):
+        message = f"windows in the state are {was} long, and the code's {now}"
+        yield Difference("starts-but", "window-length", place, message, was, now)
+        return
+    if len(operator.windows) != 1:
+        return
+    (window,) = operator.windows
+    slide = window.slide_us or window.length_us
+    starts = sorted({start for start, _ in spans})
+    off = [start for start in starts if (start - window.start_us) % slide]
+    steps = [later - earlier for earlier, later in pairwise(starts)]
+    grid = reduce(gcd, steps, 0)
+    is_coarser = len(starts) >= GRID_STARTS_MIN and grid > slide
+    if off or is_coarser:
+        message = (
+            f"windows in the state begin every {_span(grid)}, and the code's every {_span(slide)}"
+        )
+        if grid % slide == 0 and off:
+            message = "windows in the state begin at other times than the code's"
+        yield Difference("starts-but", "window-slide", place, message, _span(grid), _span(slide))
+
+
+def _sessions(operator: Operator, spans: Sequence[tuple[int, int]]) -> Iterator[Difference]:
+    gap = _microseconds(operator.gaps[0]) if len(operator.gaps) == 1 else None
+    shortest = min(end - start for start, end in spans)
+    if gap is None or gap == shortest:
+        return
+    how = "lasts" if shortest < gap else "lasts at least"
+    was, now = _span(shortest), _span(gap)
+    message = f"the shortest session in the state {how} {was}, and the code's gap is {now}"
+    yield Difference("starts-but", "session-gap", f"operator {operator.id}", message, was, now)
+
+
+_UNITS = {
+    "WEEK": 604_800_000_000,
+    "DAY": 86_400_000_000,
+    "HOUR": 3_600_000_000,
+    "MINUTE": 60_000_000,
+    "SECOND": 1_000_000,
+    "MILLISECOND": 1_000,
+    "MICROSECOND": 1,
+}
+
+
+def _microseconds(gap: str) -> int | None:
+    """Return a fixed gap, of Spark's text of an interval; None if each row has its own."""
+    text = gap.upper().removeprefix("INTERVAL ")
+    text = text.replace("'", "")
+    words = text.split()
+    amounts, units = words[::2], words[1::2]
+    if not words or len(words) % 2:
+        return None
+    total = 0.0
+    for amount, unit in zip(amounts, units, strict=True):
+        size = _UNITS.get(unit.removesuffix("S"))
+        if size is None or not re.fullmatch(r"-?\d+(\.\d+)?", amount):
+            return None
+        count = float(amount)
+        total += count * size
+    return round(total)
+
+
+def _span(microseconds: float) -> str:
+    for unit, name in ((3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s")):
+        if microseconds and microseconds % unit == 0:
+            return f"{int(microseconds // unit)} {name}"
+    return f"{microseconds / 1000:g} ms"
+
+
+def watermarks(pair: Pair) -> Iterator[Difference]:
+    """Yield event-time columns in the state whose delay is another now."""
+    for old, new in pair.shared:
+        delays: dict[tuple[int | None, int | None], None] = {}
+        for store in new.stores.keys() & old.stores.keys():
+            was, now = old.stores[store], new.stores[store]
+            for theirs, mine in ((was.key, now.key), (was.value, now.value)):
+                before, after = fields_of(theirs), fields_of(mine)
+                if takes(after, before, nullability=False):
+                    for one, other in zip(before, after, strict=True):
+                        delays[one.metadata.get(DELAY), other.metadata.get(DELAY)] = None
+        for one_delay, other_delay in delays:
+            if one_delay != other_delay:
+                yield _delayed(new, one_delay, other_delay)
+
+
+def delay_text(milliseconds: int | None) -> str:
+    """Return a watermark's delay as people write it."""
+    return "none" if milliseconds is None else _span(milliseconds * 1000)
+
+
+def _delayed(operator: Operator, was: int | None, now: int | None) -> Difference:
+    old, new = delay_text(was), delay_text(now)
+    message = f"the watermark's delay was {old}, and is {new}"
+    if now is None:
+        message += ": late rows count again, and the state is never cleaned"
+    elif was is not None:
+        message += ": other rows are late than those that the state was made of"
+    return Difference("starts-but", "watermark", f"operator {operator.id}", message, old, new)
+
+
+# ---- sources, settings ---------------------------------------------------------------------------
+
+
+def sources(pair: Pair) -> Iterator[Difference]:
+    """Yield sources that are not those of the offset log."""
+    old, new = pair.stored.sources, pair.new.sources
+    if len(old) != len(new):
+        yield _other_number(old, new)
+        return
+    exchanged = _exchanged(old, new)
+    if exchanged is not None:
+        yield exchanged
+        return
+    for number, (theirs, mine) in enumerate(zip(old, new, strict=True)):
+        yield from source_differences(f"source {number}", theirs, mine)
+
+
+def _other_number(old: Sequence[Source], new: Sequence[Source]) -> Difference:
+    message = (
+        f"the offset log is of {len(old)} sources, and the code has {len(new)}: "
+        "Spark cannot continue"
+    )
+    was, now = (", ".join(source.text for source in each) for each in (old, new))
+    kept = _kept_sources(old, new)
+    if kept is None:
+        hint = "keep the sources as they were, and give the new one a query of its own"
+        return Difference("never", "sources", "query", message, was, now, hint=hint)
+    gone = sorted(set(range(len(old))) - set(kept))
+    dropped = tuple(map(str, gone))
+    moved = {str(number): str(place) for place, number in enumerate(kept) if number != place}
+    changes: list[Change] = [Drop(sources=dropped)]
+    if moved:
+        changes.append(Rename(sources=moved))
+    return Difference(
+        "starts-after", "sources", "query", message, was, now, tuple(changes), hint=DROPPED
+    )
+
+
+def _kept_sources(old: Sequence[Source], new: Sequence[Source]) -> list[int] | None:
+    """Return the old sources' numbers that the new ones have, if each is told by what it reads."""
+    kept = []
+    for source in new:
+        same = [number for number, each in enumerate(old) if each.reads_as(source)]
+        if len(same) != 1 or same[0] in kept:
+            return None
+        kept.append(same[0])
+    return kept
+
+
+def _exchanged(old: Sequence[Source], new: Sequence[Source]) -> Difference | None:
+    kept = _kept_sources(old, new)
+    if kept is None or kept == sorted(kept):
+        return None
+    if not all(source.rested for source in old if source.places):
+        return None  # Spark refuses files of another folder
+    message = "sources are in another order: each continues from another one's offsets"
+    was, now = (", ".join(source.text for source in each) for each in (old, new))
+    return Difference(
+        "starts-but", "source-order", "query", message, was, now, hint="write them in the old order"
+    )
+
+
+def source_differences(place: str, old: Source, new: Source) -> Iterator[Difference]:
+    """Yield the differences of one source."""
+    if not old.is_of_kind(new):
+        message = f"the offset log is of {old.kind}, and the code reads {new.kind}"
+        hint = "start the query with a new checkpoint, or keep the source"
+        yield Difference("never", "source-kind", place, message, old.text, new.text, hint=hint)
+    elif old.topics and new.topics and not set(old.topics) <= set(new.topics):
+        gone = ", ".join(sorted(set(old.topics) - set(new.topics)))
+        message = f"the offset log has offsets of {gone}, which the code does not read"
+        yield Difference("starts-but", "source-topics", place, message, old.text, new.text)
+    elif old.places and new.places and not old.reads_as(new):
+        yield _other_place(place, old, new)
+
+
+def _other_place(place: str, old: Source, new: Source) -> Difference:
+    """Return the difference of a file source that reads elsewhere.
+
+    Spark lists the files of the newest batch once more, as files below the new folder
+    (MicroBatchExecution.populateStartOffsets, PartitioningAwareFileIndex.basePaths). If the source
+    had none in it, or has no folder but a pattern, there is nothing that does not fit.
+    """
+    was, now = old.text, new.text
+    if old.rested or any("*" in path for path in new.places):
+        message = f"the source was {was}: all files of {now} are new to it"
+        return Difference("starts-but", "source-place", place, message, was, now)
+    message = f"the source was {was}, and is {now}: Spark fails with 'Wrong basePath'"
+    hint = "give the file the arguments that it has in production: after -- on the command line"
+    return Difference("never", "source-place", place, message, was, now, hint=hint)
+
+
+def settings(pair: Pair) -> Iterator[Difference]:
+    """Yield settings that the code sets in vain, with the command that changes the state."""
+    for key, value in pair.new.settings.items():
+        pinned = pair.stored.settings.get(key)
+        if pinned is None or value is None or pinned.lower() == value.lower():
+            continue
+        changes: tuple[Change, ...] = ()
+        if key == PARTITIONS and value.isdigit():
+            changes = (Repartition(int(value)),)
+        elif key == PROVIDER and value.rpartition(".")[2] in _PROVIDERS:
+            changes = (Convert(provider=_PROVIDERS[value.rpartition(".")[2]]),)
+        elif key == offset_conf.CODEC:
+            changes = (Convert(codec=value),)
+        own, kept = (text.rpartition(".")[2] for text in (value, pinned))
+        message = f"{key} is {own} in vain: the checkpoint says {kept}"
+        yield Difference("note", "settings", "settings", message, pinned, value, changes)
+
+
+_PROVIDERS = {
+    "HDFSBackedStateStoreProvider": "hdfs",
+    "RocksDBStateStoreProvider": "rocksdb",
+}
+
+
+# ---- code, refusal -------------------------------------------------------------------------------
+
+
+def code(pair: Pair) -> Iterator[Difference]:
+    """Yield the lines of the old code's plan that compute something else; without it, a note."""
+    for _, new in pair.shared:
+        if new.name in WITH_FUNCTIONS:
+            place = f"operator {new.id}"
+            message = "its function is not compared: no plan tells what a function does"
+            yield Difference("note", "function", place, message)
+    if pair.before is None:
+        if any(new.code for _, new in pair.shared):
+            yield Difference(
+                "note",
+                "expressions",
+                "query",
+                "the checkpoint does not tell the expressions that its state was computed by",
+                hint="name the old code, and they are compared: --before OLD.py",
+            )
+        return
+    for stored, new in pair.shared:
+        old = pair.before_of(new)
+        if old is None or not old.code:
+            continue
+        for line in changed_lines(old.code, new.code):
+            is_harmless = line.rule == "filter"
+            if line.rule == "output-mode":
+                is_harmless = "complete" not in (pair.before.mode, pair.new.mode)
+            # Another schema says more: Spark refuses the state.
+            level: Level = "note" if is_harmless or not _fits(stored, new) else "starts-but"
+            message = _CHANGED.get(line.rule, "an expression is another one")
+            yield Difference(level, line.rule, f"operator {new.id}", message, line.old, line.new)
+
+
+_CHANGED = {
+    "aggregate": "an aggregate is another one, and continues from what the old one kept",
+    "join": "the join is another one: rows in its state were kept for the old one",
+    "filter": "other rows come in from now on",
+    "output-mode": "the output mode is another one",
+}
+
+
+def refusal(pair: Pair) -> Iterator[Difference]:
+    """Yield the error by which Spark's own planner refuses the checkpoint."""
+    refused = pair.new.refused
+    if refused is not None:
+        message = f"Spark refuses the checkpoint: [{refused.error_class}] {refused.message}"
+        yield Difference("never", "refused", "query", message, hint=EXPORT)
+
+
+RULES: tuple[Callable[[Pair], Iterator[Difference]], ...] = (
+    query,
+    operators,
+    schemas,
+    windows,
+    watermarks,
+    sources,
+    settings,
+    code,
+)

@@ -1,0 +1,98 @@
+"""The findings of a check. Types only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stateshift.specification.transform import Change
+
+Verdict = Literal["starts", "starts-but", "starts-after", "never"]
+VERDICTS: tuple[Verdict, ...] = ("starts", "starts-but", "starts-after", "never")
+# From the best to the worst. `note` is something to know that changes no verdict.
+Level = Literal["note", "starts-but", "starts-after", "never"]
+LEVELS: tuple[Level, ...] = ("note", "starts-but", "starts-after", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One way in which the code and the state differ.
+
+    rule     the name of the rule that found it, by which it can be waived
+    place    what differs: `operator 0`, `source 1`, `settings`, `query`
+    old, new of the checkpoint, and of the code; None where one has no such thing
+    changes  of the state, after which the code starts
+    hint     what else to do
+    """
+
+    level: Level
+    rule: str
+    place: str
+    message: str
+    old: str | None = None
+    new: str | None = None
+    changes: tuple[Change, ...] = ()
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQuery:
+    """The verdict on one query of the file."""
+
+    query: str | None
+    location: str | None
+    verdict: Verdict
+    differences: tuple[Difference, ...]
+    operators: tuple[CheckedPart, ...]
+    sources: tuple[CheckedPart, ...]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes of the state that the verdict asks for."""
+        wanted = []
+        for difference in self.differences:
+            if difference.level == "starts-after":
+                wanted += [change for change in difference.changes if change not in wanted]
+        return tuple(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPart:
+    """An operator or a source of the code: its number, and its kind."""
+
+    id: str
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The verdicts on a file's queries that use the checkpoint."""
+
+    image: str
+    file: str
+    engine_version: str
+    queries: tuple[CheckedQuery, ...]
+    stubbed: tuple[Stubbed, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict."""
+        worst = max(VERDICTS.index(query.verdict) for query in self.queries)
+        return VERDICTS[worst]
+
+
+@dataclass(frozen=True, slots=True)
+class Stubbed:
+    """A source that an empty one of the same columns took the place of."""
+
+    kind: str
+    options: dict[str, str]
+    reason: str | None
+
+
+def verdict_of(differences: tuple[Difference, ...]) -> Verdict:
+    """Return the verdict of all differences together."""
+    levels = [LEVELS.index(difference.level) for difference in differences]
+    worst = LEVELS[max(levels, default=0)]
+    return "starts" if worst == "note" else worst

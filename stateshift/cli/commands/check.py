@@ -1,0 +1,107 @@
+"""`stateshift check`: will this code start from that state? Reads only, and starts no query."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import argument, command, flag, option
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.errors import PlanError, VerifyError
+
+EXIT_CODES = {
+    "starts": 0,
+    "starts-but": VerifyError.exit_code,
+    "starts-after": PlanError.exit_code,
+    "never": PlanError.exit_code,
+}
+
+
+@command(
+    "stateshift check s3://bucket/checkpoints/orders --with job.py\n"
+    "stateshift check /checkpoints/orders --with job.py --before main/job.py --stub -- --env prod\n"
+    "stateshift check /checkpoints/orders --with job.py --write-spec mend.json",
+    (2, 3, 4, 5, 6),
+    e0="the code starts from this state",
+    e4="it does not: not at all, or only after the commands that are printed; or the file fails",
+    e5="it starts, and would take the state for something else",
+)
+def check(
+    terminal: Terminal,
+    location: Annotated[str, argument("IMAGE", "The checkpoint of a query: a URL or a path.")],
+    arguments: Annotated[
+        list[str] | None, argument("-- ARGUMENTS", "Of the file.", show_default=False)
+    ] = None,
+    code: Annotated[str, option("--with", "FILE", "The Python file that starts the query.")] = "",
+    query: Annotated[
+        str | None, option("--query", "NAME", "The query, if the file starts several.")
+    ] = None,
+    before: Annotated[
+        str | None,
+        option("--before", "FILE", "The code that wrote the state: its expressions are compared."),
+    ] = None,
+    python: Annotated[
+        str | None, option("--python", "PATH", "The interpreter whose PySpark runs the file.")
+    ] = None,
+    packages: Annotated[
+        list[str] | None,
+        option("--packages", "COORDINATE", "Jars from Maven, as spark-submit has it. Repeatable."),
+    ] = None,
+    stub: Annotated[
+        bool, flag("--stub", "Reach no source: an empty one of the same columns is put there.")
+    ] = False,
+    batch_writes: Annotated[
+        bool, flag("--allow-batch-writes", "Let the file write tables that are no streams.")
+    ] = False,
+    timeout: Annotated[
+        float, option("--timeout", "SECONDS", "How long the file may take.", min=1)
+    ] = 300.0,
+    waive: Annotated[
+        list[str] | None,
+        option("--waive", "RULE", "A hazard that you take responsibility for. Repeatable."),
+    ] = None,
+    write_spec: Annotated[
+        str | None,
+        option("--write-spec", "FILE", "Write the spec that makes the state fit, if one does."),
+    ] = None,
+) -> int:
+    """Check that code starts from a state.
+
+    Runs the file in a local PySpark. No query starts, and nothing is written. Spark plans each
+    query, and stateshift compares its operators, sources and settings with the checkpoint's: the
+    code starts, starts after some commands, or never starts; or it starts, and Spark would not
+    notice that the state means something else.
+    """
+    from stateshift import api
+    from stateshift.api.local_files import write_whole
+    from stateshift.cli.views import check_text as render
+    from stateshift.documents.check import queries_of, spec_for
+
+    if not code:
+        raise typer.BadParameter("name the file: --with job.py")
+    checked = api.check(
+        location,
+        code,
+        arguments=arguments or (),
+        query=query,
+        before=before,
+        python=python,
+        packages=packages or (),
+        stub=stub,
+        batch_writes=batch_writes,
+        timeout_seconds=timeout,
+        waive=waive or (),
+        adapters=terminal.adapters_given,
+    )
+    (own,) = checked.checked.queries
+    terminal.answer("check", checked.to_dict, render.check(queries_of(checked.checked), code))
+    if write_spec is not None:
+        if own.verdict == "starts-after":
+            spec = spec_for(own.changes, checked.checked.image)
+            write_whole(write_spec, json.dumps(spec, indent=2) + "\n")
+            terminal.say(f"stateshift apply {write_spec}")
+        else:
+            terminal.say(f"{write_spec} is not written: no change of the state is asked for")
+    return EXIT_CODES[own.verdict]
