@@ -1,0 +1,111 @@
+"""`stateshift check` as a user runs it: with a real Spark, and with files that are no job."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from stateshift import api
+from stateshift.errors import PlanError, SpecError
+from tests.acceptance.support import stateshift
+from tests.check.corpus import BASES
+from tests.check.playing import GOLDEN, GROUND
+
+WINDOW = GOLDEN / "window" / "checkpoint"
+KAFKA = GOLDEN.parent / "spark-3.5.9" / "kafka" / "checkpoint"
+TWO_QUERIES = """
+import os, sys
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.appName("two").master("spark://nowhere:7077").getOrCreate()
+kafka = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "broker:9092")
+records = kafka.option("subscribe", "orders,late.orders_2").load()
+words = records.select("topic", F.col("value").cast("string").alias("word"), "offset")
+counted = words.groupBy("topic", "word").agg(F.count("*"), F.max("offset"))
+written = os.path.join(sys.argv[1], "written")
+counted.writeStream.outputMode("update").queryName("counts").option(
+    "checkpointLocation", f"{sys.argv[1]}/counts").format("console").start()
+words.writeStream.queryName("words").option(
+    "checkpointLocation", f"{sys.argv[1]}/words").toTable("words")
+try:
+    spark.range(3).write.parquet(written)
+except Exception as error:
+    print("caught", error)
+spark.streams.awaitAnyTermination()
+raise SystemExit("nobody comes here")
+"""
+
+
+def digest(folder: Path) -> str:
+    """Return a digest of all names and bytes below a folder."""
+    parts = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        parts.update(str(file.relative_to(folder)).encode())
+        if file.is_file():
+            parts.update(file.read_bytes())
+    return parts.hexdigest()
+
+
+@pytest.mark.spark
+@pytest.mark.row("W-24", on="Spark")
+def test_unchanged_code_starts_and_nothing_is_written(tmp_path: Path) -> None:
+    file, before = tmp_path / "job.py", digest(WINDOW)
+    file.write_text(BASES["window"].script)
+    checked = api.check(WINDOW, str(file), arguments=[str(GROUND)], stub=True)
+    (document,) = checked.to_dict()
+    assert checked.verdict == "starts"
+    assert document["sources"] == [{"id": "0", "kind": "file", "detail": f"{GROUND}/in"}]
+    assert [stub["kind"] for stub in document["stubbed"]] == ["json"]  # type: ignore[attr-defined]
+    assert digest(WINDOW) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["job.py"]
+
+
+@pytest.mark.spark
+@pytest.mark.row("W-24", on="Spark")
+def test_a_query_of_two_on_kafka_is_found_by_its_name_and_needs_no_broker(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(TWO_QUERIES)
+    words = ["check", str(KAFKA), "--with", str(file), "--query", "counts", "--json", "--", "/data"]
+    done = stateshift(*words, cwd=tmp_path)
+    (document,) = done.json
+    assert (document["query"], document["verdict"]) == ("counts", "starts")
+    assert document["sources"][0]["detail"] == "late.orders_2, orders"
+    assert "Failed to find data source" in document["stubbed"][0]["reason"]
+    assert not (tmp_path / "written").exists()
+
+
+BAD = {
+    "raises": ("raise ValueError('no such profile')", "ValueError: no such profile"),
+    "starts nothing": ("print('done')", "starts no streaming query"),
+    "exits": ("raise SystemExit(3)", "ended with exit code 3"),
+    "hangs": ("import time; time.sleep(600)", "has not ended after 3 s"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_file_that_is_no_job_says_why(name: str, tmp_path: Path) -> None:
+    text, expected = BAD[name]
+    file = tmp_path / "job.py"
+    file.write_text(text)
+    timeout = 3 if name == "hangs" else 120
+    with pytest.raises(PlanError, match=expected) as error:
+        api.check(WINDOW, str(file), timeout_seconds=timeout)
+    assert error.value.hint
+
+
+def test_a_file_that_is_not_there_and_an_interpreter_that_is_not_are_wrong_requests(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(SpecError, match="there is no file"):
+        api.check(WINDOW, str(tmp_path / "job.py"))
+    (tmp_path / "job.py").write_text("")
+    with pytest.raises(SpecError, match="--python"):
+        api.check(WINDOW, str(tmp_path / "job.py"), python=str(tmp_path / "python"))
+
+
+def test_a_savepoint_of_flink_is_refused(tmp_path: Path) -> None:
+    (savepoint,) = (GOLDEN.parent / "flink-2.3.0" / "count-two" / "image").iterdir()
+    with pytest.raises(PlanError, match="of Spark only"):
+        api.check(savepoint, "job.py")
