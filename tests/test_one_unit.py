@@ -21,7 +21,6 @@ from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_i
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import Differences
-from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.stream_handles import files_of
 from stateshift.report import Report
@@ -54,9 +53,9 @@ def keyed_entries_of(ground: Ground, location: str) -> int:
     streams, count = Streams(storage.chunks, places_of(image)), 0
     for operator in metadata_of(image).operators:
         if why_operator_is_opaque(operator, streams) is None:
-            prefix = prefix_bytes(operator.max_parallelism)
+            most = operator.max_parallelism
             for subtask in operator.subtasks or ():
-                count += sum(1 for _ in keyed_entries(subtask.managed_keyed, prefix, streams))
+                count += sum(1 for _ in keyed_entries(subtask.managed_keyed, most, streams))
     return count
 
 

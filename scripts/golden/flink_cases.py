@@ -69,6 +69,7 @@ MATERIALIZED = {
 }
 MERGING = {"execution.checkpointing.file-merging.enabled": "true"}
 KINDS, SQL = "jobs.Kinds", "jobs.Sql"
+TYPED, TABLES = "jobs.Typed", "jobs.Tables"
 NULLS = ("--nulls", "true")  # see Kinds.java; older Flinks fail with them on RocksDB, too
 SLOW = ("--slow-us", "3000", "--per-second", "0")
 
@@ -163,6 +164,10 @@ CASES = {
     "sql-canonical-hashmap": Case("canonical", SQL),
     "sql-native-incremental": Case("native", SQL, "rocksdb", conf=INCREMENTAL, parallelism=1),
     "sql-plan": Case("canonical", SQL, words=("--plan", "true"), in_flight=True),
+    "typed-canonical": Case("canonical", TYPED, since=(1, 20)),
+    "typed-native-hashmap": Case("native", TYPED, since=(1, 20)),
+    "tables-canonical": Case("canonical", TABLES, parallelism=1, since=(1, 20)),
+    "tables-native-hashmap": Case("native", TABLES, parallelism=1, since=(2, 3)),
 }
 
 

@@ -27,12 +27,25 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from flink_cases import CASES, CLUSTERS, KINDS, SQL, VERSIONS, WORK, Case, case_of, parts
+from flink_cases import (
+    CASES,
+    CLUSTERS,
+    KINDS,
+    SQL,
+    TABLES,
+    TYPED,
+    VERSIONS,
+    WORK,
+    Case,
+    case_of,
+    parts,
+)
 
 from tests.support.flink import Cluster, Refused, changes, cluster_of, has_seen, jar, lines, until
 from tests.support.servers import downloads, group
@@ -40,7 +53,10 @@ from tests.support.servers import downloads, group
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 CLUSTER = f"{WORK}-cluster"  # is in the options of each RocksDB
 MINUTE = 60_000
-KEYS = {"jobs.Count": 10, KINDS: 6, SQL: 5}
+KEYS = {"jobs.Count": 10, KINDS: 6, SQL: 5, TYPED: 6, TABLES: 5}
+TYPED_UIDS = ("numbers", "pojos", "plain", "mixed", "lines")
+QUERIES = ("group", "window", "session", "join", "interval", "latest", "top", "over")
+AT_ONCE = {"group", "join", "latest", "top"}  # whose changes do not wait for time
 KINDS_UIDS = (
     "numbers",
     "values",
@@ -107,7 +123,7 @@ def make(cluster: Cluster, version: str, name: str) -> None:
         "uids": uids(case),
     }
     told["metadata"] = read(cluster.lib, work / told["image"])
-    if not case.in_flight and case.job != SQL:
+    if not case.in_flight and case.job not in (SQL, TABLES):
         told |= {"numbers": case.numbers, "held": held(case, work / "out")}
     keep(GOLDEN / f"flink-{version}" / name, work, told)
 
@@ -156,7 +172,22 @@ def done(case: Case, cluster: Cluster, output: Path, job: str) -> bool:
         return all(len(lines(output / one)) >= case.numbers for one in counters)
     if case.job == SQL:
         return len(changes(output)) >= 2 * KEYS[SQL] and passed(cluster, job) >= case.numbers
+    if case.job == TYPED:
+        counted_ones = [line for line in changes(output) if line[1] == "count"]
+        return len(counted_ones) >= 3 * case.numbers
+    if case.job == TABLES:
+        return has_all_changes(output, case.numbers - 1)
     return has_seen(output, case.numbers)
+
+
+def has_all_changes(output: Path, last: int) -> bool:
+    """Whether the last number has come to all queries, and no more changes come."""
+    before = changes(output)
+    told_last = {query for query, row in before if f" {last}," in f" {row}," or f"[{last}," in row}
+    if not told_last >= AT_ONCE:
+        return False
+    time.sleep(3)
+    return len(changes(output)) == len(before)
 
 
 def counted(case: Case) -> list[str]:
@@ -213,6 +244,11 @@ def uids(case: Case) -> dict[str, str]:
             else KINDS_UIDS
         )
         return {uid: uid for uid in KINDS_UIDS if uid in (*only, "numbers", "lines")}
+    if case.job == TYPED:
+        return {uid: uid for uid in TYPED_UIDS}
+    if case.job == TABLES:
+        told = {f"told-{query}": "Map" for query in QUERIES}
+        return {"numbers": "numbers", "rows": "Map", "lines": "Process", **told}
     if case.job == SQL:
         return (
             {}
@@ -249,6 +285,8 @@ def held(case: Case, output: Path) -> dict[str, dict[str, dict[str, Any]]]:
             found[operator][state].pop(key)
         elif not state.startswith("window"):
             found.setdefault(operator, {}).setdefault(state, {})[key] = value
+    if case.job == TYPED:
+        return found
     found["timers"] = {state: keys for state, keys in found["timers"].items() if keys}
     for operator, state, key, value in windows(case):
         found.setdefault(operator, {}).setdefault(state, {})[key] = value

@@ -62,6 +62,18 @@ class NoChecksumDocument(TypedDict):
     ranges: Annotated[list[list[int]], "where they are: from, and before which byte"]
 
 
+class StateReadDocument(TypedDict):
+    """The ways in which the entries of a state were read."""
+
+    operator: Annotated[str, "its operator"]
+    state: Annotated[str, "its name"]
+    decoded: Annotated[int, "entries that were read to their ends, by their type"]
+    framed: Annotated[int, "entries whose values were not read: the bytes leave no other ends"]
+    sized: Annotated[int, "entries of which only the lengths were checked"]
+    hidden: Annotated[int, "entries that cannot be told apart"]
+    hidden_by: Annotated[str | None, "the state in front of it, which hides it"]
+
+
 class CheckedDocument(TypedDict):
     """How far a deep check went."""
 
@@ -76,6 +88,7 @@ class CheckedDocument(TypedDict):
         At(uncovered_bytes),
     ]
     undecoded: Annotated[list[str], "Flink: the serializers whose values were not read"]
+    read: Annotated[list[StateReadDocument], "Flink: how the entries of each state were read"]
 
 
 class JudgementDocument(TypedDict):

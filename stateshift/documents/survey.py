@@ -340,12 +340,24 @@ class StoreDocument(TypedDict):
     bytes: Annotated[int, "their size together"]
 
 
+class FieldDocument(TypedDict):
+    """A field of an object or a row."""
+
+    name: Annotated[str, "its name; f0, f1, ... where it has none"]
+    type: Annotated[str, "its type, as Java or SQL calls it"]
+
+
 class StateDocument(TypedDict):
     """One registered state of a Flink operator."""
 
     name: Annotated[str, "the state's name"]
     kind: Annotated[str, "what holds it: value, list, map, operator, ..."]
     type: Annotated[str | None, "its kind of state descriptor, where the image tells"]
+    key: Annotated[str | None, "the type of its keys, where the image tells"]
+    namespace: Annotated[str | None, "the type of its windows or other namespaces"]
+    value: Annotated[str | None, "the type of what it holds, where the image tells"]
+    fields: Annotated[list[FieldDocument], "the fields of what it holds"]
+    unread: Annotated[str | None, "the serializer whose values the job's classes alone can read"]
 
 
 class KeyGroupBytesDocument(TypedDict):

@@ -128,13 +128,29 @@ class HistoryCheck:
         )
 
 
+@dataclass(slots=True)
+class StateRead:
+    """The ways in which the entries of a state were read: `decoded` to their ends, by their type;
+    `framed`, where the bytes leave no other ends; `sized`, of which only the lengths are known;
+    `hidden`, which cannot be told apart. `hidden_by`: the state before it, which hides it.
+    """
+
+    operator: str
+    state: str
+    decoded: int = 0
+    framed: int = 0
+    sized: int = 0
+    hidden: int = 0
+    hidden_by: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """The findings of one image, and from which of its epochs a job could restart. `stages` are
     those of a deep check; `left_out` is what it was told not to check, in words; `coverage` is how
     much it read, where that is a part. `no_checksum`: the ranges of bytes, by file, where a changed
-    one may go unseen; `undecoded`: the serializers whose values nobody has read. Flink's engine
-    says both.
+    one may go unseen; `undecoded`: the serializers whose values nobody has read; `read`: how the
+    entries of each state were read. Flink's engine says these.
     """
 
     findings: tuple[Finding, ...]
@@ -144,6 +160,7 @@ class Judged:
     coverage: Coverage | None = None
     no_checksum: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     undecoded: tuple[str, ...] = ()
+    read: tuple[StateRead, ...] = ()
 
 
 # The tally of the entries of each store, by operator, shard and store: how many, and their sum.

@@ -34,6 +34,7 @@ from stateshift.engines.views import (
     Opening,
     Readers,
     ShownEntry,
+    StateRead,
     Wanted,
 )
 from stateshift.errors import Complaint, MissingFile, PlanError, SpecError
@@ -140,7 +141,7 @@ class Judgement:
 class Checked:
     """How far a deep check went: its stages, over all images, and what was left out, in words.
     `part` is the part that was read, `coverage` how much that is; None where it is all. `so_far` is
-    what is remembered of all parts. `no_checksum` and `undecoded` are those of `Judged`.
+    what is remembered of all parts. `no_checksum`, `undecoded` and `read` are those of `Judged`.
     """
 
     stages: tuple[CheckStage, ...] = ()
@@ -150,6 +151,7 @@ class Checked:
     so_far: PartsSoFar | None = None
     no_checksum: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     undecoded: tuple[str, ...] = ()
+    read: tuple[StateRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +227,7 @@ def _checked_together(images: Collection[Judged], part: NumberedPart | None) -> 
     left_out: list[str] = []
     no_checksum: dict[str, tuple[tuple[int, int], ...]] = {}
     undecoded: set[str] = set()
+    read: list[StateRead] = []
     coverage = None if part is None else Coverage(0, 0, 0, 0)
     for image in images:
         left_out += image.left_out
@@ -235,6 +238,7 @@ def _checked_together(images: Collection[Judged], part: NumberedPart | None) -> 
             coverage += image.coverage
         no_checksum.update(image.no_checksum)
         undecoded.update(image.undecoded)
+        read += image.read
     return Checked(
         tuple(stages.values()),
         tuple(left_out),
@@ -242,6 +246,7 @@ def _checked_together(images: Collection[Judged], part: NumberedPart | None) -> 
         coverage,
         no_checksum=no_checksum,
         undecoded=tuple(sorted(undecoded)),
+        read=tuple(read),
     )
 
 

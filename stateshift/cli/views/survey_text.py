@@ -138,14 +138,17 @@ def _operator_sections(facts: SurveyFacts, several: bool) -> Iterator[Block]:
     for operator in operators:
         name = operator.uid or operator.name or operator.id
         for state in operator.details["states"]:
-            states.append((name, state["name"], state["kind"], state["type"] or ""))
+            value = state["value"] or state["unread"] or ""
+            if len(value) > HELD_MAX:
+                value = f"{value[:HELD_MAX]}…"
+            states.append((name, state["name"], state["kind"], state["type"] or "", value))
         groups = operator.details["key_groups"]
         if groups:
             sizes = groups["bytes"]
             filled = f"{groups['count'] - groups['empty']} of {groups['count']}"
             least, median, most = size(sizes["min"]), size(sizes["median"]), size(sizes["max"])
             key_groups.append((name, filled, least, median, most))
-    heads: tuple[str, ...] = ("operator", "state", "kind", "type")
+    heads: tuple[str, ...] = ("operator", "state", "kind", "type", "holds")
     yield from section("States", *table_or_nothing(heads, states))
     heads = ("operator", ">filled", ">least", ">median", ">most")
     yield from section("Key groups", *table_or_nothing(heads, key_groups))
@@ -365,6 +368,7 @@ def judgement(judged: Judgement, location: str, verbose: bool = False) -> Iterat
         yield from section("Checked", *_checked(judged.checked))
 
 
+HELD_MAX = 60  # letters of a type: rows of SQL may have hundreds of columns; --json has all
 STAGES = {"state": "what a restart reads", "history": "what came before its snapshots"}
 
 
@@ -377,6 +381,12 @@ def _checked(checked: Checked) -> Iterator[Block]:
     yield from table_or_nothing(("", "", ">read", ">time"), rows)
     if checked.part is not None and checked.coverage is not None:
         yield pairs(*_part(checked.part, checked.coverage, checked.so_far))
+    rows = []
+    for read in checked.read:
+        counts = (read.decoded, read.framed, read.sized, read.hidden)
+        rows.append((read.operator, read.state, *map(number, counts), read.hidden_by or ""))
+    heads = ("operator", "state", ">decoded", ">framed", ">sized", ">hidden", "hidden by")
+    yield from table_or_nothing(heads, rows)
     for fact in checked.left_out:
         yield Line(f"not checked: {fact}", "warn", indent=2)
 

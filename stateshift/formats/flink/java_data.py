@@ -63,15 +63,19 @@ class Longs(Sequence[int]):
 
 
 class DataInput:
-    """Bytes read front to back. `what` names the format in the errors."""
+    """Bytes read front to back. `what` names the format in the errors.
 
-    __slots__ = ("at", "data", "end", "what")
+    `gap`: so many bytes are taken as they are, once, where they could not be read.
+    """
+
+    __slots__ = ("at", "data", "end", "gap", "what")
 
     def __init__(self, data: bytes, what: str, at: int = 0, end: int | None = None) -> None:
         self.data = data
         self.what = what
         self.at = at
         self.end = len(data) if end is None else min(end, len(data))
+        self.gap: int | None = None
 
     def take(self, count: int) -> bytes:
         start = self.at

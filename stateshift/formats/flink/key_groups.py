@@ -6,9 +6,10 @@
 
 hashCode is Java's: of an int the number, of a long its halves by exclusive or, of a string 31 * h +
 unit over UTF-16 units, of a tuple 31 * h + hash over its fields (0 for null). The hash of user code
-(enums, objects, POJOs) is not known.
+(enums, objects, POJOs) is not known. That of a row of SQL, as a key, is Murmur3 over its bytes.
 
-Flink: runtime/state/KeyGroupRangeAssignment, util/MathUtils.murmurHash.
+Flink: runtime/state/KeyGroupRangeAssignment, util/MathUtils.murmurHash,
+table/runtime/util/MurmurHashUtil.hashByWords.
 
 Keys of canonical state are read as far as their hash is known: strings, whole numbers and tuples of
 them. Pure.
@@ -32,6 +33,8 @@ HASHED = (
     "ShortSerializer",
     "ByteSerializer",
 )
+_ROW_SEED = 42  # MurmurHashUtil.DEFAULT_SEED
+_SIZE, _WORD = 4, 4  # bytes of the size in front of a row of SQL, and of a word of it
 _TIME = 8  # bytes of a timer's time
 
 
@@ -53,21 +56,27 @@ def prefix_bytes(max_parallelism: int) -> int:
 
 def murmur(code: int) -> int:
     """Return one round of Murmur3 (32 bits) over four bytes, never negative."""
-    code = code * 0xCC9E2D51 & _MASK
-    code = (code << 15 | code >> 17) & _MASK
-    code = code * 0x1B873593 & _MASK
-    code = (code << 13 | code >> 19) & _MASK
-    code = (code * 5 + 0xE6546B64) & _MASK
-    code ^= 4
-    code ^= code >> 16
-    code = code * 0x85EBCA6B & _MASK
-    code ^= code >> 13
-    code = code * 0xC2B2AE35 & _MASK
-    code ^= code >> 16
+    code = _finished(_mixed(0, code) ^ 4)
     signed = code - (1 << 32) if code >> 31 else code
     if signed >= 0:
         return signed
     return -signed if signed != -(1 << 31) else 0
+
+
+def _mixed(code: int, word: int) -> int:
+    word = word * 0xCC9E2D51 & _MASK
+    word = (word << 15 | word >> 17) & _MASK
+    code ^= word * 0x1B873593 & _MASK
+    code = (code << 13 | code >> 19) & _MASK
+    return (code * 5 + 0xE6546B64) & _MASK
+
+
+def _finished(code: int) -> int:
+    code ^= code >> 16
+    code = code * 0x85EBCA6B & _MASK
+    code ^= code >> 13
+    code = code * 0xC2B2AE35 & _MASK
+    return code ^ code >> 16
 
 
 def hash_int(value: int) -> int:
@@ -113,6 +122,24 @@ def hash_of(header: Header, state: int, key: bytes) -> int:
     data.take(key_start(header, state))
     serializer = _known(header)
     return code_of(serializer, value(serializer, data))
+
+
+def raw_hash(serializer: Serializer, key: bytes) -> int | None:
+    """Return the hash code of a key's bytes; None where it is not known here."""
+    if hashable(serializer):
+        return code_of(serializer, value(serializer, DataInput(key, "a key")))
+    row = key[_SIZE:]
+    if serializer.name != "RowDataSerializer" or len(row) % _WORD:
+        return None
+    return hash_words(row)
+
+
+def hash_words(content: bytes) -> int:
+    """Return Murmur3 (32 bits, seed 42) over words of four bytes: the hash code of a row of SQL."""
+    code = _ROW_SEED
+    for word in struct.unpack(f"<{len(content) // 4}I", content):
+        code = _mixed(code, word)
+    return _finished(code ^ len(content))
 
 
 def code_of(serializer: Serializer, key: object) -> int:

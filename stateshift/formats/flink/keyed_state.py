@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -83,6 +84,7 @@ _ANCHOR: Final = re.compile(
     rb"|(\x03)\0\0\0\0\0\0\0\x01\0\x10VALUE_SERIALIZER)",
     re.DOTALL,
 )
+_NAMESPACE: Final = b"\0\x14NAMESPACE_SERIALIZER"
 _SNAPSHOT: Final = re.compile(rb"Snapshot(?![\w$])", re.ASCII)
 _BEFORE: Final = re.compile(rb"\w*\Z", re.ASCII)
 _CLASS_MAX: Final = 256  # bytes of a class's name that are looked at, without its package
@@ -203,6 +205,20 @@ class _StateReader:
             self.serializers[roles[-1]] = read_snapshot(data)
         self._refuse(data, fault_of_roles(self.kind, roles, complete=True))
 
+    def find_namespace(self, data: DataInput, end: int) -> None:
+        """Read the namespace's serializer behind one that is unknown, where it is, if it is there.
+
+        One way alone has to lead to it: what is unknown might hold the same name.
+        """
+        if "NAMESPACE_SERIALIZER" in self.serializers or self.kind == "timers":
+            return
+        if data.data.count(_NAMESPACE, data.at, end) != 1:
+            return
+        at = data.data.index(_NAMESPACE, data.at, end) + len(_NAMESPACE)
+        with suppress(Unknown, FormatError):
+            namespace = read_snapshot(DataInput(data.data, data.what, at, end))
+            self.serializers["NAMESPACE_SERIALIZER"] = namespace
+
     def state(self, unknown: str | None = None) -> StateInfo:
         types = [self.options[option] for option in _TYPES if option in self.options]
         return StateInfo(
@@ -247,7 +263,9 @@ def find_states(header: bytes, count: int | None = None) -> tuple[StateInfo, ...
     """Return the states in the data's order; `count` of them, if that is known."""
     states = []
     floor = 0  # a state's name lies behind the state before it
-    for anchor in _ANCHOR.finditer(header):
+    anchors = list(_ANCHOR.finditer(header))
+    ends = [*(anchor.start() for anchor in anchors[1:]), len(header)]
+    for anchor, end in zip(anchors, ends, strict=True):
         name = _name_before(header, anchor.start(), floor)
         data = DataInput(header, "a state's header", anchor.start() + 4)
         kind = anchor[1] or anchor[2] or anchor[3]
@@ -257,6 +275,7 @@ def find_states(header: bytes, count: int | None = None) -> tuple[StateInfo, ...
             described.read(data)
         except Unknown as error:
             unknown = error.snapshot
+            described.find_namespace(data, end)
         states.append(described.state(unknown))
         floor = anchor.end()
     if count is not None and len(states) != count:

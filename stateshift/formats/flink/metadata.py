@@ -31,6 +31,7 @@ from typing import Final
 from stateshift.errors import UnknownVersion
 from stateshift.formats.flink import METADATA
 from stateshift.formats.flink.java_data import DataInput, DataOutput
+from stateshift.formats.flink.java_objects import read_object
 from stateshift.formats.flink.keyed_handles import KeyedHandle, read_keyed, write_keyed
 from stateshift.formats.flink.operator_handles import (
     ChannelHandle,
@@ -41,7 +42,6 @@ from stateshift.formats.flink.operator_handles import (
     write_channel,
     write_partitioned,
 )
-from stateshift.formats.flink.properties import read_object
 from stateshift.formats.flink.stream_handles import Inline, read_stream, write_stream
 
 MAGIC: Final = 0x4960672D

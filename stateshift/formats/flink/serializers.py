@@ -1,54 +1,111 @@
-"""Serializers, as far as they can be read without their classes: snapshots in headers, and values.
+"""Serializers, as far as they can be read without their classes: their snapshots in headers.
 
     snapshot   utf class, i32 version, what the class adds; an i32 2 in front of one that stands by
                itself
-    simple     nothing: String, Long, Int, Short, Byte, Boolean, Double, Float, byte[],
-               VoidNamespace, TimeWindow, ...
-    composite  i32 911108, i32 version, what the outer one adds (Tuple and GenericArray: utf class),
-               i32 1333245, i32 1, i32 n, n snapshots: Tuple, List, Map, Timer, Ttl (a time, and a
-               value)
+    simple     nothing: String, Long, Int, byte[], Instant, VoidNamespace, TimeWindow, ...
+    composite  i32 911108, i32 version, what the outer one adds (`_COMPOSITES`), i32 1333245, i32 1,
+               i32 n, n snapshots: Tuple, List, Map, Row, Either, Timer, Ttl (a time, and a value)
+    enum       utf class, i32 n, n * utf
+    POJO       utf class, 3 maps: fields, registered subclasses, others
+    Kryo       utf class, 3 maps
+    map        i64 4f2c69a3d70, i32 n, n * (utf, u1 + [i32 + bytes], u1 + [i32 + snapshot])
+    RowData    i32 n, n types of SQL, each an object of Java's; i32 1333245, i32 1, i32 n, snapshots
+    ArrayData, MapData    types, and serializers, each an object of Java's
+    Avro       utf class, schema
 
-An unknown serializer ends the readable part: snapshots have no length (`Unknown`).
-
-Strings are written as their length + 1 and then their UTF-16 units, each a varint of seven bits a
-byte, lowest first.
+An unknown serializer ends the readable part: snapshots have no length (`Unknown`), but for those in
+maps. `values` reads what serializers write; one whose values only the job's classes can read
+(`is_opaque`) hides those behind it.
 
 Flink: api/common/typeutils/{SimpleTypeSerializerSnapshot, CompositeTypeSerializerSnapshot, base/*},
-types/StringValue.
+api/java/typeutils/runtime/{PojoSerializerSnapshotData, kryo/KryoSerializerSnapshotData},
+util/LinkedOptionalMapSerializer, table/runtime/typeutils/*, formats/avro/typeutils/
+AvroSerializerSnapshot.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
+from stateshift.formats.flink import binary_rows, values
+from stateshift.formats.flink.avro_data import avro_reader
+from stateshift.formats.flink.binary_rows import field_names, row_reader, span_reader
 from stateshift.formats.flink.java_data import DataInput
+from stateshift.formats.flink.java_objects import read_object
+from stateshift.formats.flink.logical_types import DECIMAL_DIGITS_MAX, LogicalType, logical_type
+from stateshift.formats.flink.values import Reader, Unknown
+
+__all__ = ["Serializer", "Unknown", "read_snapshot", "value"]
 
 _OUTER, _NESTED, _NESTED_VERSION = 911108, 1333245, 1
 _SIMPLE_WITH_CLASS, _SIMPLE_VERSION = 2, 3
 _PROXY_OLD, _PROXY = 1, 2  # of Flink before 1.7, and since
 _COMPOSITE_OLD = 2  # up to it a composite has no number in front of what the outer one adds
+_MAP: Final = 0x4F2C69A3D70
 DEPTH_MAX: Final = 32
 
 
-class Unknown(Exception):
-    """Nothing more can be read of a serializer. `snapshot`: its snapshot's class, if known."""
-
-    def __init__(self, fact: str, snapshot: str | None = None) -> None:
-        super().__init__(fact)
-        self.snapshot = snapshot
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Serializer:
-    """`name`: the snapshot's class without package and "Snapshot"; `type`: of a tuple."""
+    """`name`: the snapshot's class without package and "Snapshot"; `type`: of a tuple, an object.
+
+    `fields` names the parts of `inner`, or an enum's constants; `columns` are SQL's types. A
+    number that the outer one adds is its `setting`: whether a Row has a kind, or a list nulls; the
+    padding of null. `registered` are subclasses by their tags; `others` those that were met.
+    """
 
     name: str
     version: int
     inner: tuple[Serializer, ...] = ()
     type: str | None = None
+    fields: tuple[str, ...] = ()
+    columns: tuple[LogicalType, ...] = ()
+    setting: int = 0
+    schema: str | None = None
+    registered: tuple[tuple[str, Serializer], ...] = ()
+    others: tuple[tuple[str, Serializer], ...] = field(default=(), compare=False)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """The reader of the values."""
+        read = _SIMPLE.get(self.name)
+        if read is not None:
+            return read
+        make = _READERS.get(self.name)
+        return values.unreadable(self.name) if make is None else make(self)
+
+    @cached_property
+    def is_opaque(self) -> bool:
+        """Whether it, or one within it, has values that only the job's classes can read."""
+        return self.first_opaque() is not None
+
+    def first_opaque(self) -> Serializer | None:
+        """Return the first one with such values: itself, or one within it."""
+        if self.name not in _SIMPLE and self.name not in _READERS:
+            return self
+        if self.name == "AvroSerializer" and avro_reader(self.schema or "") is None:
+            return self
+        opaque = (serializer.first_opaque() for serializer in self._within())
+        return next((one for one in opaque if one is not None), None)
+
+    @cached_property
+    def may_be_unknown(self) -> bool:
+        """Whether it is opaque, or has objects that may be of classes it does not describe."""
+        if self.is_opaque or self.name == "PojoSerializer":
+            return True
+        return any(serializer.may_be_unknown for serializer in self._within())
+
+    def _within(self) -> tuple[Serializer, ...]:
+        subclasses = (*self.registered, *self.others)
+        return (*self.inner, *(serializer for _, serializer in subclasses))
+
+
+def value(serializer: Serializer, data: DataInput) -> object:
+    """Read a value as JSON can tell it; Unknown where that takes the job's own classes."""
+    return serializer.reader(data)
 
 
 def read_snapshot(data: DataInput, nested: bool = False, depth: int = 0) -> Serializer:
@@ -63,19 +120,23 @@ def read_snapshot(data: DataInput, nested: bool = False, depth: int = 0) -> Seri
         raise data.wrong(f"a serializer's class {class_name!r}, which would be {meant}", at)
     version = data.i4()
     name = snapshot_name(class_name)
-    if name in _SIMPLE:
+    snapshot = _Snapshot(data, name, version, class_name, depth)
+    if name in _SIMPLE or name in _SIMPLE_OPAQUE:
         # Nothing is behind it since version 3; version 2 had the serializer's class there.
         if version == _SIMPLE_WITH_CLASS:
             data.utf()
         elif version != _SIMPLE_VERSION:
-            raise _refused(data, f"version {version}, of which Flink reads 2 and 3", class_name)
+            raise snapshot.refused(f"version {version}, of which Flink reads 2 and 3")
         return Serializer(name, version)
-    if name not in _ARITY:
-        known = _VERSIONS.get(name, (version,))
-        if version not in known:
-            raise _refused(data, f"version {version}, of which Flink reads {known[0]}", class_name)
+    if name in _COMPOSITES:
+        return _read_composite(snapshot)
+    body = _BODIES.get(name)
+    if body is None:
         raise Unknown("a serializer that is not known here", class_name)
-    return _read_composite(data, Serializer(name, version), class_name, depth)
+    known, read = body
+    if version not in known:
+        raise snapshot.refused(f"version {version}, of which Flink reads {known[0]}")
+    return read(snapshot)
 
 
 def _read_proxy(data: DataInput) -> None:
@@ -86,47 +147,65 @@ def _read_proxy(data: DataInput) -> None:
         raise data.wrong(f"a serializer in version {version}, of which Flink reads {_PROXY}", at)
 
 
-def _read_composite(data: DataInput, outer: Serializer, class_name: str, depth: int) -> Serializer:
-    name = outer.name
-    _read_outer(data, outer.version, class_name)
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """A snapshot whose class and version have been read."""
+
+    data: DataInput
+    name: str
+    version: int
+    class_name: str
+    depth: int
+
+    def serializer(self) -> Serializer:
+        return Serializer(self.name, self.version)
+
+    def refused(self, has: str) -> Exception:
+        """Return the error for a snapshot that Flink would not read; a job's has own rules."""
+        if not self.class_name.startswith(_FLINK):
+            return Unknown("a serializer that is not known here", self.class_name)
+        return self.data.wrong(f"a snapshot of {self.name} has {has}")
+
+    def nested(self) -> tuple[Serializer, ...]:
+        """Read the snapshots of the serializers within."""
+        data = self.data
+        if data.i4() != _NESTED:
+            raise self.refused(f"not the number {_NESTED} in front of its serializers")
+        version = data.i4()
+        if version != _NESTED_VERSION:
+            raise self.refused(
+                f"serializers in version {version}, of which Flink reads {_NESTED_VERSION}"
+            )
+        count = data.items("serializers")
+        return tuple(read_snapshot(data, True, self.depth + 1) for _ in range(count))
+
+
+# ---- composites ----------------------------------------------------------------------------------
+
+
+def _read_composite(snapshot: _Snapshot) -> Serializer:
+    data, composite = snapshot.data, _COMPOSITES[snapshot.name]
+    outer_version = _read_outer(snapshot)
     at = data.at
-    of = data.utf() if name in _WITH_CLASS else None
-    if data.i4() != _NESTED:
-        raise _refused(data, f"not the number {_NESTED} in front of its serializers", class_name)
-    version = data.i4()
-    if version != _NESTED_VERSION:
-        raise _refused(
-            data,
-            f"serializers in version {version}, of which Flink reads {_NESTED_VERSION}",
-            class_name,
-        )
-    count = data.items("serializers")
-    inner = tuple(read_snapshot(data, True, depth + 1) for _ in range(count))
-    arity = _ARITY[name]
-    if arity is not None and len(inner) != arity:
-        raise data.wrong(f"{name} has {len(inner)} serializers, and not {arity}", at)
-    if of is not None:
-        _check_tuple(data, of, len(inner), at)
-    return replace(outer, inner=inner, type=of)
+    serializer = composite.outer(snapshot, outer_version)
+    inner = snapshot.nested()
+    if composite.arity is not None and len(inner) != composite.arity:
+        fact = f"{snapshot.name} has {len(inner)} serializers, and not {composite.arity}"
+        raise data.wrong(fact, at)
+    if snapshot.name == "TupleSerializer" and serializer.type is not None:
+        _check_tuple(data, serializer.type, len(inner), at)
+    return replace(serializer, inner=inner)
 
 
-def _read_outer(data: DataInput, version: int, class_name: str) -> None:
+def _read_outer(snapshot: _Snapshot) -> int:
     """Read the numbers before the fields of the outer one. Up to version 2 there were none."""
-    if data.i4() == _OUTER:
-        if version <= _COMPOSITE_OLD:
-            raise _refused(data, f"the layout of version 3, but version {version}", class_name)
-        data.i4()
-        return
-    if version <= _COMPOSITE_OLD:
-        raise Unknown("a composite of an older version", class_name)
-    raise _refused(data, f"not the number {_OUTER} in front of its layout", class_name)
-
-
-def _refused(data: DataInput, has: str, class_name: str) -> Exception:
-    """Return the error for a snapshot that Flink would not read; a job's class has own rules."""
-    if not class_name.startswith(_FLINK):
-        return Unknown("a serializer that is not known here", class_name)
-    return data.wrong(f"a snapshot of {snapshot_name(class_name)} has {has}")
+    if snapshot.data.i4() == _OUTER:
+        if snapshot.version <= _COMPOSITE_OLD:
+            raise snapshot.refused(f"the layout of version 3, but version {snapshot.version}")
+        return snapshot.data.i4()
+    if snapshot.version <= _COMPOSITE_OLD:
+        raise Unknown("a composite of an older version", snapshot.class_name)
+    raise snapshot.refused(f"not the number {_OUTER} in front of its layout")
 
 
 def _check_tuple(data: DataInput, class_name: str, arity: int, at: int) -> None:
@@ -141,36 +220,357 @@ def _check_tuple(data: DataInput, class_name: str, arity: int, at: int) -> None:
         )
 
 
-def value(serializer: Serializer, data: DataInput) -> object:
-    """Read a value as JSON can tell it; Unknown where that takes the job's own classes."""
-    read = _SIMPLE.get(serializer.name)
-    if read is not None:
-        return read(data)
-    match serializer.name:
-        case "TupleSerializer":
-            return [value(inner, data) for inner in serializer.inner]
-        case "ListSerializer":
-            (inner,) = serializer.inner
-            if takes_no_bytes(inner):  # there could be any number
-                raise Unknown(f"items of no bytes ({inner.name})")
-            return [value(inner, data) for _ in range(data.items("items"))]
-        case "MapSerializer":
-            of_key, of_value = serializer.inner
-            items: list[object] = []
-            for _ in range(data.items("items")):
-                key, is_null = value(of_key, data), data.boolean()
-                items.append([key, None if is_null else value(of_value, data)])
-            return items
-        case "TtlSerializer":
-            of_time, of_value = serializer.inner
-            last_access = value(of_time, data)
-            return {"last_access": last_access, "value": value(of_value, data)}
-    raise Unknown(serializer.name)
+def read_nothing_more(snapshot: _Snapshot, version: int) -> Serializer:
+    """Return the serializer: its outer one adds nothing."""
+    return snapshot.serializer()
+
+
+def read_outer_class(snapshot: _Snapshot, version: int) -> Serializer:
+    """Read the class that the outer one adds."""
+    return replace(snapshot.serializer(), type=snapshot.data.utf())
+
+
+def read_padding(snapshot: _Snapshot, version: int) -> Serializer:
+    """Read the bytes of null that the outer one adds."""
+    return replace(snapshot.serializer(), setting=snapshot.data.count("bytes of padding"))
+
+
+def flag_since(first: int) -> Callable[[_Snapshot, int], Serializer]:
+    """Return the reader of a flag that was set in the version before, and not told."""
+
+    def read(snapshot: _Snapshot, version: int) -> Serializer:
+        told = snapshot.data.boolean() if version >= first else version == first - 1
+        return replace(snapshot.serializer(), setting=int(told))
+
+    return read
+
+
+def read_data_type(snapshot: _Snapshot, version: int) -> Serializer:
+    """Read the type of SQL and the flag that the outer one adds."""
+    read_object(snapshot.data)
+    snapshot.data.boolean()
+    return snapshot.serializer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Composite:
+    """The number of serializers a composite is made of (None: any), and what the outer one adds."""
+
+    arity: int | None
+    outer: Callable[[_Snapshot, int], Serializer] = read_nothing_more
+
+
+_COMPOSITES: Final[Mapping[str, _Composite]] = {
+    "TupleSerializer": _Composite(None, read_outer_class),
+    "ScalaCaseClassSerializer": _Composite(None, read_outer_class),
+    "Tuple2CaseClassSerializer": _Composite(None, read_outer_class),
+    "ListSerializer": _Composite(1),
+    "SetSerializer": _Composite(1),
+    "ArrayListSerializer": _Composite(1),
+    "GenericArraySerializer": _Composite(1, read_outer_class),
+    "MapSerializer": _Composite(2),
+    "RowSerializer": _Composite(None, flag_since(4)),
+    "JavaEitherSerializer": _Composite(2),
+    "EitherSerializer": _Composite(2),
+    "ScalaEitherSerializer": _Composite(2),
+    "ScalaOptionSerializer": _Composite(1),
+    "NullableSerializer": _Composite(1, read_padding),
+    "UnionSerializer": _Composite(2),
+    "BufferEntrySerializer": _Composite(1),
+    "TimerSerializer": _Composite(2),
+    "TtlSerializer": _Composite(2),
+    "ExternalSerializer": _Composite(1, read_data_type),
+    "LinkedListSerializer": _Composite(1, flag_since(3)),
+    "RawValueDataSerializer": _Composite(1),
+    "WindowKeySerializer": _Composite(1),
+}
+
+
+# ---- others --------------------------------------------------------------------------------------
+
+
+def read_enum(snapshot: _Snapshot) -> Serializer:
+    """Read the class and the constants of an enum."""
+    data, type_ = snapshot.data, snapshot.data.utf()
+    names = tuple(data.utf() for _ in range(data.items("constants")))
+    return replace(snapshot.serializer(), type=type_, fields=names)
+
+
+def _optional_map(snapshot: _Snapshot) -> list[tuple[str, DataInput | None]]:
+    """Read a map whose values have lengths: names, and values where they are there."""
+    data, at = snapshot.data, snapshot.data.at
+    if data.i8() != _MAP:
+        raise data.wrong(f"a snapshot of {snapshot.name} has no map where one begins", at)
+    found: list[tuple[str, DataInput | None]] = []
+    for _ in range(data.items("entries")):
+        name = data.utf()
+        if data.boolean():
+            data.within()  # the field or the class by itself: by its name
+        found.append((name, data.within() if data.boolean() else None))
+    return found
+
+
+def _named_serializers(snapshot: _Snapshot) -> tuple[tuple[str, Serializer], ...]:
+    """Read serializers with names; those that are not known here are opaque."""
+    named = []
+    for name, content in _optional_map(snapshot):
+        serializer = Serializer("no serializer", 0)
+        if content is not None:
+            try:
+                serializer = read_snapshot(content, True, snapshot.depth + 1)
+                content.require_end(f"bytes behind the serializer of {name!r}")
+            except Unknown as unknown:
+                serializer = Serializer(snapshot_name(unknown.snapshot or "unknown"), 0)
+        named.append((name, serializer))
+    return tuple(named)
+
+
+def read_pojo(snapshot: _Snapshot) -> Serializer:
+    """Read the class, the fields and the subclasses of a POJO."""
+    type_ = snapshot.data.utf()
+    fields = _named_serializers(snapshot)
+    return replace(
+        snapshot.serializer(),
+        type=type_,
+        fields=tuple(name for name, _ in fields),
+        inner=tuple(serializer for _, serializer in fields),
+        registered=_named_serializers(snapshot),
+        others=_named_serializers(snapshot),
+    )
+
+
+def read_kryo(snapshot: _Snapshot) -> Serializer:
+    """Read the class of Kryo's values; its registrations are not looked at."""
+    type_ = snapshot.data.utf()
+    for _ in range(3):
+        _optional_map(snapshot)
+    return replace(snapshot.serializer(), type=type_)
+
+
+def read_class(snapshot: _Snapshot) -> Serializer:
+    """Read the class of the values."""
+    return replace(snapshot.serializer(), type=snapshot.data.utf())
+
+
+def read_row_data(snapshot: _Snapshot) -> Serializer:
+    """Read the columns of a row of SQL."""
+    data, at = snapshot.data, snapshot.data.at
+    columns = [logical_type(read_object(data)) for _ in range(data.items("columns"))]
+    inner = snapshot.nested()
+    if len(inner) != len(columns):
+        raise data.wrong(f"a row of {len(columns)} columns has {len(inner)} serializers", at)
+    readable = tuple(column for column in columns if column is not None)
+    if len(readable) != len(columns):
+        return Serializer("a row of SQL with a type that is not known here", snapshot.version)
+    names = field_names(len(columns))
+    # The types tell all that the serializers within do.
+    return replace(snapshot.serializer(), columns=readable, fields=names)
+
+
+def read_array_data(snapshot: _Snapshot) -> Serializer:
+    """Read the type of the items of an array of SQL."""
+    column = logical_type(read_object(snapshot.data))
+    read_object(snapshot.data)
+    if column is None:
+        return Serializer("an array of a type that is not known here", snapshot.version)
+    return replace(snapshot.serializer(), columns=(LogicalType("ARRAY", inner=(column,)),))
+
+
+def read_map_data(snapshot: _Snapshot) -> Serializer:
+    """Read the types of the keys and values of a map of SQL."""
+    key, item = (logical_type(read_object(snapshot.data)) for _ in range(2))
+    for _ in range(2):
+        read_object(snapshot.data)
+    if key is None or item is None:
+        return Serializer("a map of a type that is not known here", snapshot.version)
+    return replace(snapshot.serializer(), columns=(LogicalType("MAP", inner=(key, item)),))
+
+
+def read_decimal(snapshot: _Snapshot) -> Serializer:
+    """Read the digits of a decimal of SQL."""
+    data, at = snapshot.data, snapshot.data.at
+    precision, scale = data.i4(), data.i4()
+    if not 0 <= scale <= precision <= DECIMAL_DIGITS_MAX:
+        raise data.wrong(f"a decimal of {precision} digits, {scale} of them behind its point", at)
+    return replace(snapshot.serializer(), columns=(LogicalType("DECIMAL", True, precision, scale),))
+
+
+def read_timestamp(snapshot: _Snapshot) -> Serializer:
+    """Read the digits of a timestamp of SQL."""
+    precision = snapshot.data.i4()
+    column = LogicalType("TIMESTAMP_WITHOUT_TIME_ZONE", True, precision)
+    return replace(snapshot.serializer(), columns=(column,))
+
+
+def read_binary_row(snapshot: _Snapshot) -> Serializer:
+    """Read the number of the fields of a row whose types are not told."""
+    return replace(snapshot.serializer(), setting=snapshot.data.count("fields"))
+
+
+def read_sorted_map(snapshot: _Snapshot) -> Serializer:
+    """Read the comparator and the serializers of a sorted map."""
+    read_object(snapshot.data)  # the comparator
+    at, inner = snapshot.data.at, snapshot.nested()
+    if len(inner) != 2:
+        raise snapshot.data.wrong(f"SortedMapSerializer has {len(inner)} serializers", at)
+    return replace(snapshot.serializer(), inner=inner)
+
+
+def read_avro(snapshot: _Snapshot) -> Serializer:
+    """Read the class and the schema of values of Avro."""
+    data = snapshot.data
+    if snapshot.version == 1:
+        return replace(snapshot.serializer(), schema=data.utf())
+    type_ = data.utf()
+    if snapshot.version == 2:
+        return replace(snapshot.serializer(), type=type_, schema=data.utf())
+    return replace(snapshot.serializer(), type=type_, schema=values.read_utf8(data))
+
+
+def read_ttl_aware(snapshot: _Snapshot) -> Serializer:
+    """Read the serializer within one that knows of a time to live."""
+    flag = snapshot.data.boolean()
+    inner = read_snapshot(snapshot.data, True, snapshot.depth + 1)
+    return replace(snapshot.serializer(), setting=int(flag), inner=(inner,))
+
+
+# The versions that Flink reads, and the reader of what the class adds.
+_BODIES: Final[Mapping[str, tuple[tuple[int, ...], Callable[[_Snapshot], Serializer]]]] = {
+    "PojoSerializer": ((2,), read_pojo),
+    "KryoSerializer": ((2,), read_kryo),
+    "CopyableValueSerializer": ((2,), read_class),
+    "EnumSerializer": ((3,), read_enum),
+    "RowDataSerializer": ((3,), read_row_data),
+    "ArrayDataSerializer": ((3,), read_array_data),
+    "MapDataSerializer": ((3,), read_map_data),
+    "DecimalSerializer": ((3,), read_decimal),
+    "TimestampDataSerializer": ((1,), read_timestamp),
+    "BinaryRowDataSerializer": ((3,), read_binary_row),
+    "SortedMapSerializer": ((3,), read_sorted_map),
+    "AvroSerializer": ((2, 1, 3), read_avro),
+    "TtlAwareSerializer": ((1,), read_ttl_aware),
+}
+
+
+# ---- values --------------------------------------------------------------------------------------
 
 
 def takes_no_bytes(serializer: Serializer) -> bool:
     """Whether a value of it may take no bytes at all, as a tuple of no fields does."""
-    return serializer.name == "TupleSerializer" and all(map(takes_no_bytes, serializer.inner))
+    if serializer.name == "NullSerializer":
+        return True
+    return serializer.name in _OF_PARTS and all(map(takes_no_bytes, serializer.inner))
+
+
+_OF_PARTS: Final = (
+    "TupleSerializer",
+    "ScalaCaseClassSerializer",
+    "Tuple2CaseClassSerializer",
+    "ExternalSerializer",
+    "TtlAwareSerializer",
+)
+
+
+def _readers(serializer: Serializer) -> list[Reader]:
+    return [inner.reader for inner in serializer.inner]
+
+
+def _list_of(serializer: Serializer) -> Reader:
+    """Return the reader of a list; of items without a byte there could be any number."""
+    (inner,) = serializer.inner
+    if takes_no_bytes(inner):
+        return values.unreadable(f"items of no bytes ({inner.name})")
+    return values.list_of(inner.reader)
+
+
+def row_values(serializer: Serializer) -> Reader:
+    """Return the reader of a Row."""
+    names = field_names(len(serializer.inner))
+    return values.row_of(names, _readers(serializer), bool(serializer.setting))
+
+
+def pojo_values(serializer: Serializer) -> Reader:
+    """Return the reader of a POJO."""
+    return values.pojo_of(
+        tuple(zip(serializer.fields, _readers(serializer), strict=True)),
+        [(name, inner.reader) for name, inner in serializer.registered],
+        {name: inner.reader for name, inner in serializer.others},
+    )
+
+
+def decimal_values(serializer: Serializer) -> Reader:
+    """Return the reader of a decimal of SQL."""
+    (column,) = serializer.columns
+    if column.size <= binary_rows.COMPACT_DECIMAL:
+        return lambda data: binary_rows.plain_decimal(data.i8(), column.scale)
+    return values.sized_reader(span_reader(column))
+
+
+def timestamp_values(serializer: Serializer) -> Reader:
+    """Return the reader of a timestamp of SQL."""
+    (column,) = serializer.columns
+    if column.size <= binary_rows.COMPACT_TIMESTAMP:
+        return lambda data: binary_rows.timestamp_text(column, data.i8(), 0)
+    return lambda data: binary_rows.timestamp_text(column, data.i8(), data.i4())
+
+
+def avro_values(serializer: Serializer) -> Reader:
+    """Return the reader of values of Avro."""
+    read = avro_reader(serializer.schema or "")
+    return values.unreadable(serializer.name) if read is None else read
+
+
+_RAW: Final = LogicalType("RAW")
+_READERS: Final[Mapping[str, Callable[[Serializer], Reader]]] = {
+    "TupleSerializer": lambda serializer: values.tuple_of(_readers(serializer)),
+    "ScalaCaseClassSerializer": lambda serializer: values.tuple_of(_readers(serializer)),
+    "Tuple2CaseClassSerializer": lambda serializer: values.tuple_of(_readers(serializer)),
+    "ListSerializer": _list_of,
+    "SetSerializer": _list_of,
+    "ArrayListSerializer": _list_of,
+    "GenericArraySerializer": lambda serializer: values.array_of(*_readers(serializer)),
+    "MapSerializer": lambda serializer: values.map_of(*_readers(serializer)),
+    "SortedMapSerializer": lambda serializer: values.map_of(*_readers(serializer)),
+    "RowSerializer": row_values,
+    "JavaEitherSerializer": lambda serializer: values.either_of(*_readers(serializer)),
+    "EitherSerializer": lambda serializer: values.either_of(*_readers(serializer)),
+    "ScalaEitherSerializer": lambda serializer: values.either_of(*_readers(serializer)),
+    "ScalaOptionSerializer": lambda serializer: values.option_of(*_readers(serializer)),
+    "NullableSerializer": lambda serializer: values.nullable_of(
+        serializer.inner[0].reader, serializer.setting
+    ),
+    "UnionSerializer": lambda serializer: values.union_of(*_readers(serializer)),
+    "BufferEntrySerializer": lambda serializer: values.fields_of(
+        ("joined", "element"), [DataInput.boolean, *_readers(serializer)]
+    ),
+    "TimerSerializer": lambda serializer: values.unreadable(serializer.name),
+    "TtlSerializer": lambda serializer: values.fields_of(
+        ("last_access", "value"), _readers(serializer)
+    ),
+    "TtlAwareSerializer": lambda serializer: serializer.inner[0].reader,
+    "ExternalSerializer": lambda serializer: serializer.inner[0].reader,
+    "LinkedListSerializer": lambda serializer: values.linked_list_of(
+        serializer.inner[0].reader, bool(serializer.setting)
+    ),
+    "RawValueDataSerializer": lambda serializer: values.sized_reader(span_reader(_RAW)),
+    "BinaryRowDataSerializer": lambda serializer: values.sized_reader(span_reader(_RAW)),
+    "WindowKeySerializer": lambda serializer: values.fields_of(
+        ("window", "key"), [DataInput.i8, *_readers(serializer)]
+    ),
+    "PojoSerializer": pojo_values,
+    "EnumSerializer": lambda serializer: values.constant_of(serializer.fields),
+    "RowDataSerializer": lambda serializer: values.sized_reader(
+        row_reader(serializer.columns, serializer.fields)
+    ),
+    "ArrayDataSerializer": lambda serializer: values.sized_reader(span_reader(*serializer.columns)),
+    "MapDataSerializer": lambda serializer: values.sized_reader(span_reader(*serializer.columns)),
+    "DecimalSerializer": decimal_values,
+    "TimestampDataSerializer": timestamp_values,
+    "AvroSerializer": avro_values,
+}
+
+
+# ---- classes -------------------------------------------------------------------------------------
 
 
 def snapshot_name(class_name: str) -> str:
@@ -196,91 +596,110 @@ def _is_nearly(class_name: str, known: str) -> bool:
     return sum(letter != instead for letter, instead in letters) <= _LETTERS_MAX
 
 
-def read_string(data: DataInput) -> str | None:
-    """Read a string: length + 1, then UTF-16 units, each a varint; a length of 0 is None."""
-    length = _varint(data)
-    if length == 0:
-        return None
-    units = []
-    for _ in range(length - 1):
-        at, unit = data.at, _varint(data)
-        if unit > 0xFFFF:
-            raise data.wrong("a string holds an invalid UTF-16 unit", at)
-        units.append(unit)
-    return struct.pack(f">{len(units)}H", *units).decode("utf-16-be", "surrogatepass")
-
-
-def _varint(data: DataInput) -> int:
-    number = shift = 0
-    while True:
-        at, byte = data.at, data.u1()
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number
-        shift += 7
-        if shift > 28:
-            raise data.wrong("unterminated varint", at)
-
-
-def _of(form: str) -> Callable[[DataInput], object]:
-    size = struct.calcsize(form)
-    return lambda data: struct.unpack(form, data.take(size))[0]
-
-
-def _read_void(data: DataInput) -> None:
-    data.take(1)
-
-
-_SIMPLE: Final[Mapping[str, Callable[[DataInput], object]]] = {
-    "StringSerializer": read_string,
+_SIMPLE_OPAQUE: Final = ("JavaSerializer",)
+_SIMPLE: Final[Mapping[str, Reader]] = {
+    "StringSerializer": values.read_string,
     "LongSerializer": DataInput.i8,
     "IntSerializer": DataInput.i4,
     "ShortSerializer": DataInput.i2,
-    "ByteSerializer": _of(">b"),
+    "ByteSerializer": values.number_of(">b"),
     "BooleanSerializer": DataInput.boolean,
-    "DoubleSerializer": _of(">d"),
-    "FloatSerializer": _of(">f"),
-    "BytePrimitiveArraySerializer": lambda data: data.take(data.count("bytes")).hex(),
-    "VoidNamespaceSerializer": _read_void,
-    "TimeWindowSerializer": lambda data: [data.i8(), data.i8()],
+    "DoubleSerializer": values.number_of(">d"),
+    "FloatSerializer": values.number_of(">f"),
+    "CharSerializer": values.read_char,
+    "BytePrimitiveArraySerializer": values.read_hex,
+    "ShortPrimitiveArraySerializer": values.numbers_of("h"),
+    "IntPrimitiveArraySerializer": values.numbers_of("i"),
+    "LongPrimitiveArraySerializer": values.numbers_of("q"),
+    "FloatPrimitiveArraySerializer": values.numbers_of("f"),
+    "DoublePrimitiveArraySerializer": values.numbers_of("d"),
+    "BooleanPrimitiveArraySerializer": values.read_booleans,
+    "CharPrimitiveArraySerializer": values.read_chars,
+    "StringArraySerializer": values.read_strings,
+    "BigIntSerializer": values.read_big_integer,
+    "BigDecSerializer": values.read_big_decimal,
+    "InstantSerializer": values.read_instant,
+    "LocalDateSerializer": values.read_date,
+    "LocalTimeSerializer": values.read_time,
+    "LocalDateTimeSerializer": values.read_date_time,
+    "DateSerializer": values.read_millis,
+    "SqlDateSerializer": values.read_millis,
+    "SqlTimeSerializer": values.read_millis,
+    "SqlTimestampSerializer": values.read_sql_timestamp,
+    "LongValueSerializer": DataInput.i8,
+    "IntValueSerializer": DataInput.i4,
+    "ShortValueSerializer": DataInput.i2,
+    "ByteValueSerializer": values.number_of(">b"),
+    "BooleanValueSerializer": DataInput.boolean,
+    "DoubleValueSerializer": values.number_of(">d"),
+    "FloatValueSerializer": values.number_of(">f"),
+    "CharValueSerializer": values.read_char,
+    "StringValueSerializer": values.read_string,
+    "NullValueSerializer": values.read_nothing,
+    "VoidSerializer": values.read_nothing,
+    "Tuple0Serializer": values.read_nothing,
+    "VoidNamespaceSerializer": values.read_nothing,
+    "GlobalWindowSerializer": values.read_nothing,
+    "TimeWindowSerializer": values.read_window,
+    "CountWindowSerializer": DataInput.i8,
+    "StringDataSerializer": values.read_utf8,
+    "NullSerializer": lambda data: None,
 }
-# How many serializers each composite is made of; None: any number.
-_ARITY: Final[Mapping[str, int | None]] = {
-    "TupleSerializer": None,
-    "ListSerializer": 1,
-    "MapSerializer": 2,
-    "TimerSerializer": 2,
-    "TtlSerializer": 2,
-}
-_WITH_CLASS: Final = ("TupleSerializer",)
 _BASE: Final = "org.apache.flink.api.common.typeutils.base."
 _RUNTIME: Final = "org.apache.flink.api.java.typeutils.runtime."
 _TABLE: Final = "org.apache.flink.table.runtime.typeutils."
 _WINDOWS: Final = "org.apache.flink.streaming.api.windowing.windows."
+_TABLE_WINDOWS: Final = "org.apache.flink.table.runtime.operators.window."
 _LETTERS_MAX: Final = 2
 _BEGUN_MIN: Final = 16  # letters that no other class begins with and ends after
 _FLINK: Final = "org.apache.flink."
 _TUPLE: Final = f"{_FLINK}api.java.tuple.Tuple"
-# The versions that Flink reads of serializers that are not decoded here, where it refuses others.
-_VERSIONS: Final[Mapping[str, tuple[int, ...]]] = {"PojoSerializer": (2,)}
+_NUMBERS: Final = ("Long", "Int", "Short", "Byte", "Boolean", "Double", "Float", "Char")
+_TIMES: Final = ("Instant", "LocalDate", "LocalTime", "LocalDateTime", "Date")
+_SQL_TIMES: Final = ("SqlDate", "SqlTime", "SqlTimestamp")
 _CLASSES: Final = frozenset(
     (
         *(
             f"{_BASE}{name}Serializer${name}SerializerSnapshot"
-            for name in ("String", "Long", "Int", "Short", "Byte", "Boolean", "Double", "Float")
+            for name in (
+                *("String", "BigInt", "BigDec", "Enum", "Void", *_NUMBERS, *_TIMES, *_SQL_TIMES),
+                *(f"{name}Value" for name in ("String", "Null", *_NUMBERS)),
+            )
         ),
-        f"{_BASE}array.BytePrimitiveArraySerializer$BytePrimitiveArraySerializerSnapshot",
-        *(f"{_BASE}{name}SerializerSnapshot" for name in ("List", "Map")),
-        *(f"{_RUNTIME}{name}SerializerSnapshot" for name in ("Pojo", "Tuple", "kryo.Kryo")),
-        f"{_RUNTIME}NullableSerializer$NullableSerializerSnapshot",
+        *(
+            f"{_BASE}array.{name}ArraySerializer${name}ArraySerializerSnapshot"
+            for name in ("String", *(f"{name}Primitive" for name in _NUMBERS))
+        ),
+        *(f"{_BASE}{name}SerializerSnapshot" for name in ("List", "Map", "Set", "GenericArray")),
+        *(
+            f"{_RUNTIME}{name}SerializerSnapshot"
+            for name in ("Pojo", "Tuple", "Tuple0", "kryo.Kryo", "JavaEither", "Either")
+        ),
+        *(
+            f"{_RUNTIME}{name}Serializer${name}SerializerSnapshot"
+            for name in ("Nullable", "Row", "Value", "CopyableValue")
+        ),
         "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot",
+        "org.apache.flink.runtime.state.ArrayListSerializerSnapshot",
         "org.apache.flink.runtime.state.ttl.TtlStateFactory$TtlSerializerSnapshot",
+        "org.apache.flink.runtime.state.ttl.TtlAwareSerializerSnapshot",
         "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot",
         f"{_WINDOWS}TimeWindow$Serializer$TimeWindowSerializerSnapshot",
+        f"{_WINDOWS}GlobalWindow$Serializer$GlobalWindowSerializerSnapshot",
+        *(
+            f"{_TABLE_WINDOWS}{name}Window$Serializer${name}WindowSerializerSnapshot"
+            for name in ("Time", "Count", "Global")
+        ),
         "org.apache.flink.table.dataview.NullSerializer$NullSerializerSnapshot",
         *(
             f"{_TABLE}{name}Serializer${name}SerializerSnapshot"
-            for name in ("RowData", "StringData", "RawValueData", "External")
+            for name in (
+                *("RowData", "StringData", "RawValueData", "External", "ArrayData", "MapData"),
+                *("BinaryRowData", "TimestampData", "LinkedList", "WindowKey"),
+            )
         ),
+        f"{_TABLE}DecimalDataSerializer$DecimalSerializerSnapshot",
+        f"{_TABLE}SortedMapSerializerSnapshot",
+        "org.apache.flink.formats.avro.typeutils.AvroSerializerSnapshot",
     )
 )

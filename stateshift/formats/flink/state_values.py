@@ -1,63 +1,47 @@
-"""Entries of keyed state by their serializers: keys and values, read to their ends. Pure.
+"""Canonical entries of keyed state by their serializers: keys and values, read to their ends. Pure.
 
     canonical  key      [timers: i64 time, its sign bit flipped] key, namespace, [MAP: the map's
-                        key]
+                        key]; where neither of the former has a length of its type, behind each its
+                        own: lowest byte first, as many as it has
                value    LIST: elements with a comma in between; MAP: u1 null, value; else the value;
                         of timers nothing
-    hashmap    for each state of a key group, [compressed: in a snappy stream of its own]
-               u16 state, i32 n, n * (namespace, key, value), or of timers n * (i64 time, key,
-               namespace)
 
 All raise Unknown for an unknown serializer, and FormatError for bytes that it does not write, or
-that do not end where they should. Where an entry of the hashmap ends only serializers tell: what
-`hashmap_entries` could not take apart, into the entries that a canonical savepoint has,
-`why_closed` says beforehand.
+that do not end where they should. `canonical_pairs` gives the entries that a canonical savepoint
+has for one of the hashmap backend.
 
-Flink: runtime/state/heap/{HeapSnapshotStrategy, CopyOnWriteStateMapSnapshot,
-HeapKeyValueStateIterator}, runtime/state/{SerializedCompositeKeyBuilder, ListDelimitedSerializer},
+Flink: runtime/state/{SerializedCompositeKeyBuilder, ListDelimitedSerializer},
 streaming/api/operators/TimerSerializer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
-from stateshift.errors import FormatError
-from stateshift.formats.flink import snappy_frames
+from stateshift.formats.flink.heap_groups import AROUND_MAX, HeapEntry, namespace_of
 from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.serializers import Serializer, Unknown, takes_no_bytes, value
+from stateshift.formats.flink.values import read_around
 
-_VOID = "VoidNamespaceSerializer"
 _SIGN: Final = -(1 << 63)
 _COMMA: Final = 0x2C
-_GROUP_BYTES: Final = 4
-_NUMBERS = ("Long", "Int", "Short", "Byte", "Boolean", "Double", "Float")
-_FIXED: Final = {f"{name}Serializer" for name in (*_NUMBERS, "VoidNamespace", "TimeWindow")}
-
-# Namespaces of one length: keys cannot be ambiguous.
-_OF_ONE_LENGTH = ("VoidNamespaceSerializer", "TimeWindowSerializer")
-_AS_IT_IS = ("VALUE", "REDUCING", "AGGREGATING", "FOLDING")
-
-
-@dataclass(frozen=True, slots=True)
-class HeapEntry:
-    """An entry of the hashmap backend; `state`: its number in the header; `raw_key`: its bytes."""
-
-    state: int
-    key: dict[str, object]
-    value: object
-    raw_key: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Undecoded:
-    """Bytes of a state with unknown serializers; if not compressed, of all behind it, too."""
-
-    state: int
-    size: int
+_NUMBERS = ("Long", "Int", "Short", "Byte", "Boolean", "Double", "Float", "Char")
+_TIMES = ("Instant", "LocalDate", "LocalTime", "LocalDateTime", "Date")
+_SQL_TIMES = ("SqlDate", "SqlTime", "SqlTimestamp")
+_WINDOWS = ("VoidNamespace", "TimeWindow", "GlobalWindow", "CountWindow")
+# Serializers whose values have one length: a key and a namespace of which one has it are not
+# ambiguous.
+_FIXED: Final = {
+    f"{name}Serializer" for name in (*_NUMBERS, *_TIMES, *_SQL_TIMES, *_WINDOWS, "Enum")
+}
+_WINDOW_NAMES: Final = {
+    "TimeWindowSerializer": "window",
+    "CountWindowSerializer": "window",
+    "GlobalWindowSerializer": None,
+    "VoidNamespaceSerializer": None,
+}
 
 
 def is_known(header: Header, state: StateInfo) -> bool:
@@ -80,16 +64,20 @@ def key_parts(header: Header, state: StateInfo, data: DataInput) -> Iterator[tup
     is_timer = state.kind == "timers"
     if is_timer:
         yield "timestamp", data.i8() ^ _SIGN
-    namespace = _namespace(state)
+    namespace = namespace_of(state)
     if header.key is None:
         raise Unknown("a key of a serializer that is not known here", header.unknown)
+    start = data.at
     yield "key", value(header.key, data)
     if namespace is None:
         raise Unknown("a namespace of a serializer that is not known here", state.unknown)
-    # If neither has a fixed length, the lengths of both stand behind them.
-    if not (is_timer or _is_fixed(header.key) or _is_fixed(namespace)):
-        raise Unknown("a key and a namespace with their lengths behind them")
+    with_lengths = not is_timer and is_ambiguous(header.key, namespace)
+    if with_lengths:
+        _read_length(data, start)
+    start = data.at
     yield from _named(namespace, value(namespace, data))
+    if with_lengths:
+        _read_length(data, start)
     of_map = state.value
     if state.type == "MAP" and of_map is not None and of_map.name == "MapSerializer":
         yield "map_key", value(of_map.inner[0], data)
@@ -122,81 +110,26 @@ def read_value(state: StateInfo, raw: bytes) -> object:
     return decoded
 
 
-def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEntry | Undecoded]:
-    """Yield the entries of a key group of the hashmap backend, which ends with its last state."""
-    own_number = int.from_bytes(section[:_GROUP_BYTES], "big")
-    if len(section) < _GROUP_BYTES or own_number != group:
-        raise FormatError(f"key group {group} begins with the number {own_number}", None, 0)
-    seen: list[int] = []
-    content, what = section[_GROUP_BYTES:], "a key group"
-    parts: Iterable[bytes] = (content,)
-    if header.compressed:  # each state by itself
-        streams = snappy_frames.streams(content, what)
-        parts = (snappy_frames.decompress(stream, what) for _, stream in streams)
-    for data in (DataInput(part, what) for part in parts):
-        while not data.at_end():
-            number = _state_number(header, data, seen)
-            state = header.states[number]
-            if not is_known(header, state):
-                yield Undecoded(number, data.end - data.at)
-                if not header.compressed:
-                    return  # nor can the states behind it be separated
-                break
-            yield from _heap_state(header, number, data)
-            if header.compressed:
-                data.require_end(f"bytes behind the end of state {state.name!r}")
-    if len(seen) != len(header.states):
-        fact = f"key group {group} holds {len(seen)} of {len(header.states)} states"
-        raise FormatError(fact, None, len(section))
-
-
-def _state_number(header: Header, data: DataInput, seen: list[int]) -> int:
-    at, number = data.at, data.i2()
-    if not 0 <= number < len(header.states):
-        raise data.wrong(f"state {number}, of {len(header.states)} that there are", at)
-    if number in seen:
-        raise data.wrong(f"state {header.states[number].name!r} occurs twice", at)
-    seen.append(number)
-    return number
-
-
-def _heap_state(header: Header, number: int, data: DataInput) -> Iterator[HeapEntry]:
-    state = header.states[number]
-    namespace = _namespace(state)
-    assert header.key is not None, "asked before: is_known"
-    assert state.value is not None, "asked before: is_known"
-    assert namespace is not None, "asked before: is_known"
-    for _ in range(data.items("entries")):
-        if state.kind == "timers":
-            timestamp = data.i8() ^ _SIGN
-            key, raw = _with_bytes(header.key, data)
-            parts = dict(_named(namespace, value(namespace, data)))
-            yield HeapEntry(number, {"timestamp": timestamp, "key": key, **parts}, None, raw)
-        else:
-            parts = dict(_named(namespace, value(namespace, data)))
-            key, raw = _with_bytes(header.key, data)
-            yield HeapEntry(number, {"key": key, **parts}, value(state.value, data), raw)
-
-
-def _with_bytes(serializer: Serializer, data: DataInput) -> tuple[object, bytes]:
-    start = data.at
-    decoded = value(serializer, data)
-    return decoded, data.data[start : data.at]
-
-
-def _namespace(state: StateInfo) -> Serializer | None:
-    """Return the serializer of namespaces; of timers it stands within their own."""
-    if state.kind != "timers":
-        return state.namespace
-    timer = state.value
-    return timer.inner[1] if timer is not None and timer.name == "TimerSerializer" else None
-
-
 def _named(serializer: Serializer, namespace: object) -> Iterator[tuple[str, object]]:
-    if serializer.name == _VOID:
-        return
-    name = "window" if serializer.name == "TimeWindowSerializer" else "namespace"
-    yield name, namespace
+    name = _WINDOW_NAMES.get(serializer.name, "namespace")
+    if name is not None:
+        yield name, namespace
+
+
+def is_ambiguous(key: Serializer, namespace: Serializer) -> bool:
+    """Whether the lengths of both stand behind them, as neither type has one of its own."""
+    return not (_is_fixed(key) or _is_fixed(namespace))
+
+
+def length_of(size: int) -> bytes:
+    """Return a length as it stands behind a key or a namespace."""
+    return size.to_bytes(max(1, (size.bit_length() + 7) // 8), "little")
+
+
+def _read_length(data: DataInput, start: int) -> None:
+    at, wanted = data.at, length_of(data.at - start)
+    if data.take(len(wanted)) != wanted:
+        raise data.wrong("a key or a namespace has another length behind it than its own", at)
 
 
 def _is_fixed(serializer: Serializer) -> bool:
@@ -205,81 +138,74 @@ def _is_fixed(serializer: Serializer) -> bool:
     return serializer.name in _FIXED
 
 
-def why_closed(header: Header) -> str | None:
-    """Return the reason why entries under this header cannot be separated; None if they can."""
-    if header.key is None:
-        return "the serializer of its keys is not known"
-    for state in header.states:
-        if not _is_open(state):
-            return f"the serializers of state {state.name!r} are not known"
+def read_value_around(state: StateInfo, raw: bytes) -> object:
+    """Return a value with the one part that only the job's classes can read as its bytes.
+
+    If there is more than one such part, or more than one way to read the rest, all from the first
+    on is bytes. Unknown: it begins with such a part.
+    """
+    if state.value is None or state.type == "LIST":
+        raise Unknown("a value of a serializer that is not known here", state.unknown)
+    serializer, data = state.value, DataInput(raw, "a value")
+    if state.type == "MAP" and serializer.name == "MapSerializer":
+        data.boolean()  # a null has been read
+        serializer = serializer.inner[1]
+    start = data.at
+    if len(raw) <= AROUND_MAX:
+        whole = [value for end, value in read_around(serializer.reader, data) if end == data.end]
+        if len(whole) == 1:
+            return whole[0]
+    data.at = start
+    try:
+        return value(serializer, data)
+    except Unknown as unknown:
+        if not unknown.read:
+            raise
+        return _with_rest(unknown.read, raw[data.at :])
+
+
+def _with_rest(read: dict[str, object], rest: bytes) -> dict[str, object]:
+    """Return the fields of an object that were read, with the rest as bytes in the last."""
+    last, inner = list(read.items())[-1]
+    ended = _with_rest(inner, rest) if isinstance(inner, dict) and inner else {"bytes": rest.hex()}
+    return {**read, last: ended}
+
+
+def canonical_pairs(header: Header, entry: HeapEntry) -> Iterator[tuple[bytes, bytes]] | None:
+    """Return the canonical keys (without group) and values of an entry of the hashmap backend.
+
+    None for a list or a map that nobody has read: its parts cannot be told apart.
+    """
+    state = header.states[entry.state]
+    assert header.key is not None, "an entry was read by it"
+    if state.kind == "timers":
+        return iter([(entry.time + entry.key + entry.namespace, b"")])
+    assert state.namespace is not None, "an entry was read by it"
+    key, namespace = entry.key, entry.namespace
+    if is_ambiguous(header.key, state.namespace):
+        key, namespace = key + length_of(len(key)), namespace + length_of(len(namespace))
+    if entry.is_read or state.type not in ("LIST", "MAP"):
+        return _split(state, key + namespace, entry.value)
     return None
 
 
-def hashmap_entries(
-    header: Header, group: int, content: bytes
-) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (state, key without group, value) as in a canonical file, of decompressed `content`."""
-    data = DataInput(content, f"key group {group}")
-    if data.i4() != group:
-        raise FormatError(f"key group {group} begins with another number", None, 0)
-    for _ in header.states:
-        at, number = data.at, data.i2() & 0xFFFF
-        if number >= len(header.states):
-            raise data.wrong(f"state {number}, which the header does not have", at)
-        state = header.states[number]
-        for _ in range(data.count("entries")):
-            for key, raw in _entry(header, state, data):
-                yield number, key, raw
-    data.require_end("bytes behind its end")
-
-
-def _is_open(state: StateInfo) -> bool:
-    if state.value is None:
-        return False
-    if state.kind == "timers":
-        return _is_of(state.value, "TimerSerializer", 2)
-    if state.kind != "keyed":
-        return False
-    if state.namespace is None or state.namespace.name not in _OF_ONE_LENGTH:
-        return False
-    match state.type:
-        case "LIST":
-            return _is_of(state.value, "ListSerializer", 1)
-        case "MAP":
-            return _is_of(state.value, "MapSerializer", 2)
-    return state.type in _AS_IT_IS
-
-
-def _is_of(serializer: Serializer, name: str, arity: int) -> bool:
-    return serializer.name == name and len(serializer.inner) == arity
-
-
-def _entry(header: Header, state: StateInfo, data: DataInput) -> Iterator[tuple[bytes, bytes]]:
-    assert header.key is not None and state.value is not None, "asked before: why_closed"
-    if state.kind == "timers":
-        of_key, of_namespace = state.value.inner
-        time = data.take(8)
-        key = _raw(of_key, data)
-        yield time + key + _raw(of_namespace, data), b""
-        return
-    assert state.namespace is not None, "asked before: why_closed"
-    namespace = _raw(state.namespace, data)
-    key = _raw(header.key, data) + namespace
-    match state.type:
-        case "MAP":
-            of_map_key, of_value = state.value.inner
-            for _ in range(data.count("entries")):
-                map_key, is_null = _raw(of_map_key, data), data.boolean()
-                value = b"\x01" if is_null else b"\x00" + _raw(of_value, data)
-                yield key + map_key, value
-        case "LIST":
-            (of_item,) = state.value.inner
-            items = [_raw(of_item, data) for _ in range(data.count("items"))]
+def _split(state: StateInfo, key: bytes, content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the pairs of a list or a map, or a value as it is."""
+    data = DataInput(content, "a value")
+    match state.type, state.value:
+        case "LIST", Serializer(name="ListSerializer", inner=(of_item,)):
+            items = [_raw(of_item, data) for _ in range(data.items("items"))]
             if items:
                 yield key, b",".join(items)
+        case "MAP", Serializer(name="MapSerializer", inner=(of_key, of_value)):
+            for _ in range(data.items("entries")):
+                map_key, is_null = _raw(of_key, data), data.boolean()
+                yield key + map_key, b"\x01" if is_null else b"\x00" + _raw(of_value, data)
         case _:
-            yield key, _raw(state.value, data)
+            yield key, content
 
 
 def _raw(serializer: Serializer, data: DataInput) -> bytes:
-    return _with_bytes(serializer, data)[1]
+    start = data.at
+    value(serializer, data)
+    return data.data[start : data.at]

@@ -8,6 +8,7 @@ serializers are known, and where they are not, the lengths around it are held ag
       .ranges                      where these are, by path: (start, end) ...
       .undecoded, .classes         of these, those whose serializers are not known, and what these
                                    are called
+      .counts                      how the entries of each keyed state were read, by operator
       .versions                    of connectors' own serializers, by the states that they wrote
       .headers                     how many there are of a Flink before 1.7, and of later ones
 
@@ -33,12 +34,15 @@ from stateshift.engines.flink.entries.image import (
     sections_of,
 )
 from stateshift.engines.flink.entries.image import uncompress as decompressed
+from stateshift.engines.flink.entries.keyed import hidden_state
 from stateshift.engines.flink.entries.operators import positions_in
 from stateshift.engines.flink.streams import Streams
+from stateshift.engines.views import StateRead
 from stateshift.errors import FormatError, OldVersion, StorageError, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.flink import operator_state
-from stateshift.formats.flink.key_groups import code_of, hashable, key_group, prefix_bytes
+from stateshift.formats.flink.heap_groups import Hidden, heap_entries
+from stateshift.formats.flink.key_groups import key_group, key_of, prefix_bytes, raw_hash
 from stateshift.formats.flink.keyed_handles import Incremental, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
@@ -53,14 +57,9 @@ from stateshift.formats.flink.operator_state import (
 )
 from stateshift.formats.flink.references import keyed_streams
 from stateshift.formats.flink.serializers import Unknown, snapshot_name
-from stateshift.formats.flink.state_values import (
-    Undecoded,
-    heap_entries,
-    is_known,
-    read_key,
-    read_value,
-)
+from stateshift.formats.flink.state_values import is_known, read_key, read_value
 from stateshift.formats.flink.stream_handles import FileHandle, Segment, StreamHandle, files_of
+from stateshift.formats.flink.type_names import unread_name
 
 _KEY_GROUP_NUMBER = 4  # bytes in front of a compressed key group of the hashmap backend
 
@@ -87,6 +86,7 @@ class Walk:
     may_be_old: bool = False
     classes: set[str] = field(default_factory=set)
     headers: Counter[Literal["old", "new"]] = field(default_factory=Counter)
+    counts: dict[tuple[str, str], StateRead] = field(default_factory=dict)
     versions: dict[str, set[int]] = field(default_factory=dict)
     ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _counted: set[FileHandle] = field(default_factory=set)
@@ -171,34 +171,58 @@ class Walk:
         self, operator: OperatorState, header: Header, group: int, content: bytes
     ) -> None:
         plain = decompressed(content) if header.compressed else content
-        prefix, is_placed = prefix_bytes(operator.max_parallelism), hashable(header.key)
+        prefix = prefix_bytes(operator.max_parallelism)
+        counts = [self._count_of(operator, state.name) for state in header.states]
         known = [is_known(header, state) for state in header.states]
         for number, key, raw in entries(plain, prefix, group, len(known)):
             state = header.states[number]
             size = len(key) + len(raw)
             if not known[number]:
+                counts[number].sized += 1
                 self._count_undecoded(header, state, size)
                 continue
+            own_key = key[prefix:]
             try:
-                parts = read_key(header, state, key[prefix:])
+                read_key(header, state, own_key)
+                self._place(header, key_of(header, number, own_key), group, operator)
                 read_value(state, raw)
             except Unknown as unknown:
+                counts[number].sized += 1
                 self._count_undecoded(header, state, size, unknown.snapshot)
                 continue
-            if is_placed:
-                self._place(header, parts["key"], group, operator.max_parallelism)
+            counts[number].decoded += 1
 
     def _heap(self, operator: OperatorState, header: Header, group: int, content: bytes) -> None:
-        is_placed = hashable(header.key)
-        for entry in heap_entries(header, content, group):
-            if isinstance(entry, Undecoded):
-                self._count_undecoded(header, header.states[entry.state], entry.size)
-            elif is_placed:
-                self._place(header, entry.key["key"], group, operator.max_parallelism)
+        for entry in heap_entries(header, content, group, operator.max_parallelism):
+            if isinstance(entry, Hidden):
+                self._hide(operator, header, group, entry)
+                continue
+            self._place(header, entry.key, group, operator)
+            state = header.states[entry.state]
+            if entry.is_read:
+                self._count_of(operator, state.name).decoded += 1
+            else:
+                self._count_of(operator, state.name).framed += 1
+                self._count_undecoded(header, state, len(entry.value))
 
-    def _place(self, header: Header, key: object, group: int, max_parallelism: int) -> None:
-        assert header.key is not None, "asked before: hashable"
-        self.misplaced += key_group(code_of(header.key, key), max_parallelism) != group
+    def _hide(self, operator: OperatorState, header: Header, group: int, hidden: Hidden) -> None:
+        state = hidden_state(header, group, hidden)
+        first = header.states[hidden.states[0]]
+        self._count_of(operator, first.name).hidden += hidden.entries
+        for name in state.states[1:]:
+            self._count_of(operator, name).hidden_by = first.name
+        self._count_undecoded(header, first, len(hidden.content))
+
+    def _count_of(self, operator: OperatorState, state: str) -> StateRead:
+        name = operator.uid or operator.name or operator.id.hex()
+        return self.counts.setdefault((name, state), StateRead(name, state))
+
+    def _place(
+        self, header: Header, key: bytes | None, group: int, operator: OperatorState
+    ) -> None:
+        code = None if header.key is None or key is None else raw_hash(header.key, key)
+        if code is not None:
+            self.misplaced += key_group(code, operator.max_parallelism) != group
 
     # ---- state that belongs to no key ------------------------------------------------------------
 
@@ -243,7 +267,8 @@ class Walk:
             read_element(state, content, count)
         except Unknown as unknown:
             self.undecoded += 0 if header.compressed else len(raw)
-            self._note(unknown.snapshot)
+            if unknown.snapshot is not None:
+                self.classes.add(snapshot_name(unknown.snapshot))
             return
         is_bytes = state.value is not None and state.value.name == operator_state.SERIALIZER
         if is_bytes and state.name in operator_state.STATES:
@@ -272,11 +297,8 @@ class Walk:
         self, header: Header, state: StateInfo, size: int, snapshot: str | None = None
     ) -> None:
         self.undecoded += 0 if header.compressed else size
-        self._note(snapshot or header.unknown or state.unknown)
-
-    def _note(self, snapshot: str | None) -> None:
-        if snapshot is not None:
-            self.classes.add(snapshot_name(snapshot))
+        known = snapshot or header.unknown
+        self.classes.add(unread_name(state) if known is None else snapshot_name(known))
 
     def _count(self, stream: StreamHandle, start: int, end: int) -> None:
         file = next(files_of(stream), None)

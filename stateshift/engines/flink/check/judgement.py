@@ -54,6 +54,7 @@ def judge(at: ImageAt, deep: DeepCheck | None) -> Judged:
         coverage=coverage,
         no_checksum=walk.ranges_without_checksum(),
         undecoded=tuple(sorted(walk.classes)),
+        read=tuple(walk.counts.values()),
     )
 
 

@@ -149,7 +149,7 @@ def of_operator(
 ) -> Iterator[Entry]:
     """Yield state, key and value, one by one."""
     if operator.coordinator is not None:
-        yield "coordinator", b"", _short(operator.coordinator.content)
+        yield "coordinator", b"", short(operator.coordinator.content)
     if operator.subtasks is None:
         yield "finished", b"", b""
     prefix = prefix_bytes(operator.max_parallelism)
@@ -201,7 +201,7 @@ def _keyed(
         case MemoryDelta():
             store = Whole(f"{role}changelog", "key_groups")
             for group, content in handle.changes:
-                yield store, b"%d %d" % (handle.start, group), _short(content)
+                yield store, b"%d %d" % (handle.start, group), short(content)
 
 
 def _file_delta(handle: FileDelta, streams: Streams, role: str) -> Iterator[Entry]:
@@ -226,7 +226,7 @@ def _key_groups(handle: KeyGroups, prefix: int, streams: Streams, role: str) -> 
     if role or not is_canonical(handle, streams):
         store = Whole(f"{role}key groups", "key_groups")
         for group, content in sections_of(handle, streams):
-            yield store, b"%d" % group, _short(content)
+            yield store, b"%d" % group, short(content)
         return
     for entry in canonical_entries(handle, prefix, streams):
         yield entry.state.name, entry.key, entry.value
@@ -371,7 +371,7 @@ def _elements(handle: Partitioned, streams: Streams) -> dict[int, bytes]:
         raise FormatError(fact, None, None)
     data = Stream(streams.chunks(handle.stream), "operator state")
     data.take(starts[0])
-    return {start: _short(data.take(end - start)) for start, end in pairwise((*starts, size))}
+    return {start: short(data.take(end - start)) for start, end in pairwise((*starts, size))}
 
 
 def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) -> Iterator[Entry]:
@@ -388,7 +388,8 @@ class Digest(bytes):
     """A digest in the place of bytes: who shows it must not call it them."""
 
 
-def _short(content: bytes) -> bytes:
+def short(content: bytes) -> bytes:
+    """Return the content, or its digest where it is long."""
     return content if len(content) <= LONG else Digest(hashlib.sha256(content).digest())
 
 

@@ -29,6 +29,7 @@ from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, StorageError
 from stateshift.formats import bounds
 from stateshift.formats.flink import kafka
+from stateshift.formats.flink.heap_groups import namespace_of
 from stateshift.formats.flink.kafka import CONSUMER_STATE
 from stateshift.formats.flink.keyed_handles import (
     SAVEPOINT_KEY_GROUPS,
@@ -59,7 +60,9 @@ from stateshift.formats.flink.operator_state import (
     split_elements,
 )
 from stateshift.formats.flink.references import Reference, references
+from stateshift.formats.flink.serializers import Serializer
 from stateshift.formats.flink.stream_handles import Inline, StreamHandle, files_of
+from stateshift.formats.flink.type_names import type_fields, type_name, unread_name
 from stateshift.sources.kind import FlinkSource, SourcePosition
 from stateshift.sources.kinds import UNKNOWN, SourceReading, of_flink, positions_of
 from stateshift.survey import Endpoint, Operator, Store
@@ -173,7 +176,7 @@ def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[
     Headers of one size are taken for one: where there are hundreds of subtasks, each would be a
     read of its own.
     """
-    states: list[StateInfo] = []
+    states: list[tuple[StateInfo, Serializer | None]] = []
     serializers: set[str] = set()
     seen: set[int | None] = set()
     headers = (_headers(subtask.managed_keyed) for subtask in subtasks)
@@ -182,19 +185,36 @@ def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[
             continue
         with suppress(FormatError, StorageError):
             content = streams.head(stream, size or HEADER_MAX)
-            states += decode_header(content, size).states
+            header = decode_header(content, size)
+            states += [(state, header.key) for state in header.states]
             serializers.update(find_serializers(content))
             seen.add(size)
     for subtask in subtasks:
         if subtask.managed_operator is not None:
             for named in subtask.managed_operator.states:
-                states.append(StateInfo(named.name, "operator", MODES[named.mode]))
+                states.append((StateInfo(named.name, "operator", MODES[named.mode]), None))
     # The first subtask's word about a state counts, and stands in its place from behind.
     described = {
-        (state.name, state.kind): {"name": state.name, "kind": state.kind, "type": state.type}
-        for state in reversed(states)
+        (state.name, state.kind): _described(state, key) for state, key in reversed(states)
     }
     return {"states": list(reversed(described.values())), "serializers": sorted(serializers)}
+
+
+def _described(state: StateInfo, key: Serializer | None) -> dict[str, object]:
+    """Return the types of a state in words; null where its header does not tell them here."""
+    fields = () if state.value is None else type_fields(state.value)
+    namespace = namespace_of(state)
+    unread = None if state.value is None else state.value.first_opaque()
+    return {
+        "name": state.name,
+        "kind": state.kind,
+        "type": state.type,
+        "key": None if key is None else type_name(key),
+        "namespace": None if namespace is None else type_name(namespace),
+        "value": None if state.value is None else type_name(state.value),
+        "fields": [{"name": name, "type": type_} for name, type_ in fields],
+        "unread": unread_name(state) if unread is not None or state.unknown else None,
+    }
 
 
 def _headers(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle, int | None]]:

@@ -2,9 +2,10 @@
 Reads only.
 
 Operators are matched by their ids. Keyed state whose entries cannot be separated (a changelog, or
-hashmap's own format with serializers of the job's) is compared as it lies there: it is the same
-where its bytes are, and cannot be compared where they are not. Each subtask has a copy of broadcast
-state: copies which are the same count once.
+hashmap's own format with keys of the job's serializers) is compared as it lies there: it is the
+same where its bytes are, and cannot be compared where they are not. So are single states of the
+hashmap backend that only the job's classes can read. Each subtask has a copy of broadcast state:
+copies which are the same count once.
 
 The splits of a source are no entries: its positions are compared, partition by partition, whatever
 subtask has them, and whatever version of its connector wrote them.
@@ -19,6 +20,7 @@ from shlex import quote
 
 from stateshift.engines.flink.entries.image import Broadcast, pairs_of
 from stateshift.engines.flink.entries.keyed import (
+    hidden_states_of,
     keyed_alone,
     keyed_pairs_of,
     why_operator_is_opaque,
@@ -114,7 +116,7 @@ class _Comparing:
     def run(self) -> None:
         why = self._why_opaque()
         if why is None:
-            self._compare(self._entries(keyed_pairs_of))
+            self._compare_states()
         elif self._is_same_as_it_lies():
             self._compare(self._entries(_keyed_as_it_lies))
         else:
@@ -123,6 +125,25 @@ class _Comparing:
         self._compare(self._entries(_with_positions if self._has_positions else _unkeyed))
         counts = [self._counts[name] for name in sorted(self._counts)]
         self._differences.stores += counts
+
+    def _compare_states(self) -> None:
+        """Compare keyed state entry by entry, but for states that are hidden on one side."""
+        hidden: dict[str, str] = {}
+        for _, state, streams in self._present():
+            for each in hidden_states_of(state, streams):
+                hidden.update(dict.fromkeys(each.states, each.why))
+        if hidden and self._is_same_as_it_lies():
+            hidden.clear()
+        for name, why in sorted(hidden.items()):
+            incomparable = (self._name, name, f"cannot be compared: {why}")
+            self._differences.incomparable.append(incomparable)
+
+        def shown_pairs(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
+            for store, pairs in keyed_pairs_of(operator, streams):
+                if store not in hidden:
+                    yield store, pairs
+
+        self._compare(self._entries(shown_pairs))
 
     def _why_opaque(self) -> str | None:
         for state, side, name in zip(self._states, self._sides, ("A", "B"), strict=True):

@@ -23,12 +23,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from shlex import quote
 
-from stateshift.engines.flink.entries.image import Digest, of_subtask
-from stateshift.engines.flink.entries.keyed import headers_of, keyed_entries, why_opaque
+from stateshift.engines.flink.entries.image import Digest, of_subtask, short
+from stateshift.engines.flink.entries.keyed import (
+    headers_of,
+    hidden_states,
+    keyed_entries,
+    why_opaque,
+)
 from stateshift.engines.flink.entries.operators import positions_in
 from stateshift.engines.flink.image import flink_image, metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
@@ -50,7 +56,7 @@ from stateshift.formats.flink.operator_state import (
     split_elements,
 )
 from stateshift.formats.flink.serializers import Unknown
-from stateshift.formats.flink.state_values import key_parts, read_value
+from stateshift.formats.flink.state_values import key_parts, read_value, read_value_around
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Survey
 
@@ -79,10 +85,10 @@ def shown_entries(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
 
 def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
     """Yield the entries of one operator, subtask by subtask."""
-    own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
+    own, most = operator.id.hex(), operator.max_parallelism
     for subtask in operator.all_subtasks:
         try:
-            for state, key, value in _of_subtask(subtask, prefix, streams):
+            for state, key, value in _of_subtask(subtask, most, streams):
                 yield Shown(own, state, subtask.index, key, value)
         except FormatError as error:
             fact, hint = f"operator {own}, subtask {subtask.index}: {error.fact}", error.hint
@@ -90,17 +96,22 @@ def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
 
 
 def _of_subtask(
-    subtask: SubtaskState, prefix: int, streams: Streams
+    subtask: SubtaskState, max_parallelism: int, streams: Streams
 ) -> Iterator[tuple[str, object, object]]:
     keyed = subtask.managed_keyed
     if why_opaque(keyed, streams) is None:
-        for header, state, _, raw_key, raw in keyed_entries(keyed, prefix, streams):
+        for header, state, _, raw_key, raw in keyed_entries(keyed, max_parallelism, streams):
             yield state.name, _key(header, state, raw_key), _value(state, raw)
+        for hidden in hidden_states(keyed, max_parallelism, streams):
+            shown: dict[str, object] = dict(_undecoded(short(hidden.content)))
+            if len(hidden.states) > 1:
+                shown["hides"] = list(hidden.states[1:])
+            yield hidden.states[0], {"key_group": hidden.group}, shown
         keyed = None
     if subtask.managed_operator is not None:
         yield from listed_elements(subtask.managed_operator, streams)
     rest = replace(subtask, managed_operator=None, managed_keyed=keyed)
-    for name, raw_key, raw in of_subtask(rest, prefix, streams):
+    for name, raw_key, raw in of_subtask(rest, prefix_bytes(max_parallelism), streams):
         yield name, {"bytes": _text(raw_key)}, _undecoded(raw)
 
 
@@ -196,8 +207,12 @@ def _value(state: StateInfo, raw: bytes) -> object:
         return None
     try:
         return read_value(state, raw)
-    except (Unknown, FormatError):
-        return {"bytes": raw.hex()}
+    except Unknown:
+        with suppress(Unknown, FormatError):
+            return read_value_around(state, raw)
+    except FormatError:
+        pass
+    return {"bytes": raw.hex()}
 
 
 def _text(key: bytes) -> str:
@@ -296,7 +311,12 @@ class FlinkExport:
 
 def _is_bytes(shown: object) -> bool:
     """Whether `shown_entries` could not decode it, or not to its end."""
-    return isinstance(shown, dict) and ("bytes" in shown or "digest" in shown)
+    match shown:
+        case dict():
+            return "bytes" in shown or "digest" in shown or any(map(_is_bytes, shown.values()))
+        case list():
+            return any(map(_is_bytes, shown))
+    return False
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> FlinkExport:

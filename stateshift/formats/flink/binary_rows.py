@@ -1,0 +1,301 @@
+"""The binary rows, arrays and maps of SQL: each field has a place of its own, from which it is
+read by its type. Numbers in them are little-endian.
+
+    row     u1 kind (0 +I, 1 -U, 2 +U, 3 -D), a bit for each field that is null: together as many
+            words of 8 bytes as they need; 8 bytes a field; what does not fit there
+    array   i32 n, a bit for each item that is null (words of 4 bytes); n items of their width,
+            filled up to 8 bytes; what does not fit there
+    map     i32 size of the keys' array, the keys' array, the values' array
+
+    BOOLEAN, TINYINT 1 byte; SMALLINT 2; INT, FLOAT, DATE (days), TIME (milliseconds), INTERVAL
+    YEAR 4; BIGINT, DOUBLE, INTERVAL DAY (milliseconds), DECIMAL up to 18 digits (unscaled),
+    TIMESTAMP up to 3 digits (milliseconds) 8. In a row each has 8 bytes.
+    text, bytes    up to 7 bytes within the 8: the last is 80 + length; else u32 size, u32 offset
+    DECIMAL        u32 size, u32 offset of the unscaled number, big-endian
+    TIMESTAMP      u32 nanoseconds of the millisecond, u32 offset of i64 milliseconds
+    others         u32 size, u32 offset
+
+Offsets count from the beginning of the row or array. Whatever lies outside of it is refused.
+
+    row_reader(types, names)(span) -> {"f0": ...}       a span of bytes, with the words for errors
+
+Flink: table/data/binary/{BinaryRowData, BinaryArrayData, BinaryMapData, BinarySegmentUtils}, 1.15
+to 2.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from stateshift.errors import FormatError
+from stateshift.formats.flink.logical_types import LogicalType
+from stateshift.formats.flink.times import date_text, instant_text, local_text, time_text
+
+KINDS: Final = ("+I", "-U", "+U", "-D")
+COMPACT_DECIMAL: Final = 18
+COMPACT_TIMESTAMP: Final = 3
+_WORD: Final = 8
+_KIND_BITS: Final = 8
+_INLINE: Final = 0x80
+_MILLI_NANOS: Final = 1_000_000
+_DAY_MILLIS: Final = 86_400_000
+DIGITS_MAX: Final = 1_000
+_DECIMAL_BYTES_MAX: Final = 17  # 38 digits, and a sign
+
+
+class Span(NamedTuple):
+    """Some bytes of `data`, from `start` to `end`."""
+
+    data: bytes
+    start: int
+    end: int
+
+    def part(self, offset: int, size: int) -> Span:
+        """Return the part at an offset; refused where it lies outside."""
+        start = self.start + offset
+        if start + size > self.end:
+            raise self.wrong(f"{size} bytes at {offset}, of {self.end - self.start} that it has")
+        return Span(self.data, start, start + size)
+
+    def content(self) -> bytes:
+        return self.data[self.start : self.end]
+
+    def wrong(self, fact: str) -> FormatError:
+        return FormatError(f"a row of SQL is not whole: {fact}", None, self.start)
+
+
+# Reads a value from a row or array: it, and the place of the value in its data.
+FieldReader = Callable[[Span, int], object]
+SpanReader = Callable[[Span], object]
+
+
+def plain_decimal(unscaled: int, scale: int) -> str:
+    """Return a decimal's digits; with an exponent where the digits would be many more."""
+    if not 0 <= scale <= DIGITS_MAX:
+        return f"{unscaled}E{-scale}" if scale else str(unscaled)
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    sign = "-" if unscaled < 0 else ""
+    whole = len(digits) - scale
+    return f"{sign}{digits[:whole]}.{digits[whole:]}" if scale else sign + digits
+
+
+def timestamp_text(type_: LogicalType, millis: int, nanos: int) -> str:
+    """Return a timestamp; one with a local time zone is an instant."""
+    seconds, rest = divmod(millis, 1000)
+    text = instant_text if type_.root == "TIMESTAMP_WITH_LOCAL_TIME_ZONE" else local_text
+    return text(seconds, rest * _MILLI_NANOS + nanos)
+
+
+def field_names(count: int) -> tuple[str, ...]:
+    """Return the names of columns that have none, as SQL gives them."""
+    return tuple(f"f{number}" for number in range(count))
+
+
+def row_reader(types: Sequence[LogicalType], names: Sequence[str]) -> SpanReader:
+    """Return the reader of rows of these fields."""
+    readers = [_field_reader(type_) for type_ in types]
+    header = (len(types) + 63 + _KIND_BITS) // 64 * _WORD
+    fixed = header + _WORD * len(types)
+    fields = [
+        (name, read, header + _WORD * number, *divmod(number + _KIND_BITS, 8))
+        for number, (name, read) in enumerate(zip(names, readers, strict=True))
+    ]
+
+    def read_row(row: Span) -> dict[str, object]:
+        data, start = row.data, row.start
+        if start + fixed > row.end:
+            raise row.wrong(f"{row.end - start} bytes, where its fields take {fixed}")
+        kind = data[start]
+        if kind >= len(KINDS):
+            raise row.wrong(f"a kind of {kind}")
+        decoded: dict[str, object] = {"@kind": KINDS[kind]} if kind else {}
+        for name, read, place, byte, bit in fields:
+            is_null = data[start + byte] >> bit & 1
+            decoded[name] = None if is_null else read(row, start + place)
+        return decoded
+
+    return read_row
+
+
+def array_reader(item: LogicalType) -> SpanReader:
+    """Return the reader of arrays of such items."""
+    read, width = _field_reader(item), _WIDTHS.get(item.root, _WORD)
+
+    def read_array(array: Span) -> list[object]:
+        data, start = array.data, array.start
+        array.part(0, 4)
+        (count,) = _I4.unpack_from(data, start)
+        header = 4 + (count + 31) // 32 * 4
+        if count < 0 or start + header + count * width > array.end:
+            raise array.wrong(f"{count} items in {array.end - start} bytes")
+        bits, first = start + 4, start + header
+        return [
+            None
+            if data[bits + number // 8] >> number % 8 & 1
+            else read(array, first + number * width)
+            for number in range(count)
+        ]
+
+    return read_array
+
+
+def map_reader(key: LogicalType, value: LogicalType) -> SpanReader:
+    """Return the reader of maps: pairs of keys and values."""
+    read_keys, read_values = array_reader(key), array_reader(value)
+
+    def read_map(content: Span) -> list[list[object]]:
+        content.part(0, 4)
+        (size,) = _I4.unpack_from(content.data, content.start)
+        if size < 0:
+            raise content.wrong(f"keys of {size} bytes")
+        keys, rest = content.part(4, size), content.start + 4 + size
+        values = read_values(Span(content.data, rest, content.end))
+        own_keys = read_keys(keys)
+        assert isinstance(own_keys, list) and isinstance(values, list), "arrays"
+        if len(own_keys) != len(values):
+            raise content.wrong(f"{len(own_keys)} keys, and {len(values)} values")
+        return [list(pair) for pair in zip(own_keys, values, strict=True)]
+
+    return read_map
+
+
+def span_reader(type_: LogicalType) -> SpanReader:
+    """Return the reader of a value that has a span of bytes of its own."""
+    match type_.root:
+        case "ROW" | "STRUCTURED_TYPE":
+            return row_reader(type_.inner, type_.names)
+        case "ARRAY":
+            return array_reader(type_.inner[0])
+        case "MAP":
+            return map_reader(*type_.inner)
+        case "MULTISET":
+            return map_reader(type_.inner[0], LogicalType("INTEGER", False))
+        case "CHAR" | "VARCHAR":
+            return read_text
+        case "BINARY" | "VARBINARY":
+            return lambda span: span.content().hex()
+        case "DECIMAL":
+            return wide_decimal_reader(type_.scale)
+        case _:
+            return lambda span: {"raw": span.content().hex()}
+
+
+def read_text(span: Span) -> str:
+    """Read a text."""
+    try:
+        return span.content().decode("utf-8", "surrogatepass")
+    except ValueError as error:
+        raise span.wrong(f"a text is not UTF-8 ({error})") from error
+
+
+def wide_decimal_reader(scale: int) -> SpanReader:
+    """Return the reader of decimals of any number of digits."""
+
+    def read_decimal(span: Span) -> str:
+        raw = span.content()
+        if len(raw) > _DECIMAL_BYTES_MAX:
+            raise span.wrong(f"a decimal of {len(raw)} bytes")
+        return plain_decimal(int.from_bytes(raw, "big", signed=True), scale)
+
+    return read_decimal
+
+
+def _field_reader(type_: LogicalType) -> FieldReader:
+    fixed = _FIXED.get(type_.root)
+    if fixed is not None:
+        return fixed
+    match type_.root:
+        case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
+            return short_reader(span_reader(type_))
+        case "DECIMAL" if type_.size <= COMPACT_DECIMAL:
+            scale = type_.scale
+            return lambda row, at: plain_decimal(_I8.unpack_from(row.data, at)[0], scale)
+        case "TIMESTAMP_WITHOUT_TIME_ZONE" | "TIMESTAMP_WITH_LOCAL_TIME_ZONE":
+            if type_.size <= COMPACT_TIMESTAMP:
+                return lambda row, at: timestamp_text(type_, _I8.unpack_from(row.data, at)[0], 0)
+            return long_timestamp_reader(type_)
+    read = span_reader(type_)
+
+    def read_elsewhere(row: Span, at: int) -> object:
+        size, offset = _PLACE.unpack_from(row.data, at)
+        return read(row.part(offset, size))
+
+    return read_elsewhere
+
+
+def short_reader(read: SpanReader) -> FieldReader:
+    """Return the reader of fields that are within their 8 bytes, or elsewhere."""
+
+    def read_field(row: Span, at: int) -> object:
+        last = row.data[at + 7]
+        if last & _INLINE:
+            size = last & 0x7F
+            if size >= _WORD:
+                raise row.wrong(f"{size} bytes within the 7 of a field")
+            return read(Span(row.data, at, at + size))
+        size, offset = _PLACE.unpack_from(row.data, at)
+        return read(row.part(offset, size))
+
+    return read_field
+
+
+def long_timestamp_reader(type_: LogicalType) -> FieldReader:
+    """Return the reader of timestamps with nanoseconds."""
+
+    def read_timestamp(row: Span, at: int) -> object:
+        nanos, offset = _PLACE.unpack_from(row.data, at)
+        if nanos >= _MILLI_NANOS:
+            raise row.wrong(f"{nanos} nanoseconds of a millisecond")
+        (millis,) = _I8.unpack_from(row.data, row.part(offset, _WORD).start)
+        return timestamp_text(type_, millis, nanos)
+
+    return read_timestamp
+
+
+def read_time(row: Span, at: int) -> str:
+    """Read a time, in milliseconds of the day."""
+    (millis,) = _I4.unpack_from(row.data, at)
+    if not 0 <= millis < _DAY_MILLIS:
+        raise row.wrong(f"a time of {millis} milliseconds")
+    return time_text(millis * _MILLI_NANOS)
+
+
+def read_boolean(row: Span, at: int) -> bool:
+    """Read a truth value."""
+    value = row.data[at]
+    if value > 1:
+        raise row.wrong(f"a truth value of {value}")
+    return value == 1
+
+
+def _number(form: struct.Struct) -> FieldReader:
+    return lambda row, at: form.unpack_from(row.data, at)[0]
+
+
+_I4, _I8, _PLACE = struct.Struct("<i"), struct.Struct("<q"), struct.Struct("<II")
+_FIXED: Final[Mapping[str, FieldReader]] = {
+    "BOOLEAN": read_boolean,
+    "TINYINT": _number(struct.Struct("<b")),
+    "SMALLINT": _number(struct.Struct("<h")),
+    "INTEGER": _number(_I4),
+    "INTERVAL_YEAR_MONTH": _number(_I4),
+    "BIGINT": _number(_I8),
+    "INTERVAL_DAY_TIME": _number(_I8),
+    "FLOAT": _number(struct.Struct("<f")),
+    "DOUBLE": _number(struct.Struct("<d")),
+    "DATE": lambda row, at: date_text(_I4.unpack_from(row.data, at)[0]),
+    "TIME_WITHOUT_TIME_ZONE": read_time,
+    "NULL": lambda row, at: None,
+}
+_WIDTHS: Final[Mapping[str, int]] = {
+    "BOOLEAN": 1,
+    "TINYINT": 1,
+    "SMALLINT": 2,
+    "INTEGER": 4,
+    "INTERVAL_YEAR_MONTH": 4,
+    "FLOAT": 4,
+    "DATE": 4,
+    "TIME_WITHOUT_TIME_ZONE": 4,
+}
