@@ -13,7 +13,7 @@ import pytest
 from tests.flink.golden import IMAGES, Image, images
 
 WRITES = {"1.15": 3, "1.18": 4, "1.20": 4, "2.0": 5, "2.3": 6}
-BYTES_MAX = 7_000_000
+BYTES_MAX = 7_100_000
 
 
 @pytest.mark.row("IF-4")

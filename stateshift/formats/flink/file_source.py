@@ -28,7 +28,7 @@ from typing import Final
 
 from stateshift.errors import UnknownVersion
 from stateshift.formats.flink.java_data import DataInput
-from stateshift.formats.flink.serializers import read_string
+from stateshift.formats.flink.values import read_string
 
 MAGIC: Final = 0xDEADBEEF
 SPLIT_VERSION: Final = 1
