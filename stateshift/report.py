@@ -112,6 +112,11 @@ class LossReport:
     schema_name: ClassVar = "Loss"
     seconds: Annotated[float | None, "from the source's last commit that was kept to the failover"]
     batches: Annotated[int | None, "batches or checkpoints that the source had made since"]
+    records: Annotated[
+        int | None,
+        "records that the brokers have and what was kept has not read: read again, or for the "
+        "first time",
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,7 +464,7 @@ def _failover(progress: Progress, steps: Iterable[StepProgress]) -> FailoverRepo
     return FailoverReport(
         generation=claimed.generation,
         epoch=claimed.epoch,
-        rpo=LossReport(lost_seconds, lost_batches),
+        rpo=LossReport(lost_seconds, lost_batches, claimed.records_unread),
         rto_seconds=_between(progress.began, max(ends)) if ends else None,
         fenced=is_fenced,
         unfenced=None if is_fenced else "; ".join(whys) or "it was said to be down",

@@ -383,6 +383,21 @@ class Topics:
     unread: str | None = None
     source: Topics | None = None
 
+    def records_after(self, offsets: Mapping[str, Mapping[int, int]]) -> int | None:
+        """Return the number of records from these offsets on, and of all partitions that have no
+        offset yet; None where brokers do not have a partition, or gave no answer.
+        """
+        if self.wrong is not None:
+            return None
+        count = 0
+        for topic, first_unread in offsets.items():
+            spans = self.spans.get(topic, {})
+            if first_unread.keys() - spans.keys():
+                return None
+            for partition, (first, end) in spans.items():
+                count += max(0, end - first_unread.get(partition, first))
+        return count
+
 
 @dataclass(frozen=True, slots=True)
 class SinkLog:
@@ -519,6 +534,23 @@ class Left:
     brought_per_second: float | None = None
 
 
+def first_unread_of(
+    images: Iterable[Image], without: Collection[int] = ()
+) -> Mapping[str, Mapping[int, int]]:
+    """Return the first offset of each partition that any source of these images reads next; those
+    `without`, by their index, are left out.
+    """
+    unread: dict[str, dict[int, int]] = {}
+    for endpoint in chain.from_iterable(image.endpoints for image in images):
+        if endpoint.index in without:
+            continue
+        for topic, partitions in endpoint.offsets.items():
+            lowest = unread.setdefault(topic, {})
+            for partition, offset in partitions.items():
+                lowest[partition] = min(offset, lowest.get(partition, offset))
+    return unread
+
+
 @dataclass(frozen=True, slots=True)
 class OldFiles:
     """Files that are at a target since before the run: the `fence` of the job that ran there, and
@@ -577,16 +609,14 @@ class Facts:
         """The first offset of each partition that any source of the job's reads next. Sources that
         read on from elsewhere are left out: they have been asked about.
         """
-        wanted: dict[str, dict[int, int]] = {}
         if any(position.after is None for position in self.positions):
-            return wanted
-        endpoints = chain.from_iterable(image.endpoints for image in self.source_images)
+            return {}
         moved = {position.source for position in self.positions}
-        for endpoint in endpoints:
-            if endpoint.index in moved:
-                continue
-            for topic, partitions in endpoint.offsets.items():
-                lowest = wanted.setdefault(topic, {})
-                for partition, offset in partitions.items():
-                    lowest[partition] = min(offset, lowest.get(partition, offset))
-        return wanted
+        return first_unread_of(self.source_images, moved)
+
+    @property
+    def records_unread(self) -> int | None:
+        """The records at the brokers that no source of the job's has read; None: nobody knows."""
+        if self.topics is None:
+            return None
+        return self.topics.records_after(self.wanted_offsets)

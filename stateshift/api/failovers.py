@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from stateshift.documents.standby import FencedFacts
-from stateshift.errors import JournalError, PlanError, StateshiftError, StorageError
+from stateshift.documents.standby import FencedFacts, StandbyFacts
+from stateshift.errors import JournalError, PlanError, SpecError, StateshiftError, StorageError
 from stateshift.specification import Spec
+from stateshift.specification.model import WAIVERS
 from stateshift.standby.location import Standby, failover_spec, find_standby, spec_of
 from stateshift.step.claims import takeover_error
 from stateshift.step.evidence import PrimaryFenced
 from stateshift.step.take_over import Successor
+from stateshift.suggestion import did_you_mean
+from stateshift.survey import first_unread_of
 
 if TYPE_CHECKING:
     from stateshift.api.runs import PathLike, Watch
@@ -33,6 +37,7 @@ def failover(
     *,
     epoch: int | None = None,
     primary_is_down: bool = False,
+    waive: Sequence[str] = (),
     workdir: PathLike | None = None,
     progress: Watch | None = None,
     stop: threading.Event | None = None,
@@ -44,6 +49,7 @@ def failover(
         place: where the standby is, or the workdir of the run that keeps it.
         epoch: which of those that the standby keeps the job is started from; None: the newest.
         primary_is_down: the primary is not asked: its job does not run, and cannot come back.
+        waive: refusals that the caller takes responsibility for, beside those of the spec.
         workdir: as `apply` takes it.
         progress: likewise.
         stop: likewise.
@@ -64,7 +70,7 @@ def failover(
     standby = standby_at(os.fspath(place), reached)
     if standby.is_taken_over:
         raise takeover_error(standby.location, standby.claim)
-    spec = spec_of_failover(standby, epoch, primary_is_down)
+    spec = spec_of_failover(standby, epoch, primary_is_down, waive)
     return apply(spec, workdir=workdir, progress=progress, stop=stop, adapters=adapters)
 
 
@@ -102,34 +108,60 @@ def _location_of(place: str) -> str:
     return targets[0]
 
 
-def spec_of_failover(standby: Standby, epoch: int | None, primary_is_down: bool) -> Spec:
+def spec_of_failover(
+    standby: Standby, epoch: int | None, primary_is_down: bool, waive: Sequence[str] = ()
+) -> Spec:
     """Return the spec that starts the job from its standby.
 
     Raises:
+        SpecError: one of `waive` is no name of a finding.
         PlanError: an `epoch` was asked for that is not kept, or the state file tells of another
             place or has no start.
     """
-    return failover_spec(standby, primary_is_down, epoch)
+    for name in waive:
+        if name not in WAIVERS:
+            message = f"nothing is waived by {name!r}{did_you_mean(name, WAIVERS)}"
+            raise SpecError.of("--waive", message, expected=f"some of {', '.join(WAIVERS)}")
+    return failover_spec(standby, primary_is_down, epoch, waive)
 
 
-def batches_ahead(standby: Standby, adapters: Adapters) -> int | None:
-    """Return the number of batches that the source is ahead, by its storage. None where that
-    gives no answer in time, where another job's image is there, or where files do not tell it: the
-    newest checkpoint of Flink is its cluster's to name.
+def standby_now(standby: Standby, adapters: Adapters) -> StandbyFacts:
+    """Return a standby, how far its source is ahead, and what its job would read, as far as the
+    source's storage and the brokers answer in time.
     """
-    answers: list[int | None] = []
+    now = adapters.clock.now()
+    if standby.is_taken_over:
+        return StandbyFacts(standby, now)
+    ahead = _AnswerInTime(lambda: _batches_ahead(standby, adapters))
+    unread = _AnswerInTime(lambda: _records_unread(standby, adapters))
+    return StandbyFacts(standby, now, ahead.wait(), unread.wait())
 
-    def ask() -> None:
+
+class _AnswerInTime:
+    """A question to a region that may be dark, put at once."""
+
+    def __init__(self, question: Callable[[], int | None]) -> None:
+        self._answer: int | None = None
+        self._question = question
+        self._until = time.monotonic() + ASK_SECONDS_MAX
+        self._asking = threading.Thread(target=self._ask, name="ask-source", daemon=True)
+        self._asking.start()
+
+    def _ask(self) -> None:
         with suppress(StateshiftError):
-            answers.append(_ahead_by_its_files(standby, adapters))
+            self._answer = self._question()
 
-    asking = threading.Thread(target=ask, name="ask-source", daemon=True)
-    asking.start()
-    asking.join(ASK_SECONDS_MAX)
-    return answers[0] if answers else None
+    def wait(self) -> int | None:
+        """Return the answer; None where there is none in time."""
+        self._asking.join(max(0.0, self._until - time.monotonic()))
+        return self._answer
 
 
-def _ahead_by_its_files(standby: Standby, adapters: Adapters) -> int | None:
+def _batches_ahead(standby: Standby, adapters: Adapters) -> int | None:
+    """Return the number of batches that the source is ahead, by its storage. None where another
+    job's image is there, or where files do not tell it: the newest checkpoint of Flink is its
+    cluster's to name.
+    """
     from stateshift.engines.registry import engine
 
     state = standby.state
@@ -145,6 +177,18 @@ def _ahead_by_its_files(standby: Standby, adapters: Adapters) -> int | None:
             return None
         ahead += epoch - image.epoch
     return ahead
+
+
+def _records_unread(standby: Standby, adapters: Adapters) -> int | None:
+    """Return the number of records that the brokers of the standby have after its offsets."""
+    from stateshift.engines.registry import engine
+    from stateshift.migration.gathering import ask_brokers
+
+    _, job = spec_of(standby)
+    _, survey = engine(standby.state.engine).survey(standby.location, adapters.open_storage)
+    unread = first_unread_of(survey.images)
+    topics = ask_brokers(job, unread, adapters)
+    return None if topics is None else topics.records_after(unread)
 
 
 def follow_primary(

@@ -73,13 +73,15 @@ class StandbyLag:
 
 @dataclass(frozen=True, slots=True)
 class StandbyFacts:
-    """A standby, and when somebody looked at it. `batches` is how many its source is ahead, where
-    that was asked and gave an answer.
+    """A standby, and when somebody looked at it. `batches` is how many its source is ahead, and
+    `records` how many the brokers have that it has not read, each where that was asked and gave an
+    answer.
     """
 
     standby: Standby
     now: float
     batches: int | None = None
+    records: int | None = None
     history: DrillHistory | None = None  # None: nobody has asked
     damage: str | None = None  # of the history
 
@@ -205,6 +207,12 @@ class StandbyDocument(TypedDict):
         "how far the clock of the source's storage, or of who feeds the standby, is ahead: "
         "rpo_seconds is too small by so much at most; null where that is not seen",
         At("lag.clock_ahead_seconds"),
+    ]
+    rpo_records: Annotated[
+        int | None,
+        "how many records the brokers have that it has not read: a job started now reads them; "
+        "null: they were not asked, or gave no answer",
+        At("records"),
     ]
     rpo_bound_seconds: Annotated[
         float | None, "how much may be lost at most, by the spec", At("lag.bound")

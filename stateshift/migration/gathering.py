@@ -85,7 +85,13 @@ def gather(
         facts = with_arrivals(facts, arrived)
     elif job.set_aside:
         facts = with_target_in_the_way(facts)
-    return _ask_preflight(inquiry.spec, job, facts, inquiry.adapters) if probing else facts
+    if probing:
+        return _ask_preflight(inquiry.spec, job, facts, inquiry.adapters)
+    if job.takes_over is not None:
+        # Its epoch may be a newer one than the plan's that was shown, and the brokers' mirror late.
+        topics = ask_brokers(job, facts.wanted_offsets, inquiry.adapters)
+        facts = replace(facts, topics=topics)
+    return facts
 
 
 class Ask(Protocol):
@@ -352,16 +358,21 @@ def _first_looked_into(survey: Survey) -> tuple[str, ...]:
     return tuple(folders)
 
 
-def _topics(job: JobSpec, facts: Facts, adapters: Adapters) -> Topics | None:
-    wanted, kafka = facts.wanted_offsets, job.kafka
+def ask_brokers(job: JobSpec, wanted: Offsets, adapters: Adapters) -> Topics | None:
+    """Return the spans of a job's topics; None where the spec names no brokers."""
+    kafka = job.kafka
     if kafka is None or not wanted:
         return None
-    brokers = kafka.bootstrap_servers
     try:
-        topics = Topics(brokers, adapters.ask_topics(kafka, sorted(wanted)))
+        return Topics(kafka.bootstrap_servers, adapters.ask_topics(kafka, sorted(wanted)))
     except StateshiftError as error:
-        return Topics(brokers, {}, error.fact, error.hint)
-    if adapters.ask_records is None:
+        return Topics(kafka.bootstrap_servers, {}, error.fact, error.hint)
+
+
+def _topics(job: JobSpec, facts: Facts, adapters: Adapters) -> Topics | None:
+    wanted, kafka = facts.wanted_offsets, job.kafka
+    topics = ask_brokers(job, wanted, adapters)
+    if kafka is None or topics is None or topics.wrong is not None or adapters.ask_records is None:
         return topics
     topics = _with_records(topics, kafka.properties, wanted, adapters.ask_records)
     if kafka.source_bootstrap_servers is None:

@@ -84,13 +84,15 @@ def plan_job(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         return plans
     plan = plans[-1]
     if job.takes_over is not None:
-        plan = _with_take_over(inquiry, job, job.takes_over, plan)
+        plan = _with_take_over(inquiry, job, plan, facts.records_unread)
     # Whoever feeds the standby may publish another epoch until it is claimed, and planned again.
     identity = inquiry.engine.identity(facts)
     return (*plans[:-1], replace(plan, provisional=True, facts=identity))
 
 
-def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: Plan) -> Plan:
+def _with_take_over(inquiry: Inquiry, job: JobSpec, plan: Plan, records_unread: int | None) -> Plan:
+    take_over = job.takes_over
+    assert take_over is not None, "a job of a standby"
     state = state_at(inquiry.adapters.open_storage(job.source))
     workdir = str(inquiry.workdir.path.absolute())
     successor = Successor(
@@ -114,6 +116,7 @@ def _with_take_over(inquiry: Inquiry, job: JobSpec, take_over: TakeOver, plan: P
         epoch=plan.epoch,
         committed_at=_committed_at(state, plan.epoch),
         newest=primary.newest,
+        records_unread=records_unread,
     )
     fences = () if fence is None else (fence,)
     back: tuple[AnyStep, ...] = ()

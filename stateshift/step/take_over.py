@@ -35,6 +35,7 @@ class ClaimTarget(NoFiles):
     epoch: int | None = None
     committed_at: float | None = None
     newest: int | None = None
+    records_unread: int | None = None
 
     def describe(self) -> str:
         return f"claim {self.location} (generation {self.generation})"
@@ -46,7 +47,14 @@ class ClaimTarget(NoFiles):
         made = claim(world.storage(self.location), wanted)
         # Whoever fed it may be in a write, and asks again within this time (storage.Guarded).
         world.clock.sleep(max(0.0, made.at + SETTLE_SECONDS - world.clock.now()))
-        return TargetClaimed(made.generation, made.at, self.epoch, self.committed_at, self.newest)
+        return TargetClaimed(
+            made.generation,
+            made.at,
+            epoch=self.epoch,
+            committed_at=self.committed_at,
+            newest=self.newest,
+            records_unread=self.records_unread,
+        )
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         found = newest_claim(world.storage(self.location))

@@ -11,6 +11,7 @@ import pytest
 
 from stateshift import migration
 from stateshift.errors import LastCopyError, StalePlan, StateshiftError, StorageError
+from stateshift.migration.adapters import AskTopics, ask_kafka
 from stateshift.migration.rollback_checks import CommittedSince
 from stateshift.storage.protocol import Storage
 from tests.migration.test_warm import Ended, Standby
@@ -85,7 +86,9 @@ class Away:
 LOSSES = [gone, another_query, older, damaged, missing, without_state]
 
 
-def standby(folder: Path, lose: Lose, looks: int = 60) -> Standby:
+def standby(
+    folder: Path, lose: Lose, looks: int = 60, ask_topics: AskTopics = ask_kafka, **keys: object
+) -> Standby:
     """A standby that had an image before its source was lost."""
     ground = Standby(folder, 1, looks, at_30=lambda: acted(ground))
 
@@ -97,8 +100,9 @@ def standby(folder: Path, lose: Lose, looks: int = 60) -> Standby:
 
     ground.job.moods = {}
     ground.job.retained = 100
+    ground.ask_topics = ask_topics
     with pytest.raises(Ended):
-        ground.apply(running_spec(mode="warm", cutover="never"))
+        ground.apply(running_spec(mode="warm", cutover="never", **keys))
     return ground
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from stateshift import api, migration
-from stateshift.api.failovers import batches_ahead, standby_at
+from stateshift.api.failovers import standby_at, standby_now
 from stateshift.cli.views.survey_text import inspection
 from stateshift.documents.metrics import ObservedRun, families
 from stateshift.documents.run import RunFacts, StatusDocument
 from stateshift.documents.shape import document_of
-from stateshift.documents.standby import StandbyDocument, StandbyFacts, StandbyLag
+from stateshift.documents.standby import StandbyDocument, StandbyLag
 from stateshift.errors import SpecError
 from stateshift.formats.standby import STATE
 from stateshift.journal import RpoJudged, decode_records
@@ -65,8 +65,7 @@ def status(ground: Standby, held: bool = True) -> dict[str, Any]:
 
 
 def status_of_location(ground: Standby) -> dict[str, Any]:
-    found = standby_at(TARGET, ground.adapters)
-    facts = StandbyFacts(found, ground.clock.now(), batches_ahead(found, ground.adapters))
+    facts = standby_now(standby_at(TARGET, ground.adapters), ground.adapters)
     return dict(document_of(StandbyDocument, facts))
 
 

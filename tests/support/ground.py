@@ -19,6 +19,7 @@ from stateshift.engines.spark.plan import move as planner
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.marks import FOLDER, LOCK_SUFFIX
 from stateshift.migration import Adapters, Proposal
+from stateshift.migration.adapters import AskTopics, ask_kafka
 from stateshift.plan import Plan
 from stateshift.report import Report
 from stateshift.specification import JobSpec, Spec, parse_spec
@@ -97,6 +98,7 @@ class Ground:
     clusters: Mapping[str, Cluster] = field(default_factory=dict)  # instead, by name
     wrap_cluster: Callable[[Any], Any] = lambda cluster: cluster
     stop: threading.Event = field(default_factory=threading.Event)  # of steps
+    ask_topics: AskTopics = ask_kafka
     parallel: int = 4
 
     def __post_init__(self) -> None:
@@ -116,6 +118,7 @@ class Ground:
             self.meter,
             threading.Event(),
             host="here",
+            ask_topics=self.ask_topics,
         )
 
     @property

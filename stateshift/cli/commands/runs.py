@@ -205,9 +205,9 @@ def _is_standby(terminal: Terminal, location: str) -> bool:
     """Show the standby at a location, or where the job of a primary runs; whether it is either."""
     from stateshift import look
     from stateshift.api.drills import with_drills
-    from stateshift.api.failovers import batches_ahead, standby_at
+    from stateshift.api.failovers import standby_at, standby_now
     from stateshift.cli.views import standby_text
-    from stateshift.documents.standby import StandbyDocument, StandbyFacts, SupersededDocument
+    from stateshift.documents.standby import StandbyDocument, SupersededDocument
     from stateshift.engines.registry import find_image
 
     adapters = terminal.adapters()
@@ -222,8 +222,7 @@ def _is_standby(terminal: Terminal, location: str) -> bool:
             "standby", SupersededDocument, found, standby_text.primary_note(found)
         )
         return True
-    batches = None if standby.is_taken_over else batches_ahead(standby, adapters)
-    facts = StandbyFacts(standby, adapters.clock.now(), batches)
+    facts = standby_now(standby, adapters)
     facts = with_drills(facts, adapters.open_storage(standby.location))
     terminal.answer_value("standby", StandbyDocument, facts, standby_text.standby(facts))
     return True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from stateshift.cli.shell.options import (
     RunOptions,
+    Waive,
     WorkdirOf,
     argument,
     command,
@@ -209,6 +210,7 @@ def failover(
             "Do not ask the primary: its job does not run, and cannot come back.",
         ),
     ] = False,
+    waive: Waive = None,
     watch: Annotated[
         bool,
         flag(
@@ -236,8 +238,9 @@ def failover(
 
     if timeout is not None and not watch:
         raise SpecError.of("--timeout", "is for --watch")
-    if watch and (primary_is_down or epoch is not None):
-        raise SpecError.of("--watch", "starts no job: leave out --epoch and --primary-is-down")
+    if watch and (primary_is_down or waive or epoch is not None):
+        what = "--epoch, --primary-is-down and --waive"
+        raise SpecError.of("--watch", f"starts no job: leave out {what}")
     adapters = terminal.adapters()
     standby = standby_at(place, adapters)
     if watch or standby.is_taken_over:
@@ -248,7 +251,7 @@ def failover(
         blocks = standby_text.primary_fenced(fenced)
         terminal.answer_value("failover", FencedDocument, fenced, blocks)
         return None
-    spec = spec_of_failover(standby, epoch, primary_is_down)
+    spec = spec_of_failover(standby, epoch, primary_is_down, waive or ())
     terminal.talk(standby_text.standby(StandbyFacts(standby, adapters.clock.now())))
     spec = overridden(spec, options.parallel, options.throttle)
     return launch(terminal, options, Request(spec, typed=True))

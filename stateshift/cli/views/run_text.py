@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views.findings_text import new_positions
-from stateshift.cli.views.standby_text import lag_rows
+from stateshift.cli.views.standby_text import lag_rows, unread_row
 from stateshift.cli.views.text import (
     Block,
     Cell,
@@ -103,6 +103,8 @@ def failover_rows(done: FailoverReport, terms: Terms) -> Iterator[Pair]:
     if done.rpo.batches is not None:
         lost.append(many(done.rpo.batches, terms.one, terms.many))
     yield "lost", ", ".join(lost) or "unknown"
+    if done.rpo.records is not None:
+        yield unread_row(done.rpo.records)
     if done.rto_seconds is not None:
         yield "went on", f"after {span(done.rto_seconds)}"
     fenced = "cannot go on" if done.fenced else f"may go on: {redact(done.unfenced or '')}"

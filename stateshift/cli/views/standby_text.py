@@ -45,6 +45,8 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
         rows.append(("also kept", row))
     if facts.lag is not None:
         rows += lag_rows(facts.lag, terms)
+    if facts.records is not None:
+        rows.append(unread_row(facts.records))
     if claim is not None:
         by = {"standby": "fed by", "failover": "failover"}.get(claim.verb, "failback")
         who = f"run {claim.run} on {claim.host}, {redact(claim.workdir)}"
@@ -69,6 +71,11 @@ def lag_rows(lag: StandbyLag, terms: Terms) -> Iterator[tuple[str, str | Cell]]:
     if lag.bound is not None:
         passed = Cell(f"passed: {span(lag.bound)}", "bad")
         yield "bound (rpo)", f"kept: {span(lag.bound)}" if lag.is_kept else passed
+
+
+def unread_row(records: int) -> tuple[str, str]:
+    """Return the records that a job reads once it is started from its standby."""
+    return "to read", f"{many(records, 'record')} that the brokers have"
 
 
 def primary_note(found: Superseded) -> Iterator[Block]:

@@ -205,7 +205,8 @@ def _of_spans(topic: str, wanted: Mapping[int, int], topics: Topics) -> Iterator
         elif ours > end:
             yield _lost(
                 f"{topic}/{partition} ends at offset {end}, and the job has read up to "
-                f"{ours}: the topic was recreated, or is another one"
+                f"{ours}: {ours - end} records are missing; the topic is a mirror that is late, "
+                "was recreated, or is another one"
             )
 
 

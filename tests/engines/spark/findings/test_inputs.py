@@ -51,7 +51,8 @@ def test_offsets_that_are_still_there_are_told_as_that(span: tuple[int, int]) ->
         ({"topic": {0: (21, 50)}}, "topic/0 begins at offset 21: 1 records from 20 on are gone"),
         (
             {"topic": {0: (0, 19)}},
-            "topic/0 ends at offset 19, and the job has read up to 20: the topic was recreated",
+            "topic/0 ends at offset 19, and the job has read up to 20: 1 records are missing; the "
+            "topic is a mirror that is late, was recreated",
         ),
     ],
 )
