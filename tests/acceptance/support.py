@@ -175,6 +175,13 @@ def end_jobs(folder: Path, locations: tuple[str, ...]) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
+def kill_jobs(folder: Path) -> None:
+    """End the jobs below a folder at once, as the loss of their machines does."""
+    for pid in _running(folder):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+
+
 def _running(folder: Path) -> list[int]:
     """The process groups that clusters of this scenario have noted below its folder, and that
     are still there.

@@ -5,11 +5,8 @@ nothing.
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import pytest
 
 from stateshift.formats.marks import INDEX, decode_index
 from tests.acceptance.shop import APPLICATION, OPERATORS, Shop
-from tests.acceptance.support import ROOT, Ran, end_jobs, running, stateshift
+from tests.acceptance.support import ROOT, Ran, end_jobs, kill_jobs, running, stateshift
 from tests.acceptance.test_move import committed
 from tests.acceptance.test_warm import Fed, applying, finished, said, seen, until
 from tests.support.examples import example
@@ -31,14 +28,6 @@ pytestmark = pytest.mark.spark
 def shop(tmp_path: Path) -> Iterator[Shop]:
     yield Shop(tmp_path, "moved")
     end_jobs(tmp_path, ("here", "there"))
-
-
-def kill_jobs(folder: Path) -> None:
-    """End the application at once, as the loss of its machines does."""
-    pids = [path.read_text().split() for path in folder.rglob("*.pid")]
-    for group in [int(words[0]) for words in pids if words]:
-        with suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
 
 
 def lost_output(folder: Path) -> int:
