@@ -20,7 +20,7 @@ Paths are relative to the survey's location. Nothing here opens anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -535,7 +535,7 @@ class Left:
 
 
 def first_unread_of(
-    images: Iterable[Image], without: Collection[int] = ()
+    images: Iterable[Image], without: Collection[str] = ()
 ) -> Mapping[str, Mapping[int, int]]:
     """Return the first offset of each partition that any source of these images reads next; those
     `without`, by their index, are left out.

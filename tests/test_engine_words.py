@@ -213,6 +213,7 @@ OWN = {
         "batches or checkpoints that the source",
         "the batch or checkpoint that a job",
         "from the source's last commit",
+        "from the plan to the job's first batch or checkpoint",
     },
     # only batches are planned before they run
     "migration/source_check.py": {") has the batch", "restore that file from a copy"},

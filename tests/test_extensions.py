@@ -470,7 +470,7 @@ def test_a_kind_that_cannot_show_its_positions_shows_none(
     install_source(install)
     assert positions_of("toy", {}) == ()
     assert words_of("toy", {}) == ""
-    assert "the kind of source 'toy' cannot show its positions" in caplog.text
+    assert "the kind of source 'toy' is left out: KeyError('shelves')" in caplog.text
 
 
 def test_a_kind_of_ours_is_not_replaced_by_another_package(install: Install) -> None:

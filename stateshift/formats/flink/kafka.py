@@ -339,7 +339,7 @@ def decode_transaction(version: int, content: bytes) -> KafkaTransaction:
     epoch, producer_id, id_ = data.i2(), data.i8(), data.utf()
     data.require_end("bytes behind a transactional id")
     if not id_ or producer_id < 0 or epoch < 0:
-        raise data.wrong(f"transaction {id_!r} of producer {producer_id}, epoch {epoch}", 0)
+        raise data.wrong(f"transaction {id_!r}, {epoch}. of producer {producer_id}", 0)
     return KafkaTransaction(id_, producer_id, epoch)
 
 

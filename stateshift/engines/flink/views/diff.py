@@ -104,9 +104,9 @@ class _Comparing:
         self._numbers: dict[Store, int] = {}
         self._stores: list[Store] = []
         self._showers = [Shower(state, streams) for _, state, streams in self._present()]
-        self._has_positions = have_positions(
-            [source_of(state, streams) for _, state, streams in self._present()]
-        )
+        sources = [source_of(state, streams) for _, state, streams in self._present()]
+        # Where the states are the same as they lie, their entries are counted, as by a run.
+        self._has_positions = have_positions(sources) and not self._is_same(_unkeyed)
 
     def _present(self) -> Iterator[tuple[int, OperatorState, Streams]]:
         for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
@@ -117,7 +117,7 @@ class _Comparing:
         why = self._why_opaque()
         if why is None:
             self._compare_states()
-        elif self._is_same_as_it_lies():
+        elif self._is_same(_keyed_as_it_lies):
             self._compare(self._entries(_keyed_as_it_lies))
         else:
             incomparable = (self._name, "keyed", f"cannot be compared: {why}")
@@ -132,7 +132,7 @@ class _Comparing:
         for _, state, streams in self._present():
             for each in hidden_states_of(state, streams):
                 hidden.update(dict.fromkeys(each.states, each.why))
-        if hidden and self._is_same_as_it_lies():
+        if hidden and self._is_same(_keyed_as_it_lies):
             hidden.clear()
         for name, why in sorted(hidden.items()):
             incomparable = (self._name, name, f"cannot be compared: {why}")
@@ -152,9 +152,9 @@ class _Comparing:
                 return f"in {name}, {why}"
         return None
 
-    def _is_same_as_it_lies(self) -> bool:
-        """Whether keyed state that cannot be separated is the same, byte by byte."""
-        matches = match_sides(self._entries(_keyed_as_it_lies))
+    def _is_same(self, read: Reading) -> bool:
+        """Whether what is read so is the same on both sides, byte by byte."""
+        matches = match_sides(self._entries(read))
         same = not any(match.differing for match in matches)
         self._counts.clear()  # of a look that may lead to nothing
         return same
