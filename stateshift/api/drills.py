@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ def drill(
     place: PathLike,
     *,
     spec: SpecLike | None = None,
+    waive: Sequence[str] = (),
     workdir: PathLike | None = None,
     progress: Watch | None = None,
     stop: threading.Event | None = None,
@@ -40,6 +42,7 @@ def drill(
     Args:
         place: where the standby is, or the workdir of the run that keeps it.
         spec: counts in place of the one that the standby holds: of a job that is copied there.
+        waive: refusals that the caller takes responsibility for, beside those of the spec.
         workdir: as `apply` takes it.
         progress: likewise.
         stop: likewise.
@@ -55,14 +58,14 @@ def drill(
         StateshiftError: what else went wrong, as `apply` has it.
     """
     from stateshift import migration
-    from stateshift.api.failovers import standby_at
+    from stateshift.api.failovers import standby_at, with_waivers
     from stateshift.api.requests import spec_of
     from stateshift.api.runs import apply
     from stateshift.api.values import PlannedMove
 
     reached = adapters or migration.real_adapters()
     given = None if spec is None else spec_of(spec)
-    made = spec_of_drill(standby_at(os.fspath(place), reached), given)
+    made = with_waivers(spec_of_drill(standby_at(os.fspath(place), reached), given), waive)
     planned = PlannedMove(plan_drill(made, reached))
     return apply(planned, workdir=workdir, progress=progress, stop=stop, adapters=adapters)
 

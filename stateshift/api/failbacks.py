@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stateshift.api.failovers import refuse_unfinished, standby_at
+from stateshift.api.failovers import refuse_unfinished, standby_at, with_waivers
 from stateshift.errors import PlanError
 from stateshift.specification import Spec
 from stateshift.standby.location import Standby, failback_spec
@@ -24,6 +25,7 @@ def failback(
     place: PathLike,
     *,
     spec: SpecLike | None = None,
+    waive: Sequence[str] = (),
     workdir: PathLike | None = None,
     progress: Watch | None = None,
     stop: threading.Event | None = None,
@@ -35,6 +37,7 @@ def failback(
         place: where the standby is, or the workdir of the run that kept it.
         spec: the spec that kept the standby, where its state file does not say how the job is
             started at home.
+        waive: refusals that the caller takes responsibility for, beside those of the spec.
         workdir: as `apply` takes it.
         progress: likewise.
         stop: likewise.
@@ -54,7 +57,7 @@ def failback(
 
     reached = adapters or migration.real_adapters()
     standby = standby_at(os.fspath(place), reached)
-    wanted = spec_of_failback(standby, spec, reached)
+    wanted = with_waivers(spec_of_failback(standby, spec, reached), waive)
     return apply(wanted, workdir=workdir, progress=progress, stop=stop, adapters=adapters)
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ def failover(
     standby = standby_at(os.fspath(place), reached)
     if standby.is_taken_over:
         raise takeover_error(standby.location, standby.claim)
-    spec = spec_of_failover(standby, epoch, primary_is_down, waive)
+    spec = with_waivers(failover_spec(standby, primary_is_down, epoch), waive)
     return apply(spec, workdir=workdir, progress=progress, stop=stop, adapters=adapters)
 
 
@@ -108,21 +109,18 @@ def _location_of(place: str) -> str:
     return targets[0]
 
 
-def spec_of_failover(
-    standby: Standby, epoch: int | None, primary_is_down: bool, waive: Sequence[str] = ()
-) -> Spec:
-    """Return the spec that starts the job from its standby.
+def with_waivers(spec: Spec, names: Sequence[str]) -> Spec:
+    """Return the spec of one job that waives these findings, too.
 
     Raises:
-        SpecError: one of `waive` is no name of a finding.
-        PlanError: an `epoch` was asked for that is not kept, or the state file tells of another
-            place or has no start.
+        SpecError: one of them is no name of a finding.
     """
-    for name in waive:
+    for name in names:
         if name not in WAIVERS:
             message = f"nothing is waived by {name!r}{did_you_mean(name, WAIVERS)}"
             raise SpecError.of("--waive", message, expected=f"some of {', '.join(WAIVERS)}")
-    return failover_spec(standby, primary_is_down, epoch, waive)
+    (job,) = spec.jobs
+    return replace(spec, jobs=(replace(job, waive=(*job.waive, *names)),))
 
 
 def standby_now(standby: Standby, adapters: Adapters) -> StandbyFacts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stateshift import plain
@@ -58,16 +57,13 @@ def spec_of(standby: Standby) -> tuple[Spec, JobSpec]:
     return spec, job
 
 
-def failover_spec(
-    standby: Standby, primary_is_down: bool, epoch: int | None = None, waive: Sequence[str] = ()
-) -> Spec:
+def failover_spec(standby: Standby, primary_is_down: bool, epoch: int | None = None) -> Spec:
     """Return the spec that starts the job at its standby.
 
     Args:
         standby: which has to be where its state file says that it is.
         primary_is_down: somebody says so, and the primary is not asked.
         epoch: the one to start from; the newest where nobody says.
-        waive: findings that need not stop the plan, beside those of its spec.
     Raises:
         PlanError: as `spec_of`; or it does not say how the job is started, or does not keep the
             epoch.
@@ -90,8 +86,7 @@ def failover_spec(
     take_over = replace(job.takes_over, generation=before + 1, epoch=epoch)
     if primary_is_down:
         take_over = replace(take_over, primary=None, cluster=None)
-    waived = (*job.waive, *waive)
-    return replace(spec, jobs=(replace(job, takes_over=take_over, waive=waived),))
+    return replace(spec, jobs=(replace(job, takes_over=take_over),))
 
 
 def _refuse_not_kept(standby: Standby, epoch: int | None) -> None:

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from stateshift.api.failovers import spec_of_failover, standby_at
+from stateshift.api.failovers import standby_at
 from stateshift.cli.views import standby_text
 from stateshift.documents.shape import document_of
 from stateshift.documents.standby import StandbyDocument, StandbyFacts
 from stateshift.errors import OtherRunError, StateshiftError, StorageError
 from stateshift.formats.standby import STATE, decode_state
 from stateshift.specification.location import relation
+from stateshift.standby.location import failover_spec
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
 from tests.migration.test_last_copy import Away, gone, standby
@@ -197,7 +198,7 @@ def test_a_full_target_fails_no_failover_that_needs_no_space(tmp_path: Path) -> 
     ground = standby(tmp_path, gone)
     ground.disk.bytes_max = ground.disk.bytes + 4_000  # for the claim and the lock
     ground.looks = 10**6
-    spec = spec_of_failover(standby_at(TARGET, ground.adapters), None, primary_is_down=True)
+    spec = failover_spec(standby_at(TARGET, ground.adapters), primary_is_down=True)
     ground.disk.bytes_max = None if ground.there else ground.disk.bytes_max
     try:
         ground.apply(spec, "failover")
@@ -259,7 +260,7 @@ def test_no_state_file_starts_a_job_elsewhere_or_breaks_a_command(
             found = standby_at(TARGET, ground.adapters)
             facts = StandbyFacts(found, ground.clock.now())
             assert list(standby_text.standby(facts)) and document_of(StandbyDocument, facts)
-            spec = spec_of_failover(found, None, primary_is_down=True)
+            spec = failover_spec(found, primary_is_down=True)
         except StateshiftError as error:
             assert error.exit_code in (2, 3, 4, 6, 8), content[:2000]
             refused += 1
@@ -290,7 +291,7 @@ def test_a_damaged_state_file_is_written_again_by_the_next_round(tmp_path: Path)
 def test_whoever_was_taken_over_is_told_by_whom(tmp_path: Path) -> None:
     ground = standby(tmp_path, gone)
     ground.looks = 10**6
-    spec = spec_of_failover(standby_at(TARGET, ground.adapters), None, primary_is_down=True)
+    spec = failover_spec(standby_at(TARGET, ground.adapters), primary_is_down=True)
     ground.apply(spec, "failover")
     with pytest.raises(OtherRunError) as caught:
         ground.resume()

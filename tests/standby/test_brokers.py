@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from stateshift import api
-from stateshift.api.failovers import spec_of_failover, standby_at, standby_now
+from stateshift.api.failovers import standby_at, standby_now
 from stateshift.cli.views.run_text import report
 from stateshift.documents.run import RunFacts
 from stateshift.errors import PlanError, SpecError, TransientStorageError
 from stateshift.specification import KafkaSpec
+from stateshift.standby.location import failover_spec
 from stateshift.step.claims import newest_claim
 from tests.cli.support import said
 from tests.migration.test_last_copy import gone, standby
@@ -99,7 +100,7 @@ def test_a_newer_epoch_that_the_brokers_do_not_reach_is_not_started_from(tmp_pat
     ground, brokers = kept(tmp_path, {0: (0, 115)}, nothing)
     ground.job.running = True
     found = standby_at(TARGET, ground.adapters)
-    proposal = ground.propose(spec_of_failover(found, None, primary_is_down=True))
+    proposal = ground.propose(failover_spec(found, primary_is_down=True))
     assert not proposal.refusals
     ground.job.batch()
     ground.looks = 400

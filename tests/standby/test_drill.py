@@ -14,7 +14,7 @@ import pytest
 
 from stateshift import api, migration
 from stateshift.api.drills import plan_drill, spec_of_drill, with_drills
-from stateshift.api.failovers import spec_of_failover, standby_at
+from stateshift.api.failovers import standby_at
 from stateshift.cli.commands.metrics import observe_run
 from stateshift.cli.views import plan_text, standby_text
 from stateshift.cli.views.run_html import page
@@ -47,6 +47,7 @@ from stateshift.journal import Journal, PlanAdopted, Rehearsed, RollbackStarted,
 from stateshift.report import DrillReport, Report
 from stateshift.specification import parse_spec, to_plain_spec
 from stateshift.specification.model import Spec
+from stateshift.standby.location import failover_spec
 from stateshift.step.claims import drills_at
 from tests.migration.test_last_copy import gone, standby
 from tests.migration.test_warm import Ended, Standby
@@ -356,7 +357,7 @@ def test_a_failover_does_not_wait_for_a_drill(tmp_path: Path) -> None:
         begin(submission)
         ground.job.running = False
         ground.cluster._on_start = None
-        spec = spec_of_failover(standby_at(TARGET, ground.adapters), None, primary_is_down=True)
+        spec = failover_spec(standby_at(TARGET, ground.adapters), primary_is_down=True)
         ground.cluster._on_start = ground._start
         ground.job.epoch = 11
         assert ground.apply(spec, "failover").state == "finished"

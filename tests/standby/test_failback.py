@@ -11,7 +11,7 @@ import pytest
 
 from stateshift import api, migration
 from stateshift.api.failbacks import spec_of_failback
-from stateshift.api.failovers import spec_of_failover, standby_at
+from stateshift.api.failovers import standby_at
 from stateshift.cli.views import standby_text
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.documents.standby import StandbyFacts
@@ -28,6 +28,7 @@ from stateshift.formats.standby import STATE
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec, to_plain_spec
 from stateshift.specification.standby import spec_again, spec_home
+from stateshift.standby.location import failover_spec
 from stateshift.step.claims import newest_claim
 from stateshift.storage.protocol import Content, Storage
 from tests.migration.test_last_copy import standby
@@ -109,7 +110,7 @@ def region(folder: Path, batches: int = 5) -> Region:
     ground.cluster._on_start = start
     ground.looks = 10**6
     found = standby_at(AWAY, ground.adapters)
-    report = ground.apply(spec_of_failover(found, None, primary_is_down=False), "failover")
+    report = ground.apply(failover_spec(found, primary_is_down=False), "failover")
     assert report.jobs[0].failover is not None and report.jobs[0].failover.fenced
     return Region(ground)
 
@@ -269,7 +270,7 @@ def test_afterwards_a_standby_is_kept_again_by_one_command(tmp_path: Path) -> No
         ground.cluster.jobs.clear()
     ground.cluster._on_start = None
     again = standby_at(AWAY, ground.adapters)
-    assert spec_of_failover(again, None, primary_is_down=True).jobs[0].takes_over is not None
+    assert failover_spec(again, primary_is_down=True).jobs[0].takes_over is not None
 
 
 @pytest.mark.row("W-23")
@@ -387,7 +388,7 @@ def test_while_one_is_at_work_another_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(OtherRunError, match="failback"):
         ground.spec()
     with pytest.raises(OtherRunError, match="failback"):
-        spec_of_failover(standby_at(AWAY, ground.adapters), None, primary_is_down=True)
+        failover_spec(standby_at(AWAY, ground.adapters), primary_is_down=True)
 
 
 def test_a_place_where_no_job_was_failed_over_to_has_no_home(tmp_path: Path) -> None:
@@ -399,7 +400,7 @@ def test_a_place_where_no_job_was_failed_over_to_has_no_home(tmp_path: Path) -> 
     kept.job.running, kept.looks = False, 10**6
     found = standby_at(AWAY, kept.adapters)
     with pytest.raises(ClusterError):
-        kept.apply(spec_of_failover(found, None, primary_is_down=True), "failover")
+        kept.apply(failover_spec(found, primary_is_down=True), "failover")
     with pytest.raises(JournalError) as unfinished:
         spec_of_failback(standby_at(AWAY, kept.adapters), None, kept.adapters)
     assert "stateshift resume" in (unfinished.value.hint or "")

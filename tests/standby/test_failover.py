@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import api
-from stateshift.api.failovers import fence_again, spec_of_failover, standby_at
+from stateshift.api.failovers import fence_again, standby_at
 from stateshift.cli.views import plan_text
 from stateshift.cli.views.run_html import page
 from stateshift.cli.views.run_text import report
@@ -32,6 +32,7 @@ from stateshift.errors import (
 from stateshift.formats.marks import fence_owner
 from stateshift.formats.standby import STATE, claim_path
 from stateshift.report import Report
+from stateshift.standby.location import failover_spec
 from stateshift.step.claims import newest_claim
 from stateshift.storage.protocol import Storage
 from tests.migration.test_last_copy import damaged, gone, older, standby, unreachable
@@ -55,7 +56,7 @@ def nothing(ground: Standby) -> None:
 
 def fail_over(ground: Standby, primary_is_down: bool = True, workdir: str = "failover") -> Report:
     found = standby_at(TARGET, ground.adapters)
-    spec = spec_of_failover(found, None, primary_is_down)
+    spec = failover_spec(found, primary_is_down)
     ground.looks = 10**6
     return ground.apply(spec, workdir)
 
@@ -115,7 +116,7 @@ def test_a_primary_that_answers_is_stopped_and_fenced(tmp_path: Path) -> None:
     ground = standby(tmp_path, nothing)
     ground.job.running = True
     found = standby_at(TARGET, ground.adapters)
-    proposal = ground.propose(spec_of_failover(found, None, primary_is_down=False))
+    proposal = ground.propose(failover_spec(found, primary_is_down=False))
     warned = [finding.message for finding in proposal.plans[-1].findings]
     assert any("it is stopped" in message for message in warned), warned
     from_epoch(ground, 11)
@@ -140,7 +141,7 @@ def test_a_primary_that_gives_no_answer_is_not_passed_over_unless_somebody_says_
     ground.cluster.find_source = refuse  # type: ignore[method-assign]
     before = ground.disk.snapshot()
     found = standby_at(TARGET, ground.adapters)
-    proposal = ground.propose(spec_of_failover(found, None, primary_is_down=False))
+    proposal = ground.propose(failover_spec(found, primary_is_down=False))
     (refusal,) = proposal.refusals
     assert "cannot be kept from going on" in refusal.message
     assert "--primary-is-down" in (refusal.hint or "")
@@ -240,7 +241,7 @@ def test_what_is_published_between_its_plan_and_its_claim_is_started_from(tmp_pa
     ground = standby(tmp_path, nothing)
     ground.job.running = True
     found = standby_at(TARGET, ground.adapters)
-    proposal = ground.propose(spec_of_failover(found, None, primary_is_down=True))
+    proposal = ground.propose(failover_spec(found, primary_is_down=True))
     ground.job.batch()
     ground.looks = 400
     with pytest.raises(Ended):
@@ -255,7 +256,7 @@ def test_what_is_published_between_its_plan_and_its_claim_is_started_from(tmp_pa
 def test_two_failovers_at_the_same_time_start_one_job(tmp_path: Path) -> None:
     ground = standby(tmp_path, gone)
     found = standby_at(TARGET, ground.adapters)
-    spec = spec_of_failover(found, None, primary_is_down=True)
+    spec = failover_spec(found, primary_is_down=True)
     ground.looks = 10**6
     first, second = ground.propose(spec), ground.propose(spec)
     assert ground.apply(first, "first").state == "finished"
@@ -312,7 +313,7 @@ def test_there_is_no_standby_where_none_was_published(tmp_path: Path) -> None:
     kept = standby(tmp_path / "kept", gone)
     found = standby_at(TARGET, kept.adapters)
     with pytest.raises(PlanError, match="keeps epoch 11, and not 12"):
-        spec_of_failover(found, 12, primary_is_down=True)
+        failover_spec(found, True, 12)
 
 
 def test_a_standby_that_becomes_a_move_is_none_any_more(tmp_path: Path) -> None:
@@ -405,7 +406,7 @@ def test_a_program_fails_over_as_the_command_does(tmp_path: Path) -> None:
 def test_its_plan_says_what_it_does(tmp_path: Path) -> None:
     ground = standby(tmp_path, gone)
     found = standby_at(TARGET, ground.adapters)
-    proposal = ground.propose(spec_of_failover(found, None, primary_is_down=True))
+    proposal = ground.propose(failover_spec(found, primary_is_down=True))
     shown = " ".join(f"{block}" for block in plan_text.proposal(plan_facts(proposal), False))
     assert "start it from its standby at epoch 11" in shown
     assert "planned again once the standby is claimed" in shown and "the job runs" not in shown

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.api.failovers import spec_of_failover, standby_at
+from stateshift.api.failovers import standby_at
 from stateshift.clusters.protocol import Submission
 from stateshift.engines.registry import engine
 from stateshift.errors import ClusterError, PlanError
@@ -16,6 +16,7 @@ from stateshift.formats.marks import FOLDER
 from stateshift.formats.standby import STATE, claim_path, decode_state
 from stateshift.migration.gathering import image_of_epoch
 from stateshift.specification import Spec
+from stateshift.standby.location import failover_spec
 from tests.engines.flink import golden
 from tests.migration.test_warm import Ended, Standby
 from tests.standby.test_failover import Dying, Gone
@@ -114,15 +115,15 @@ def started_at(ground: Standby, epoch: int) -> None:
     ground.looks = 10**6
 
 
-def failover_spec(epoch: int | None, ground: Standby) -> Spec:
-    return spec_of_failover(standby_at(TARGET, ground.adapters), epoch, primary_is_down=True)
+def spec_at(epoch: int | None, ground: Standby) -> Spec:
+    return failover_spec(standby_at(TARGET, ground.adapters), True, epoch)
 
 
 @pytest.mark.row("W-22")
 def test_the_job_goes_on_from_the_epoch_that_is_named(tmp_path: Path) -> None:
     ground = two_epochs(tmp_path)
     started_at(ground, 11)
-    report = ground.apply(failover_spec(11, ground), "failover")
+    report = ground.apply(spec_at(11, ground), "failover")
     (job,) = report.jobs
     assert job.failover is not None and job.failover.epoch == 11
     assert job.failover.rpo.seconds is not None and job.failover.rpo.seconds > 600
@@ -136,7 +137,7 @@ def test_the_job_goes_on_from_the_epoch_that_is_named(tmp_path: Path) -> None:
 def test_the_newest_may_be_named_too(tmp_path: Path) -> None:
     ground = two_epochs(tmp_path)
     started_at(ground, 14)
-    ground.apply(failover_spec(14, ground), "failover")
+    ground.apply(spec_at(14, ground), "failover")
     assert not any("/aside-" in path for path in ground.disk.snapshot(TARGET))
 
 
@@ -150,7 +151,7 @@ def test_taken_back_it_is_all_there_again_and_the_standby_goes_on(tmp_path: Path
 
     ground.cluster.submit = refuse  # type: ignore[assignment]
     with pytest.raises(ClusterError):
-        ground.apply(failover_spec(11, ground), "failover")
+        ground.apply(spec_at(11, ground), "failover")
     assert "commits/14" not in ground.held(TARGET)
     ground.rollback("failover")
     assert ground.held(TARGET) == before and kept_epochs(ground) == [14, 11]
@@ -172,13 +173,13 @@ def test_killed_at_any_change_a_failover_from_it_is_resumed(tmp_path: Path, mome
     wrap, moments = ground.wrap, [moment]
     ground.wrap = lambda storage: Dying(wrap(storage), moments)  # type: ignore[assignment, return-value]
     try:
-        ground.apply(failover_spec(11, ground), "failover")
+        ground.apply(spec_at(11, ground), "failover")
     except Gone:
         ground.wrap = wrap
         if ground.workdir("failover").exists:
             ground.resume("failover")
         else:
-            ground.apply(failover_spec(11, ground), "failover")
+            ground.apply(spec_at(11, ground), "failover")
     assert ground.there is not None and len(ground.cluster.submissions) == 1
 
 
@@ -186,7 +187,7 @@ def test_an_epoch_that_is_not_kept_is_refused_and_those_that_are_named(tmp_path:
     ground = two_epochs(tmp_path)
     for epoch in (10, 12, 13, 15, 0):
         with pytest.raises(PlanError, match="keeps epoch 14 and 11") as caught:
-            failover_spec(epoch, ground)
+            spec_at(epoch, ground)
         assert caught.value.exit_code == 4 and "stateshift status" in (caught.value.hint or "")
 
 
@@ -196,7 +197,7 @@ def test_an_epoch_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
     ground.disk.open(TARGET).remove("offsets/10")
     before = ground.disk.snapshot()
     with pytest.raises(PlanError, match="epoch 11 is not at"):
-        ground.propose(failover_spec(11, ground))
+        ground.propose(spec_at(11, ground))
     assert ground.disk.snapshot() == before
 
 
@@ -218,11 +219,11 @@ def test_where_the_newest_is_damaged_the_one_that_is_whole_is_named_and_not_take
     damage(ground)
     before = ground.held(TARGET)
     with pytest.raises(PlanError, match="cannot be started from its standby") as caught:
-        ground.apply(failover_spec(None, ground), "failover")
+        ground.apply(spec_at(None, ground), "failover")
     assert f"stateshift failover {TARGET} --epoch 11" in (caught.value.hint or "")
     assert ground.held(TARGET) == before and not ground.cluster.submissions
     started_at(ground, 11)
-    assert ground.apply(failover_spec(11, ground), "again").state == "finished"
+    assert ground.apply(spec_at(11, ground), "again").state == "finished"
 
 
 def test_where_none_is_whole_nothing_is_started(tmp_path: Path) -> None:
@@ -231,10 +232,10 @@ def test_where_none_is_whole_nothing_is_started(tmp_path: Path) -> None:
     damaged_inside(ground)
     put(ground.disk.open(TARGET), "state/0/1/12.delta", b"\0" * 40)
     with pytest.raises(PlanError) as caught:
-        ground.apply(failover_spec(None, ground), "failover")
+        ground.apply(spec_at(None, ground), "failover")
     assert "--epoch" not in (caught.value.hint or "")
     with pytest.raises(PlanError):
-        ground.apply(failover_spec(11, ground), "again")
+        ground.apply(spec_at(11, ground), "again")
     assert not ground.cluster.submissions
 
 
@@ -283,7 +284,7 @@ def test_a_flink_job_goes_on_from_either_checkpoint(tmp_path: Path, back: int) -
     named = [path for path in ground.disk.snapshot(TARGET) if f"{FOLDER}/epoch-" in path]
     # What the one before them needed goes with the next round.
     assert {f"{FOLDER}/epoch-{epoch}/_metadata" for epoch in kept} <= set(named) and len(named) <= 3
-    spec = spec_of_failover(standby_at(TARGET, ground.adapters), kept[back], primary_is_down=True)
+    spec = failover_spec(standby_at(TARGET, ground.adapters), True, kept[back])
     found: list[int | None] = []
 
     def start(location: str) -> None:

@@ -231,10 +231,11 @@ def failover(
     was lost. Given again once the job runs there, it fences a primary that answers by now; with
     --watch, it waits until one does.
     """
-    from stateshift.api.failovers import fence_again, spec_of_failover, standby_at
+    from stateshift.api.failovers import fence_again, standby_at, with_waivers
     from stateshift.cli.shell.launch import Request, launch
     from stateshift.cli.views import standby_text
     from stateshift.documents.standby import FencedDocument, FencedFacts, StandbyFacts
+    from stateshift.standby.location import failover_spec
 
     if timeout is not None and not watch:
         raise SpecError.of("--timeout", "is for --watch")
@@ -251,7 +252,7 @@ def failover(
         blocks = standby_text.primary_fenced(fenced)
         terminal.answer_value("failover", FencedDocument, fenced, blocks)
         return None
-    spec = spec_of_failover(standby, epoch, primary_is_down, waive or ())
+    spec = with_waivers(failover_spec(standby, primary_is_down, epoch), waive or ())
     terminal.talk(standby_text.standby(StandbyFacts(standby, adapters.clock.now())))
     spec = overridden(spec, options.parallel, options.throttle)
     return launch(terminal, options, Request(spec, typed=True))
@@ -296,6 +297,7 @@ def drill(
         str | None,
         option("--spec", "FILE", "The standby's spec, if its `drill` is another by now."),
     ] = None,
+    waive: Waive = None,
 ) -> int | None:
     """Rehearse a failover, and throw away what was made for it.
 
@@ -306,7 +308,7 @@ def drill(
     Says how long each stage took. `status LOCATION` tells of the last drill.
     """
     from stateshift.api.drills import plan_drill, spec_of_drill
-    from stateshift.api.failovers import standby_at
+    from stateshift.api.failovers import standby_at, with_waivers
     from stateshift.api.requests import spec_of
     from stateshift.cli.shell.launch import Request, launch
     from stateshift.cli.shell.work import confirm
@@ -315,7 +317,7 @@ def drill(
         confirm(terminal, "", yes=False)  # before the reading, which may take a while
     adapters = terminal.adapters()
     given = None if spec is None else spec_of(spec)
-    made = spec_of_drill(standby_at(place, adapters), given)
+    made = with_waivers(spec_of_drill(standby_at(place, adapters), given), waive or ())
     made = overridden(made, options.parallel, options.throttle)
     return launch(terminal, options, Request(made, saved=plan_drill(made, adapters)))
 
@@ -348,6 +350,7 @@ def failback(
             "The spec that kept the standby, where its state file has no start at home.",
         ),
     ] = None,
+    waive: Waive = None,
 ) -> int | None:
     """Move a job home from its standby: its region is back.
 
@@ -357,14 +360,14 @@ def failback(
     aside.
     """
     from stateshift.api.failbacks import spec_of_failback
-    from stateshift.api.failovers import standby_at
+    from stateshift.api.failovers import standby_at, with_waivers
     from stateshift.cli.shell.launch import Request, launch
     from stateshift.cli.views import standby_text
     from stateshift.documents.standby import StandbyFacts
 
     adapters = terminal.adapters()
     standby = standby_at(place, adapters)
-    wanted = spec_of_failback(standby, spec, adapters)
+    wanted = with_waivers(spec_of_failback(standby, spec, adapters), waive or ())
     terminal.talk(standby_text.standby(StandbyFacts(standby, adapters.clock.now())))
     wanted = overridden(wanted, options.parallel, options.throttle)
     return launch(terminal, options, Request(wanted, typed=True))
