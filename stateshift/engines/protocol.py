@@ -193,9 +193,9 @@ class Engine(Protocol):
         """
         ...
 
-    def lacks(self, original: Image, copy: Image) -> str | None:
-        """Return the state that was copied and that an image has no longer, where nothing in it
-        says that something is missing; None where it has all of it.
+    def lacks(self, originals: Sequence[Image], copy: Image) -> str | None:
+        """Return the state that was copied and that none of the images it came from has any longer,
+        where nothing in them says that something is missing; None where they have all of it.
         """
         ...
 

@@ -169,9 +169,9 @@ def _faults_of(
         return
     if copy.job.transform:
         return  # which may number its batches anew, or go back
-    gone = [context.engine.lacks(image, kept) for image in same]
-    if None not in gone:
-        yield f"{place} has {gone[0]} no longer"
+    gone = context.engine.lacks(same, kept)
+    if gone is not None:
+        yield f"{place} has {gone} no longer"
     wanted = kept.epoch if copy.plan.epoch is None or len(images) > 1 else copy.plan.epoch
     if copy.job.rehearses:
         wanted = copy.plan.epoch  # what the job has done with it since is worth nothing

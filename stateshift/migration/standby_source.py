@@ -121,7 +121,7 @@ def _fault_of_image(engine: Engine, kept: Image, now: Image | None, source: Surv
     if now.epoch < (kept.epoch or 0):
         copied = f"{terms.at} {kept.epoch} that was copied"
         return f"{place} is at {terms.at} {now.epoch}, older than {copied}"
-    gone = engine.lacks(now, kept)
+    gone = engine.lacks((now,), kept)
     return f"{place} has {gone} no longer" if gone is not None else None
 
 

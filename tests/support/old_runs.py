@@ -126,7 +126,14 @@ def led_to(ground: Ground, act: Callable[[Ground], Any]) -> dict[str, Any]:
 
 
 # What a report has told since, of runs that have none of it.
-NEW = (("source_lost", None), ("standby", None), ("failover", None), ("set_aside", None))
+NEW = (
+    ("source_lost", None),
+    ("standby", None),
+    ("failover", None),
+    ("drill", None),
+    ("set_aside", None),
+    ("positions", []),
+)
 
 
 def told_of(report: Any) -> dict[str, Any]:

@@ -91,9 +91,11 @@ class FlinkEngine:
     def is_copy(self, copy: Image, original: Image, job: JobSpec, target: str) -> bool:
         return True  # an image does not say whose it is
 
-    def lacks(self, original: Image, copy: Image) -> str | None:
-        # Its _metadata names whatever belongs to it; but it may be another job's.
-        there = {operator.id for operator in original.operators}
+    def lacks(self, originals: Sequence[Image], copy: Image) -> str | None:
+        # A _metadata names whatever belongs to it; but it may be another job's.
+        there: set[str] = set()
+        for original in originals:
+            there.update(operator.id for operator in original.operators)
         for operator in copy.operators:
             if operator.stores and operator.id not in there:
                 return f"the state of operator {operator.id}"

@@ -96,9 +96,11 @@ class SparkEngine:
             return copy.path == original.path
         return copy.identity in (original.identity, fork_id(original, target))
 
-    def lacks(self, original: Image, copy: Image) -> str | None:
+    def lacks(self, originals: Sequence[Image], copy: Image) -> str | None:
         # Without its folder, an operator looks as if it had never been there.
-        there = {(shard.operator, shard.store) for shard in original.shards}
+        there: set[tuple[str, str]] = set()
+        for original in originals:
+            there.update((shard.operator, shard.store) for shard in original.shards)
         gone = sorted({(shard.operator, shard.store) for shard in copy.shards} - there)
         if not gone:
             return None

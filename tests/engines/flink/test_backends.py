@@ -246,7 +246,7 @@ def test_a_canonical_and_a_native_savepoint_of_one_job_are_equal() -> None:
     """
     found = look.diff(str(PAIR / "canonical"), str(PAIR / "native"))
     assert found.equal and not found.incomparable
-    assert sum(store.same for store in found.stores) == 208
+    assert sum(store.same for store in found.stores) == 209
     assert {"_timer_state/event_user-timers", "rules", "digits", "window-contents"} <= {
         s.store for s in found.stores
     }
