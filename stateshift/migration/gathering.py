@@ -250,7 +250,7 @@ def _with_traits(survey: Survey, storage: Storage) -> Survey:
         "keeps_times": traits.keeps_times,
         "owners": traits.owners,
         # Than anything new is there.
-        "renames_sooner": traits.renames_once and traits.at_once > 1,
+        "renames_sooner": traits.renames_sooner,
     }
     real = real_location(survey.location)
     return replace(survey, traits=known, real=real, faster_by=traits.faster_by)

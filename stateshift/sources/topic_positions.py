@@ -147,8 +147,11 @@ class _Probe:
     def after(self, records: Sequence[TopicRecord], time_ms: int) -> _Probe | int:
         """Return the next probe; or the offset, once it is known."""
         start, end = self.window
-        older = [each.offset for each in records if (each.timestamp or 0) < time_ms]
-        newer = [each.offset for each in records if (each.timestamp or 0) >= time_ms]
+        older: list[int] = []
+        newer: list[int] = []
+        for each in records:
+            is_older = (each.timestamp or 0) < time_ms
+            (older if is_older else newer).append(each.offset)
         if newer and (older or start == self.low):
             return newer[0]
         if not records and end < self.high:  # a stretch that was compacted

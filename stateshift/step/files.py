@@ -152,28 +152,29 @@ class CopyInOrder(Bundle):
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
-        renames_sooner = target.traits.renames_once and target.traits.at_once > 1
+        renames_sooner = target.traits.renames_sooner
 
-        def bring(named: tuple[FileInfo, str]) -> tuple[NewFile, bool]:
-            """Return the file, and whether it only needs its name."""
+        def bring(named: tuple[FileInfo, str]) -> tuple[NewFile, FileEvidence, bool]:
+            """Return the file, what will show it, and whether it only needs its name."""
             item, path = named
             content = b"".join(reading(source, item)())
             file = NewFile(path, lambda: iter((content,)), whole=True, size=item.size)
-            _refuse_changed(item, file, FileEvidence(path, *digest_of(file.content())), target)
+            read = FileEvidence(path, *digest_of(file.content()))
+            _refuse_changed(item, file, read, target)
             is_staged = renames_sooner and target.stat(path) is None
             if is_staged:
                 target.write(_staged(item), file.content)
-            return file, is_staged
+            return file, read, is_staged
 
         brought = each(world, self.named, bring, source, target, size=size_of)
         if renames_sooner:
             target.sync()
         written: list[FileEvidence] = []
-        for item, (file, is_staged) in zip(self.items, brought, strict=True):
+        for item, (file, read, is_staged) in zip(self.items, brought, strict=True):
             world.check_interrupted()
             if is_staged:
                 target.move(_staged(item), file.path)
-                written.append(FileEvidence(file.path, *digest_of(file.content())))
+                written.append(read)
             else:
                 written.append(settle(target, file))
             world.meter.done(1, item.size)

@@ -80,6 +80,11 @@ class Traits:
     # how many are worth it now; None where nobody measures
     lane: Lane | None = field(default=None, compare=False)
 
+    @property
+    def renames_sooner(self) -> bool:
+        """Whether a file gets its name sooner by a rename than by a write."""
+        return self.renames_once and self.at_once > 1
+
 
 class Storage(Protocol):
     """The place of a state's files, all of them named by their path below its location."""

@@ -80,11 +80,11 @@ def _chosen(answer: JsonObject, location: str, name: str | None, file: str) -> C
         own = list(queries)
     else:
         place = plain_location(location)
-        own = [query for query in queries if plain_location(query.location or "") == place]
+        located = [(query, query.location or "") for query in queries]
+        own = [query for query, given in located if plain_location(given) == place]
         last = location.rstrip("/").rpartition("/")[2]
-        own = own or [
-            query for query in queries if (query.location or "").rstrip("/").endswith(f"/{last}")
-        ]
+        if not own:
+            own = [query for query, given in located if given.rstrip("/").endswith(f"/{last}")]
     if len(own) == 1:
         return own[0]
     shown = "; ".join(

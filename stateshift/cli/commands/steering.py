@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from stateshift.workdir import Workdir
 
 OVER = ("finished", "rolled-back")
+
+StandbyPlace = Annotated[
+    str,
+    argument("LOCATION|WORKDIR", "Where the standby is, or the workdir of the run that keeps it."),
+]
 STOPPED = "the job is being stopped, or has been"
 
 
@@ -192,13 +197,7 @@ def throttle(
 def failover(
     terminal: Terminal,
     options: RunOptions,
-    place: Annotated[
-        str,
-        argument(
-            "LOCATION|WORKDIR",
-            "Where the standby is, or the workdir of the run that keeps it.",
-        ),
-    ],
+    place: StandbyPlace,
     epoch: Annotated[
         int | None,
         option("--epoch", "N", "Start from this batch or checkpoint, of those that are kept."),
@@ -286,13 +285,7 @@ def _follow(terminal: Terminal, place: str, adapters: Adapters, timeout: str | N
 def drill(
     terminal: Terminal,
     options: RunOptions,
-    place: Annotated[
-        str,
-        argument(
-            "LOCATION|WORKDIR",
-            "Where the standby is, or the workdir of the run that keeps it.",
-        ),
-    ],
+    place: StandbyPlace,
     spec: Annotated[
         str | None,
         option("--spec", "FILE", "The standby's spec, if its `drill` is another by now."),

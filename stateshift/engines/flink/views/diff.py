@@ -105,7 +105,7 @@ class _Comparing:
         self._stores: list[Store] = []
         self._showers = [Shower(state, streams) for _, state, streams in self._present()]
         sources = [source_of(state, streams) for _, state, streams in self._present()]
-        # Where the states are the same as they lie, their entries are counted, as by a run.
+        # If both sides hold the same bytes, their entries are counted, as a run counts them.
         self._has_positions = have_positions(sources) and not self._is_same(_unkeyed)
 
     def _present(self) -> Iterator[tuple[int, OperatorState, Streams]]:
