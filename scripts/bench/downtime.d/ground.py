@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from seen import Seen
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PARTITIONS = 16
+PLACES = ("hdfs-a", "hdfs-b")
 ENTRY_BYTES = 2000
 STORE = "spark.sql.streaming.stateStore."
 PROVIDERS: Mapping[str, Mapping[str, str]] = {
@@ -79,6 +81,7 @@ class Ground:
     place: str = "hdfs-a"
     started: int = 0
     clusters: dict[str, Any] = field(default_factory=dict)
+    places: tuple[str, str] = PLACES
 
     @property
     def location(self) -> str:
@@ -86,9 +89,11 @@ class Ground:
 
     @property
     def other(self) -> str:
-        return "hdfs-b" if self.place == "hdfs-a" else "hdfs-a"
+        return next(place for place in self.places if place != self.place)
 
     def location_at(self, place: str) -> str:
+        if place.startswith("s3-"):
+            return f"s3a://stateshift/downtime/{self.name}"
         return f"hdfs://{place}/downtime/{self.name}"
 
     def cluster_spec(self, place: str) -> dict[str, Any]:
@@ -100,6 +105,7 @@ class Ground:
             "spark.sql.session.timeZone": "UTC",
             **PROVIDERS[self.case.provider],
             **(UNDER_WAY if self.case.mb < UNDER_WAY_MB else {}),
+            **(s3a(self.environment) if any("s3-" in place for place in self.places) else {}),
         }
         return {
             "kind": "spark_submit",
@@ -170,17 +176,37 @@ class Ground:
         self.seen.read()
 
 
+def s3a(environment: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings for the one S3 that the environment names. The keys are there, too."""
+    from servers import downloads, spark
+
+    jars = sorted(downloads.jars("s3a-spark-4.3").glob("*.jar"))
+    known = {re.sub(r"-\d.*", "", jar.name) for jar in (spark.installed_home() / "jars").iterdir()}
+    path = ":".join(str(jar) for jar in jars if re.sub(r"-\d.*", "", jar.name) not in known)
+    told = {
+        "endpoint": environment["AWS_ENDPOINT_URL_S3"],
+        "endpoint.region": environment["AWS_DEFAULT_REGION"],
+        "path.style.access": "true",
+        "connection.ssl.enabled": "false",
+        "aws.credentials.provider": (
+            "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
+        ),
+    }
+    classes = {f"spark.{one}.extraClassPath": path for one in ("driver", "executor")}
+    return classes | {f"spark.hadoop.fs.s3a.{key}": value for key, value in told.items()}
+
+
 @contextmanager
-def servers(kept: Path | None) -> Iterator[Mapping[str, str]]:
-    """Both HDFS, and what a program has to know to reach them. Where they are up already, they
-    stay up.
+def servers(kept: Path | None, places: tuple[str, str] = PLACES) -> Iterator[Mapping[str, str]]:
+    """Both places, and what a program has to know to reach them. Where they are up already, they
+    stay up. Of an S3 there is one at most.
     """
     from servers import Servers, default_root
 
     all_of_them = Servers(kept or default_root())
-    names = [name for name in ("hdfs-a", "hdfs-b") if all_of_them.state(name).word == "down"]
+    names = [name for name in places if all_of_them.state(name).word == "down"]
     try:
-        for name in ("hdfs-a", "hdfs-b"):
+        for name in places:
             all_of_them.up(name)
         exports = all_of_them.exports()
         more = {
@@ -188,6 +214,10 @@ def servers(kept: Path | None) -> Iterator[Mapping[str, str]]:
             "HADOOP_USER_NAME": getpass.getuser(),
             "PYTHONPATH": str(ROOT),
         }
+        for name in places:
+            if name.startswith("s3-"):
+                variable = f"STATESHIFT_{name.upper().replace('-', '_')}"
+                more["AWS_ENDPOINT_URL_S3"] = exports[variable]
         os.environ |= {**exports, **more}  # for the clusters in this process
         yield {**exports, **more}
     finally:
@@ -196,13 +226,15 @@ def servers(kept: Path | None) -> Iterator[Mapping[str, str]]:
 
 
 @contextmanager
-def ground(case: Case, environment: Mapping[str, str], keep: bool) -> Iterator[Ground]:
+def ground(
+    case: Case, environment: Mapping[str, str], keep: bool, places: tuple[str, str] = PLACES
+) -> Iterator[Ground]:
     """The job with its state, running, and its records coming."""
     folder = Path(tempfile.mkdtemp(prefix="stateshift-downtime-"))
     feed = Feed(folder / "input", case.query, case.keys)
     seen = Seen(folder / "output", feed, case.keys if case.query == "map" else None)
     name = f"{case.query}-{case.provider}-{case.mb}-{folder.name[-8:]}"
-    at_work = Ground(case, folder, environment, feed, seen, name)
+    at_work = Ground(case, folder, environment, feed, seen, name, places=places)
     try:
         feed.fill()
         at_work.start()
@@ -212,7 +244,7 @@ def ground(case: Case, environment: Mapping[str, str], keep: bool) -> Iterator[G
             at_work.settle()
             yield at_work
     finally:
-        for place in ("hdfs-a", "hdfs-b"):
+        for place in places:
             at_work.stop(place)
             removed(at_work, place)
         if not keep:
@@ -223,6 +255,13 @@ def removed(at_work: Ground, place: str) -> None:
     from servers import hadoop
 
     where = at_work.location_at(place)
+    if not where.startswith("hdfs:"):
+        from stateshift.storage.opening import open_patiently
+
+        storage = open_patiently(where)
+        for file in storage.list():
+            storage.delete(file.path)
+        return
     hadoop.run(
         Path(at_work.environment["HADOOP_CONF_DIR"]), "dfs", "-rm", "-r", "-f", "-skipTrash", where
     )

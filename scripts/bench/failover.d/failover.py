@@ -1,6 +1,7 @@
 """What a standby costs a running job, what a failover loses, and how long it takes.
 
     python failover.py [--rounds 3] [--query map] [--provider hdfs,rocksdb] [--mb 200,2000]
+                       [--places hdfs-a,s3-real]
 
 The job, its state and its records are those of `downtime`. A round is:
 
@@ -36,9 +37,10 @@ ROOT = HERE.parents[2]
 for folder in ("bench/downtime.d", "bench/state.d", "servers.d", "bench"):
     sys.path.insert(0, str(ROOT / "scripts" / folder))
 
-from ground import SECONDS_MAX, Case, Ground, ground, removed, servers  # noqa: E402
+from ground import PLACES, SECONDS_MAX, Case, Ground, ground, removed, servers  # noqa: E402
 from measure import bench_directory  # noqa: E402
 from pages import figures_in, put_down, told, wrapped  # noqa: E402
+from stages import stages_of  # noqa: E402
 
 PAGE = ROOT / "scripts" / "bench" / "results" / "failover.md"
 WATCHED_SECONDS = 40.0
@@ -67,7 +69,7 @@ class Round:
     first_image: float
     pause_alone: float
     pause_followed: float
-    read_ratio: float
+    read_ratio: float | None
     epoch: int
     newest: int
     told_seconds: float
@@ -77,6 +79,7 @@ class Round:
     until_output: float
     load: float
     at: str
+    places: str = ",".join(PLACES)
 
 
 def main() -> None:
@@ -85,6 +88,7 @@ def main() -> None:
     parser.add_argument("--query", default="map", choices=("map", "q8"))
     parser.add_argument("--provider", default="hdfs,rocksdb")
     parser.add_argument("--mb", default="200,2000", help="how much state, in MB")
+    parser.add_argument("--places", default=",".join(PLACES), help="hdfs-a,s3-real: HDFS and S3")
     parser.add_argument("--tag", default=time.strftime("%Y-%m-%d"), help="the name of this run")
     parser.add_argument("--seed", type=int, default=0, help="of the moments of loss")
     parser.add_argument("--keep", action="store_true", help="leave the folders for a look")
@@ -93,15 +97,17 @@ def main() -> None:
     kept = bench_directory() / "failover.jsonl"
     done = [Round(**one) for one in figures_in(kept) if one["tag"] == options.tag]
     dice = random.Random(options.seed)
-    with servers(None) as environment:
+    here, there = options.places.split(",")
+    with servers(None, (here, there)) as environment:
         for mb in options.mb.split(","):
             for provider in options.provider.split(","):
-                had = {one.round for one in done if (one.provider, one.mb) == (provider, int(mb))}
+                own = (provider, int(mb), options.places)
+                had = {one.round for one in done if (one.provider, one.mb, one.places) == own}
                 missing = [number for number in range(options.rounds) if number not in had]
                 if not missing:
                     continue
                 case = Case(options.query, provider, int(mb))
-                with ground(case, environment, options.keep) as at_work:
+                with ground(case, environment, options.keep, (here, there)) as at_work:
                     for number in missing:
                         one = play(at_work, number, options.tag, dice)
                         done.append(one)
@@ -137,6 +143,7 @@ def play(at_work: Ground, number: int, tag: str, dice: random.Random) -> Round:
     failover = report["jobs"][0]["failover"]
     claimed = stages.pop("claimed_at")
     ours = max(0.0, followed.read / followed.seconds - alone.read / alone.seconds)
+    ratio = round(ours * followed.seconds / followed.written, 3) if followed.written else None
     return Round(
         tag=tag,
         provider=at_work.case.provider,
@@ -145,7 +152,7 @@ def play(at_work: Ground, number: int, tag: str, dice: random.Random) -> Round:
         first_image=round(first_image, 2),
         pause_alone=round(median(alone.pauses), 3),
         pause_followed=round(median(followed.pauses), 3),
-        read_ratio=round(ours * followed.seconds / followed.written, 3),
+        read_ratio=ratio,
         epoch=failover["epoch"],
         newest=max(commits),
         told_seconds=round(failover["rpo"]["seconds"] - (claimed - lost), 2),
@@ -155,6 +162,7 @@ def play(at_work: Ground, number: int, tag: str, dice: random.Random) -> Round:
         until_output=round(output - (claimed - stages["claim"]), 2),
         load=round(load, 2),
         at=at,
+        places=",".join(at_work.places),
     )
 
 
@@ -170,7 +178,11 @@ def watch(at_work: Ground) -> Traffic:
 
 
 def data_node(name: str) -> tuple[int, int]:
-    """The bytes that an HDFS's DataNode has read and written since it was started."""
+    """The bytes that an HDFS's DataNode has read and written since it was started; none of an S3,
+    which does not count them.
+    """
+    if not name.startswith("hdfs-"):
+        return 0, 0
     from servers import Servers, default_root
 
     port = Servers(default_root()).state(name).ports["data-http"]
@@ -261,28 +273,6 @@ def fail_over(at_work: Ground, number: int) -> tuple[dict[str, Any], dict[str, f
     return json.loads(done.stdout)["report"], stages_of(workdir, begun)
 
 
-def stages_of(workdir: Path, begun: float) -> dict[str, float]:
-    """Return the seconds of each stage by the run's journal, and when the standby was claimed."""
-    from stateshift.journal import decode_records, fold
-    from stateshift.step.evidence import TargetClaimed, of_kind
-
-    records, _ = decode_records((workdir / "journal").read_bytes())
-    steps = {name: step for plan in fold(iter(records)).plans for name, step in plan.steps.items()}
-    begins = {name: step.at for name, step in steps.items()}
-    ends = {name: step.at + step.seconds for name, step in steps.items()}
-    claimed = of_kind(steps["prepare/claim"].evidence, TargetClaimed).at
-    ready = ends["prepare/claim"]
-    submit = next(name for name in steps if name.startswith("submit/"))
-    confirm = next(name for name in steps if name.startswith("confirm/"))
-    found = {
-        "claim": claimed - begun,
-        "read and check": ready - claimed,
-        "start": ends[submit] - begins[submit],
-        "first commit": ends[confirm] - ends[submit],
-    }
-    return {name: round(seconds, 2) for name, seconds in found.items()} | {"claimed_at": claimed}
-
-
 def bring_back(name: str, location: str) -> dict[int, float]:
     """Start the lost HDFS again. Return when each batch was committed there."""
     from servers import Servers, default_root
@@ -302,10 +292,10 @@ def write_page(rounds: Sequence[Round]) -> None:
     lines = ["# What a standby costs, and what a failover loses", ""]
     lines += wrapped(
         "`./scripts/bench/failover` on 2 cores and 24 GB, Linux: a real Spark (local[2]) with 16 "
-        "partitions of state on one of two HDFS, all on this machine, reads 100 records a second. "
-        "`apply --continuous` keeps a standby on the other HDFS. Driver and HDFS are killed with "
-        "SIGKILL at a random moment, and `failover` is called at once. Median (least / most) of "
-        "the rounds."
+        "partitions of state on one of two storages, all on this machine, reads 100 records a "
+        "second. `apply --continuous` keeps a standby on the other storage. Driver and storage are "
+        "killed with SIGKILL at a random moment, and `failover` is called at once. Median (least / "
+        "most) of the rounds. Where one storage is an S3, each second round begins there."
     )
     lines += [
         "",
@@ -314,13 +304,16 @@ def write_page(rounds: Sequence[Round]) -> None:
         "output, s | rounds | load | at |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for provider, mb in sorted({(one.provider, one.mb) for one in rounds}):
-        of = [one for one in rounds if (one.provider, one.mb) == (provider, mb)]
+    cases: dict[str, list[Round]] = {}
+    for one in sorted(rounds, key=lambda one: (one.places, one.provider, one.mb)):
+        cases.setdefault(f"{one.places}: {one.provider}, {one.mb} MB", []).append(one)
+    for name, of in cases.items():
+        ratios = [one.read_ratio for one in of if one.read_ratio is not None]
         cells = [
-            f"{provider}, {mb} MB",
+            name,
             told([one.first_image for one in of]),
             told([one.pause_followed / one.pause_alone for one in of]),
-            told([one.read_ratio for one in of]),
+            told(ratios) if ratios else "",
             told([one.told_seconds for one in of]),
             told([one.real_seconds for one in of]),
             told([float(one.newest - one.epoch) for one in of]),
@@ -336,10 +329,9 @@ def write_page(rounds: Sequence[Round]) -> None:
         "| state | claim | read and check | start | first commit |",
         "|---|---|---|---|---|",
     ]
-    for provider, mb in sorted({(one.provider, one.mb) for one in rounds}):
-        of = [one for one in rounds if (one.provider, one.mb) == (provider, mb)]
-        cells = [told([one.stages[name] for one in of]) for name in of[0].stages]
-        lines.append(f"| {provider}, {mb} MB | {' | '.join(cells)} |")
+    for name, of in cases.items():
+        stages = [told([one.stages[stage] for one in of]) for stage in of[0].stages]
+        lines.append(f"| {name} | {' | '.join(stages)} |")
     worst = max(abs(one.told_seconds - one.real_seconds) for one in rounds)
     lines += ["", f"The loss that is told differs from the real one by {worst:.2f} s at most."]
     put_down(PAGE, lines)
