@@ -139,12 +139,12 @@ def test_the_positions_of_topics_are_told_by_partition() -> None:
 
 
 def split(topic: str, partition: int, offset: int) -> ConnectorState:
-    return ConnectorState(0, written.encode_split(kafka.KafkaSplit(topic, partition, offset)))
+    return ConnectorState(0, kafka.encode_split(kafka.KafkaSplit(topic, partition, offset)))
 
 
 def enumerator(version: int, *splits: kafka.KafkaSplit) -> ConnectorState:
     known = kafka.KafkaEnumerator(version, splits, None if version < 2 else True)
-    return ConnectorState(version, written.encode_enumerator(known))
+    return ConnectorState(version, kafka.encode_enumerator(known))
 
 
 def test_a_partition_that_no_reader_has_is_told_from_the_enumerator() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from struct import Struct
 
 from stateshift.formats.flink.file_source import (
@@ -19,28 +18,18 @@ from stateshift.formats.flink.file_source import (
 from stateshift.formats.flink.java_data import DataOutput
 from stateshift.formats.flink.kafka import (
     SPLIT_VERSION,
-    KafkaEnumerator,
     KafkaSplit,
     KafkaTransaction,
+    encode_split,
 )
 from stateshift.formats.flink.operator_state import (
     COMMITTER_MAGIC,
     CheckpointCommittables,
     CommitterState,
-    ConnectorState,
     SubtaskCommittables,
 )
 
 HEAD, LENGTH = Struct("<IiII"), Struct("<I")
-
-
-def encode_split(split: KafkaSplit) -> bytes:
-    """Return the bytes of a split, in version 0."""
-    out = DataOutput()
-    out.utf(split.topic)
-    out.i4(split.partition)
-    out.i8(split.offset, split.stop)
-    return out.content()
 
 
 def encode_cluster_split(version: int, split: KafkaSplit) -> bytes:
@@ -57,57 +46,12 @@ def encode_cluster_split(version: int, split: KafkaSplit) -> bytes:
     return out.content()
 
 
-def encode_enumerator(enumerator: KafkaEnumerator) -> bytes:
-    """Return the bytes of an enumerator, in its version."""
-    out = DataOutput()
-    version = enumerator.version
-    if version == 0:
-        out.i4(len(enumerator.subtasks), SPLIT_VERSION)
-        splits = iter(enumerator.splits)
-        for subtask, count in enumerator.subtasks:
-            out.i4(subtask, count)
-            for split in islice(splits, count):
-                out.sized(encode_split(split))
-        return out.content()
-    out.i4(len(enumerator.splits))
-    if version > 2:
-        out.i4(SPLIT_VERSION)
-    for split in enumerator.splits:
-        if version > 2:
-            out.sized(encode_split(split))
-        else:
-            out.utf(split.topic)
-            out.i4(split.partition)
-        if version > 1:
-            assert split.status is not None, "each partition has a status since version 2"
-            out.i4(split.status)
-    if version > 1:
-        out.boolean(enumerator.discovered is True)
-    return out.content()
-
-
 def encode_transaction(transaction: KafkaTransaction) -> bytes:
     """Return the bytes of a committable, in version 1."""
     out = DataOutput()
     out.i2(transaction.epoch)
     out.i8(transaction.producer_id)
     out.utf(transaction.id)
-    return out.content()
-
-
-def encode_source_coordinator(state: ConnectorState) -> bytes:
-    """Return the coordinator's bytes, in the frame of version 1."""
-    out = DataOutput()
-    out.i4(1, state.version)
-    out.sized(state.content)
-    return out.content()
-
-
-def encode_versioned_element(state: ConnectorState) -> bytes:
-    """Return the bytes of one element of a list state."""
-    out = DataOutput()
-    out.i4(len(state.content) + 8, state.version)
-    out.sized(state.content)
     return out.content()
 
 

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from stateshift.errors import UnknownVersion
@@ -131,6 +132,15 @@ def decode_cluster_split(version: int, content: bytes) -> KafkaSplit:
     return replace(split, cluster=cluster, kept_until_ms=kept_until_ms)
 
 
+def encode_split(split: KafkaSplit) -> bytes:
+    """Return the bytes of a split, in version 0."""
+    out = DataOutput()
+    out.utf(split.topic)
+    out.i4(split.partition)
+    out.i8(split.offset, split.stop)
+    return out.content()
+
+
 def _read_split(data: DataInput) -> KafkaSplit:
     topic, partition = _read_partition(data)
     at, offset, stop = data.at, data.i8(), data.i8()
@@ -197,6 +207,35 @@ def _read_sized_split(data: DataInput) -> KafkaSplit:
     split = _read_split(inner)
     inner.require_end("bytes behind a split's last field")
     return split
+
+
+def encode_enumerator(enumerator: KafkaEnumerator) -> bytes:
+    """Return the bytes of an enumerator, in its version."""
+    out = DataOutput()
+    version = enumerator.version
+    if version == 0:
+        out.i4(len(enumerator.subtasks), SPLIT_VERSION)
+        splits = iter(enumerator.splits)
+        for subtask, count in enumerator.subtasks:
+            out.i4(subtask, count)
+            for split in islice(splits, count):
+                out.sized(encode_split(split))
+        return out.content()
+    out.i4(len(enumerator.splits))
+    if version > 2:
+        out.i4(SPLIT_VERSION)
+    for split in enumerator.splits:
+        if version > 2:
+            out.sized(encode_split(split))
+        else:
+            out.utf(split.topic)
+            out.i4(split.partition)
+        if version > 1:
+            assert split.status is not None, "each partition has a status since version 2"
+            out.i4(split.status)
+    if version > 1:
+        out.boolean(enumerator.discovered is True)
+    return out.content()
 
 
 # ---- the source before it

@@ -58,7 +58,7 @@ from typing import Final, TypeVar
 
 from stateshift.errors import FormatError, OldVersion, UnknownVersion
 from stateshift.formats.flink import snappy_frames
-from stateshift.formats.flink.java_data import DataInput
+from stateshift.formats.flink.java_data import DataInput, DataOutput
 from stateshift.formats.flink.keyed_state import StateInfo, find_states, read_state
 from stateshift.formats.flink.serializers import Unknown, value
 
@@ -204,6 +204,14 @@ def decode_source_coordinator(content: bytes) -> ConnectorState:
     return ConnectorState(version, enumerator)
 
 
+def encode_source_coordinator(state: ConnectorState) -> bytes:
+    """Return the coordinator's bytes, in the frame of version 1."""
+    out = DataOutput()
+    out.i4(1, state.version)
+    out.sized(state.content)
+    return out.content()
+
+
 def decode_versioned_elements(
     content: bytes, state: str, count: int = 1
 ) -> Iterator[ConnectorState]:
@@ -220,6 +228,14 @@ def decode_versioned_elements(
                 start + 8,
             )
         yield ConnectorState(version, frame.take(size))
+
+
+def encode_versioned_element(state: ConnectorState) -> bytes:
+    """Return the bytes of one element of a list state."""
+    out = DataOutput()
+    out.i4(len(state.content) + 8, state.version)
+    out.sized(state.content)
+    return out.content()
 
 
 # ---- a sink's committer

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from stateshift import api, look
-from stateshift.formats.flink.kafka import KafkaSplit, decode_split
+from stateshift.formats.flink.kafka import KafkaSplit, decode_split, encode_split
 from stateshift.formats.flink.metadata import Metadata, decode_metadata, encode_metadata
 from stateshift.formats.flink.stream_handles import Inline
-from tests.support.flink_connectors import encode_split
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "kafka"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/told.json"))

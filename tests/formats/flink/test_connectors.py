@@ -39,10 +39,10 @@ class Codec(NamedTuple):
 
 
 CODECS = {
-    "split": Codec(kafka.decode_split, lambda _, value: written.encode_split(value), (0,)),
+    "split": Codec(kafka.decode_split, lambda _, value: kafka.encode_split(value), (0,)),
     "cluster split": Codec(kafka.decode_cluster_split, written.encode_cluster_split, (1, 2)),
     "enumerator": Codec(
-        kafka.decode_enumerator, lambda _, value: written.encode_enumerator(value), (0, 1, 2, 3)
+        kafka.decode_enumerator, lambda _, value: kafka.encode_enumerator(value), (0, 1, 2, 3)
     ),
     "transaction": Codec(
         kafka.decode_transaction, lambda _, value: written.encode_transaction(value), (1,)
@@ -89,7 +89,7 @@ def states(case: str) -> Iterator[tuple[str, ConnectorState]]:
         if operator.coordinator is not None:
             content = operator.coordinator.content
             state = decode_source_coordinator(content)
-            assert written.encode_source_coordinator(state) == content
+            assert operator_state.encode_source_coordinator(state) == content
             yield "enumerator", state
         for subtask in operator.all_subtasks:
             handle = subtask.managed_operator
@@ -108,7 +108,7 @@ def connector_states(name: str, content: bytes) -> Iterator[tuple[str, Connector
         yield name, ConnectorState(0, content)
         return
     (state,) = decode_versioned_elements(content, name)
-    assert written.encode_versioned_element(state) == content
+    assert operator_state.encode_versioned_element(state) == content
     yield name, state
 
 
