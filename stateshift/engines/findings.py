@@ -11,7 +11,7 @@ storage knows of itself (`Traits.faster_by`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from shlex import quote
@@ -19,9 +19,11 @@ from typing import Final, Protocol, TypeVar
 
 from stateshift.specification import JobSpec
 from stateshift.specification.location import relation
+from stateshift.specification.transform import Reposition
 from stateshift.storage.locations import same_file_system
-from stateshift.survey import Facts, Finding, Room, Survey
+from stateshift.survey import Facts, Finding, NewPosition, Room, Survey
 
+SHOWN_MAX: Final = 3  # partitions that a message names
 BYTES_MIN: Final = 1024**3  # less is not worth a person's time
 
 
@@ -209,3 +211,38 @@ def of_faster_storage(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "note", fact, hint="; ".join(dict.fromkeys(survey.faster_by for survey in slow))
         )
+
+
+def of_new_positions(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Report new positions, and what is read again or skipped: nothing, unless it is accepted."""
+    changes = [change for change in job.transform if isinstance(change, Reposition)]
+    for change, position in zip(changes, facts.positions, strict=False):
+        yield from position.findings
+        again = {each.partition: each.again or 0 for each in position.changes}
+        skipped = {each.partition: each.skipped or 0 for each in position.changes}
+        yield from _of_counts(position, again, ("read again", change.accept_again))
+        yield from _of_counts(position, skipped, ("skipped", change.accept_skipped))
+
+
+def _of_counts(
+    position: NewPosition, counts: Mapping[str, int], fate: tuple[str, int]
+) -> Iterator[Finding]:
+    """Report records, or versions, that share a fate; refuse more of them than are accepted."""
+    total, (becomes, most) = sum(counts.values()), fate
+    if not total:
+        return
+    unit = "version" if position.kind == "delta" else "record"
+    amount = f"{total:,} {unit}" if total == 1 else f"{total:,} {unit}s"
+    told = [f"{partition}: {count:,}" for partition, count in counts.items() if count]
+    more = f" and {len(told) - SHOWN_MAX} more" if len(told) > SHOWN_MAX else ""
+    fact = f"{', '.join(told[:SHOWN_MAX])}{more}"
+    if total <= most:
+        yield Finding("warn", f"source {position.source}: {becomes} as accepted: {amount} ({fact})")
+        return
+    key = "accept_skipped" if becomes == "skipped" else "accept_again"
+    yield Finding(
+        "refuse",
+        f"source {position.source}: {amount} would be {becomes} ({fact})",
+        hint=f"find the exact place (--by records); or, where you want that, "
+        f'--{key.replace("_", "-")} {total} (in a spec, "{key}": {total})',
+    )

@@ -247,8 +247,8 @@ class _Translation:
         for number in sorted(self._spans.keys() - offsets.keys()):
             yield Finding(
                 "refuse",
-                f"the file of offsets does not name {topic}/{number}: Spark would read it from "
-                "its beginning",
+                f"the file of offsets does not name {topic}/{number}: the job would read it "
+                "from its beginning",
                 hint=f"add a line: {topic},{number},OFFSET",
             )
 

@@ -114,7 +114,7 @@ def test_a_file_of_offsets_is_compared_with_the_records() -> None:
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"offsets": {0: 97}}, "does not name shop-orders/1: Spark would read it from its begin"),
+        ({"offsets": {0: 97}}, "does not name shop-orders/1: the job would read it from its begin"),
         ({"offsets": {0: 97, 1: 15, 2: 0}}, "names shop-orders/2, and shop-orders has no such"),
         ({"offsets": {0: 118, 1: 15}}, "shop-orders/0 would be read from 118 on, and new:1 has 17"),
         (

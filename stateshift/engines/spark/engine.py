@@ -217,7 +217,8 @@ class SparkEngine:
     def ask_positions(
         self, job: JobSpec, survey: Survey, opening: Opening, open_topics: OpenTopics
     ) -> tuple[NewPosition, ...]:
-        from stateshift.engines.spark.survey.positions import Outside, ask_positions
+        from stateshift.engines.repositioning import Outside
+        from stateshift.engines.spark.survey.positions import ask_positions
 
         return ask_positions(survey, Outside(job, opening, open_topics))
 

@@ -23,13 +23,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from stateshift.engines.findings import of_new_positions
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.inputs import delta_sources
 from stateshift.survey import (
     Endpoint,
     Finding,
-    NewPosition,
     TableFacts,
     TopicRecord,
     Topics,
@@ -108,37 +108,7 @@ def of_positions(move: Move) -> Iterator[Finding]:
         if source in change.dropped_sources:
             fact = f"source {source} is both repositioned and dropped"
             yield Finding("refuse", fact, hint="one of the two")
-        yield from position.findings
-        asked = [each for each in change.repositions if each.source == source]
-        asked += [each for each in change.repositions if each.source is None]
-        again = {each.partition: each.again or 0 for each in position.changes}
-        skipped = {each.partition: each.skipped or 0 for each in position.changes}
-        yield from _of_counts(position, again, ("read again", asked[0].accept_again))
-        yield from _of_counts(position, skipped, ("skipped", asked[0].accept_skipped))
-
-
-def _of_counts(
-    position: NewPosition, counts: Mapping[str, int], fate: tuple[str, int]
-) -> Iterator[Finding]:
-    """Report records, or versions, that share a fate; refuse more of them than are accepted."""
-    total, (becomes, most) = sum(counts.values()), fate
-    if not total:
-        return
-    unit = "version" if position.kind == "delta" else "record"
-    amount = f"{total:,} {unit}" if total == 1 else f"{total:,} {unit}s"
-    told = [f"{partition}: {count:,}" for partition, count in counts.items() if count]
-    more = f" and {len(told) - SHOWN_MAX} more" if len(told) > SHOWN_MAX else ""
-    fact = f"{', '.join(told[:SHOWN_MAX])}{more}"
-    if total <= most:
-        yield Finding("warn", f"source {position.source}: {becomes} as accepted: {amount} ({fact})")
-        return
-    key = "accept_skipped" if becomes == "skipped" else "accept_again"
-    yield Finding(
-        "refuse",
-        f"source {position.source}: {amount} would be {becomes} ({fact})",
-        hint=f"find the exact place (--by records); or, where you want that, "
-        f'--{key.replace("_", "-")} {total} (in a spec, "{key}": {total})',
-    )
+    yield from of_new_positions(move.job, move.facts)
 
 
 # ---- Kafka

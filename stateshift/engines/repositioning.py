@@ -1,0 +1,177 @@
+"""New positions of a job's sources, as far as it is the same for any engine: which source a
+`reposition` of the spec is about, and the new offsets of its topics. Reads only.
+
+    positions_of(outside, locate, translate)   the new position of each source, or why it has none
+    endpoint_of(endpoints, change)             the source that a change is about
+    topics_elsewhere(source, outside)          the new offsets of all topics of a source
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from stateshift.engines.views import Opening
+from stateshift.errors import StateshiftError
+from stateshift.formats.offset_file import BYTES_MAX, decode_offset_file
+from stateshift.sources.kinds import DELTA
+from stateshift.sources.topic_positions import (
+    OpenTopics,
+    TopicPositions,
+    TopicReader,
+    TopicRequest,
+    new_positions,
+)
+from stateshift.sources.topics import EITHER, KAFKA
+from stateshift.specification import JobSpec
+from stateshift.specification.transform import Reposition
+from stateshift.storage import locations
+from stateshift.survey import Endpoint, Finding, NewPosition
+
+Topics = Mapping[str, Mapping[int, int]]
+
+
+class RefusedError(Exception):
+    """A position that cannot be found, with the finding that says why."""
+
+    def __init__(self, fact: str, hint: str | None = None) -> None:
+        super().__init__(fact)
+        self.finding = Finding("refuse", fact, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The ways out of this program, and what the spec says of them."""
+
+    job: JobSpec
+    opening: Opening
+    open_topics: OpenTopics
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSource:
+    """The topics of one source, and how far they are read: topic -> partition -> next offset.
+    `planned` are the ends of a batch that is kept; None where there is none.
+    """
+
+    name: str
+    change: Reposition
+    read: Topics
+    planned: Topics | None = None
+
+
+def positions_of(
+    outside: Outside,
+    locate: Callable[[Reposition], Endpoint | None],
+    translate: Callable[[Reposition, Endpoint], NewPosition],
+) -> tuple[NewPosition, ...]:
+    """Return the new position of each source that the job repositions, in the order of the spec.
+    A source that no image has yet has none.
+    """
+    positions: list[NewPosition] = []
+    for change in outside.job.transform:
+        if not isinstance(change, Reposition):
+            continue
+        kind = KAFKA.name if change.table is None else DELTA.name
+        position = NewPosition(change.source or "", kind)
+        try:
+            endpoint = locate(change)
+            if endpoint is not None:
+                position = NewPosition(endpoint.index, endpoint.kind)
+                if endpoint.index in [each.source for each in positions]:
+                    fact = f"source {endpoint.index} is repositioned twice"
+                    raise RefusedError(fact, "once for each source")
+                position = translate(change, endpoint)
+        except RefusedError as refused:
+            position = replace(position, findings=(refused.finding,))
+        except StateshiftError as error:
+            finding = Finding("refuse", str(error), hint=error.hint)
+            position = replace(position, findings=(finding,))
+        positions.append(position)
+    return tuple(positions)
+
+
+def endpoint_of(endpoints: Iterable[Endpoint], change: Reposition) -> Endpoint:
+    """Return the source that the change is about."""
+    sources = [end for end in endpoints if end.role == "source"]
+    kinds = (DELTA.name,) if change.table is not None else (KAFKA.name, EITHER.name)
+    what = "Delta table" if change.table is not None else "topic of Kafka"
+    shown = ", ".join(f"{end.index} ({end.kind})" for end in sources) or "none"
+    if change.source is not None:
+        named = [end for end in sources if end.index == change.source]
+        if not named:
+            raise RefusedError(f"the job has no source {change.source}", f"it has: {shown}")
+        if named[0].kind not in kinds:
+            fact = f"source {change.source} is of the kind {named[0].kind}, and reads no {what}"
+            raise RefusedError(fact, f"the job's sources: {shown}")
+        return named[0]
+    fitting = [end for end in sources if end.kind in kinds]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        raise RefusedError(f"no source of the job reads a {what}", f"its sources: {shown}")
+    numbers = ", ".join(end.index for end in fitting)
+    raise RefusedError(
+        f"{len(fitting)} sources of the job read a {what}",
+        f'name one of {numbers}: --source {fitting[0].index} (in a spec, "source")',
+    )
+
+
+def topics_elsewhere(source: TopicSource, outside: Outside) -> list[TopicPositions]:
+    """Return the new offsets of each topic of a source."""
+    change, kafka = source.change, outside.job.kafka
+    assert kafka is not None and change.by is not None, "a spec that is checked"
+    names = _names_of(source)
+    file = _offsets_of_file(change, names, outside.opening)
+    found: list[TopicPositions] = []
+    with ExitStack() as opened:
+        new = opened.enter_context(outside.open_topics(kafka.bootstrap_servers, kafka.properties))
+        old: TopicReader | None = None
+        if kafka.source_bootstrap_servers is not None:
+            old = opened.enter_context(
+                outside.open_topics(kafka.source_bootstrap_servers, kafka.source_properties)
+            )
+        for topic, name in names.items():
+            request = TopicRequest(
+                source=source.name,
+                old_topic=topic,
+                new_topic=name,
+                read=source.read.get(topic, {}),
+                planned=None if source.planned is None else source.planned.get(topic, {}),
+                way=change.by,
+                offsets=file.get(name),
+                window=change.window,
+            )
+            found.append(new_positions(request, old, new))
+    return found
+
+
+def _names_of(source: TopicSource) -> Mapping[str, str]:
+    """Return the new name of each topic that the source reads."""
+    topics = dict.fromkeys([*source.read, *(source.planned or ())])
+    names = {topic: source.change.topics.get(topic, topic) for topic in topics}
+    for old_name in source.change.topics.keys() - names.keys():
+        known = ", ".join(sorted(names))
+        raise RefusedError(f"source {source.name} reads no topic {old_name}", f"it reads: {known}")
+    for new_name, count in Counter(names.values()).items():
+        if count > 1:
+            fact = f"{count} topics of source {source.name} would be {new_name}"
+            raise RefusedError(fact, "another topic for each")
+    return names
+
+
+def _offsets_of_file(change: Reposition, names: Mapping[str, str], opening: Opening) -> Topics:
+    """Return the offsets that somebody has written down; none if no file is named."""
+    if change.offsets is None:
+        return {}
+    storage = opening(locations.parent(change.offsets))
+    offsets = decode_offset_file(storage.read(locations.name(change.offsets), BYTES_MAX))
+    for topic in offsets:
+        if topic not in names.values():
+            raise RefusedError(
+                f"{change.offsets} names the topic {topic}, which the job does not read",
+                f"it will read: {', '.join(sorted(names.values()))}",
+            )
+    return offsets
