@@ -4,6 +4,7 @@ is in the way there, which is set aside.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -96,6 +97,24 @@ def _claim_standby(context: RunContext, job: JobSpec) -> None:
         raise takeover_error(location, found)
     claimed = Claimed(location, found.generation)
     context.world.claims.update(dict.fromkeys(places_fed(job), claimed))
+
+
+def still_fed(context: RunContext, jobs: Sequence[JobSpec]) -> list[JobSpec]:
+    """Return the jobs without standbys that were taken over since this run has fed them. Where
+    nothing else is left, they stay, and are refused.
+    """
+    left = []
+    for job in jobs:
+        taken_over = None
+        if job.is_standby and job.destination in context.progress.locks:
+            found = newest_claim(context.adapters.open_storage(job.destination))
+            if found is not None and found.verb in ("failover", "failback"):
+                taken_over = takeover_error(job.destination, found)
+        if taken_over is None:
+            left.append(job)
+        elif len(jobs) > 1:
+            context.say(f"{job.name} is followed no longer: {taken_over.fact}")
+    return left or list(jobs)
 
 
 def _claim_of(context: RunContext, generation: int, verb: Verb) -> Claim:

@@ -18,12 +18,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from stateshift.errors import (
     ClusterError,
     FormatError,
     Interrupted,
     MissingFile,
+    OtherRunError,
     StalePlan,
     StateshiftError,
     StorageError,
@@ -40,6 +42,7 @@ from stateshift.migration.observation import (
     facts_of,
     once_heard,
 )
+from stateshift.migration.plan_book import NumberedPlan
 from stateshift.migration.round_choice import FRESH_SECONDS, Choice, Epochs, Look, Rounds, decide
 from stateshift.migration.source_check import damage_of_copy, damages
 from stateshift.migration.standby_source import follow, is_at, kept_epoch, way_without
@@ -63,10 +66,13 @@ from stateshift.terms import terms_of
 from stateshift.world import Unwatched
 
 POLL_SECONDS = 2.0  # between two looks, where nothing is worth copying yet
+FAILED_SECONDS = 10.0  # after a round that failed, before that standby is looked at again
 STOPPING_SECONDS = 0.1  # the same, while the job goes
 STOPPING_SECONDS_MAX = 5.0  # and where that fails again and again
 LOOKS_KEPT = 8
 CHECK_PAUSE = 9  # times the last check, before the next one
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,14 @@ class Damage:
     """A source that was read, and found to be damaged, before anything was written over."""
 
     files: tuple[FileInfo, ...]
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A round of a standby that came to nothing, and when that was."""
+
     reason: str
     at: float
 
@@ -87,7 +101,9 @@ class Check:
 
 
 class WarmRounds:
-    """The rounds of the jobs of a wave that are followed while they run."""
+    """The rounds of the jobs of a wave that are followed while they run. Of several standbys each
+    fails alone: the others are fed on. One that is taken over is left out from then on.
+    """
 
     def __init__(self, context: RunContext, jobs: Sequence[JobSpec]) -> None:
         self.context, self.jobs = context, list(jobs)
@@ -96,6 +112,7 @@ class WarmRounds:
         self._complaints: dict[str, str] = {}  # why an image came to nothing
         self._lost: dict[str, float] = {}  # when it was last told
         self._damaged: dict[str, Damage] = {}
+        self._failed: dict[str, Failure] = {}
         self._kept: dict[str, tuple[Image, ...]] = {}
         self._checks: dict[str, Check] = {}
         self._told_ready: set[str] = set()
@@ -141,7 +158,9 @@ class WarmRounds:
                 if not prepare(self.context, self.jobs):
                     return rounds
             case round_choice.Publish():
-                published = [self._publish(look) for look in choice.looks]
+                published = []
+                for look in choice.looks:
+                    published.append(self._attempt(look.job, partial(self._publish, look)))
                 if not any(published):
                     names = {look.job.name for look in choice.looks}
                     return replace(rounds, unpublished=rounds.unpublished | names)
@@ -157,9 +176,12 @@ class WarmRounds:
         """Look at all jobs, again where a cluster gives no answer: what is decided is decided of
         all as they are now. A standby whose source is lost is not among them.
         """
-        for job in self.jobs:
-            refuse_taken_over(self.context, job)
-        looks = once_heard(self.context, lambda: [self._look_at(job) for job in self.jobs])
+        for job in tuple(self.jobs):
+            self._leave_taken_over(job)
+        looks = once_heard(
+            self.context,
+            lambda: [self._attempt(job, partial(self._look_at, job)) for job in self.jobs],
+        )
         self._rpo.judge()
         return Rounds(
             engine=rounds.engine,
@@ -172,9 +194,50 @@ class WarmRounds:
             prepared=rounds.prepared,
         )
 
+    def _leave_taken_over(self, job: JobSpec) -> None:
+        try:
+            refuse_taken_over(self.context, job)
+        except OtherRunError as error:
+            if len(self.jobs) == 1:
+                raise
+            self.jobs.remove(job)
+            self.context.say(f"{job.name} is followed no longer: {error.fact}")
+
+    def _attempt(self, job: JobSpec, act: Callable[[], T]) -> T | None:
+        """Return the result of `act` for a job; None where it fails for a standby, and that is no
+        reason to end the run.
+        """
+        try:
+            return act()
+        except OtherRunError:
+            if not job.is_standby or len(self.jobs) == 1:
+                raise
+            return None  # the next look leaves it out
+        except (StorageError, FormatError, StalePlan) as error:
+            if not self._goes_on_after(error, job):
+                raise
+            self._failed[job.name] = Failure(error.fact, self.context.now())
+            self._lose(job, error.fact)
+            return None
+
+    def _goes_on_after(self, error: StateshiftError, job: JobSpec) -> bool:
+        """Whether an error leaves something to do: a standby waits for its source, and for its own
+        target while others are fed.
+        """
+        if not job.is_standby:
+            return False
+        others = {other.name for other in self.jobs} - {job.name}
+        if others - self._lost.keys():
+            return True
+        return not isinstance(error, StalePlan) and self._is_of_source(error, job)
+
     def _look_at(self, job: JobSpec) -> Look | None:
         began = time.perf_counter()
         now = self.context.now()
+        failed = self._failed.get(job.name)
+        if failed is not None and now - failed.at < FAILED_SECONDS:
+            self._lose(job, failed.reason)
+            return None
         last = self._last.get(job.name)
         facts = self._facts_now(job, last)
         if facts is None:
@@ -195,6 +258,9 @@ class WarmRounds:
             self.context.record(RoundSeen(now, job.name, left))
         look = Look(job, plan, now, runs, facts, (*earlier, left)[-LOOKS_KEPT:])
         self._last[job.name] = look
+        if job.name in self._failed and not plan.files and not look.is_news(self._published):
+            self._failed.pop(job.name)
+            self._follow_again(job)
         self.context.status.left(job.name, left)
         return look
 
@@ -213,7 +279,7 @@ class WarmRounds:
         if isinstance(found, str):
             self._lose(job, found)
             return None
-        if damage is None:  # else it is told once an image of it works
+        if damage is None and job.name not in self._failed:  # else once a round has worked
             self._follow_again(job)
         return found
 
@@ -298,27 +364,24 @@ class WarmRounds:
         copied = self._copy_rounds(choice.looks)
         for look in (*choice.published, *copied):
             if look.is_news(self._published):
-                self._publish(look)
+                self._attempt(look.job, partial(self._publish, look))
         for look in choice.looks:
-            if round_compaction.is_due(len(rounds_of(self.context.progress, look.job.name))):
-                round_compaction.compact(self.context, look.job, look.facts)
+            job, made = look.job, rounds_of(self.context.progress, look.job.name)
+            if round_compaction.is_due(len(made)):
+                compact = partial(round_compaction.compact, self.context, job, look.facts)
+                self._attempt(job, compact)
 
     def _copy_rounds(self, looks: Sequence[Look]) -> list[Look]:
         """Make a round of each look. Return those of which every file was copied."""
         self.context.status.waiting("", "")
-        try:
-            looks = [look for look in looks if self._hide(look)]
-            adopted = [self.context.plans.adopt(look.plan) for look in looks]
-            self._copied_at = self.context.now()
-            self.context.execute(adopted)
-        except (StorageError, FormatError) as error:
-            if not all(self._is_of_source(error, look) for look in looks):
-                raise
-            for look in looks:
-                self._lose(look.job, error.fact)
-            return []
+        adopted: list[tuple[Look, NumberedPlan]] = []
+        for look in looks:
+            if self._attempt(look.job, partial(self._hide, look)):
+                adopted.append((look, self.context.plans.adopt(look.plan)))
+        self._copied_at = self.context.now()
         whole = []
-        for (number, plan), look in zip(adopted, looks, strict=True):
+        for look, (number, plan) in self._execute_rounds(adopted):
+            self._failed.pop(look.job.name, None)
             steps = self.context.progress.plans[number].steps.values()
             copied = [step.evidence for step in steps if isinstance(step.evidence, FilesBrought)]
             missed = sum(evidence.missed for evidence in copied)
@@ -328,6 +391,29 @@ class WarmRounds:
             if not missed:
                 whole.append(look)
         return whole
+
+    def _execute_rounds(
+        self, adopted: Sequence[tuple[Look, NumberedPlan]]
+    ) -> Sequence[tuple[Look, NumberedPlan]]:
+        """Carry out rounds together; after a failure each alone. Return those that have worked."""
+        if len(adopted) > 1:
+            try:
+                self.context.execute([numbered for _, numbered in adopted])
+            except (StorageError, FormatError, OtherRunError):
+                if not all(look.is_standby for look, _ in adopted):
+                    raise
+            else:
+                return adopted
+        worked = []
+        for look, numbered in adopted:
+            execute = partial(self._execute_round, numbered)
+            if self._attempt(look.job, execute):
+                worked.append((look, numbered))
+        return worked
+
+    def _execute_round(self, numbered: NumberedPlan) -> bool:
+        self.context.execute([numbered])
+        return True
 
     def _publish(self, look: Look) -> bool:
         """Make an image of the rounds' files; whether it is one. Else a later round tries."""
@@ -348,7 +434,8 @@ class WarmRounds:
             context.execute([context.plans.adopt(plan)])
         except (StorageError, FormatError, StalePlan) as error:
             may_pass = isinstance(error, MissingFile | StalePlan)
-            if not may_pass and not self._is_of_source(error, look):
+            is_standby = look.job.is_standby
+            if not may_pass and not (is_standby and self._is_of_source(error, look.job)):
                 raise
             line = (
                 f"{name}: what there is of it now was not kept ({error.fact}); the image "
@@ -364,6 +451,7 @@ class WarmRounds:
         tell_standby(context, look.job, facts, look.at, is_checked)
         self._rpo.is_level(name, look.at)
         self._damaged.pop(name, None)
+        self._failed.pop(name, None)
         self._follow_again(look.job)
         startable = f"can be started from {_at(plan)} at {look.job.destination}"
         context.say(f"{name}: {startable}")
@@ -411,10 +499,9 @@ class WarmRounds:
         target.remove(held.name)
         return True
 
-    def _is_of_source(self, error: StateshiftError, look: Look) -> bool:
-        """Whether an error is a standby's, and not of its target."""
-        target = self.context.world.storage(look.job.destination).location
-        return look.is_standby and not is_at(error, target)
+    def _is_of_source(self, error: StateshiftError, job: JobSpec) -> bool:
+        """Whether an error is not of the target."""
+        return not is_at(error, self.context.world.storage(job.destination).location)
 
     def _hide(self, look: Look) -> bool:
         """Remove the image at the target if the round would tear it, once a whole source was read

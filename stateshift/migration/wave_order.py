@@ -2,12 +2,13 @@
 makes of them.
 
 Jobs whose operators a tuple may pass one after the other change at one cut (`dataflow.cuts`):
-they are in one wave, which stops all of them before it copies any.
+they are in one wave, which stops all of them before it copies any. All standbys are in the last one:
+they are fed until somebody cuts them over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from stateshift.dataflow.cuts import Cut, cuts, in_waves
 from stateshift.errors import Complaint, SpecError
@@ -36,11 +37,23 @@ def waves(spec: Spec, names: Collection[str] | None = None) -> tuple[Wave, ...]:
     for group in groups:
         group.sort(key=lambda job: order[job.name])
     groups.sort(key=lambda group: order[group[0].name])
-    every = in_waves(spec, [tuple(group) for group in groups])
+    every = _with_standbys_last(in_waves(spec, [tuple(group) for group in groups]))
     if names is None:
         return every
     named = [tuple(job for job in wave if job.name in names) for wave in every]
     return tuple(filter(None, named))
+
+
+def _with_standbys_last(waves: Iterable[Wave]) -> tuple[Wave, ...]:
+    """Return the waves, with all that have a standby as one, which is the last: it does not end."""
+    others: list[Wave] = []
+    fed: list[JobSpec] = []
+    for wave in waves:
+        if any(job.is_standby for job in wave):
+            fed += wave
+        else:
+            others.append(wave)
+    return (*others, tuple(fed)) if fed else tuple(others)
 
 
 def _join_cut(groups: Sequence[list[JobSpec]], cut: Cut) -> list[list[JobSpec]]:

@@ -37,6 +37,9 @@ def follow_until_cutover(context: RunContext, wave: WaveState) -> None:
         return
     rounds = WarmRounds(context, warm)
     rounds.until_cutover()
+    followed = {job.name for job in rounds.jobs}
+    gone = {job.name for job in warm} - followed  # others have taken them over
+    wave.pending = [job for job in wave.pending if job.name not in gone]
     wave.beside_stop = rounds.while_they_stop()
 
 

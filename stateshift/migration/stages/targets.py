@@ -11,6 +11,7 @@ from stateshift.migration.target_locks import (
     is_kept_fresh,
     lock_target,
     release_target,
+    still_fed,
     tell_returned,
 )
 from stateshift.migration.trials import try_starts
@@ -26,6 +27,7 @@ def lock_targets(context: RunContext, wave: WaveState) -> None:
         if job not in wave.pending:
             tell_returned(context, job)
             release_target(context, job)
+    wave.pending = still_fed(context, wave.pending)
     if not has_stopped(context, wave.pending):
         # A standby that has copied something waits for its source, whatever has become of that.
         asked = [job for job in wave.pending if not is_kept_fresh(context, job)]
