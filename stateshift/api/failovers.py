@@ -246,7 +246,7 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
     refuse_unfinished(standby, adapters)
     spec, job = spec_of(standby)
     state = standby.state
-    successor = Successor(state.engine, standby.location, state.epoch, by.host, by.workdir)
+    successor = Successor(state.engine, standby.location, standby.epoch, by.host, by.workdir)
     step = fence_step(job, successor)
     if step is None:
         raise PlanError(f"the state file at {standby.location} names no primary")

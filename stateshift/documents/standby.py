@@ -147,7 +147,7 @@ class FencedFacts:
     @property
     def batches_ahead(self) -> int | None:
         """How many epochs of the primary the job at the standby has not."""
-        newest, started = self.evidence.epoch, self.standby.state.epoch
+        newest, started = self.evidence.epoch, self.standby.epoch
         return None if newest is None or started is None else max(0, newest - started)
 
 
@@ -183,7 +183,7 @@ class StandbyDocument(TypedDict):
     engine: Annotated[str, "spark or flink", At("standby.state.engine")]
     source: Annotated[Redacted, "where the job's image is", At("standby.state.source")]
     epoch: Annotated[
-        int | None, "the batch or checkpoint it can be started from", At("standby.state.epoch")
+        int | None, "the batch or checkpoint it can be started from, or was", At("standby.epoch")
     ]
     committed_at: Annotated[
         float | None, "when the source had written that", At("standby.state.committed_at")

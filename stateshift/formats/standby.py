@@ -48,7 +48,9 @@ Verb = Literal["standby", "failover", "failback", "returned"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to write at a location. `verb` is the command that has taken it."""
+    """The right to write at a location. `verb` is the command that has taken it; `epoch` is what a
+    failover starts the job from, as soon as it knows it.
+    """
 
     generation: int
     verb: Verb
@@ -56,6 +58,7 @@ class Claim:
     host: str
     workdir: str
     at: float
+    epoch: int | None = plain.later(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class StandbyState:
     `checked` if its copy was read to its end before; `earlier` are epochs before that one which are
     still there, the newest first. `as_of` is when the source had nothing newer, and
     `rpo_seconds_max` how long that may be ago. `home` moves the job back once it runs here, as
-    far as it is known how.
+    far as it is known how. `coming` is the epoch that is being published: it may be there already.
     """
 
     job: str
@@ -111,6 +114,7 @@ class StandbyState:
     checked: bool = plain.later(False)
     earlier: tuple[KeptEpoch, ...] = plain.later(())
     home: JsonObject | None = None
+    coming: tuple[KeptEpoch, ...] = plain.later(())
 
     @property
     def kept(self) -> tuple[KeptEpoch, ...]:
@@ -239,7 +243,7 @@ def decode_state(content: bytes) -> StandbyState:
     """
     state = _decode(StandbyState, content, STATE, "state file of a standby")
     times = [state.at, state.committed_at, state.as_of, state.rpo_seconds_max]
-    for kept in state.earlier:
+    for kept in (*state.earlier, *state.coming):
         times += [kept.at, kept.committed_at]
     for seconds in times:
         if seconds is not None and not 0 <= seconds < SECONDS_MAX:

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from shlex import quote
 
 from stateshift.clusters.protocol import StopRequest
@@ -89,6 +90,18 @@ def _earlier(storage: Storage, images: Iterable[Image], epoch: int | None) -> li
     return (checked or found)[:1]
 
 
+def announce_image(context: RunContext, job: JobSpec, facts: Facts, checked: bool) -> None:
+    """Write down at the target which epoch is published next, beside those that are kept: whoever
+    finds it there before `tell_standby` knows when the source had written it.
+    """
+    storage, epoch = context.world.storage(job.destination), _common_epoch(facts)
+    state = _readable_state(storage)
+    if state is None or epoch is None:
+        return
+    coming = KeptEpoch(epoch, commit_time(facts), context.now(), checked)
+    _write_state(storage, replace(state, coming=(coming,)))
+
+
 def tell_standby(
     context: RunContext, job: JobSpec, facts: Facts, as_of: float, checked: bool
 ) -> None:
@@ -99,8 +112,7 @@ def tell_standby(
     images = tuple(
         KeptImage(image.path, image.epoch, image.identity) for image in facts.source.images
     )
-    epochs = {image.epoch for image in images}
-    epoch = epochs.pop() if len(epochs) == 1 else None
+    epoch = _common_epoch(facts)
     committed_at = commit_time(facts)
     storage = context.world.storage(job.destination)
     home = spec_home(context.spec, job)
@@ -121,10 +133,20 @@ def tell_standby(
         earlier=tuple(_earlier(storage, facts.kept, epoch)),
         home=to_plain_spec(home) if is_startable(home) else None,
     )
+    _write_state(storage, state)
+    context.record(ImageKept(context.now(), job.name, epoch, committed_at, as_of, job.standby.rpo))
+
+
+def _common_epoch(facts: Facts) -> int | None:
+    """Return the epoch of all images at the source; None where they differ."""
+    epochs = {image.epoch for image in facts.source.images}
+    return epochs.pop() if len(epochs) == 1 else None
+
+
+def _write_state(storage: Storage, state: StandbyState) -> None:
     content = encode_state(state)
     storage.write(STATE, lambda: iter((content,)))
     storage.sync()
-    context.record(ImageKept(context.now(), job.name, epoch, committed_at, as_of, job.standby.rpo))
 
 
 def forget_state(context: RunContext, job: JobSpec) -> None:

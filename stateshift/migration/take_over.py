@@ -147,7 +147,7 @@ def _committed_at(state: StandbyState | None, epoch: int | None) -> float | None
     """Return the time at which the primary committed the epoch that the job is started from."""
     if state is None:
         return None
-    for kept in state.kept:
+    for kept in (*state.kept, *state.coming):
         if kept.epoch == epoch:
             return kept.written_at
     return state.committed_at

@@ -48,6 +48,7 @@ from stateshift.migration.source_check import damage_of_copy, damages
 from stateshift.migration.standby_source import follow, is_at, kept_epoch, way_without
 from stateshift.migration.standby_state import (
     RpoWatch,
+    announce_image,
     forget_state,
     kept_images,
     refuse_taken_over,
@@ -431,7 +432,9 @@ class WarmRounds:
             if publishing is not None and isinstance(publishing.steps[0], KeepBrought):
                 forget_state(context, look.job)  # what it names is hidden first
             plan = with_old_files_gone(plan, facts)
-            context.execute([context.plans.adopt(plan)])
+            adopted = context.plans.adopt(plan)
+            announce_image(context, look.job, look.facts, is_checked)
+            context.execute([adopted])
         except (StorageError, FormatError, StalePlan) as error:
             may_pass = isinstance(error, MissingFile | StalePlan)
             is_standby = look.job.is_standby

@@ -27,6 +27,12 @@ class Standby:
     claim: Claim | None
 
     @property
+    def epoch(self) -> int | None:
+        """The epoch that the job was started from by a failover, or would be."""
+        started = None if self.claim is None else self.claim.epoch
+        return self.state.epoch if started is None else started
+
+    @property
     def is_taken_over(self) -> bool:
         """Whether a failover has claimed it."""
         return self.claim is not None and self.claim.verb == "failover"
@@ -132,7 +138,7 @@ def failback_spec(standby: Standby, own: Spec | None = None) -> Spec:
             hint="write a spec for a move by hand: from here to an empty place; then stateshift "
             "apply",
         )
-    back = TakeBack(claim.generation + 1, standby.state.epoch)
+    back = TakeBack(claim.generation + 1, standby.epoch)
     if job.flink is not None:  # its checkpoints have no place of their own that they go back to
         assert job.target is not None, "a job that goes home"
         job = replace(job, target=f"{job.target.rstrip('/')}/{job.name}-{back.generation}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from stateshift.errors import AlreadyThere, MissingFile, OtherRunError
 from stateshift.formats.marks import FOLDER
@@ -130,6 +131,16 @@ def claim(storage: Storage, wanted: Claim) -> Claim:
     if found is None or found.run != wanted.run:
         raise takeover_error(storage.location, found)
     return found
+
+
+def note_epoch(storage: Storage, made: Claim, epoch: int | None) -> Claim:
+    """Write into a claim of this run what the job is started from. Return the claim."""
+    if epoch is None or made.epoch == epoch:
+        return made
+    noted = replace(made, epoch=epoch)
+    storage.write(claim_path(made.generation), lambda: iter((encode_claim(noted),)))
+    storage.sync()
+    return noted
 
 
 def refuse_another(storage: Storage, generation: int) -> None:

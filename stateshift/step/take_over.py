@@ -11,7 +11,13 @@ from stateshift.errors import ClusterError, FormatError, StalePlan, StorageError
 from stateshift.formats.marks import FOLDER, fence_owner, fence_text
 from stateshift.formats.standby import SUPERSEDED, Claim, Superseded, encode_superseded
 from stateshift.plain import JsonObject
-from stateshift.step.claims import claim, give_back, newest_claim, note_at_primary
+from stateshift.step.claims import (
+    claim,
+    give_back,
+    newest_claim,
+    note_at_primary,
+    note_epoch,
+)
 from stateshift.step.evidence import PrimaryFenced, TargetClaimed
 from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of
@@ -44,7 +50,8 @@ class ClaimTarget(NoFiles):
         wanted = Claim(
             self.generation, "failover", world.run, self.host, self.workdir, world.clock.now()
         )
-        made = claim(world.storage(self.location), wanted)
+        storage = world.storage(self.location)
+        made = note_epoch(storage, claim(storage, wanted), self.epoch)
         # Whoever fed it may be in a write, and asks again within this time (storage.Guarded).
         world.clock.sleep(max(0.0, made.at + SETTLE_SECONDS - world.clock.now()))
         return TargetClaimed(

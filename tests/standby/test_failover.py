@@ -410,3 +410,46 @@ def test_its_plan_says_what_it_does(tmp_path: Path) -> None:
     shown = " ".join(f"{block}" for block in plan_text.proposal(plan_facts(proposal), False))
     assert "start it from its standby at epoch 11" in shown
     assert "planned again once the standby is claimed" in shown and "the job runs" not in shown
+
+
+class DyingBeforeItsStateFile:
+    """A storage whose process is gone when an image can be seen and its state file tells of none."""
+
+    def __init__(self, storage: Storage, epoch: int) -> None:
+        self._storage, self._epoch = storage, epoch
+
+    def __getattr__(self, name: str) -> object:
+        act = getattr(self._storage, name)
+        if name != "write" or self._storage.location != TARGET:
+            return act
+
+        def write(path: str, *arguments: object) -> object:
+            if path == STATE and self._storage.stat(f"commits/{self._epoch}") is not None:
+                raise Gone
+            return act(path, *arguments)
+
+        return write
+
+
+@pytest.mark.row("W-22")
+def test_what_is_lost_is_told_by_the_image_that_was_published_last(tmp_path: Path) -> None:
+    """Also if whoever fed it was killed before the state file told of it."""
+    ground = standby(tmp_path, nothing)
+    ground.clock.time += 500
+    ground.job.batch()
+    ground.clock.time += 100
+    ground.looks, wrap = 400, ground.wrap
+    ground.wrap = lambda storage: DyingBeforeItsStateFile(wrap(storage), 12)  # type: ignore[assignment, return-value]
+    with pytest.raises(Gone):
+        ground.resume()
+    ground.wrap = wrap
+    assert standby_at(TARGET, ground.adapters).state.epoch == 11
+    ground.job.running = False
+    from_epoch(ground, 12)
+    before = ground.clock.time
+    (job,) = fail_over(ground).jobs
+    claim = newest_claim(ground.target)
+    assert job.failover is not None and claim is not None and job.failover.epoch == 12
+    committed = next(file for file in ground.source.list("commits") if file.path == "commits/12")
+    assert job.failover.rpo.seconds == pytest.approx(claim.at - committed.modified, abs=0.01)
+    assert claim.at >= before and claim.epoch == 12

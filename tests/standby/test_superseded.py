@@ -20,6 +20,7 @@ from tests.cli.support import said as said_by
 from tests.migration.test_last_copy import standby
 from tests.migration.test_warm import Standby
 from tests.standby.test_failover import Dying, Gone, fail_over, from_epoch, nothing, refuse
+from tests.standby.test_kept_epochs import spec_at, started_at, two_epochs
 from tests.support.ground import SOURCE, TARGET, running_spec, spec_of
 
 ELSEWHERE = "file:///elsewhere/orders"
@@ -159,3 +160,19 @@ def test_killed_between_fence_and_note_a_resume_writes_both(tmp_path: Path, mome
     assert note(ground).epoch == 11
     assert migration.status(ground.workdir("failover")).state == "finished"
     assert json.loads(ground.source.read(SUPERSEDED))["version"] == 1
+
+
+@pytest.mark.row("W-22")
+def test_the_note_names_the_epoch_that_was_chosen(tmp_path: Path) -> None:
+    """And not the newest one that the standby had."""
+    ground = two_epochs(tmp_path)
+    started_at(ground, 11)
+    ground.cluster._on_stop = lambda _: None
+    ground.apply(spec_at(11, ground), "failover")
+    found = standby_at(TARGET, ground.adapters)
+    fenced = FencedFacts(found, fence_again(found, ground.adapters))
+    assert (note(ground).epoch, note(ground).newest) == (11, 14)
+    assert fenced.batches_ahead == 3
+    told = said_by("status", TARGET, "--json", adapters=ground.adapters).document
+    assert (told["role"], told["epoch"]) == ("failed-over", 11)
+    assert "from epoch 11" in said_by("status", TARGET, adapters=ground.adapters).out

@@ -8,6 +8,7 @@ spoiled.
 A `Spoiling` looks at a request and says what is to happen to it, None for nothing:
 
     SLOW_DOWN  503 with S3's own words; the server is not asked
+    BROKEN     500 likewise
     CUT        half the body, under the length of the whole, and no more
     SHORT      half the body, under the length of that half
     WHOLE      the request goes on without its Range
@@ -33,7 +34,7 @@ from tests.support.listening import listening
 
 SLOW_DOWN, CUT, SHORT, WHOLE = "slow down", "cut", "short", "whole"
 LOST, SILENT, HTML, INSIDE = "lost", "silent", "html", "inside"
-DENIED, NO_BUCKET = "denied", "no bucket"
+DENIED, NO_BUCKET, BROKEN = "denied", "no bucket", "broken"
 SECONDS_SILENT = 3.0
 
 Asked = tuple[str, str]
@@ -45,6 +46,7 @@ ERROR = (
 )
 ANSWERS = {
     SLOW_DOWN: (503, ERROR % (b"SlowDown", b"Please reduce your request rate.")),
+    BROKEN: (500, ERROR % (b"InternalError", b"We encountered an internal error.")),
     DENIED: (403, ERROR % (b"AccessDenied", b"Access Denied")),
     NO_BUCKET: (404, ERROR % (b"NoSuchBucket", b"The specified bucket does not exist.")),
     HTML: (200, b"<html><body>Down for maintenance<br></body></html>"),

@@ -21,7 +21,7 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
     """Show what a job can be started from, how old that is, and who may write there."""
     found = facts.standby
     state, claim, terms = found.state, found.claim, terms_of(found.state.engine)
-    at = terms.at_each if state.epoch is None else f"{terms.at} {state.epoch}"
+    at = terms.at_each if found.epoch is None else f"{terms.at} {found.epoch}"
     title = f"{state.job} can be started from {at} at {redact(found.location)}"
     place = redact(found.location)
     match facts.role:
