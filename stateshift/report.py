@@ -130,6 +130,9 @@ class FailoverReport:
     rto_seconds: Annotated[float | None, "until the job has gone on; null: it has not yet"]
     fenced: Annotated[bool, "whether the primary cannot go on"]
     unfenced: Annotated[Redacted | None, "why it could, as far as anybody knows"]
+    committed_at: Annotated[float | None, "when the source had committed that image's epoch"]
+    published_at: Annotated[float | None, "when the round that copied it was published"]
+    claimed_at: Annotated[float, "when the standby was claimed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,6 +471,9 @@ def _failover(progress: Progress, steps: Iterable[StepProgress]) -> FailoverRepo
         rto_seconds=_between(progress.began, max(ends)) if ends else None,
         fenced=is_fenced,
         unfenced=None if is_fenced else "; ".join(whys) or "it was said to be down",
+        committed_at=claimed.committed_at,
+        published_at=claimed.published_at,
+        claimed_at=claimed.at,
     )
 
 

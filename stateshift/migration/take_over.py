@@ -114,10 +114,12 @@ def _with_take_over(inquiry: Inquiry, job: JobSpec, plan: Plan, records_unread: 
         successor.host,
         workdir,
         epoch=plan.epoch,
-        committed_at=_committed_at(state, plan.epoch),
         newest=primary.newest,
         records_unread=records_unread,
     )
+    if state is not None:
+        committed_at, published_at = _times_of(state, plan.epoch)
+        claimed = replace(claimed, committed_at=committed_at, published_at=published_at)
     fences = () if fence is None else (fence,)
     back: tuple[AnyStep, ...] = ()
     if take_over.epoch is not None:
@@ -143,14 +145,14 @@ def _steps_back(inquiry: Inquiry, job: JobSpec, epoch: int) -> Iterator[MoveFile
         yield MoveFiles(f"transform/back-{number}", storage.location, tuple(bundle))
 
 
-def _committed_at(state: StandbyState | None, epoch: int | None) -> float | None:
-    """Return the time at which the primary committed the epoch that the job is started from."""
-    if state is None:
-        return None
+def _times_of(state: StandbyState, epoch: int | None) -> tuple[float | None, float]:
+    """Return when the primary had committed the epoch that the job is started from, and when its
+    round was published.
+    """
     for kept in (*state.kept, *state.coming):
         if kept.epoch == epoch:
-            return kept.written_at
-    return state.committed_at
+            return kept.written_at, kept.at
+    return state.committed_at, state.at
 
 
 def fence_step(job: JobSpec, successor: Successor) -> FencePrimary | None:

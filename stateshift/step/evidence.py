@@ -163,8 +163,8 @@ class SourceFenced(Evidence):
 @dataclass(frozen=True, slots=True)
 class TargetClaimed(Evidence):
     """The generation under which a standby was claimed, and when; the epoch that it had, when the
-    source had written that, the source's newest one as far as it is known, and the records at the
-    brokers after the epoch's offsets.
+    source had written that and when its round was published, the source's newest one as far as it
+    is known, and the records at the brokers after the epoch's offsets.
     """
 
     generation: int
@@ -173,6 +173,7 @@ class TargetClaimed(Evidence):
     committed_at: float | None = None
     newest: int | None = None
     records_unread: int | None = None
+    published_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

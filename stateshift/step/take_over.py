@@ -42,6 +42,7 @@ class ClaimTarget(NoFiles):
     committed_at: float | None = None
     newest: int | None = None
     records_unread: int | None = None
+    published_at: float | None = None
 
     def describe(self) -> str:
         return f"claim {self.location} (generation {self.generation})"
@@ -61,6 +62,7 @@ class ClaimTarget(NoFiles):
             committed_at=self.committed_at,
             newest=self.newest,
             records_unread=self.records_unread,
+            published_at=self.published_at,
         )
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:

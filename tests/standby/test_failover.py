@@ -398,7 +398,16 @@ def test_a_program_fails_over_as_the_command_does(tmp_path: Path) -> None:
     facts = RunFacts(done.report, str(tmp_path / "w"))
     shown = " ".join(f"{block}" for block in report(facts))
     assert "went on" in shown and "may go on: it was said to be down" in shown
-    assert "<h3>Failover</h3>" in page(facts)
+    shown = page(facts)
+    timeline = shown[shown.index("<h3>Failover</h3>") :]
+    assert "last commit that was kept to the job" in timeline
+    for name in ("last round", "lost", "prepare", "submit", "confirm"):
+        assert f">{name}</text>" in timeline, name
+    assert "since the standby was claimed" in timeline
+    (job,) = done.report.jobs
+    assert job.failover is not None and job.failover.committed_at is not None
+    assert job.failover.published_at is not None
+    assert job.failover.committed_at <= job.failover.published_at <= job.failover.claimed_at
     with pytest.raises(OtherRunError):
         api.failover(TARGET, primary_is_down=True, adapters=ground.adapters)
 

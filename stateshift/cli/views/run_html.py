@@ -29,7 +29,7 @@ from stateshift.cli.views.page import (
     whole_page,
 )
 from stateshift.cli.views.run_html_curves import axis_of
-from stateshift.cli.views.run_html_drawing import closer, picture, strip
+from stateshift.cli.views.run_html_drawing import closer, picture, strip, timeline
 from stateshift.cli.views.run_text import (
     PHASE_HEADS,
     TONES,
@@ -238,9 +238,7 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
     if job.set_aside is not None:
         yield tag("h3", "Set aside")
         yield tag("p", escape(redact(job.set_aside)))
-    if job.failover is not None:
-        yield tag("h3", "Failover")
-        yield _table(("", ""), [*failover_rows(job.failover, terms_of(job.engine))])
+    yield from _failover(report, job)
     if job.drill is not None:
         yield tag("h3", "Drill")
         yield _table(("", ""), [*drill_rows(job.drill, terms_of(job.engine))])
@@ -248,6 +246,18 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
         yield tag("h3", "Notes")
         yield bullets(job.notes)
     yield from _left(job.left)
+
+
+def _failover(report: Report, job: JobReport) -> Iterator[str]:
+    """Yield what a failover has lost, and its course from the standby's last round on."""
+    if job.failover is None:
+        return
+    yield tag("h3", "Failover")
+    yield _table(("", ""), [*failover_rows(job.failover, terms_of(job.engine))])
+    drawn = timeline(job, report.began)
+    if drawn is not None:
+        words = "From the source's last commit that was kept to the job's first one"
+        yield tag("figure", tag("figcaption", words), drawn)
 
 
 def _figures(report: Report, job: JobReport) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
     strip      one line: when a job was at work, and when it was down
     closer     the lanes of one job around its downtime, where that is a small part of the run
+    timeline   a failover: the last round of its standby, what is lost, and its phases
     picture    of one job
                  a lane for each phase, and one for all rounds
                  bytes copied                                      what came, added up
@@ -16,7 +17,7 @@ nobody could tell apart become one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from stateshift.cli.views.page import escape, percent, tag
@@ -83,6 +84,32 @@ def closer(job: JobReport, axis: Axis, steered: Sequence[SteeredReport] = ()) ->
         return None
     near = Axis(start, end, down.start, "since the job was down")
     return _drawn(job, near, steered, [])
+
+
+def timeline(job: JobReport, began: float | None) -> str | None:
+    """Draw a failover of a run that `began` then: from the source's last commit that was kept to
+    the job's first one. None where its standby does not tell the former.
+    """
+    done, ends = job.failover, [phase.start + phase.seconds for phase in job.phases]
+    if done is None or began is None or not ends:
+        return None
+    if done.committed_at is None or done.published_at is None:
+        return None
+    committed, claimed = done.committed_at - began, done.claimed_at - began
+    published = max(committed, done.published_at - began)
+    axis = Axis(committed, max(claimed, *ends), claimed, "since the standby was claimed")
+    y, inset = 6, (LANE - BAR) / 2
+    copied, lost = Stretch(committed, published), Stretch(committed, claimed)
+    words = f"published {span(published - committed)} after the source had committed it"
+    lanes = [lane("last round", y, [bar(axis, copied, y + inset, "bar round", words)])]
+    words = f"lost: {span(claimed - committed)} of the source's work"
+    drawn = [bar(axis, lost, y + LANE + inset, "bar down", words)]
+    lanes.append(lane("lost", y + LANE, drawn))
+    lanes += _lanes(replace(job, rounds=()), axis, y + 2 * LANE)
+    bottom = y + LANE * len(lanes)
+    label = f"{job.job}: its last round, what is lost, and the phases of the failover"
+    height, parts = bottom + BELOW, (*grid(axis, y, bottom), *lanes)
+    return tag("svg", *parts, class_="picture", height=height, role="img", aria_label=label)
 
 
 def _drawn(
