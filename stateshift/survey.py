@@ -339,6 +339,11 @@ class TopicRecord(NamedTuple):
     value: str | None
 
 
+# How far a job has read what another one puts out: nothing of it; nothing that the other one would
+# put out again when it starts from its image; or more than that.
+OutputRead = Literal["nothing", "within", "beyond", "unknown"]
+
+
 class PositionChange(NamedTuple):
     """The next record of a partition, or version of a table, that a source reads, before and after.
     `again` and `skipped` are how many records, or versions, that comes to; None: nobody knows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
@@ -14,11 +14,19 @@ from typing import TYPE_CHECKING
 from stateshift.documents.standby import FencedFacts, StandbyFacts
 from stateshift.errors import JournalError, PlanError, SpecError, StateshiftError, StorageError
 from stateshift.specification import Spec
+from stateshift.specification.location import relation
 from stateshift.specification.model import WAIVERS
-from stateshift.standby.location import Standby, failover_spec, find_standby, spec_of
+from stateshift.standby.location import (
+    Standby,
+    failover_spec,
+    find_standby,
+    joint_spec,
+    spec_of,
+)
 from stateshift.step.claims import takeover_error
 from stateshift.step.evidence import PrimaryFenced
 from stateshift.step.take_over import Successor
+from stateshift.storage import locations
 from stateshift.suggestion import did_you_mean
 from stateshift.survey import first_unread_of
 
@@ -35,8 +43,8 @@ PAUSE_SECONDS_MAX = 30.0
 
 def failover(
     place: PathLike,
-    *,
-    epoch: int | None = None,
+    *others: PathLike,
+    epoch: int | Mapping[str, int] | None = None,
     primary_is_down: bool = False,
     waive: Sequence[str] = (),
     workdir: PathLike | None = None,
@@ -44,11 +52,13 @@ def failover(
     stop: threading.Event | None = None,
     adapters: Adapters | None = None,
 ) -> RunResult:
-    """Start a job from its standby. Nobody is asked.
+    """Start a job from its standby, or several at one cut. Nobody is asked.
 
     Args:
-        place: where the standby is, or the workdir of the run that keeps it.
-        epoch: which of those that the standby keeps the job is started from; None: the newest.
+        place: where the standby is, or the workdir of the run that keeps it and others.
+        others: more of them.
+        epoch: which of those that the standby keeps the job is started from; of several by their
+            locations. None: the newest, or of several those of the newest cut.
         primary_is_down: the primary is not asked: its job does not run, and cannot come back.
         waive: refusals that the caller takes responsibility for, beside those of the spec.
         workdir: as `apply` takes it.
@@ -57,7 +67,7 @@ def failover(
         adapters: how storages and clusters are reached, where a test has its own.
 
     Returns:
-        How the run ended; `report.jobs[0].failover` says what was lost.
+        How the run ended; `failover` of each of `report.jobs` says what was lost.
 
     Raises:
         PlanError: there is no standby, it cannot be started from, or its primary cannot be fenced.
@@ -68,22 +78,69 @@ def failover(
     from stateshift.api.runs import apply
 
     reached = adapters or migration.real_adapters()
-    standby = standby_at(os.fspath(place), reached)
-    if standby.is_taken_over:
-        raise takeover_error(standby.location, standby.claim)
-    spec = with_waivers(failover_spec(standby, primary_is_down, epoch), waive)
+    standbys = standbys_at([os.fspath(each) for each in (place, *others)], reached)
+    for standby in standbys:
+        if standby.is_taken_over:
+            raise takeover_error(standby.location, standby.claim)
+    if isinstance(epoch, int):
+        epoch = {standby.location: epoch for standby in standbys}
+    spec = with_waivers(spec_of_failover(standbys, primary_is_down, epoch or {}), waive)
     return apply(spec, workdir=workdir, progress=progress, stop=stop, adapters=adapters)
+
+
+def spec_of_failover(
+    standbys: Sequence[Standby], primary_is_down: bool, epochs: Mapping[str, int]
+) -> Spec:
+    """Return the spec that starts the jobs of these standbys, from the epochs that are named.
+
+    Raises:
+        SpecError: an epoch is named for a place that is none of them.
+        PlanError: as `failover_spec`; or they cannot be in one run.
+    """
+    epoch_of: dict[str, int] = {}
+    for place, epoch in epochs.items():
+        location = locations.normal(place, os.getcwd())
+        meant = [each.location for each in standbys if relation(each.location, location) == "same"]
+        if not meant:
+            named = ", ".join(each.location for each in standbys)
+            raise SpecError.of("--epoch", f"{place} is none of the standbys", place, named)
+        epoch_of[meant[0]] = epoch
+    specs = []
+    for standby in standbys:
+        specs.append(failover_spec(standby, primary_is_down, epoch_of.get(standby.location)))
+    return joint_spec(specs)
+
+
+def standbys_at(places: Sequence[str], adapters: Adapters) -> list[Standby]:
+    """Return the standbys at these locations, and of the runs in these workdirs, each once.
+
+    Raises:
+        PlanError, FormatError, StorageError: as `standby_at`.
+    """
+    found: dict[str, Standby] = {}
+    for place in places:
+        for location in _locations_of(place):
+            standby = _standby_there(location, adapters)
+            found[standby.location.rstrip("/")] = standby
+    return list(found.values())
 
 
 def standby_at(place: str, adapters: Adapters) -> Standby:
     """Return the standby at a location, or of the run in a workdir.
 
     Raises:
-        PlanError: there is none.
+        PlanError: there is none; or the run has several.
         FormatError: its files are damaged, or of a version that is not known here.
         StorageError: the location cannot be read.
     """
-    location = _location_of(place)
+    held = _locations_of(place)
+    if len(held) > 1:
+        hint = f"name one of them: {', '.join(held)}"
+        raise PlanError(f"the run in {place} has {len(held)} standbys", hint=hint)
+    return _standby_there(held[0], adapters)
+
+
+def _standby_there(location: str, adapters: Adapters) -> Standby:
     found = find_standby(adapters.open_storage(location))
     if found is not None:
         return found
@@ -94,23 +151,20 @@ def standby_at(place: str, adapters: Adapters) -> Standby:
     )
 
 
-def _location_of(place: str) -> str:
+def _locations_of(place: str) -> list[str]:
     from stateshift import migration
-    from stateshift.storage import locations
     from stateshift.workdir import Workdir
 
     if "://" in place or not Workdir(place).exists:
-        return locations.normal(place, os.getcwd())
+        return [locations.normal(place, os.getcwd())]
     targets = [job.destination for job in migration.spec_of(Workdir(place)).jobs if job.is_standby]
-    if len(targets) != 1:
-        held = "no standby" if not targets else f"{len(targets)} standbys"
-        hint = None if not targets else f"name one of them: {', '.join(targets)}"
-        raise PlanError(f"the run in {place} has {held}", hint=hint)
-    return targets[0]
+    if not targets:
+        raise PlanError(f"the run in {place} has no standby")
+    return targets
 
 
 def with_waivers(spec: Spec, names: Sequence[str]) -> Spec:
-    """Return the spec of one job that waives these findings, too.
+    """Return the spec whose jobs waive these findings, too.
 
     Raises:
         SpecError: one of them is no name of a finding.
@@ -119,8 +173,8 @@ def with_waivers(spec: Spec, names: Sequence[str]) -> Spec:
         if name not in WAIVERS:
             message = f"nothing is waived by {name!r}{did_you_mean(name, WAIVERS)}"
             raise SpecError.of("--waive", message, expected=f"some of {', '.join(WAIVERS)}")
-    (job,) = spec.jobs
-    return replace(spec, jobs=(replace(job, waive=(*job.waive, *names)),))
+    jobs = [replace(job, waive=(*job.waive, *names)) for job in spec.jobs]
+    return replace(spec, jobs=tuple(jobs))
 
 
 def standby_now(standby: Standby, adapters: Adapters) -> StandbyFacts:
@@ -189,44 +243,54 @@ def _records_unread(standby: Standby, adapters: Adapters) -> int | None:
     return None if topics is None else topics.records_after(unread)
 
 
-def follow_primary(
-    place: str,
+def follow_primaries(
+    places: Sequence[str],
     adapters: Adapters,
     say: Callable[[str], None] = lambda line: None,
     seconds_max: float | None = None,
-) -> FencedFacts:
-    """Fence the primary of a failover as soon as it answers. It is tried again and again, each
-    time after a longer pause.
+) -> Iterator[FencedFacts]:
+    """Fence the primaries of failovers, each as soon as it answers. It is tried again and again,
+    each time after a longer pause.
 
     Args:
-        place: where the job runs now, or the workdir of the run that kept the standby.
+        places: where the jobs run now, or the workdirs of the runs that kept the standbys.
         adapters: how storages and clusters are reached.
         say: told why it does not work yet, once for each reason.
-        seconds_max: how long to go on trying.
+        seconds_max: how long to go on trying; 0: once.
+    Yields:
+        Each primary that is fenced.
     Raises:
         PlanError: no failover has claimed the place, or nothing could ever fence its primary.
         StorageError, JournalError: as `fence_again`, when the time is over.
     """
-    clock, pause, reason = adapters.clock, PAUSE_SECONDS, ""
+    clock, pause = adapters.clock, PAUSE_SECONDS
     until = float("inf") if seconds_max is None else clock.now() + seconds_max
+    said: set[str] = set()
+    refusals: list[PlanError] = []
+    pending = [standby.location for standby in standbys_at(places, adapters)]
     while True:
-        standby = standby_at(place, adapters)
-        if not standby.is_taken_over:
-            raise PlanError(
-                f"no failover has started {standby.state.job} at {standby.location}: there is no "
-                "primary to fence",
-                hint=f"stateshift failover {quote(standby.location)}   # starts it there",
-            )
-        try:
-            return FencedFacts(standby, fence_again(standby, adapters))
-        except (StorageError, JournalError) as error:
-            if clock.now() + pause > until:
-                raise
-            if error.fact != reason:
-                reason = error.fact
-                say(f"{reason}; trying again")
+        failures: dict[str, StateshiftError] = {}
+        for place in pending:
+            try:
+                standby = _standby_there(place, adapters)
+                yield FencedFacts(standby, fence_again(standby, adapters))
+            except (StorageError, JournalError) as error:
+                failures[place] = error
+            except PlanError as error:  # of this one alone
+                refusals.append(error)
+        if not failures:
+            break
+        pending = list(failures)
+        if clock.now() + pause > until:
+            raise failures[pending[0]]
+        for failure in failures.values():
+            if failure.fact not in said:
+                said.add(failure.fact)
+                say(f"{failure.fact}; trying again")
         clock.sleep(pause)
         pause = min(2 * pause, PAUSE_SECONDS_MAX)
+    if refusals:
+        raise refusals[0]
 
 
 def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
@@ -234,6 +298,7 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
     changes.
 
     Raises:
+        PlanError: no failover has claimed the place, or nothing could ever fence its primary.
         JournalError: the failover is not finished.
         StorageError: the primary still gives no answer.
     """
@@ -242,7 +307,12 @@ def fence_again(standby: Standby, adapters: Adapters) -> PrimaryFenced:
     from stateshift.workdir import Workdir
 
     by = standby.claim
-    assert by is not None and standby.is_taken_over, "a failover has claimed it"
+    if by is None or not standby.is_taken_over:
+        raise PlanError(
+            f"no failover has started {standby.state.job} at {standby.location}: there is no "
+            "primary to fence",
+            hint=f"stateshift failover {quote(standby.location)}   # starts it there",
+        )
     refuse_unfinished(standby, adapters)
     spec, job = spec_of(standby)
     state = standby.state
@@ -274,7 +344,6 @@ def refuse_unfinished(standby: Standby, adapters: Adapters) -> None:
         JournalError: its run holds the lock on the location still.
     """
     from stateshift import lock
-    from stateshift.storage import locations
 
     by = standby.claim
     assert by is not None, "a failover has claimed it"

@@ -178,6 +178,22 @@ def _feeds(dataflow: Dataflow, units: Sequence[Unit]) -> list[list[int]]:
     return feeds
 
 
+def writers_for(dataflow: Dataflow, job: str, others: Collection[str]) -> tuple[str, ...]:
+    """Return those of the others whose output a job reads with none of them in between."""
+    before, operators = graph_of(dataflow).before, dataflow.operators
+    pending = [number for number, operator in enumerate(operators) if operator.job == job]
+    seen, writers = set(pending), dict[str, None]()
+    while pending:
+        for number in before[pending.pop()]:
+            writer = operators[number].job
+            if writer is not None and writer in others:
+                writers[writer] = None
+            elif number not in seen:
+                seen.add(number)
+                pending.append(number)
+    return tuple(writers)
+
+
 # ----------------------------------------------------------------------------- waves
 
 

@@ -174,6 +174,13 @@ class KeptEpochDocument(TypedDict):
     checked: Annotated[bool, "whether its copy was read to its end before"]
 
 
+class OtherStandbyDocument(TypedDict):
+    """The standby of another job, which the same spec feeds."""
+
+    job: Annotated[str, "the job's name"]
+    location: Annotated[Redacted, "where it is"]
+
+
 class StandbyDocument(TypedDict):
     """What `status LOCATION` tells of a standby."""
 
@@ -193,6 +200,11 @@ class StandbyDocument(TypedDict):
         list[KeptEpochDocument],
         "what it can be started from, the newest first",
         At("standby.state.kept"),
+    ]
+    reads_from: Annotated[
+        list[OtherStandbyDocument],
+        "the standbys of the jobs whose output it reads, by the dataflow of the spec",
+        At("standby.state.reads_from"),
     ]
     rpo_seconds: Annotated[
         float | None, "how much of the source's time would be lost now", At("lag.rpo_seconds")

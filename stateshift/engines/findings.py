@@ -40,11 +40,16 @@ def findings_of(move: M, parts: Iterable[Callable[[M], Iterable[Finding]]]) -> t
     findings: list[Finding] = []
     for part in parts:
         for finding in part(move):
-            if finding.level == "refuse" and finding.waive in move.job.waive:
-                message = f"{finding.message} (waived: {finding.waive})"
-                finding = replace(finding, level="warn", message=message, hint=None)
-            findings.append(finding)
+            findings.append(with_waiver(finding, move.job.waive))
     return tuple(findings)
+
+
+def with_waiver(finding: Finding, waived: Collection[str]) -> Finding:
+    """Return a finding; as a warning if it refuses, and is waived."""
+    if finding.level != "refuse" or finding.waive not in waived:
+        return finding
+    message = f"{finding.message} (waived: {finding.waive})"
+    return replace(finding, level="warn", message=message, hint=None)
 
 
 def of_standby(move: _Move) -> Iterator[Finding]:

@@ -34,6 +34,7 @@ from stateshift.survey import (
     Image,
     InputFacts,
     NewPosition,
+    OutputRead,
     SinkFacts,
     Survey,
     TableFacts,
@@ -373,6 +374,26 @@ class Engine(Protocol):
             back_to: by query, the batch back to which to read.
         Returns:
             None where an image of this engine says enough of its sinks.
+        """
+        ...
+
+    def files_of_planned(self, image: Image) -> tuple[str, ...] | None:
+        """Return the files of the batch that an image has planned, and not committed; None where
+        its other files cannot do without them.
+        """
+        ...
+
+    def output_read(
+        self, sink: SinkSpec, writer: Survey, reader: Survey, opening: Opening
+    ) -> OutputRead:
+        """Return the part of one job's output that another one has read, where the log of the sink
+        tells it.
+
+        Args:
+            sink: where the other one writes, as its spec names it.
+            writer: the image that the other one starts from.
+            reader: the image that the one starts from.
+            opening: opens a storage at a location.
         """
         ...
 

@@ -71,6 +71,14 @@ class KeptImage:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadUpTo:
+    """A job whose output another one reads: no more than there was at the end of this epoch."""
+
+    job: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeptEpoch:
     """An epoch that the standby can be started from: `committed_at` is when the source wrote it,
     `at` when the round has published it; `checked` if its copy was read to its end before.
@@ -80,6 +88,7 @@ class KeptEpoch:
     committed_at: float | None
     at: float
     checked: bool = False
+    read_up_to: tuple[ReadUpTo, ...] = plain.later(())
 
     @property
     def written_at(self) -> float | None:
@@ -90,6 +99,14 @@ class KeptEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherStandby:
+    """The standby of another job, by the spec that feeds both."""
+
+    job: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
 class StandbyState:
     """A standby as its last round has left it. `spec` starts the job from here; `committed_at` is
     when the source wrote the newest epoch that was kept, `at` when the round has published it,
@@ -97,6 +114,8 @@ class StandbyState:
     still there, the newest first. `as_of` is when the source had nothing newer, and
     `rpo_seconds_max` how long that may be ago. `home` moves the job back once it runs here, as
     far as it is known how. `coming` is the epoch that is being published: it may be there already.
+    `reads_from` are the jobs whose output it reads, by the dataflow of that spec; `read_up_to`, how
+    far it had read it at most.
     """
 
     job: str
@@ -113,6 +132,8 @@ class StandbyState:
     rpo_seconds_max: float | None = plain.later(None)
     checked: bool = plain.later(False)
     earlier: tuple[KeptEpoch, ...] = plain.later(())
+    reads_from: tuple[OtherStandby, ...] = plain.later(())
+    read_up_to: tuple[ReadUpTo, ...] = plain.later(())
     home: JsonObject | None = None
     coming: tuple[KeptEpoch, ...] = plain.later(())
 
@@ -124,7 +145,7 @@ class StandbyState:
         if self.epoch is None:
             return ()
         return (
-            KeptEpoch(self.epoch, self.committed_at, self.at, self.checked),
+            KeptEpoch(self.epoch, self.committed_at, self.at, self.checked, self.read_up_to),
             *self.earlier,
         )
 

@@ -10,7 +10,7 @@ before a run
   wave_order          which jobs move together, and in which order
   source_check        what is moved is read to its end before a job is stopped for it
   trials              the start of a job, tried before the old one is stopped
-  origins             what jobs were started with where they ran
+  one_cut             the epochs at which several jobs start from their standbys
   submit_corrections  a resume with another `submit`
   fleet_session       a fleet, where one is asked for
   processes           this machine's cores, where none is

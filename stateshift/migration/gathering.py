@@ -459,7 +459,8 @@ def survey_taken_over(
 
 def renames_back(engine: Engine, job: JobSpec, opening: Opening, epoch: int) -> dict[str, str]:
     """Return the new names of files: what came later is set aside first, then the epoch's own files
-    take their names again. There are none where it is the newest epoch.
+    take their names again. There are none where it is the newest epoch. The batch that was planned
+    next goes as well, if the job drops it.
     """
     take_over = job.takes_over
     assert take_over is not None, "the job of a standby"
@@ -474,6 +475,15 @@ def renames_back(engine: Engine, job: JobSpec, opening: Opening, epoch: int) -> 
             hint=f"stateshift verify {job.source} --deep   # tells what it can be started from",
         )
     needed, aside = set(image.needed_files), aside_folder(take_over.generation)
+    if job.planned_batch == "drop":
+        planned = engine.files_of_planned(image)
+        if planned is None:
+            terms = terms_of(engine.name)
+            raise PlanError(
+                f"the {terms.one} after {terms.at} {epoch} cannot be planned anew at {job.source}: "
+                "a log of its input was compacted with it"
+            )
+        needed.difference_update(planned)
     names: dict[str, str] = {}
     for file in sorted(storage.list(), reverse=True):
         if file.path not in needed and not file.path.startswith(f"{FOLDER}/"):

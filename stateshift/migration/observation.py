@@ -15,6 +15,7 @@ from stateshift.migration.arrivals import Arrivals, arrivals, with_arrivals
 from stateshift.migration.context import RunContext
 from stateshift.migration.gathering import LOOKS, SECONDS_BETWEEN_LOOKS, gather
 from stateshift.migration.history import is_stopping, plans_while_running
+from stateshift.migration.one_cut import JointStart
 from stateshift.migration.plan_book import NumberedPlan
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
@@ -57,6 +58,18 @@ def facts_of(context: RunContext, job: JobSpec, before: Facts | None = None) -> 
     """Return the facts now, with the rounds' files. With `before` no cluster is asked."""
     arrived = arrivals_of(context, job)
     return gather(context.inquiry, as_it_runs(context, job), arrived=arrived, before=before)
+
+
+def joint_start(context: RunContext) -> JointStart:
+    """Return the start of the run's jobs from their standbys, as these are now. Jobs that have
+    begun it have their epochs.
+    """
+    fixed: dict[str, int | None] = {}
+    for job in context.spec.jobs:
+        adopted = context.plans.adopted(job, "move", "start")
+        if adopted is not None and job.takes_over is not None:
+            fixed[job.name] = adopted[1].epoch
+    return JointStart(context.inquiry_at_pace, fixed)
 
 
 def facts_as_proposed(context: RunContext, job: JobSpec, proposed: Plan | None) -> Facts:

@@ -13,6 +13,7 @@ from stateshift.estimating import estimate
 from stateshift.extensions import names_added
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import Inquiry, gather
+from stateshift.migration.one_cut import JointStart
 from stateshift.migration.source_check import damages
 from stateshift.migration.take_over import plan_job
 from stateshift.migration.wave_order import cuts_of, waves
@@ -73,12 +74,14 @@ def propose(
     """Return the plans of the spec's jobs, with estimates. `deep`: read sources to the end."""
     inquiry = Inquiry(spec, adapters, workdir)
     plans: list[Plan] = []
-    for job in jobs_of(spec, only):
+    joint = JointStart(inquiry)
+    for job in map(joint.job, jobs_of(spec, only)):
         parent = adapters.open_storage(locations.parent(job.destination))
         fed_by = job.takes_over.fed_by if job.takes_over is not None else None
         lock.refuse_held(parent, locations.name(job.destination), but=fed_by)
         facts = gather(inquiry, job, probing=True)
         made = list(plan_job(inquiry, job, facts))
+        made[-1] = joint.with_findings(made[-1])
         if deep:
             adapters.meter.say(f"{job.name}: looking at the source")
             findings = damages(inquiry, job)

@@ -127,6 +127,9 @@ def way_out_of_damage(inquiry: Inquiry, job: JobSpec) -> str:
         with suppress(StateshiftError):
             if not damages(inquiry, earlier):
                 at = f"{terms_of(inquiry.spec.engine).at} {kept.epoch}"
+                if len(inquiry.spec.jobs) > 1:
+                    again = f"--epoch {job.source}={kept.epoch}"
+                    return f"the same command with {again}   # {at} is whole"
                 return f"stateshift failover {job.source} --epoch {kept.epoch}   # {at} is whole"
     return deep
 

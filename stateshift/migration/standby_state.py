@@ -11,17 +11,26 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from shlex import quote
 
 from stateshift.clusters.protocol import StopRequest
+from stateshift.dataflow.cuts import writers_for
 from stateshift.errors import FormatError, StateshiftError
-from stateshift.formats.standby import STATE, KeptEpoch, KeptImage, StandbyState, encode_state
+from stateshift.formats.standby import (
+    STATE,
+    KeptEpoch,
+    KeptImage,
+    OtherStandby,
+    ReadUpTo,
+    StandbyState,
+    encode_state,
+)
 from stateshift.journal import ImageKept, RpoJudged
 from stateshift.migration.context import RunContext
 from stateshift.migration.gathering import image_of_epoch, names_before, under_names_now
 from stateshift.migration.notifications import tell_rpo
-from stateshift.specification import JobSpec, to_plain_spec
+from stateshift.specification import JobSpec, Spec, to_plain_spec
 from stateshift.specification.standby import is_startable, spec_again, spec_at_target, spec_home
 from stateshift.step.claims import refuse_another, state_at
 from stateshift.storage.protocol import Storage
@@ -90,7 +99,20 @@ def _earlier(storage: Storage, images: Iterable[Image], epoch: int | None) -> li
     return (checked or found)[:1]
 
 
-def announce_image(context: RunContext, job: JobSpec, facts: Facts, checked: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """An image of a standby that is published: when the source had nothing newer; whether it was
+    read to its end; how far the writers of what the job reads were by then.
+    """
+
+    as_of: float
+    checked: bool
+    read_up_to: tuple[ReadUpTo, ...] = ()
+
+
+def announce_image(
+    context: RunContext, job: JobSpec, facts: Facts, publication: Publication
+) -> None:
     """Write down at the target which epoch is published next, beside those that are kept: whoever
     finds it there before `tell_standby` knows when the source had written it.
     """
@@ -98,17 +120,17 @@ def announce_image(context: RunContext, job: JobSpec, facts: Facts, checked: boo
     state = _readable_state(storage)
     if state is None or epoch is None:
         return
-    coming = KeptEpoch(epoch, commit_time(facts), context.now(), checked)
+    coming = KeptEpoch(
+        epoch, commit_time(facts), context.now(), publication.checked, publication.read_up_to
+    )
     _write_state(storage, replace(state, coming=(coming,)))
 
 
-def tell_standby(
-    context: RunContext, job: JobSpec, facts: Facts, as_of: float, checked: bool
-) -> None:
-    """Write down, here and at the target, which image of a standby was published, and when the
-    source had nothing newer. The images in `facts.kept` were there before, and still are unless
-    they were hidden for it. `checked`: it was read to its end.
+def tell_standby(context: RunContext, job: JobSpec, facts: Facts, publication: Publication) -> None:
+    """Write down, here and at the target, which image of a standby was published. The images in
+    `facts.kept` were there before, and still are unless they were hidden for it.
     """
+    as_of = publication.as_of
     images = tuple(
         KeptImage(image.path, image.epoch, image.identity) for image in facts.source.images
     )
@@ -129,8 +151,10 @@ def tell_standby(
         spec=to_plain_spec(spec_at_target(context.spec, job, context.world.run)),
         as_of=as_of,
         rpo_seconds_max=job.standby.rpo,
-        checked=checked,
+        checked=publication.checked,
         earlier=tuple(_earlier(storage, facts.kept, epoch)),
+        reads_from=tuple(writers_of(context.spec, job)),
+        read_up_to=publication.read_up_to,
         home=to_plain_spec(home) if is_startable(home) else None,
     )
     _write_state(storage, state)
@@ -147,6 +171,14 @@ def _write_state(storage: Storage, state: StandbyState) -> None:
     content = encode_state(state)
     storage.write(STATE, lambda: iter((content,)))
     storage.sync()
+
+
+def writers_of(spec: Spec, job: JobSpec) -> Iterator[OtherStandby]:
+    """Yield the other standbys of a spec whose jobs write what this one reads."""
+    standbys = {other.name: other for other in spec.jobs if other.is_standby}
+    if spec.dataflow is not None:
+        for name in writers_for(spec.dataflow, job.name, standbys.keys() - {job.name}):
+            yield OtherStandby(name, standbys[name].destination)
 
 
 def forget_state(context: RunContext, job: JobSpec) -> None:

@@ -101,7 +101,7 @@ def _with_take_over(inquiry: Inquiry, job: JobSpec, plan: Plan, records_unread: 
     fence = fence_step(job, successor)
     primary = _primary(inquiry, fence) if fence is not None else Primary()
     damage = next((finding for finding in plan.findings if finding.is_damage), None)
-    own = _findings(inquiry, job, take_over, primary)
+    own = _findings(inquiry, job, take_over, primary, state)
     if damage is not None:
         fact = f"{job.name} cannot be started from its standby: {damage.message}"
         own = chain([Finding("refuse", fact, hint=way_out_of_damage(inquiry, job))], own)
@@ -194,9 +194,22 @@ def _primary(inquiry: Inquiry, fence: FencePrimary) -> Primary:
 
 
 def _findings(
-    inquiry: Inquiry, job: JobSpec, take_over: TakeOver, primary: Primary
+    inquiry: Inquiry,
+    job: JobSpec,
+    take_over: TakeOver,
+    primary: Primary,
+    state: StandbyState | None,
 ) -> Iterator[Finding]:
     terms = terms_of(inquiry.spec.engine)
+    starting = [other.source for other in inquiry.spec.jobs]
+    for writer in () if state is None else state.reads_from:
+        if writer.location not in starting:
+            yield Finding(
+                "warn",
+                f"{job.name} reads what {writer.job} writes, whose standby is not started with it",
+                hint="both at one cut, if both regions are lost: stateshift failover "
+                f"{writer.location} {job.source}",
+            )
     if take_over.primary is None:
         yield Finding(
             "warn",

@@ -55,6 +55,19 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
         lock.refuse_source(_above(context, job.source), locations.name(job.source), run)
 
 
+def claim_standbys(context: RunContext, jobs: Sequence[JobSpec]) -> None:
+    """Claim the standbys of all jobs that start from one, before anything else is done to any. The
+    run that fails here gives back those that it has claimed (`release_untouched`).
+
+    Raises:
+        OtherRunError: another run has claimed one of them.
+    """
+    for job in jobs:
+        if job.takes_over is not None:
+            wanted = _claim_of(context, job.takes_over.generation, "failover")
+            claim(context.world.storage(job.destination), wanted)
+
+
 def set_aside(context: RunContext, job: JobSpec) -> None:
     """Set aside what is at the target of a job, unless this run has done so."""
     if not job.set_aside:
@@ -100,8 +113,8 @@ def _claim_standby(context: RunContext, job: JobSpec) -> None:
 
 
 def still_fed(context: RunContext, jobs: Sequence[JobSpec]) -> list[JobSpec]:
-    """Return the jobs without standbys that were taken over since this run has fed them. Where
-    nothing else is left, they stay, and are refused.
+    """Return the jobs without standbys that were taken over since this run has fed them. If nothing
+    else is left, they stay, and are refused.
     """
     left = []
     for job in jobs:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -30,6 +30,7 @@ from stateshift.errors import (
     StateshiftError,
     StorageError,
 )
+from stateshift.formats.standby import ReadUpTo
 from stateshift.journal import PlanProgress, RoundSeen, SourceLost
 from stateshift.migration import round_choice, round_compaction
 from stateshift.migration.context import RunContext
@@ -47,16 +48,18 @@ from stateshift.migration.round_choice import FRESH_SECONDS, Choice, Epochs, Loo
 from stateshift.migration.source_check import damage_of_copy, damages
 from stateshift.migration.standby_source import follow, is_at, kept_epoch, way_without
 from stateshift.migration.standby_state import (
+    Publication,
     RpoWatch,
     announce_image,
     forget_state,
     kept_images,
     refuse_taken_over,
     tell_standby,
+    writers_of,
 )
 from stateshift.migration.take_over import with_old_files_gone
 from stateshift.plan import Plan
-from stateshift.specification import JobSpec
+from stateshift.specification import JobSpec, Spec
 from stateshift.specification.grammars import NEVER
 from stateshift.step import BringFiles, KeepBrought
 from stateshift.step.contents import digest_of
@@ -102,13 +105,15 @@ class Check:
 
 
 class WarmRounds:
-    """The rounds of the jobs of a wave that are followed while they run. Of several standbys each
-    fails alone: the others are fed on. One that is taken over is left out from then on.
+    """The rounds of the jobs of a wave that are followed while they run. Each of several standbys
+    fails alone: the others are fed on. One that is taken over is left out.
     """
 
     def __init__(self, context: RunContext, jobs: Sequence[JobSpec]) -> None:
-        self.context, self.jobs = context, list(jobs)
+        self.context, self._every = context, readers_first(context.spec, jobs)
+        self.jobs = self._every
         self._last: dict[str, Look] = {}
+        self._seen: set[str] = set()  # those of the last time that all were looked at
         self._published: dict[str, Epochs] = {}
         self._complaints: dict[str, str] = {}  # why an image came to nothing
         self._lost: dict[str, float] = {}  # when it was last told
@@ -177,8 +182,7 @@ class WarmRounds:
         """Look at all jobs, again where a cluster gives no answer: what is decided is decided of
         all as they are now. A standby whose source is lost is not among them.
         """
-        for job in tuple(self.jobs):
-            self._leave_taken_over(job)
+        self.jobs = self._followed_now()
         looks = once_heard(
             self.context,
             lambda: [self._attempt(job, partial(self._look_at, job)) for job in self.jobs],
@@ -195,14 +199,27 @@ class WarmRounds:
             prepared=rounds.prepared,
         )
 
-    def _leave_taken_over(self, job: JobSpec) -> None:
-        try:
-            refuse_taken_over(self.context, job)
-        except OtherRunError as error:
-            if len(self.jobs) == 1:
-                raise
-            self.jobs.remove(job)
-            self.context.say(f"{job.name} is followed no longer: {error.fact}")
+    def _followed_now(self) -> list[JobSpec]:
+        """Return the jobs without standbys that others have taken over; those given back are among
+        them again.
+        """
+        followed: list[JobSpec] = []
+        refusals: list[OtherRunError] = []
+        for job in self._every:
+            was_followed = job in self.jobs
+            try:
+                refuse_taken_over(self.context, job)
+            except OtherRunError as error:
+                refusals.append(error)
+                if was_followed and len(self._every) > 1:
+                    self.context.say(f"{job.name} is followed no longer: {error.fact}")
+                continue
+            followed.append(job)
+            if not was_followed:
+                self.context.say(f"{job.name} is followed again")
+        if refusals and not followed:
+            raise refusals[0]
+        return followed
 
     def _attempt(self, job: JobSpec, act: Callable[[], T]) -> T | None:
         """Return the result of `act` for a job; None where it fails for a standby, and that is no
@@ -235,6 +252,7 @@ class WarmRounds:
     def _look_at(self, job: JobSpec) -> Look | None:
         began = time.perf_counter()
         now = self.context.now()
+        self._seen.discard(job.name)
         failed = self._failed.get(job.name)
         if failed is not None and now - failed.at < FAILED_SECONDS:
             self._lose(job, failed.reason)
@@ -259,6 +277,7 @@ class WarmRounds:
             self.context.record(RoundSeen(now, job.name, left))
         look = Look(job, plan, now, runs, facts, (*earlier, left)[-LOOKS_KEPT:])
         self._last[job.name] = look
+        self._seen.add(job.name)
         if job.name in self._failed and not plan.files and not look.is_news(self._published):
             self._failed.pop(job.name)
             self._follow_again(job)
@@ -407,14 +426,10 @@ class WarmRounds:
                 return adopted
         worked = []
         for look, numbered in adopted:
-            execute = partial(self._execute_round, numbered)
-            if self._attempt(look.job, execute):
+            self._attempt(look.job, partial(self.context.execute, [numbered]))
+            if self.context.progress.plans[numbered[0]].finished_at is not None:
                 worked.append((look, numbered))
         return worked
-
-    def _execute_round(self, numbered: NumberedPlan) -> bool:
-        self.context.execute([numbered])
-        return True
 
     def _publish(self, look: Look) -> bool:
         """Make an image of the rounds' files; whether it is one. Else a later round tries."""
@@ -433,7 +448,9 @@ class WarmRounds:
                 forget_state(context, look.job)  # what it names is hidden first
             plan = with_old_files_gone(plan, facts)
             adopted = context.plans.adopt(plan)
-            announce_image(context, look.job, look.facts, is_checked)
+            read_up_to = tuple(self.read_up_to(look))
+            publication = Publication(look.at, is_checked, read_up_to)
+            announce_image(context, look.job, look.facts, publication)
             context.execute([adopted])
         except (StorageError, FormatError, StalePlan) as error:
             may_pass = isinstance(error, MissingFile | StalePlan)
@@ -451,7 +468,7 @@ class WarmRounds:
         self._published[name] = round_choice.epochs_of(look.facts)
         self._complaints.pop(name, None)
         facts = replace(look.facts, kept=facts.kept)
-        tell_standby(context, look.job, facts, look.at, is_checked)
+        tell_standby(context, look.job, facts, publication)
         self._rpo.is_level(name, look.at)
         self._damaged.pop(name, None)
         self._failed.pop(name, None)
@@ -460,6 +477,18 @@ class WarmRounds:
         context.say(f"{name}: {startable}")
         self._tell_ready([name], startable)
         return True
+
+    def read_up_to(self, look: Look) -> Iterator[ReadUpTo]:
+        """Yield the epochs of the jobs whose output a job reads. They were looked at after the job
+        itself: it has read no more.
+        """
+        for writer in writers_of(self.context.spec, look.job):
+            if writer.job not in self._seen:
+                continue
+            images = self._last[writer.job].facts.source.images
+            begun = [image.epoch if image.planned is None else image.planned for image in images]
+            if len(begun) == 1 and begun[0] is not None:
+                yield ReadUpTo(writer.job, begun[0])
 
     def _is_check_due(self, job: JobSpec) -> bool:
         """Whether the copy is read to its end before it is published. A large one is not, for so
@@ -601,6 +630,19 @@ class WarmRounds:
         context.execute([context.plans.adopt(plan)], world=world)
         copied[job.name] = at
         context.say(f"{job.name}: round {number + 1} has copied {_at(plan)} while it stopped")
+
+
+def readers_first(spec: Spec, jobs: Sequence[JobSpec]) -> list[JobSpec]:
+    """Return the jobs in the order in which they are looked at: a writer after its readers."""
+    waiting, in_order = list(jobs), list[JobSpec]()
+    while waiting:
+        written: set[str] = set()
+        for job in waiting:
+            written.update(writer.job for writer in writers_of(spec, job) if writer.job != job.name)
+        ready = [job for job in waiting if job.name not in written] or waiting[:1]
+        in_order += ready
+        waiting = [job for job in waiting if job not in ready]
+    return in_order
 
 
 def _speed(progress: PlanProgress) -> tuple[float, float]:

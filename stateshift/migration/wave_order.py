@@ -2,8 +2,8 @@
 makes of them.
 
 Jobs whose operators a tuple may pass one after the other change at one cut (`dataflow.cuts`):
-they are in one wave, which stops all of them before it copies any. All standbys are in the last one:
-they are fed until somebody cuts them over.
+they are in one wave, which stops all of them before it copies any. All standbys are in the last
+wave: they are fed until somebody cuts them over.
 """
 
 from __future__ import annotations

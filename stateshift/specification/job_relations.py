@@ -29,7 +29,7 @@ def group_by_source(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
 
 def sharing(spec: Spec, job: JobSpec) -> tuple[JobSpec, ...]:
     """Return the other jobs that take their operators out of the same source."""
-    others = [other for other in spec.jobs if other is not job]
+    others = [other for other in spec.jobs if other.name != job.name]
     return tuple(other for other in others if share(job, other))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stateshift import plain
@@ -93,6 +94,39 @@ def failover_spec(standby: Standby, primary_is_down: bool, epoch: int | None = N
     if primary_is_down:
         take_over = replace(take_over, primary=None, cluster=None)
     return replace(spec, jobs=(replace(job, takes_over=take_over),))
+
+
+def joint_spec(specs: Sequence[Spec]) -> Spec:
+    """Return the spec that starts the jobs of several standbys together: one wave.
+
+    Raises:
+        PlanError: they cannot be in one run.
+    """
+    first, *others = specs
+    jobs, clusters = list(first.jobs), {cluster.name: cluster for cluster in first.clusters}
+    for spec in others:
+        if (spec.engine, spec.uid_hash) != (first.engine, first.uid_hash):
+            raise PlanError(
+                f"{jobs[0].name} and {spec.jobs[0].name} are not of one engine",
+                hint="stateshift failover LOCATION, for those of each engine",
+            )
+        for cluster in spec.clusters:
+            if clusters.setdefault(cluster.name, cluster) != cluster:
+                raise PlanError(
+                    f"two standbys' specs have a cluster {cluster.name!r}, and not the same",
+                    hint="stateshift failover LOCATION, for each of them",
+                )
+        jobs += spec.jobs
+    names = [job.name for job in jobs]
+    for name in names:
+        if names.count(name) > 1:
+            places = ", ".join(job.source for job in jobs if job.name == name)
+            raise PlanError(
+                f"two standbys are of a job {name!r}: {places}",
+                hint="stateshift failover LOCATION, for each of them",
+            )
+    waves = (tuple(names),) if others else first.waves
+    return replace(first, jobs=tuple(jobs), clusters=tuple(clusters.values()), waves=waves)
 
 
 def _refuse_not_kept(standby: Standby, epoch: int | None) -> None:

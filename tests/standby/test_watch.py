@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stateshift.api.failovers import PAUSE_SECONDS_MAX, follow_primary
+from stateshift.api.failovers import PAUSE_SECONDS_MAX, follow_primaries
+from stateshift.documents.standby import FencedFacts
 from stateshift.engines.spark.engine import ENGINE
 from stateshift.errors import PlanError, StateshiftError, StorageError
 from stateshift.formats.marks import fence_owner
@@ -30,6 +32,11 @@ def failed_over(folder: Path) -> Standby:
     ground.cluster.find_source = refuse  # type: ignore[method-assign]
     ground.clock.waits.clear()
     return ground
+
+
+def follow_primary(place: str, *arguments: Any, **keys: Any) -> FencedFacts:
+    (fenced,) = follow_primaries([place], *arguments, **keys)
+    return fenced
 
 
 def answers_after(ground: Standby, waits: int) -> None:

@@ -13,6 +13,7 @@ from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.formats.standby import STATE, StandbyState, decode_state
 from stateshift.specification import Spec, parse_spec
 from tests.migration.test_warm import Ended
+from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import Ground
 from tests.support.living import LivingJob, state_at
 
@@ -53,6 +54,11 @@ class SeveralJobs(Ground):
         for name in names:
             self.clock.time += 1
             self.jobs[name].batch()
+
+    def plan(self, name: str) -> None:
+        """Its next batch has begun, and is not committed."""
+        number = self.jobs[name].epoch + 1
+        put(self.disk.open(here(name)), f"offsets/{number}", Checkpoint(shards=2).offsets(number))
 
     def _sleep(self) -> None:
         self.looks -= 1

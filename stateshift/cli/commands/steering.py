@@ -4,6 +4,7 @@ through its workdir, which the process that works on it heeds, or else the next 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,9 +25,7 @@ from stateshift.cli.views.units import size, span
 from stateshift.errors import Interrupted, PlanError, SpecError
 
 if TYPE_CHECKING:
-    from stateshift.documents.standby import FencedFacts
     from stateshift.journal import Progress
-    from stateshift.migration import Adapters
     from stateshift.workdir import Workdir
 
 OVER = ("finished", "rolled-back")
@@ -186,21 +185,34 @@ def throttle(
 @command(
     "stateshift failover hdfs://b/standby/orders\n"
     "stateshift failover hdfs://b/standby/orders --primary-is-down --yes\n"
+    "stateshift failover hdfs://b/standby/orders hdfs://b/standby/totals --yes\n"
     "stateshift failover hdfs://b/standby/orders --watch",
     (2, 3, 4, 5, 6, 7, 8, 130),
-    e0="the job runs at its standby; of one that does already, the primary is fenced",
+    e0="the jobs run at their standbys; of those that do already, the primaries are fenced",
     e3="the standby's state file is damaged, or of another version",
-    e4="no standby is there, it cannot be started from, or its primary cannot be fenced",
+    e4="no standby is there, it cannot be started from, its primary cannot be fenced, or several "
+    "have no common cut",
     e6="a storage failed; with --timeout: the primary gave no answer until then",
     e130="interrupted: `stateshift resume WORKDIR` continues, and --watch again",
 )
 def failover(
     terminal: Terminal,
     options: RunOptions,
-    place: StandbyPlace,
+    places: Annotated[
+        list[str],
+        argument(
+            "LOCATION|WORKDIR…",
+            "Where the standbys are, or the workdirs of the runs that keep them.",
+        ),
+    ],
     epoch: Annotated[
-        int | None,
-        option("--epoch", "N", "Start from this batch or checkpoint, of those that are kept."),
+        list[str] | None,
+        option(
+            "--epoch",
+            "N",
+            "Start from this batch or checkpoint, of those that are kept. Of several jobs: "
+            "LOCATION=N. Repeatable.",
+        ),
     ] = None,
     primary_is_down: Annotated[
         bool,
@@ -229,12 +241,22 @@ def failover(
     the primary as far as it answers; starts the job, and waits for its first commit. Tells what
     was lost. Given again once the job runs there, it fences a primary that answers by now; with
     --watch, it waits until one does.
+
+    Several jobs are claimed first, all or none, and start together. A job that reads what another
+    one writes starts from an epoch at which it has read nothing that the other one does again.
     """
-    from stateshift.api.failovers import fence_again, standby_at, with_waivers
+    from stateshift.api.failovers import (
+        follow_primaries,
+        refuse_unfinished,
+        spec_of_failover,
+        standbys_at,
+        with_waivers,
+    )
+    from stateshift.cli.commands.advise import seconds_in
     from stateshift.cli.shell.launch import Request, launch
     from stateshift.cli.views import standby_text
-    from stateshift.documents.standby import FencedDocument, FencedFacts, StandbyFacts
-    from stateshift.standby.location import failover_spec
+    from stateshift.documents.standby import FencedDocument, StandbyFacts
+    from stateshift.step.claims import takeover_error
 
     if timeout is not None and not watch:
         raise SpecError.of("--timeout", "is for --watch")
@@ -242,32 +264,45 @@ def failover(
         what = "--epoch, --primary-is-down and --waive"
         raise SpecError.of("--watch", f"starts no job: leave out {what}")
     adapters = terminal.adapters()
-    standby = standby_at(place, adapters)
-    if watch or standby.is_taken_over:
+    standbys = standbys_at(places, adapters)
+    taken_over = [standby for standby in standbys if standby.is_taken_over]
+    if watch or len(taken_over) == len(standbys):
+        seconds_max: float | None = 0.0
         if watch:
-            fenced = _follow(terminal, place, adapters, timeout)
-        else:
-            fenced = FencedFacts(standby, fence_again(standby, adapters))
-        blocks = standby_text.primary_fenced(fenced)
-        terminal.answer_value("failover", FencedDocument, fenced, blocks)
+            seconds_max = None if timeout is None else seconds_in(timeout, "--timeout")
+        try:
+            for fenced in follow_primaries(places, adapters, terminal.say, seconds_max):
+                blocks = standby_text.primary_fenced(fenced)
+                terminal.answer_value("failover", FencedDocument, fenced, blocks)
+        except KeyboardInterrupt:
+            fact = "interrupted: a primary is not fenced yet"
+            raise Interrupted(fact, hint="the same command goes on") from None
         return None
-    spec = with_waivers(failover_spec(standby, primary_is_down, epoch), waive or ())
-    terminal.talk(standby_text.standby(StandbyFacts(standby, adapters.clock.now())))
+    if taken_over:
+        refuse_unfinished(taken_over[0], adapters)
+        raise takeover_error(taken_over[0].location, taken_over[0].claim)
+    epochs = read_epochs(epoch or (), [standby.location for standby in standbys])
+    wanted = spec_of_failover(standbys, primary_is_down, epochs)
+    spec = with_waivers(wanted, waive or ())
+    for standby in standbys:
+        terminal.talk(standby_text.standby(StandbyFacts(standby, adapters.clock.now())))
     spec = overridden(spec, options.parallel, options.throttle)
     return launch(terminal, options, Request(spec, typed=True))
 
 
-def _follow(terminal: Terminal, place: str, adapters: Adapters, timeout: str | None) -> FencedFacts:
-    """Wait until the primary of a failover is fenced."""
-    from stateshift.api.failovers import follow_primary
-    from stateshift.cli.commands.advise import seconds_in
-
-    seconds_max = None if timeout is None else seconds_in(timeout, "--timeout")
-    try:
-        return follow_primary(place, adapters, terminal.say, seconds_max)
-    except KeyboardInterrupt:
-        fact = "interrupted: the primary is not fenced yet"
-        raise Interrupted(fact, hint="the same command goes on") from None
+def read_epochs(given: Sequence[str], locations: Sequence[str]) -> dict[str, int]:
+    """Return the epochs that --epoch names, by location: N of the only one, or LOCATION=N."""
+    epochs: dict[str, int] = {}
+    for text in given:
+        location, equals, number = text.rpartition("=")
+        if not number.isdecimal() or (equals and not location):
+            raise SpecError.of("--epoch", f"{text!r} is no epoch", text, "N or LOCATION=N")
+        if not equals and len(locations) > 1:
+            message = f"of which of {len(locations)} standbys?"
+            expected = f"{locations[0]}={number}"
+            raise SpecError.of("--epoch", message, text, expected)
+        epochs[location or locations[0]] = int(number)
+    return epochs
 
 
 @command(

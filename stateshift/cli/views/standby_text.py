@@ -13,7 +13,7 @@ from stateshift.terms import moment, terms_of
 
 if TYPE_CHECKING:
     from stateshift.documents.standby import FencedFacts, StandbyFacts, StandbyLag
-    from stateshift.formats.standby import Superseded
+    from stateshift.formats.standby import StandbyState, Superseded
     from stateshift.terms import Terms
 
 
@@ -38,11 +38,7 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
     ]
     if state.committed_at is not None:
         rows.append((f"last {terms.one}", f"{terms.done} {moment(state.committed_at)}"))
-    for kept in state.earlier:
-        row = f"{terms.at} {kept.epoch}: --epoch {kept.epoch}"
-        if kept.committed_at is not None:
-            row += f"   # {terms.done} {moment(kept.committed_at)}"
-        rows.append(("also kept", row))
+    rows += kept_rows(state, terms)
     if facts.lag is not None:
         rows += lag_rows(facts.lag, terms)
     if facts.records is not None:
@@ -53,6 +49,17 @@ def standby(facts: StandbyFacts) -> Iterator[Block]:
         rows.append((by, f"{who} (generation {claim.generation})"))
     rows += drill_rows(facts)
     yield pairs(*rows)
+
+
+def kept_rows(state: StandbyState, terms: Terms) -> Iterator[tuple[str, str]]:
+    """Yield the epochs that are kept beside the newest, and the jobs whose output it reads."""
+    for kept in state.earlier:
+        row = f"{terms.at} {kept.epoch}: --epoch {kept.epoch}"
+        if kept.committed_at is not None:
+            row += f"   # {terms.done} {moment(kept.committed_at)}"
+        yield "also kept", row
+    for writer in state.reads_from:
+        yield "reads from", f"{writer.job}, whose standby is at {redact(writer.location)}"
 
 
 def lag_rows(lag: StandbyLag, terms: Terms) -> Iterator[tuple[str, str | Cell]]:

@@ -16,6 +16,7 @@ from stateshift.survey import (
     Image,
     InputFacts,
     NewPosition,
+    OutputRead,
     Survey,
     TableFacts,
 )
@@ -176,6 +177,14 @@ class FlinkEngine:
 
     def read_sink(self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> None:
         return None
+
+    def files_of_planned(self, image: Image) -> tuple[str, ...]:
+        return ()
+
+    def output_read(
+        self, sink: SinkSpec, writer: Survey, reader: Survey, opening: Opening
+    ) -> OutputRead:
+        return "nothing"
 
     def ask_inputs(self, job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
         return ()

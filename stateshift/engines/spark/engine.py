@@ -16,6 +16,7 @@ from stateshift.survey import (
     Image,
     InputFacts,
     NewPosition,
+    OutputRead,
     SinkFacts,
     Survey,
     TableFacts,
@@ -203,6 +204,18 @@ class SparkEngine:
         from stateshift.engines.spark.survey.sinks import read_sink
 
         return read_sink(sink, opening, back_to)
+
+    def files_of_planned(self, image: Image) -> tuple[str, ...] | None:
+        from stateshift.engines.spark.survey.file_sources import files_of_planned
+
+        return files_of_planned(image)
+
+    def output_read(
+        self, sink: SinkSpec, writer: Survey, reader: Survey, opening: Opening
+    ) -> OutputRead:
+        from stateshift.engines.spark.survey.sinks import output_read
+
+        return output_read(sink, writer, reader, opening)
 
     def ask_inputs(self, job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
         from stateshift.engines.spark.survey.inputs import ask_inputs

@@ -8,7 +8,8 @@ from stateshift.errors import PlanError, StalePlan
 from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.halts import undo_halts
 from stateshift.migration.history import attempt_number
-from stateshift.migration.observation import facts_of, stale
+from stateshift.migration.observation import facts_of, joint_start, stale
+from stateshift.migration.one_cut import JointStart
 from stateshift.migration.proposal import refuse
 from stateshift.migration.take_over import plan_job
 from stateshift.plan import Plan
@@ -44,22 +45,28 @@ def copy_standby(context: RunContext, wave: WaveState) -> None:
 def plan_move(context: RunContext, wave: WaveState) -> None:
     """Adopt a plan for each job that has none yet. All of them are made before any is adopted."""
     adopted = {job.name: context.plans.adopted(job, "move", "start") for job in wave.pending}
-    made = {job.name: _plan_of(context, wave, job) for job in wave.pending if not adopted[job.name]}
+    joint = joint_start(context)
+    made: dict[str, Plan] = {}
+    for job in wave.pending:
+        if adopted[job.name] is None:
+            made[job.name] = _plan_of(context, wave, job, joint)
     for job in wave.pending:
         wave.moves.append(adopted[job.name] or context.plans.adopt(made[job.name]))
 
 
-def _plan_of(context: RunContext, wave: WaveState, job: JobSpec) -> Plan:
+def _plan_of(context: RunContext, wave: WaveState, job: JobSpec, joint: JointStart) -> Plan:
     """Return the move plan by the facts now, if the proposal's still hold. Else undo the halts."""
     is_halted = job.name in wave.halted
-    moved = with_halt_images(context, job)
+    moved = with_halt_images(context, joint.job(job))
     facts = facts_of(context, moved)
     cluster = facts.source_cluster
     if is_halted and cluster is not None and cluster.state == "unknown":
         # A cluster that cannot see the job was asked to stop it, and said that it did.
         facts = replace(facts, source_cluster=replace(cluster, state="absent"))
     attempt = attempt_number(context.progress, job.name)
-    made = plan_job(context.inquiry, moved, replace(facts, attempt=attempt, stopped=is_halted))
+    facts = replace(facts, attempt=attempt, stopped=is_halted)
+    *others, last = plan_job(context.inquiry, moved, facts)
+    made = (*others, joint.with_findings(last))
     is_running = any(plan.purpose == "halt" for plan in made)
     if is_running and is_halted:
         raise StalePlan(

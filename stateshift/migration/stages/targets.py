@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.history import has_moved
-from stateshift.migration.observation import has_stopped
+from stateshift.migration.observation import has_stopped, joint_start
 from stateshift.migration.source_check import refuse_damaged
 from stateshift.migration.standby_state import offer_standby
 from stateshift.migration.target_locks import (
+    claim_standbys,
     is_kept_fresh,
     lock_target,
     release_target,
@@ -30,10 +31,12 @@ def lock_targets(context: RunContext, wave: WaveState) -> None:
     wave.pending = still_fed(context, wave.pending)
     if not has_stopped(context, wave.pending):
         # A standby that has copied something waits for its source, whatever has become of that.
-        asked = [job for job in wave.pending if not is_kept_fresh(context, job)]
+        joint = joint_start(context)
+        asked = [joint.job(job) for job in wave.pending if not is_kept_fresh(context, job)]
         checked = {job.name: _files_checked_by_steps(context, job) for job in asked}
         refuse_damaged(context.inquiry_at_pace, asked, checked)
         try_starts(context, wave.pending)
+    claim_standbys(context, wave.pending)
     for job in wave.pending:
         lock_target(context, job)
     # While the jobs still run: Arrow alone takes a third of a second.

@@ -23,13 +23,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import filterfalse
 
-from stateshift.engines.spark.layout import number_of_log
+from stateshift.engines.spark.layout import inside, number_of_log, offset_path, under
 from stateshift.engines.spark.small_files import Reading
 from stateshift.errors import MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
 from stateshift.formats.spark.uris import decode_location
-from stateshift.survey import EmbeddedPath
+from stateshift.survey import EmbeddedPath, Image
 
 OFFSET_SHOWN = 80  # characters of an offset that a message repeats
 
@@ -49,6 +49,28 @@ class _LogFile:
     path: str
     places: tuple[EmbeddedPath, ...] = ()
     batches: Mapping[int, int] | None = None
+
+
+def files_of_planned(image: Image) -> tuple[str, ...] | None:
+    """Return the files of the batch that an image has planned, and not committed: its offsets, the
+    files that its sources had found for it, and its state. None where a compaction holds those.
+    """
+    if image.epoch is None or image.planned is None or image.planned <= image.epoch:
+        return ()
+    read_up_to = {}
+    for end in image.endpoints:
+        if "log_offset" in end.details:
+            read_up_to[end.index] = end.details["log_offset"]
+    files = [under(image.path, offset_path(image.planned))]
+    for index, paths in logs_by_source(inside(image, path) for path in image.needed).items():
+        for path in paths:
+            if index not in read_up_to or number_of_log(path) <= read_up_to[index]:
+                continue
+            if path.endswith(".compact"):
+                return None
+            files.append(under(image.path, path))
+    state = image.planned_state
+    return (*files, *(() if state is None else state.files))
 
 
 def logs_by_source(source_files: Iterable[str]) -> dict[str, list[str]]:

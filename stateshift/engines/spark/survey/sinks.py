@@ -1,4 +1,5 @@
-"""The batches of a job's output in the sink that a spec names, read from the sink's own log.
+"""The batches of a job's output in the sink that a spec names, read from the sink's own log; and
+how far another job has read them.
 
     delta          _delta_log                 txn actions: application id and batch, with the
                                               table's version
@@ -7,6 +8,11 @@
     file           _spark_metadata            the newest batch
     foreach-batch  _delta_log                 where the spec names the table and the txnAppId
     kafka          nothing: it keeps no log of batches
+
+    the writer  starts behind batch a, its last commit, or a batch that it has planned, which has
+                the same offsets again: it puts out the batches after a once more
+    the reader  has read none of them: "within"; some of them, or what the sink here does not have
+                and the writer cannot have put out up to a: "beyond"
 
 The result of a batch that each kind is given twice:
 
@@ -30,10 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 
-from stateshift.engines.spark.layout import SINK_LOG, number_of_log
+from stateshift.engines.spark.layout import SINK_LOG, inside, number_of_log
 from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spark.survey.delta_log import read_delta_log
+from stateshift.engines.spark.survey.inputs import table_at
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError, StorageError
 from stateshift.formats.iceberg_metadata import (
@@ -45,9 +53,12 @@ from stateshift.formats.iceberg_metadata import (
     newest_metadata,
 )
 from stateshift.formats.spark.source_log import decode_source_log
+from stateshift.formats.spark.uris import decode_location
+from stateshift.sources.kinds import DELTA, FILE
 from stateshift.specification import SinkSpec
+from stateshift.specification.location import relation
 from stateshift.storage.protocol import Storage
-from stateshift.survey import SinkFacts, SinkLog
+from stateshift.survey import Image, OutputRead, SinkFacts, SinkLog, Survey
 
 METADATA_ENDING = ".metadata.json"
 KNOWS_BATCHES = {"delta": True, "file": True, "iceberg": True, "kafka": False}
@@ -174,3 +185,100 @@ def _newest(storage: Storage, names: set[str]) -> str:
             hint="name that one: let `location` in `sink` end with its name",
         )
     return newest[0]
+
+
+# ---- how far another job has read it
+
+
+def output_read(sink: SinkSpec, writer: Survey, reader: Survey, opening: Opening) -> OutputRead:
+    """Return the part of the writer's output that the reader has read. A sink of any other kind has
+    no log that tells it: "nothing".
+    """
+    is_table = sink.kind == "delta" or sink.transaction_id is not None
+    if sink.location is None or not (is_table or sink.kind == "file"):
+        return "nothing"
+    try:
+        if is_table:
+            return _read_of_table(sink, opening(sink.location), writer, reader, opening)
+        return _read_of_files(opening(sink.location), writer, reader, opening)
+    except StateshiftError:
+        return "unknown"
+
+
+def _last_batch(image: Image) -> int:
+    """Return the last batch that a job does not do again with other input; -1 where all are."""
+    return max(-1 if batch is None else batch for batch in (image.epoch, image.planned))
+
+
+def _read_of_table(
+    sink: SinkSpec, storage: Storage, writer: Survey, reader: Survey, opening: Opening
+) -> OutputRead:
+    ends = chain.from_iterable(image.endpoints for image in reader.images)
+    sources = [end.details for end in ends if end.kind == DELTA.name]
+    if not sources:
+        return "nothing"
+    table = table_at(storage.location, opening)
+    if table.wrong is not None or table.id is None:
+        return "unknown"
+    versions = []  # of which the reader has read something
+    for source in sources:
+        if source["table_id"] == table.id:
+            has_begun = source["starting_snapshot"] or source["index"] >= 0
+            versions.append(source["version"] if has_begun else source["version"] - 1)
+    if not versions:
+        return "nothing"
+    is_beyond = max(versions) > table.newest
+    for image in writer.images:
+        batch, query = _last_batch(image), sink.transaction_id or image.identity
+        if query is None:
+            return "unknown"
+        log = read_delta_log(storage, {query: batch})[query]
+        again = [version for number, version in log.versions.items() if number > batch]
+        is_beyond = is_beyond or max(versions) >= min(again, default=table.newest + 1)
+    return "beyond" if is_beyond else "within"
+
+
+def _read_of_files(sink: Storage, writer: Survey, reader: Survey, opening: Opening) -> OutputRead:
+    files = _files_read(sink.location, reader, opening)
+    if not files:
+        return "nothing"
+    paths = [file.path for file in sink.list(SINK_LOG) if file.path.count("/") == 1]
+    if len(writer.images) != 1 or not paths:
+        return "unknown"  # nothing tells whose output it is, or there is none
+    batch = _last_batch(writer.images[0])
+    earlier, later, is_whole = set[str](), set[str](), batch < 0
+    for path in sorted(paths, key=number_of_log, reverse=True):
+        with errors_at(path):  # each file has an id of its own in its name
+            log = decode_source_log(sink.chunks(path))
+            names = {entry.path.rpartition("/")[2] for entry in log}
+        if number_of_log(path) > batch:
+            later |= names
+        elif not is_whole:
+            earlier |= names
+            is_whole = path.endswith(".compact") or number_of_log(path) == 0
+    if not is_whole:
+        return "unknown"
+    again = (later - earlier).intersection(chain.from_iterable(files.values()))
+    # The files that it has read last may be there no more, or not yet.
+    is_there = earlier.issuperset(files[max(files)])
+    return "within" if is_there and not again else "beyond"
+
+
+def _files_read(folder: str, reader: Survey, opening: Opening) -> dict[int, set[str]]:
+    """Return the names of the files of a folder that a job has read, by batches of its source."""
+    storage = opening(reader.location)
+    by_batch: dict[int, set[str]] = {}
+    is_own: dict[str, bool] = {}
+    for image in reader.images:
+        logs = tuple(f"sources/{end.index}/" for end in image.endpoints if end.kind == FILE.name)
+        for path in [each for each in image.needed if inside(image, each).startswith(logs)]:
+            with errors_at(path):
+                for entry in decode_source_log(storage.chunks(path)):
+                    above, _, name = decode_location(entry.path).rpartition("/")
+                    if above not in is_own:
+                        is_own[above] = relation(above, folder) in ("same", "inside")
+                    if is_own[above]:
+                        batch = entry.fields.get("batchId")
+                        number = batch if isinstance(batch, int) else 0
+                        by_batch.setdefault(number, set()).add(name)
+    return by_batch
