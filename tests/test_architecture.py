@@ -86,7 +86,7 @@ FLINK_ROWS = (
     ("survey",),
     ("rewrite",),
     ("entries",),
-    ("changes", "layout", "streams", "places", "image"),
+    ("new_offsets", "layout", "streams", "places", "image"),
 )
 ENGINE_ROW_OF = {
     engine: {part: number for number, parts in enumerate(rows) for part in parts}

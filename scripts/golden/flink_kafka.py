@@ -17,11 +17,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,13 +26,12 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from tests.support.flink import JOBS, Cluster, cluster_of
-from tests.support.servers import downloads, group
+from tests.support.flink import Cluster, cluster_of
+from tests.support.flink_kafka import CONNECTORS, connector_jars, job_jar, started
+from tests.support.servers import group
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "kafka"
 WORK = Path("/tmp/golden-flink-kafka")
-# The connector for each Flink, and the client that it was built with.
-CONNECTORS = {"1.20.5": ("3.4.0-1.20", "3.4.0"), "2.3.0": ("5.0.0-2.2", "4.2.0")}
 TOPICS = {"orders": 3, "late.orders_2": 1}
 FIRST = {("orders", 0): 5, ("orders", 1): 3, ("late.orders_2", 0): 2}
 LATER = {("orders", 0): 4, ("orders", 1): 0, ("late.orders_2", 0): 1}
@@ -54,8 +50,8 @@ def main(versions: Sequence[str]) -> None:
 
 
 def make_all(cluster: Cluster, brokers: str, version: str) -> None:
-    connector, client = CONNECTORS[version]
-    jar = job_jar(cluster.lib, downloads.jars("flink-kafka", client=client, connector=connector))
+    connector, _ = CONNECTORS[version]
+    jar = job_jar(cluster.lib, connector_jars(version), WORK)
     admin = KafkaAdminClient(bootstrap_servers=brokers)
     topics = {**TOPICS, "copies": 1}
     admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()])
@@ -68,7 +64,7 @@ def make_all(cluster: Cluster, brokers: str, version: str) -> None:
     told = {"flink": version, "connector": connector}
     words = {"brokers": brokers, "topics": ",".join(TOPICS), "checkpoint-ms": 600_000}
 
-    job = run(cluster, jar, "jobs.FromKafka", {**words, "files": files, "line-ms": LINE_MS})
+    job = started(cluster, jar, "jobs.FromKafka", {**words, "files": files, "line-ms": LINE_MS})
     uids = {"orders-source": "orders", "copies-sink": "copies", "files-source": "files"}
     time.sleep(8)
     place = cluster.saved(job, WORK / "saved")
@@ -79,42 +75,11 @@ def make_all(cluster: Cluster, brokers: str, version: str) -> None:
     keep(f"{version}-source-later", place, {**told, "uids": uids, "ends": ends(brokers)})
     cluster.cancelled(job)
     if version.startswith("1."):
-        job = run(cluster, jar, "jobs.FromKafkaBefore", words)
+        job = started(cluster, jar, "jobs.FromKafkaBefore", words)
         time.sleep(8)
         place = cluster.saved(job, WORK / "saved")
         uids = {"orders-source": "orders"}
         keep(f"{version}-consumer", place, {**told, "uids": uids, "ends": ends(brokers)})
-
-
-def job_jar(lib: Path, connector: Path) -> Path:
-    """Compile the jobs, and pack them with the connector and its client."""
-    folder = Path(tempfile.mkdtemp(dir=WORK))
-    sources = [JOBS / "Arguments.java", JOBS / "Numbers.java"]
-    sources += sorted(JOBS.with_name("jobs-kafka").glob("*.java"))
-    if list(lib.glob("flink-dist-1.*.jar")):
-        sources += sorted(JOBS.with_name("jobs-kafka-1").glob("*.java"))
-    javac = Path(downloads.java()).resolve().with_name("javac")
-    path = f"{lib}/*:{connector}/*"
-    words = [str(javac), "--release", "11", "-proc:none", "-nowarn", "-cp", path, "-d"]
-    subprocess.run([*words, str(folder / "classes"), *map(str, sources)], check=True)
-    with zipfile.ZipFile(folder / "jobs.jar", "w") as packed:
-        for file in sorted((folder / "classes").rglob("*.class")):
-            packed.write(file, str(file.relative_to(folder / "classes")))
-        for jar in sorted(connector.glob("*.jar")):
-            with zipfile.ZipFile(jar) as library:
-                for name in library.namelist():
-                    if not name.startswith("META-INF/") and not name.endswith("/"):
-                        packed.writestr(name, library.read(name))
-    return folder / "jobs.jar"
-
-
-def run(cluster: Cluster, jar: Path, main_class: str, words: Mapping[str, object]) -> str:
-    flat = [word for name, value in words.items() for word in (f"--{name}", str(value))]
-    body = {"entryClass": main_class, "programArgsList": flat, "parallelism": 2}
-    job = str(cluster.ask(f"/jars/{cluster.upload(jar)}/run", body)["jobid"])
-    while cluster.state(job) != "RUNNING":
-        time.sleep(0.5)
-    return job
 
 
 def write(brokers: str, records: Records) -> None:

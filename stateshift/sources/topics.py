@@ -48,12 +48,14 @@ PULSAR_TOPIC = ("persistent://", "non-persistent://")
 # ends.
 _PARTITION = re.compile(r"[0-9]{1,10}")
 _HUB_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?")
+EARLIEST: Final = "earliest"
 MARKS = {
     kafka.LATEST: "latest",
-    kafka.EARLIEST: "earliest",
+    kafka.EARLIEST: EARLIEST,
     kafka.COMMITTED: "committed",
     kafka.NOT_RESOLVED: "not known yet",
 }
+DYNAMIC: Final = "the enumerator of a DynamicKafkaSource is not read"
 
 Partitions = Mapping[int | str, int | str]  # numbers are texts in plain JSON
 
@@ -214,7 +216,7 @@ def _of_splits(source: FlinkSource, decode: Callable[[int, bytes], KafkaSplit]) 
     for split in splits:
         positions.put_split(split)
     if any(split.cluster is not None for split in splits):
-        positions.enumerator = "the enumerator of a DynamicKafkaSource is not read"
+        positions.enumerator = DYNAMIC
         return positions.details()
     state, waiting = source.enumerator, []
     try:

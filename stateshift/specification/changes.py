@@ -229,7 +229,7 @@ TRANSFORMS: Mapping[str, Keys] = {
     "reposition": _change(
         Reposition,
         "A source reads on from elsewhere: from other topics or brokers, or from another table.",
-        source=TEXT("Its index or name. Left out where the job has one such source."),
+        source=TEXT("Its index, name or uid. Left out where the job has one such source."),
         topics=NAMES("Old topic -> new topic; one that is not named keeps its name."),
         by=WAY(f"Of a topic: how its new offsets are found: {WAYS_EXPECTED}."),
         offsets=LOCATION(

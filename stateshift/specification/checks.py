@@ -403,6 +403,9 @@ def _new_offsets(spec: Spec, read: ReadJob) -> Flaws:
     for change, place in zip(read.job.transform, places, strict=True):
         if isinstance(change, Reposition) and change.by is not None:
             ways.append((change.by, place))
+    if kafka is not None and read.job.flink is not None and not ways:
+        message = "'kafka' of a Flink job whose topics stay"
+        yield read.at("kafka"), message, "a 'reposition' in 'transform'"
     for way, place in ways:
         if kafka is None:
             expected = "the brokers that the job reads afterwards, and has read so far"

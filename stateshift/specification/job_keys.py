@@ -490,8 +490,7 @@ JOB = Keys(
     data=DATA_LIST("Directories the job reads or writes that are elsewhere afterwards."),
     kafka=KAFKA_OBJECT(
         "The brokers from which the job reads afterwards: they are asked whether they still have "
-        "its offsets.",
-        engine="spark",
+        "its offsets. Of a Flink job: with a `reposition`.",
         for_all=True,
     ),
     driver_ui=PAGE(

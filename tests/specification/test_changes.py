@@ -120,6 +120,14 @@ def test_new_offsets_of_a_topic_need_the_brokers_of_both_sides(change: dict[str,
         assert message == "by 'records' without 'source_bootstrap_servers' of 'kafka'"
 
 
+def test_brokers_of_a_flink_job_are_named_with_its_reposition() -> None:
+    kafka = {"bootstrap_servers": "new:9092", "source_bootstrap_servers": "old:9092"}
+    flink = {**spec([OF_KAFKA[0]], kafka=kafka), "engine": "flink"}
+    parse_spec(json.dumps(flink))
+    with pytest.raises(SpecError, match="'kafka' of a Flink job whose topics stay"):
+        parse_spec(json.dumps({**spec([], kafka=kafka), "engine": "flink"}))
+
+
 def test_each_source_is_repositioned_once() -> None:
     first = {"kind": "reposition", "source": "0", "table": "/lake/a"}
     other = {**first, "source": "1"}

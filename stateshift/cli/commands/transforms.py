@@ -250,7 +250,7 @@ def reposition(
     to: To,
     input: Annotated[
         str | None,
-        option("--source", "N", "The source's index or name, where several are of its kind."),
+        option("--source", "N", "The source's index, name or uid, where several are of its kind."),
     ] = None,
     topic: Annotated[
         list[str] | None, option("--topic", "OLD=NEW", "A topic's new name. Repeatable.")
@@ -308,12 +308,12 @@ def reposition(
     fork: Fork = False,
     no_sync: NoSync = False,
 ) -> int:
-    """Copy a checkpoint for a job that reads on from elsewhere.
+    """Copy an image for a job that reads on from elsewhere.
 
-    From other topics, other brokers, or another Delta table. The records around each old offset
-    are looked for at the new place, and every partition gets its offset there. The plan shows
-    what would be read again or skipped: anything but nothing is refused until you accept that
-    number.
+    From other topics or other brokers of Kafka, or, of Spark, from another Delta table. The
+    records around each old offset are looked for at the new place, and every partition gets its
+    offset there. The plan shows what would be read again or skipped: anything but nothing is
+    refused until you accept that number.
 
     --by records finds the record that was read last. --by timestamp asks for the time of the next
     record, --by offsets takes a file; both are compared with the records. --by earliest, latest
@@ -346,7 +346,7 @@ def reposition(
     )
     more: Keys = drop_empty(kafka=kafka, planned_batch=planned_batch)
     job = one_job(source, to, [change], waive, fork_keys(fork, no_sync) | more)
-    return run_jobs(terminal, options, [job], "spark")
+    return run_jobs(terminal, options, [job])
 
 
 @shortcut(

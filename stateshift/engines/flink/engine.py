@@ -73,14 +73,14 @@ class FlinkEngine:
         return ()
 
     def ask_source(self, cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
-        from stateshift.engines.flink.survey.cluster import ask_source
+        from stateshift.engines.flink.survey.questions import ask_source
 
         return ask_source(cluster, job, known)
 
     def ask_target(
         self, cluster: Cluster, job: JobSpec, known: ClusterFacts, source: Cluster | None
     ) -> ClusterFacts:
-        from stateshift.engines.flink.survey.cluster import ask_target
+        from stateshift.engines.flink.survey.questions import ask_target
 
         return ask_target(cluster, job, known, source)
 
@@ -195,7 +195,10 @@ class FlinkEngine:
     def ask_positions(
         self, job: JobSpec, survey: Survey, opening: Opening, open_topics: OpenTopics
     ) -> tuple[NewPosition, ...]:
-        return ()
+        from stateshift.engines.flink.survey.questions import ask_positions
+        from stateshift.engines.repositioning import Outside
+
+        return ask_positions(survey, Outside(job, opening, open_topics))
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
         from stateshift.engines.flink.rewrite.choice import take_along

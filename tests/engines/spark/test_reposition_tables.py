@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from stateshift.engines.spark.survey.table_positions import TableFile, files_at
+from stateshift.engines.spark.survey.positions import TableFile, files_at
 from stateshift.errors import MissingFile, PlanError
 from stateshift.specification import Spec
 from stateshift.storage.local.storage import LocalStorage

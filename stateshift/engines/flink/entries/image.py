@@ -15,7 +15,8 @@ image lies, and under which ids its operators go: {what places are, "as": {id: i
 "whole": [id], "once": {...}}. Files of key groups of those that are `whole` are on both sides the
 same, byte for byte, and so are not taken apart: each counts as one file. Broadcast state of those
 in `once` is read once: there is a copy of it for each subtask, and their number is another
-afterwards. "once" is {id: [names of such states that are read of another image already]}.
+afterwards. "once" is {id: [names of such states that are read of another image already]}. Operators
+in "new_offsets", {id: NewOffsets}, are read as they will be: the new image has them so.
 
 Everything that is not taken apart into entries comes under a store that is `Whole`: a file, or a
 key group in the hashmap backend's own format. Broadcast state that is compared copy by copy counts
@@ -32,6 +33,7 @@ from typing import NamedTuple
 
 from stateshift.engines.flink.entries.frames import check_operator
 from stateshift.engines.flink.entries.operators import first_section, is_hashmap
+from stateshift.engines.flink.new_offsets import NewOffsets, rewrite_operator
 from stateshift.engines.flink.places import places
 from stateshift.engines.flink.streams import Streams, decode_once
 from stateshift.errors import FormatError
@@ -108,6 +110,9 @@ def comparable(
     operator = next(operator for operator in metadata.operators if operator.id == own)
     if setting.get("checked"):
         check_operator(operator, streams)
+    new_offsets = setting.get("new_offsets", {}).get(own.hex())
+    if new_offsets is not None:
+        operator = rewrite_operator(operator, streams, NewOffsets.of(new_offsets))
     elsewhere = setting.get("once", {}).get(shard.operator)
     # Each state once, where some of them are read `elsewhere`.
     broadcast = Broadcast() if elsewhere is None else Broadcast(once=True, elsewhere=elsewhere)

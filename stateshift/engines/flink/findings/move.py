@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from shlex import quote
 
-from stateshift.engines.findings import of_faster_storage, of_free_space, of_standby
+from stateshift.engines.findings import (
+    SHOWN_MAX,
+    of_faster_storage,
+    of_free_space,
+    of_new_positions,
+    of_standby,
+)
 from stateshift.engines.flink.findings.taking import (
     ASKABLE,
     of_parallelism,
@@ -21,13 +27,21 @@ from stateshift.engines.flink.findings.taking import (
     of_taking,
 )
 from stateshift.engines.flink.findings.target import of_settings, of_versions
-from stateshift.engines.flink.image import flink_facts, flink_image
+from stateshift.engines.flink.image import flink_facts, flink_image, is_readable, names_of
 from stateshift.engines.flink.rewrite.choice import Choice, id_of
-from stateshift.engines.flink.rewrite.move import Move
+from stateshift.engines.flink.rewrite.move import TRANSACTIONS, Move
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.key_groups import PARALLELISM_MAX
 from stateshift.specification.job_relations import sharing
-from stateshift.specification.transform import Convert, Drop, Rename, Rescale, find_change
+from stateshift.specification.transform import (
+    Convert,
+    Drop,
+    Rename,
+    Reposition,
+    Rescale,
+    Union,
+    find_change,
+)
 from stateshift.suggestion import BEHIND_COLON, did_you_mean
 from stateshift.survey import Finding, Image, Survey, note, refuse, warn
 
@@ -43,7 +57,7 @@ def of_sources(move: Move) -> Iterator[Finding]:
             )
         for image in survey.images:
             yield from (finding for finding in image.findings if finding.level != "note")
-            yield from _of_image(survey, image)
+            yield from _of_image(move, survey, image)
 
 
 def of_clusters(move: Move) -> Iterator[Finding]:
@@ -59,10 +73,11 @@ def of_clusters(move: Move) -> Iterator[Finding]:
         )
 
 
-def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
+def _of_image(move: Move, survey: Survey, image: Image) -> Iterator[Finding]:
     for end in image.endpoints:
         transactions = end.details.get("transactions", ()) if end.role == "sink" else ()
-        if transactions:
+        is_told = bool(move.facts.positions)  # beside the new positions
+        if transactions and not is_told:
             yield note(
                 f"{survey.location} names {len(transactions)} transactions of a Kafka sink that "
                 "are prepared and not complete: the job completes them when it starts from it, at "
@@ -219,7 +234,7 @@ def of_left(move: Move) -> Iterator[Finding]:
 
 
 # The kinds of `transform` for a Flink image.
-CHANGES = ("drop", "rename", "merge", "convert", "rescale", "repair", "union")
+CHANGES = ("drop", "rename", "merge", "convert", "rescale", "repair", "union", "reposition")
 _INSTEAD = {
     "repartition": (
         '{"kind": "rescale", "parallelism": 4, "max_parallelism": 128} is what repartitions '
@@ -267,6 +282,43 @@ def of_changes(move: Move) -> Iterator[Finding]:
         )
 
 
+def of_positions(move: Move) -> Iterator[Finding]:
+    """Report new positions of sources, and the transactions of a sink that may have stayed."""
+    changes = [change for change in move.job.transform if isinstance(change, Reposition)]
+    is_united = find_change(move.job.transform, Union) is not None
+    if changes and (is_united or len(move.surveys) > 1):
+        yield refuse(
+            "several images and new positions of their sources at once",
+            hint="one after the other: two runs",
+        )
+    yield from of_new_positions(move.job, move.facts)
+    if not changes or not is_readable(move.facts.source):
+        return
+    choice, image = move.choice, move.facts.source.images[0]
+    for operator in move.new_offsets:
+        if operator not in choice.taken[0].operators:
+            name = names_of(image)[operator]
+            yield refuse(f"source {name} is both repositioned and left out", hint="one of the two")
+    for end in image.endpoints:
+        ids = [each["id"] for each in end.details.get("transactions", ())]
+        if not ids:
+            continue
+        shown = ", ".join(ids[:SHOWN_MAX]) + (", ..." if len(ids) > SHOWN_MAX else "")
+        if TRANSACTIONS in move.job.waive:
+            yield warn(
+                f"sink {end.index}: {len(ids)} transactions are left out of the new image: what "
+                f"the old job has not completed of them is lost (waived: {TRANSACTIONS}): {shown}"
+            )
+        else:
+            yield warn(
+                f"sink {end.index} has {len(ids)} transactions to complete: {shown}. The job does "
+                "it when it starts, at the brokers that it then writes to; they are at those that "
+                "it has written to so far",
+                hint=f"where it writes to others from now on: --waive {TRANSACTIONS} leaves them "
+                "out of the new image, if the old job has completed them or nobody needs them",
+            )
+
+
 def of_storage(move: Move) -> Iterator[Finding]:
     """Report a target that cannot be written to, and a storage that could be faster."""
     yield from of_free_space(move.job, move.facts)
@@ -283,12 +335,14 @@ FINDINGS_OF_SAVEPOINTS: tuple[Findings, ...] = (
     of_settings,
     of_target,
     of_changes,
+    of_positions,
     of_clusters,
 )
 FINDINGS_OF_CHECKPOINT: tuple[Findings, ...] = (of_taking, of_rounds, of_settings, of_clusters)
 FINDINGS: tuple[Findings, ...] = (
     of_sources,
     of_changes,
+    of_positions,
     of_target,
     of_choice,
     of_left,

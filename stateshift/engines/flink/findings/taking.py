@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stateshift.engines.flink.changes import asked_version
 from stateshift.engines.flink.findings.target import of_reading, of_writing
 from stateshift.engines.flink.image import is_readable, metadata_of
+from stateshift.engines.flink.rewrite.choice import asked_version
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, FileHandle, Segment, files_of

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from stateshift.engines.flink.changes import asked_version
 from stateshift.engines.flink.image import flink_facts, flink_image, metadata_of
+from stateshift.engines.flink.rewrite.choice import asked_version
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
 from stateshift.formats.flink.versions import (

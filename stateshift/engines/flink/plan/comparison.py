@@ -69,6 +69,9 @@ def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareIma
         survey, image = move.surveys[source.number], move.surveys[source.number].images[0]
         places = move.choice.taken[source.number].places
         own = {**places.plain(), "whole": whole, "once": once, "as": source.id_before}
+        if source.number == 0:
+            new = {id_: each.plain() for id_, each in move.new_offsets.items()}
+            own = {**own, "new_offsets": new} if new else own
         settings = {SETTING: json.dumps(own, sort_keys=True)}
         sides.append(Side(survey.location, tuple(_shards(image, source)), settings))
         # Each subtask has all broadcast state: what an earlier image has is not counted again.
@@ -115,10 +118,8 @@ def _target_shards(
         image, taken = move.surveys[source.number].images[0], move.choice.taken[source.number]
         roles = _roles_by_name(image, taken)
         for old, new in source.operators.items():
-            rewritten = move.rewritten(new)
-            gone = () if rewritten is None else rewritten.roles
             for name, role in roles.get(old, {}).items():
-                if role not in gone:
+                if not move.is_rewritten(source.number, old, role):
                     names[new][name] = None
     for operator, kept in names.items():
         written = _written_names(move, operator)

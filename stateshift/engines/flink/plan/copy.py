@@ -119,12 +119,12 @@ def _copies_of_image(
 
 def _wanted(move: Move, number: int) -> dict[str, Parts]:
     image, taken = move.surveys[number].images[0], move.choice.taken[number]
-    places, rewritten_of = places_of(image), move.rewritten_of(number)
+    places = places_of(image)
     wanted: dict[str, Parts] = {}
     for reference in references(metadata_of(image)):
-        rewritten = rewritten_of.get(reference.operator)
-        is_rewritten = rewritten is not None and reference.role in rewritten.roles
-        if is_rewritten or reference.operator not in taken.operators:
+        operator = reference.operator
+        is_rewritten = move.is_rewritten(number, operator, reference.role)
+        if is_rewritten or operator not in taken.operators:
             continue
         for file in files_of(reference.stream):
             path = places.path_of(file)
@@ -143,7 +143,7 @@ def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:
         survey, places = move.surveys[number], move.choice.taken[number].places
         image = survey.images[0]
         infos = {file.path: file for file in survey.files}
-        paths = _paths_of(image, operator, rewritten.roles)
+        paths = paths_of(image, operator, rewritten.roles)
         metadata = layout.under(image.path, layout.METADATA)
         origins.append({**places.plain(), "operator": operator, "paths": list(paths)})
         inputs.append(Elsewhere(survey.location, tuple(infos[path] for path in (metadata, *paths))))
@@ -168,7 +168,8 @@ def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:
     )
 
 
-def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, ...]:
+def paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths of the files that an operator's state of these roles is in."""
     places = places_of(image)
     paths: dict[str, None] = {}
     for reference in references(metadata_of(image)):

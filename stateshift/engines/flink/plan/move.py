@@ -23,7 +23,6 @@ from stateshift.engines.bundles import keep_copied as kept_of
 from stateshift.engines.bundles import without_kept, without_shown
 from stateshift.engines.findings import findings_of
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.changes import asked_version
 from stateshift.engines.flink.findings.move import (
     FINDINGS,
     FINDINGS_OF_CHECKPOINT,
@@ -42,12 +41,15 @@ from stateshift.engines.flink.plan.copy import (
     copies,
     metadata_copy,
     names_of,
+    paths_of,
     round_of,
     summary,
     there_already,
 )
+from stateshift.engines.flink.rewrite.choice import asked_version
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
+from stateshift.engines.flink.rewrite.unkeyed import MANAGED
 from stateshift.engines.start import Awaited, Handed, start
 from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
@@ -60,6 +62,7 @@ from stateshift.step import (
     BringFiles,
     CompareImages,
     CopyFiles,
+    Elsewhere,
     KeepBrought,
     TakeCheckpoint,
     TakeSavepoint,
@@ -289,30 +292,50 @@ def _plan(
         findings=findings,
         facts=fingerprint_of(facts),
         endpoints=tuple(end.plain for end in ends),
+        positions=tuple(chain.from_iterable(each.changes for each in facts.positions)),
     )
 
 
 def _metadata(move: Move) -> TransformShard:
     asked = asked_version(move.job)
+    options: dict[str, object] = {
+        "taken": [taken.plain() for taken in move.choice.taken],
+        "version": newest_for(asked) if asked else None,
+        "max_parallelism": move.redistribution.max_parallelism,
+    }
     inputs = []
     for number, survey in enumerate(move.surveys):
         path = layout.under(survey.images[0].path, layout.METADATA)
         size = next(file.size for file in survey.files if file.path == path)
         inputs.append(FileInfo(metadata_copy(number), size))
     inputs += [FileInfo(summary(rewritten), 0) for rewritten in move.redistribution.rewritten]
+    files = _rewritten_files(move)
+    if move.new_offsets:
+        options["changed"] = {
+            **move.choice.taken[0].places.plain(),
+            "operators": {id_: new.plain() for id_, new in move.new_offsets.items()},
+            "paths": [file.path for file in files],
+        }
     return TransformShard(
         name="transform/metadata",
         transform=METADATA,
-        options={
-            "taken": [taken.plain() for taken in move.choice.taken],
-            "version": newest_for(asked) if asked else None,
-            "max_parallelism": move.redistribution.max_parallelism,
-        },
+        options=options,
         source=move.target,
         inputs=tuple(inputs),
         target=move.target,
         outputs=(layout.STAGED,),
+        beside=(Elsewhere(move.facts.source.location, files),) if files else (),
     )
+
+
+def _rewritten_files(move: Move) -> tuple[FileInfo, ...]:
+    """Return the files with state that is rewritten into the metadata: it is small."""
+    survey = move.facts.source
+    infos = {file.path: file for file in survey.files}
+    paths: dict[str, None] = {}
+    for operator in move.new_offsets:
+        paths.update(dict.fromkeys(paths_of(survey.images[0], operator, (MANAGED,))))
+    return tuple(infos[path] for path in paths)
 
 
 def _published(name: str, target: str, path: str = layout.METADATA) -> TransformShard:

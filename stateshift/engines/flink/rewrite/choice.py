@@ -10,7 +10,8 @@ Without names, all go.
     {"kind": "rename", "operators": {"old": "new"}}     under another uid, or another id
     {"kind": "union", "operators": [...]}               of several images, become one
 
-A drop or rename may be `of` one image: jobs that were started from one jar have the same uids.
+A drop or rename may be `of` one image: jobs that were started from one jar have the same uids. An
+image is called by its location, or by the id of the job that it was taken of.
 """
 
 from __future__ import annotations
@@ -19,14 +20,21 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.engines.flink.changes import dropped_names, images_meant, new_names, unions_of
 from stateshift.engines.flink.image import flink_image, metadata_of, places_of
+from stateshift.engines.flink.places import location_of
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.formats.flink.references import files_named
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import JobSpec
-from stateshift.specification.transform import Drop, Rename
+from stateshift.specification.transform import (
+    Convert,
+    Drop,
+    Rename,
+    Union,
+    find_change,
+    locations_merged,
+)
 from stateshift.survey import Image, Survey
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -175,3 +183,58 @@ def sources_by_id(taken: Sequence[Taken]) -> dict[str, tuple[Source, ...]]:
         for old, (new, _) in own.operators.items():
             sources[new] = (*sources.get(new, ()), (number, old))
     return sources
+
+
+# ---- what `transform` asks of them
+
+
+def unions_of(job: JobSpec) -> tuple[str, ...]:
+    """Return the operators that become one of several, empty where no union is asked for."""
+    union = find_change(job.transform, Union)
+    return () if union is None else union.operators
+
+
+def asked_version(job: JobSpec) -> str | None:
+    """Return the Flink that the metadata is to be written for."""
+    convert = find_change(job.transform, Convert)
+    return None if convert is None else convert.flink
+
+
+def dropped_names(job: JobSpec, number: int) -> list[str]:
+    """Return the names that drops have for operators of the `number`th image."""
+    names: list[str] = []
+    for change in job.transform:
+        if isinstance(change, Drop) and is_meant(job, number, change):
+            names.extend(change.operators)
+    return names
+
+
+def new_names(job: JobSpec, number: int) -> dict[str, str]:
+    """Return the new names of operators of the `number`th image, by their old ones."""
+    names: dict[str, str] = {}
+    for change in job.transform:
+        if isinstance(change, Rename) and is_meant(job, number, change):
+            names.update(change.operators)
+    return names
+
+
+def images_meant(job: JobSpec, count: int, change: Rename | Drop) -> list[int]:
+    """Return the numbers of the images that a change is for, out of `count`."""
+    return [number for number in range(count) if is_meant(job, number, change)]
+
+
+def is_meant(job: JobSpec, number: int, change: Rename | Drop) -> bool:
+    """Whether a change is for the `number`th image: it is `of` that one, or of none."""
+    if change.of is None:
+        return True
+    names = set(_names_of(job, number))
+    return change.of in names or location_of(change.of) in names
+
+
+def _names_of(job: JobSpec, number: int) -> Iterator[str]:
+    """Yield the location of an image, and the id of the job that it was taken of."""
+    existing = job.flink.existing_savepoints if job.flink is not None else ()
+    locations = [*(existing or (job.source,)), *locations_merged(job.transform)]
+    yield from locations[number : number + 1]
+    if job.flink is not None:
+        yield from job.flink.job_ids[number : number + 1]

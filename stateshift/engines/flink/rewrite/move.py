@@ -11,20 +11,24 @@ Flink itself deals out state of no key: it is rewritten only together with keyed
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
 from stateshift.engines.flink.image import CANONICAL, Beginnings, Obstacle, flink_facts, metadata_of
+from stateshift.engines.flink.new_offsets import NewOffsets
 from stateshift.engines.flink.rewrite.choice import Choice, Source, choose, sources_by_id
-from stateshift.engines.flink.rewrite.unkeyed import RAW, UNKEYED, handles_of, why_not
+from stateshift.engines.flink.rewrite.unkeyed import MANAGED, RAW, UNKEYED, handles_of, why_not
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
+from stateshift.formats.flink.operator_state import COMMITTER_STATE
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.transform import Rescale, find_change
 from stateshift.survey import Facts, Survey
 
+TRANSACTIONS = "open-transactions"  # the waiver
 _RESCALED = "cannot get another number of subtasks or key groups"
 _UNITED = "cannot become one of several"
 
@@ -282,6 +286,33 @@ class Move:
     @cached_property
     def redistribution(self) -> Redistribution:
         return redistribute(self.job, self.surveys, self.choice)
+
+    @cached_property
+    def new_offsets(self) -> Mapping[str, NewOffsets]:
+        """The operators of the first image that read on from elsewhere, or whose pending
+        transactions are dropped, by their ids.
+        """
+        changed: dict[str, NewOffsets] = {}
+        for position in self.facts.positions:
+            for plain in position.offsets.values():
+                changed[position.source] = NewOffsets.of(json.loads(plain))
+        if self.facts.positions and TRANSACTIONS in self.job.waive:
+            for end in self.facts.source.images[0].endpoints:
+                if end.role == "sink" and end.details.get("transactions"):
+                    changed[end.index] = NewOffsets({}, {}, (COMMITTER_STATE,))
+        by_id: dict[str, NewOffsets] = {}
+        for operator in metadata_of(self.facts.source.images[0]).operators if changed else ():
+            index = operator.uid or operator.name or operator.id.hex()
+            if index in changed:
+                by_id[operator.id.hex()] = changed[index]
+        return by_id
+
+    def is_rewritten(self, number: int, operator: str, role: str) -> bool:
+        """Whether state of an operator of the `number`th image is written anew."""
+        if number == 0 and role == MANAGED and operator in self.new_offsets:
+            return True
+        rewritten = self.rewritten_of(number).get(operator)
+        return rewritten is not None and role in rewritten.roles
 
     @property
     def operators(self) -> list[OperatorState]:

@@ -3,7 +3,7 @@
     flink.keep      files as they are, under other names
     flink.cut       pieces of one file: options {"pieces": [[start, size], ...]}, one output each
     flink.metadata  the metadata of one image out of those of several: options {"taken": [...],
-                    "version": n or null}
+                    "version": n or null, "changed": sources of the first that read on elsewhere}
     flink.rescale   an operator's state for other subtasks, of one image or of several: its files,
                     and what is in them
 
@@ -14,10 +14,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from stateshift.engines.flink.new_offsets import (
+    NewOffsets,
+    PlainNewOffsets,
+    rewrite_operator,
+)
 from stateshift.engines.flink.places import PlainPlaces, places
 from stateshift.engines.flink.rewrite.keyed_files import Origin
 from stateshift.engines.flink.rewrite.metadata import (
@@ -29,9 +35,9 @@ from stateshift.engines.flink.rewrite.metadata import (
 )
 from stateshift.engines.flink.rewrite.rescale import Rescaler
 from stateshift.engines.flink.rewrite.unkeyed import Joined
-from stateshift.engines.flink.streams import Streams, decode_once
+from stateshift.engines.flink.streams import Read, Streams, decode_once
 from stateshift.formats import bounds
-from stateshift.formats.flink.metadata import encode_metadata
+from stateshift.formats.flink.metadata import Metadata, OperatorState, encode_metadata
 from stateshift.formats.stream import Stream
 from stateshift.plain import JsonObject
 from stateshift.storage.protocol import CHUNK, Content, Input
@@ -66,17 +72,42 @@ def _piece(content: Input, start: int, size: int) -> Iterator[bytes]:
 def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
     """Return the target's `_metadata`, of each taken image's and the summaries of rescaling."""
     taken = [Taken.of(plain) for plain in options["taken"]]
+    changed: PlainChanged | None = options.get("changed")
+    count = len(inputs) - (0 if changed is None else len(changed["paths"]))
+    files = inputs[count:]
 
     def made() -> Iterator[bytes]:
-        contents = [bounds.gather(content(), "_metadata") for content in inputs]
+        contents = [bounds.gather(content(), "_metadata") for content in inputs[:count]]
         of_images, summaries = contents[: len(taken)], contents[len(taken) :]
         images = [decode_once(content) for content in of_images]
+        if changed is not None:
+            images[0] = _with_new_offsets(images[0], changed, files)
         rewritten = [RewrittenOperator.of(json.loads(summary)) for summary in summaries]
         max_parallelism = options.get("max_parallelism")
         target = unite_images(images, taken, options["version"], rewritten, max_parallelism)
         yield encode_metadata(target)
 
     return (made,)
+
+
+class PlainChanged(PlainPlaces):
+    """The operators of the first image that read on from elsewhere, by their ids, and the paths of
+    their files.
+    """
+
+    operators: Mapping[str, PlainNewOffsets]
+    paths: Sequence[str]
+
+
+def _with_new_offsets(image: Metadata, changed: PlainChanged, files: Sequence[Input]) -> Metadata:
+    streams = Streams(_reader(changed["paths"], files), places(changed))
+    operators: list[OperatorState] = []
+    for operator in image.operators:
+        plain = changed["operators"].get(operator.id.hex())
+        if plain is not None:
+            operator = rewrite_operator(operator, streams, NewOffsets.of(plain))
+        operators.append(operator)
+    return replace(image, operators=tuple(operators))
 
 
 def rescale(
@@ -148,14 +179,19 @@ class PlainOrigin(PlainPlaces):
 
 
 def _origin(plain: PlainOrigin, inputs: Sequence[Input]) -> Origin:
-    paths, files = plain["paths"], inputs[1:]
+    image = decode_once(bounds.gather(inputs[0](), "_metadata"))
+    operator = next(o for o in image.operators if o.id.hex() == plain["operator"])
+    streams = Streams(_reader(plain["paths"], inputs[1:]), places(plain))
+    return Origin(operator, streams)
+
+
+def _reader(paths: Sequence[str], files: Sequence[Input]) -> Read:
+    """Return a function that opens the files of a step by their paths."""
 
     def read(path: str, offset: int = 0) -> Iterator[bytes]:
         return files[paths.index(path)](offset)
 
-    image = decode_once(bounds.gather(inputs[0](), "_metadata"))
-    operator = next(o for o in image.operators if o.id.hex() == plain["operator"])
-    return Origin(operator, Streams(read, places(plain)))
+    return read
 
 
 TRANSFORMS: Mapping[str, Transform] = {KEEP: keep, CUT: cut, METADATA: metadata, RESCALE: rescale}

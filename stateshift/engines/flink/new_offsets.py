@@ -1,0 +1,268 @@
+"""The operators of sources that read on from elsewhere, rewritten. Pure.
+
+    NewOffsets(topics, offsets, dropped)        new topics, offsets in them, and states that go
+    rewrite_operator(operator, streams, new)    the operator, its rewritten state in the metadata
+
+A source of Kafka knows its partitions in two places: each reader has splits, with the next offset
+of each, and the enumerator all partitions that it has found. Both are rewritten. A partition that
+the source has not read gets a split in the reader with the fewest: an enumerator that only finds it
+would begin where the job says, or with the first record. One that waits in the enumerator with an
+offset of its own (version 3) waits there still. FlinkKafkaConsumer has a list of offsets alone.
+
+    before    reader 0: orders/0 5        enumerator: orders/0, orders/1
+              reader 1: orders/1 3
+    after     reader 0: shop/0 17         enumerator: shop/0, shop/1, shop/2
+              reader 1: shop/1 9, shop/2 0
+
+All other states, and the header in front of them, keep their bytes. Partitions that the new topics
+do not have go. `dropped` states have no elements afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Self, TypedDict
+
+from stateshift.engines.flink.streams import Streams
+from stateshift.errors import Incompatible
+from stateshift.formats import bounds
+from stateshift.formats.flink.java_data import Longs
+from stateshift.formats.flink.kafka import (
+    ASSIGNED,
+    CONSUMER_STATE,
+    NOT_RESOLVED,
+    SPLIT_VERSION,
+    UNASSIGNED,
+    KafkaEnumerator,
+    KafkaSplit,
+    ReadOffset,
+    decode_enumerator,
+    decode_read_offset,
+    decode_split,
+    encode_enumerator,
+    encode_read_offset,
+    encode_split,
+)
+from stateshift.formats.flink.metadata import OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import Partitioned, StateOffsets
+from stateshift.formats.flink.operator_state import (
+    READER_STATE,
+    ConnectorState,
+    decode_operator_header,
+    decode_source_coordinator,
+    decode_versioned_elements,
+    encode_source_coordinator,
+    encode_versioned_element,
+    require_version,
+    split_elements,
+)
+from stateshift.formats.flink.stream_handles import Inline, StreamHandle
+
+Place = tuple[str, int]  # a topic, and the number of a partition
+
+
+class PlainNewOffsets(TypedDict):
+    """`NewOffsets` as JSON, in which the numbers of partitions are text."""
+
+    topics: Mapping[str, str]
+    offsets: Mapping[str, Mapping[str, int]]
+    dropped: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NewOffsets:
+    """The new name of each topic, the next offset of every partition of the new topics, and the
+    states whose elements are dropped.
+    """
+
+    topics: Mapping[str, str]
+    offsets: Mapping[str, Mapping[int, int]]
+    dropped: tuple[str, ...] = ()
+
+    def plain(self) -> PlainNewOffsets:
+        offsets = {}
+        for topic, partitions in self.offsets.items():
+            offsets[topic] = {str(number): offset for number, offset in partitions.items()}
+        return {"topics": self.topics, "offsets": offsets, "dropped": list(self.dropped)}
+
+    @classmethod
+    def of(cls, plain: PlainNewOffsets) -> Self:
+        offsets = {}
+        for topic, partitions in plain["offsets"].items():
+            offsets[topic] = {int(number): offset for number, offset in partitions.items()}
+        return cls(plain["topics"], offsets, tuple(plain["dropped"]))
+
+    @property
+    def places(self) -> list[Place]:
+        """Every partition that the source reads afterwards."""
+        places: list[Place] = []
+        for topic, partitions in self.offsets.items():
+            places += [(topic, number) for number in partitions]
+        return places
+
+    def moved(self, split: KafkaSplit) -> Iterator[KafkaSplit]:
+        """Yield a split as it is afterwards; nothing for a partition that is not there."""
+        topic = self.topics.get(split.topic, split.topic)
+        offset = self.offsets.get(topic, {}).get(split.partition)
+        if offset is not None:
+            yield replace(split, topic=topic, offset=offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _SubtaskFile:
+    """One subtask's file, in parts: its header, and the elements of each state."""
+
+    handle: Partitioned
+    head: bytes
+    elements: dict[str, list[bytes]]
+
+
+def rewrite_operator(operator: OperatorState, streams: Streams, new: NewOffsets) -> OperatorState:
+    """Return the operator with its new offsets; its rewritten state is in the metadata."""
+    readers: dict[int, _SubtaskFile] = {}
+    for subtask in operator.all_subtasks:
+        handle = subtask.managed_operator
+        if handle is not None and handle.stream is not None:
+            file = _file_of(handle, handle.stream, streams)
+            if file is not None:
+                readers[subtask.index] = file
+    coordinator = operator.coordinator
+    if new.offsets:
+        known: KafkaEnumerator | None = None
+        if coordinator is not None:
+            state = decode_source_coordinator(coordinator.content)
+            known = decode_enumerator(state.version, state.content)
+        added = _rewrite_readers([*readers.values()], known, new)
+        if coordinator is not None and known is not None:
+            rewritten = encode_enumerator(_rewritten_enumerator(known, new, added))
+            content = encode_source_coordinator(ConnectorState(known.version, rewritten))
+            coordinator = replace(coordinator, content=content)
+    subtasks: list[SubtaskState] = []
+    for subtask in operator.all_subtasks:
+        reader = readers.get(subtask.index)
+        if reader is not None:
+            reader.elements.update((state, []) for state in new.dropped if state in reader.elements)
+            handle = _handle_of(reader, f"{operator.id.hex()}-{subtask.index}")
+            subtask = replace(subtask, managed_operator=handle)
+        subtasks.append(subtask)
+    return replace(operator, coordinator=coordinator, subtasks=tuple(subtasks))
+
+
+def _file_of(handle: Partitioned, stream: StreamHandle, streams: Streams) -> _SubtaskFile | None:
+    """Return a file in parts; None for an empty one. Without elements it has a header all the same.
+
+    Raises Incompatible for compressed state: an element is a part of a stream there.
+    """
+    content = bounds.gather(streams.chunks(stream), "operator state")
+    if not content:
+        return None
+    head = content[: min(handle.starts, default=len(content))]
+    header = decode_operator_header(head)
+    require_version(header)
+    if header.compressed:
+        raise Incompatible(
+            "the operator state is compressed, and cannot be taken apart",
+            hint="take a savepoint without execution.checkpointing.snapshot-compression",
+        )
+    by_start = split_elements(content, handle.starts, len(content))
+    elements: dict[str, list[bytes]] = {}
+    for state in handle.states:
+        elements[state.name] = [by_start[start] for start in state.offsets]
+    return _SubtaskFile(handle, head, elements)
+
+
+def _handle_of(reader: _SubtaskFile, name: str) -> Partitioned:
+    """Return a handle to these elements behind the same header, in the metadata itself."""
+    content = bytearray(reader.head)
+    states: list[StateOffsets] = []
+    for state in reader.handle.states:
+        offsets: list[int] = []
+        for element in reader.elements[state.name]:
+            offsets.append(len(content))
+            content += element
+        states.append(StateOffsets(state.name, state.mode, Longs.of(offsets)))
+    return Partitioned(tuple(states), Inline(name, bytes(content)))
+
+
+def _rewrite_readers(
+    readers: Sequence[_SubtaskFile], known: KafkaEnumerator | None, new: NewOffsets
+) -> list[Place]:
+    """Rewrite the splits of each reader, and return the partitions that no reader had."""
+    is_older = any(CONSUMER_STATE in reader.elements for reader in readers)
+    state = CONSUMER_STATE if is_older else READER_STATE
+    elements = [reader.elements[state] for reader in readers if state in reader.elements]
+    like = next(chain.from_iterable(elements), None)
+    if like is None:
+        raise Incompatible(
+            "no reader of the source has a partition yet",
+            hint="let the job read something of it first",
+        )
+    present: set[Place] = set()
+    for split in () if known is None else known.splits:
+        waits_there = split.status == UNASSIGNED and split.offset != NOT_RESOLVED
+        if waits_there:
+            present.update(map(_place, new.moved(split)))
+    splits_of_each: list[list[KafkaSplit]] = []
+    for own in elements:
+        before = [_decode_element(state, element) for element in own]
+        splits_of_each.append([*chain.from_iterable(map(new.moved, before))])
+        present.update(map(_place, splits_of_each[-1]))
+    missing = [place for place in new.places if place not in present]
+    for topic, partition in missing:
+        offset = new.offsets[topic][partition]
+        added = replace(_decode_element(state, like), topic=topic, partition=partition)
+        min(splits_of_each, key=len).append(replace(added, offset=offset))
+    for own, splits in zip(elements, splits_of_each, strict=True):
+        own.clear()
+        for split in splits:
+            if state == CONSUMER_STATE:
+                number = decode_read_offset(like).class_number
+                read = ReadOffset(split.topic, split.partition, split.offset - 1, number)
+                own.append(encode_read_offset(read))
+            else:
+                written = ConnectorState(SPLIT_VERSION, encode_split(split))
+                own.append(encode_versioned_element(written))
+    return missing
+
+
+def _place(split: KafkaSplit) -> Place:
+    return split.topic, split.partition
+
+
+def _decode_element(state: str, element: bytes) -> KafkaSplit:
+    """Return the split in an element of a reader's state, or the same of FlinkKafkaConsumer."""
+    if state == CONSUMER_STATE:
+        read = decode_read_offset(element)
+        return KafkaSplit(read.topic, read.partition, read.next)
+    (split,) = decode_versioned_elements(element, state)
+    return decode_split(split.version, split.content)
+
+
+def _rewritten_enumerator(
+    known: KafkaEnumerator, new: NewOffsets, added: Sequence[Place]
+) -> KafkaEnumerator:
+    """Return the enumerator that knows every partition; readers have those that are added."""
+    splits: list[KafkaSplit] = []
+    subtasks: list[tuple[int, int]] = []
+    left = iter(known.splits)
+    for subtask, count in known.subtasks or ((0, len(known.splits)),):
+        before = len(splits)
+        splits += chain.from_iterable(map(new.moved, islice(left, count)))
+        subtasks.append((subtask, len(splits) - before))
+    if known.version > 1:
+        assigned = set(added)
+        splits = [
+            replace(split, status=ASSIGNED) if _place(split) in assigned else split
+            for split in splits
+        ]
+    there = set(map(_place, splits))
+    status = ASSIGNED if known.version > 1 else None
+    for topic, partition in added:
+        if (topic, partition) not in there:
+            offset = new.offsets[topic][partition]
+            splits.append(KafkaSplit(topic, partition, offset, status=status))
+            subtasks[-1] = (subtasks[-1][0], subtasks[-1][1] + 1)
+    counts = tuple(subtasks) if known.version == 0 else ()
+    return replace(known, splits=tuple(splits), subtasks=counts)
