@@ -6,10 +6,11 @@
     {"logOffset":3}                              one line a source, in plan order
     -                                            a source without an offset yet
 
-    v2 (4.2 and later, source evolution)  the same, but a source's line is <id>:<offset>, split at
-                                          the first colon
+    v2 (4.2 and later, source evolution)  the same, but a source's line is <name>:<offset>, split at
+                                          the first colon; with "sourceMetadataInfo":{} behind conf
 
-Source: Spark, OffsetSeqLog and OffsetSeqMetadata; `-` is OffsetSeqLog.SERIALIZED_VOID_OFFSET.
+Source: Spark, OffsetSeqLog and OffsetSeqMetadata; `-` is OffsetSeqLog.SERIALIZED_VOID_OFFSET. Spark
+4.3 gives no names to a checkpoint that has none (CANNOT_ENABLE_ON_EXISTING_CHECKPOINT).
 `conf` overrides the session's on a restart, `spark.sql.shuffle.partitions` in it is the number of
 state partitions. Unchanged lines are written back byte for byte, but for a newline at the end. An
 empty line between or behind the others is one source more to Spark, which then does not start
@@ -39,6 +40,7 @@ from stateshift.formats.spark.text import (
 VERSIONS = (1, 2)
 VOID = "-"
 PARTITIONS = "spark.sql.shuffle.partitions"
+NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 _WHAT = "an offset log entry"
 
@@ -117,9 +119,14 @@ def with_conf(entry: OffsetEntry, changes: Mapping[str, str]) -> OffsetEntry:
 def with_sources(
     entry: OffsetEntry, names: Mapping[str, str], dropped: Collection[str]
 ) -> OffsetEntry:
-    """Return the batch with sources renamed (v1: moved; a free position is None) or left out."""
+    """Return the batch with sources renamed (v1: moved; a free position is None) or left out. A
+    batch whose sources get names becomes one of v2.
+    """
     if not names and not dropped:
         return entry
+    if entry.version == 1 and not all(map(str.isdecimal, names.values())):
+        numbered = (f"{number}:{line}" for number, line in enumerate(entry.lines))
+        entry = replace(entry, version=2, lines=tuple(numbered))
     kept: dict[str, str] = {}
     for source, line in zip(entry.offsets, entry.lines, strict=True):
         if source.source not in dropped:
@@ -128,9 +135,14 @@ def with_sources(
     if entry.version == 1:  # a line for each position up to the last one that a source has
         count = max(map(int, kept), default=-1) + 1
         lines = [kept.get(str(number), VOID) for number in range(count)]
-    else:
-        lines = [f"{name}:{line.partition(':')[2]}" for name, line in kept.items()]
-    return replace(entry, lines=tuple(lines))
+        return replace(entry, lines=tuple(lines))
+    lines = [f"{name}:{line.partition(':')[2]}" for name, line in kept.items()]
+    entry = replace(entry, lines=tuple(lines))
+    if all(map(str.isdecimal, kept)):
+        return entry
+    named = with_conf(entry, {NAMED_SOURCES: "true"})
+    plain = decode_object(named.header, _WHAT)
+    return replace(named, header=encode_object({**plain, "sourceMetadataInfo": {}} | plain))
 
 
 def with_positions(entry: OffsetEntry, positions: Mapping[str, str]) -> OffsetEntry:

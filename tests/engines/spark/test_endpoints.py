@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from stateshift.engines.spark.survey import checkpoint as survey
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.survey import EmbeddedPath, Image
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import surveyed
@@ -85,6 +88,19 @@ def test_sources_with_names_are_known_by_the_shape_of_their_offsets_as_well() ->
     ]
     assert ends[0].details["version"] == 3
     assert ends[1].offsets == {"a": {0: 3}, "b": {0: 4}}
+
+
+def test_sinks_are_those_that_the_last_commit_names() -> None:
+    """A commit of version 3, of the golden checkpoint of Spark 4.3."""
+    golden = Path(__file__).parents[2] / "golden" / "spark-4.3.0" / "files-commits3"
+    (image,) = survey.survey(LocalStorage(str(golden / "checkpoint"))).images
+    (sink,) = [end for end in image.endpoints if end.role == "sink"]
+    assert (sink.index, sink.kind, sink.detail) == ("copies", "FileStreamSink", None)
+    commit = b'v3\n{"sinkMetadataMap":{"a":{"providerName":"x.Y","isActive":false},"b":3}}'
+    ends = image_of(Checkpoint(), **{"commits/2": commit}).endpoints
+    assert [(end.index, end.kind, end.detail) for end in ends if end.role == "sink"] == [
+        ("a", "Y", "no longer in use")
+    ]
 
 
 def test_a_file_sources_places_are_decoded_and_counted_per_log() -> None:

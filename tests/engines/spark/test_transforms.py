@@ -32,6 +32,7 @@ from stateshift.engines.spark.rewrite.transforms import TRANSFORMS
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
+from stateshift.formats.spark.offsets import NAMED_SOURCES, decode_offsets
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.state_files import decode_snapshot
 from stateshift.formats.spark.types import decode_struct
@@ -615,6 +616,26 @@ def test_a_source_gets_another_place_in_the_offsets_and_in_the_logs(tmp_path: Pa
     }
 
 
+def test_sources_of_a_checkpoint_of_version_1_get_names(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(inputs="file:///in"))
+    change = {"kind": "rename", "sources": {"0": "orders"}}
+    assert "gets names for its sources: 0 (orders)" in told(
+        planned(Checkpoint(inputs="file:///in"), change), "note"
+    )
+    ground.apply(spec_of(transform=[change], waive=["paths-stay"]))
+    held, before = ground.held(TARGET), Checkpoint(inputs="file:///in").files()
+    for batch in (1, 2):
+        old, new = (decode_offsets(each[f"offsets/{batch}"]) for each in (before, held))
+        assert new.version == 2
+        assert new.conf == {**old.conf, NAMED_SOURCES: "true"}
+        assert new.lines == (f'orders:{{"logOffset":{batch}}}',)
+        assert new.header.endswith('},"sourceMetadataInfo":{}}')
+    assert {path: held[path] for path in held if path.startswith("sources")} == {
+        f"sources/orders/{n}": before[f"sources/0/{n}"] for n in range(3)
+    }
+
+
 def test_a_source_that_moves_with_its_data_is_rewritten_under_its_new_name(tmp_path: Path) -> None:
     ground = Ground(tmp_path)
     ground.write(Checkpoint(inputs="file:///in"))
@@ -631,9 +652,11 @@ def test_a_source_that_moves_with_its_data_is_rewritten_under_its_new_name(tmp_p
         ({"kind": "rename", "operators": {"7": "1"}}, "has no operator 7"),
         ({"kind": "rename", "operators": {"0": "one"}}, "'one' is no operator number"),
         ({"kind": "rename", "sources": {"3": "1"}}, "has no source 3"),
+        ({"kind": "rename", "sources": {"0": "a-b"}}, "'a-b' is no name of a source in Spark"),
+        ({"kind": "rename", "sources": {"0": "9999999999"}}, "is no source number"),
         ({"kind": "drop", "sources": ["0"]}, "would have no source left"),
     ],
-    ids=["unknown operator", "no number", "unknown source", "no source"],
+    ids=["unknown operator", "no number", "unknown source", "no name", "too large", "no source"],
 )
 def test_names_that_cannot_be_are_refused(change: dict[str, Any], message: str) -> None:
     assert message in told(planned(Checkpoint(), change), "refuse")

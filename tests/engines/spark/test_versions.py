@@ -13,6 +13,7 @@ from tests.formats.golden import CASES
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import Ground, changes_of, empty, plan_of, spec_of
 
+NAMED = [{"kind": "rename", "sources": {"0": "events"}}]
 COMPACT = [{"kind": "compact"}]
 FORMAT_1 = [{"kind": "convert", "checkpoint_format": "v1"}]
 ZSTD = [{"kind": "convert", "codec": "zstd"}]
@@ -51,6 +52,8 @@ def refusals(folder: Path, case: str, version: str, changes: list[dict[str, Any]
         ("4.0.5/join-hdfs-v1", "4.2.1", [], ""),
         ("4.2.1/dedup-offsets2", "4.1.4", [], "offset log of version 2"),
         ("4.2.1/dedup-offsets2", "4.3.0", [], ""),
+        ("4.1.4/dedup-zstd", "4.1.4", NAMED, "offset log of version 2"),
+        ("4.1.4/dedup-zstd", "4.2.1", NAMED, ""),
         ("3.5.9/join-rocksdb", "3.4.4", [], "keeps RocksDB changelogs"),
         ("3.5.9/join-rocksdb", "3.4.4", COMPACT, ""),
         ("3.5.9/join-rocksdb", "3.5.1", [], ""),

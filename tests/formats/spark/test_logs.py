@@ -1,6 +1,8 @@
 """Offset log, commit log, metadata: values and bytes both ways, and what is not one."""
 
 import contextlib
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,11 +12,13 @@ from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark.commits import CommitEntry, decode_commit, encode_commit
 from stateshift.formats.spark.metadata import decode_metadata, encode_metadata
 from stateshift.formats.spark.offsets import (
+    NAMED_SOURCES,
     PARTITIONS,
     SourceOffset,
     decode_offsets,
     encode_offsets,
     with_conf,
+    with_sources,
 )
 from stateshift.formats.spark.operator_metadata import (
     StoreInfo,
@@ -84,6 +88,20 @@ def test_version_2_names_its_sources_up_to_the_first_colon():
 @pytest.mark.parametrize("content", [V1, V2, b"v1\n\n-", V1.replace(b'":7', b'" : 7')])
 def test_an_offset_log_is_written_back_byte_for_byte(content):
     assert encode_offsets(decode_offsets(content)) == content
+
+
+def test_sources_get_names_as_a_spark_that_names_them_writes_them():
+    """The golden checkpoints of Spark 4.3: one query without names, and one that was born with one."""
+    golden = Path(__file__).parents[2] / "golden" / "spark-4.3.0"
+    plain = (golden / "dedup-zstd" / "checkpoint" / "offsets" / "1").read_bytes()
+    born = decode_offsets((golden / "dedup-offsets2/checkpoint/offsets/1").read_bytes())
+    named = with_sources(decode_offsets(plain), {"0": "events"}, ())
+    assert (named.version, named.lines) == (born.version, born.lines)
+    assert json.loads(named.header).keys() == json.loads(born.header).keys()
+    assert named.conf.keys() == born.conf.keys()
+    assert named.conf[NAMED_SOURCES] == born.conf[NAMED_SOURCES]
+    renamed = with_sources(born, {"events": "orders"}, ())
+    assert (renamed.header, renamed.lines) == (born.header, ('orders:{"logOffset":1}',))
 
 
 def test_a_changed_configuration_changes_nothing_else():

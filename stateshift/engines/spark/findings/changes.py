@@ -5,6 +5,7 @@ that cannot be made is refused by name, with the reason and the way out. Pure.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,12 +35,15 @@ from stateshift.engines.spark.rewrite.stores import (
 from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offset_conf import ENCODING, ENCODINGS, encoding_of, has_row_checksums
+from stateshift.formats.spark.offsets import NAMED_SOURCES
 from stateshift.formats.spark.row_change import Unfit
 from stateshift.formats.spark.types import decode_struct
 from stateshift.specification.transform import Evolve, Split
 from stateshift.survey import Finding, Image, ShardFiles
 
 ZIP_FORMAT = "zip-format"
+# DataStreamReader.name: INVALID_SOURCE_NAME otherwise.
+_SOURCE_NAME = re.compile("[A-Za-z0-9_]+")
 _PLAINLY = "leave keep_tables out: a plain `compact` writes the state anew"
 
 
@@ -78,6 +82,9 @@ def _of_names(change: StateChange, image: Image, name: str) -> Iterator[Finding]
     dropped_operators, dropped_sources = change.dropped_operators, change.dropped_sources
     yield from _Renaming("operator", operators, change.operators, dropped_operators).findings(name)
     yield from _Renaming("source", sources, change.sources, dropped_sources).findings(name)
+    if change.names_sources:
+        kept = [source for source in sources if source not in dropped_sources]
+        yield from _of_source_names({old: change.sources.get(old, old) for old in kept}, name)
     for operator in dropped_operators:
         if operator not in operators:
             continue
@@ -103,7 +110,8 @@ class _Renaming:
 
     def findings(self, name: str) -> Iterator[Finding]:
         yield from self._of_old(name)
-        if all(old.isdecimal() for old in self.known):
+        gives_names = self.what == "source" and not all(map(str.isdecimal, self.names.values()))
+        if not gives_names and all(old.isdecimal() for old in self.known):
             for new in self.names.values():
                 is_number = new.isdecimal() and new.isascii() and len(new) < 10
                 if not is_number:
@@ -127,6 +135,28 @@ class _Renaming:
         for new in sorted(doubles):
             fact = f"two of the {self.what}s of {name} would be {new}"
             yield Finding("refuse", fact, hint=f"rename or drop the other {self.what} {new}, too")
+
+
+def _of_source_names(names: Mapping[str, str], image_name: str) -> Iterator[Finding]:
+    """Report names that Spark does not take, and sources that are left without one: it starts no
+    job of which one source has a name and another has none.
+    """
+    for new in names.values():
+        if not new.isdecimal() and not _SOURCE_NAME.fullmatch(new):
+            fact = f"{new!r} is no name of a source in Spark"
+            yield Finding("refuse", fact, hint="letters from a to z, digits and _")
+    unnamed = [old for old, new in names.items() if new.isdecimal()]
+    if unnamed:
+        fact = f"source {', '.join(unnamed)} of {image_name} would have no name, and others would"
+        yield Finding("refuse", fact, hint=f"name it, too: --source {unnamed[0]}=NAME")
+    old = ", ".join(f"{old} ({new})" for old, new in names.items() if old.isdecimal())
+    if old:
+        yield Finding(
+            "note",
+            f"{image_name} gets names for its sources: {old}. Its offset log becomes one of "
+            "version 2, which Spark 4.2 and later read",
+            hint=f'in the job, .name("…") at each source, and {NAMED_SOURCES}=true',
+        )
 
 
 def _of_provider(change: StateChange, image: Image, name: str) -> Iterator[Finding]:

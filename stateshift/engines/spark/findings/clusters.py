@@ -48,14 +48,13 @@ from stateshift.engines.spark.rewrite.move import Move, StateChange
 from stateshift.engines.spark.rewrite.request import target_version
 from stateshift.engines.spark.survey.restart.operators import PROVIDER, state_refused_since_3
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, has_row_checksums
-from stateshift.formats.spark.offsets import PARTITIONS
+from stateshift.formats.spark.offsets import NAMED_SOURCES, PARTITIONS
 from stateshift.specification.location import scheme_named
 from stateshift.specification.options import SPARK_KINDS
 from stateshift.survey import Facts, Finding, Image
 
 WAIVER = "target-reach"
 JOIN = "spark.sql.streaming.join.stateFormatVersion"
-NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 JOIN_OPERATOR, TRANSFORMING = "symmetricHashJoin", "transformWithState"
 
@@ -214,15 +213,16 @@ def of_versions(move: Move) -> Iterator[Finding]:
                 )
                 yield Finding("refuse", f"{name}: {fact}", waive="old-state", hint=hint)
         yield from _of_operators(image, name, target)
-        yield from _of_settings(image, name, target)
+        yield from _of_settings(move.change, image, name, target)
         if "RocksDB" in image.settings.get(PROVIDER, ""):
             yield from _of_format(move, image, name, target)
             yield from _of_changelogs(move.change, image, name, target)
             yield from _of_tables(move.change, image, name, target)
 
 
-def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
-    if image.settings.get(NAMED_SOURCES) == "true" and target.parts < versions.OFFSETS_2:
+def _of_settings(change: StateChange, image: Image, name: str, target: Target) -> Iterator[Finding]:
+    has_names = image.settings.get(NAMED_SOURCES) == "true" or change.names_sources
+    if has_names and target.parts < versions.OFFSETS_2:
         yield target.refused(
             f"{name} has an offset log of version 2, which Spark {target.version} does not read",
             versions.OFFSETS_2,

@@ -132,6 +132,11 @@ class StateChange:
         return bool(self.renumber or self.split or self.merge or self.evolve)
 
     @property
+    def names_sources(self) -> bool:
+        """Whether sources get names, rather than other numbers."""
+        return not all(map(str.isdecimal, self.sources.values()))
+
+    @property
     def is_more_than_a_copy(self) -> bool:
         return self != StateChange(rewind=self.rewind)
 

@@ -31,6 +31,7 @@ from stateshift.engines.spark.small_files import Reading, json_or_text
 from stateshift.engines.spark.survey import file_sources
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
+from stateshift.formats.spark.commits import CommitEntry
 from stateshift.formats.spark.offsets import OffsetEntry, SourceOffset, decode_offsets
 from stateshift.formats.spark.uris import decode_location
 from stateshift.sources.kind import SourceKind
@@ -108,6 +109,18 @@ def source_endpoint(index: str, offset: object, has_log: bool) -> Endpoint:
         offsets=topics if source.kind.asked else {},
         details=source.details,
     )
+
+
+def named_sinks(commit: CommitEntry | None) -> tuple[Endpoint, ...]:
+    """Return the sinks that a commit names (version 3): those that the query has had, too."""
+    ends: list[Endpoint] = []
+    for name, plain in (commit.sinks if commit is not None else {}).items():
+        if isinstance(plain, dict):
+            provider = str(plain.get("providerName") or "unknown").rpartition(".")[2]
+            is_active = plain.get("isActive") is True
+            detail = None if is_active else "no longer in use"
+            ends.append(Endpoint("sink", name, provider, None, detail, {}, {"active": is_active}))
+    return tuple(ends)
 
 
 def _kind(offset: object, log: list[str]) -> SourceKind:

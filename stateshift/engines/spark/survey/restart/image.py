@@ -20,6 +20,7 @@ from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
     backlog_of,
     endpoints_of,
+    named_sinks,
     refuse_unreadable_ends,
 )
 from stateshift.engines.spark.survey.file_sources import logs_by_source
@@ -82,10 +83,10 @@ def surveyed_image(
     suspects = refuse_disorder(reading, listed, epoch, thorough)
     last_batch = _last_batch(reading, listed, cut)
     settings = last_batch.settings
-    unique: Uuids = {}  # under checkpoint format 2
+    commit = None
     if epoch is not None and epoch in listed.commits:
         commit = reading.decoded(layout.commit_path(epoch), commit_format.decode_commit)
-        unique = {} if commit is None else commit.state_ids
+    unique: Uuids = {} if commit is None else commit.state_ids  # under checkpoint format 2
     operators = operators_of(reading, listed, settings)
     refuse_foreign_state(reading, operators, settings, cut.last)
     refuse_incomplete(reading, operators, unique, epoch, changes)
@@ -146,7 +147,7 @@ def surveyed_image(
         needed=_needed(reading, listed, ends, shards, cut),
         first_read=_first_read(reading, listed, cut),
         embedded=embedded,
-        endpoints=ends.endpoints,
+        endpoints=(*ends.endpoints, *named_sinks(commit)),
         settings=settings,
         written_by=oldest_writer(settings),
         fence=fence,
