@@ -486,7 +486,8 @@ class InputFacts:
 class TableFacts:
     """A table that the job may read: the versions whose commits are there, and the newest one; of
     the files that the job reads next, how many were looked for, and the first that is missing.
-    `named`: as a source, in the spec. `wrong` is why it could not be read.
+    `schema` is that of its columns, as Delta writes it; `named`: as a source, in the spec. `wrong`
+    is why it could not be read.
     """
 
     location: str
@@ -498,6 +499,7 @@ class TableFacts:
     missing: str | None = None
     wrong: str | None = None
     hint: str | None = None
+    schema: str | None = None
 
     @property
     def newest(self) -> int:

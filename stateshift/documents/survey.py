@@ -455,13 +455,17 @@ _Ends = TypedDict(
 
 
 class NewPositionDocument(_Ends):
-    """The next record of a partition, or version of a table, that a repositioned source reads."""
+    """The next record of a partition, or version of a Delta table, that a repositioned source
+    reads; the snapshot of an Iceberg table up to which it has read.
+    """
 
     source: Annotated[str, "its number or name among the job's sources", At("change.source")]
     partition: Annotated[Redacted, "topic/partition, or a table's location", At("change.partition")]
-    to: Annotated[int, "the next offset, or version of a table", At("change.after")]
+    to: Annotated[int, "the next offset, version or last snapshot", At("change.after")]
     again: Annotated[
-        int | None, "records, or versions, read again; null: nobody knows", At("change.again")
+        int | None,
+        "records, versions or snapshots read again; null: nobody knows",
+        At("change.again"),
     ]
     skipped: Annotated[int | None, "the same of what is skipped", At("change.skipped")]
     job: Annotated[str, "the job that reads it"]

@@ -229,6 +229,9 @@ def of_new_positions(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         yield from _of_counts(position, skipped, ("skipped", change.accept_skipped))
 
 
+_UNITS = {"delta": ("version", "--version V"), "iceberg": ("snapshot", "--snapshot ID")}
+
+
 def _of_counts(
     position: NewPosition, counts: Mapping[str, int], fate: tuple[str, int]
 ) -> Iterator[Finding]:
@@ -236,7 +239,7 @@ def _of_counts(
     total, (becomes, most) = sum(counts.values()), fate
     if not total:
         return
-    unit = "version" if position.kind == "delta" else "record"
+    unit, exact = _UNITS.get(position.kind, ("record", "--by records"))
     amount = f"{total:,} {unit}" if total == 1 else f"{total:,} {unit}s"
     told = [f"{partition}: {count:,}" for partition, count in counts.items() if count]
     more = f" and {len(told) - SHOWN_MAX} more" if len(told) > SHOWN_MAX else ""
@@ -248,6 +251,6 @@ def _of_counts(
     yield Finding(
         "refuse",
         f"source {position.source}: {amount} would be {becomes} ({fact})",
-        hint=f"find the exact place (--by records); or, where you want that, "
+        hint=f"find the exact place ({exact}); or, where you want that, "
         f'--{key.replace("_", "-")} {total} (in a spec, "{key}": {total})',
     )

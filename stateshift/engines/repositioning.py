@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from stateshift.engines.views import Opening
 from stateshift.errors import StateshiftError
 from stateshift.formats.offset_file import BYTES_MAX, decode_offset_file
-from stateshift.sources.kinds import DELTA
+from stateshift.sources.kinds import DELTA, ICEBERG, UNTRANSLATED
 from stateshift.sources.topic_positions import (
     OpenTopics,
     TopicPositions,
@@ -74,7 +74,7 @@ def positions_of(
     for change in outside.job.transform:
         if not isinstance(change, Reposition):
             continue
-        kind = KAFKA.name if change.table is None else DELTA.name
+        kind = KAFKA.name if change.table is None else "table"
         position = NewPosition(change.source or "", kind)
         try:
             endpoint = locate(change)
@@ -96,8 +96,14 @@ def positions_of(
 def endpoint_of(endpoints: Iterable[Endpoint], change: Reposition) -> Endpoint:
     """Return the source that the change is about."""
     sources = [end for end in endpoints if end.role == "source"]
-    kinds = (DELTA.name,) if change.table is not None else (KAFKA.name, EITHER.name)
-    what = "Delta table" if change.table is not None else "topic of Kafka"
+    kinds: tuple[str, ...] = (KAFKA.name, EITHER.name)
+    what = "topic of Kafka"
+    if change.version is not None:
+        kinds, what = (DELTA.name,), "table of Delta, which has versions"
+    elif change.snapshot is not None or change.as_of is not None:
+        kinds, what = (ICEBERG.name,), "table of Iceberg, which has snapshots"
+    elif change.table is not None:
+        kinds, what = (DELTA.name, ICEBERG.name), "table of Delta or Iceberg"
     shown = ", ".join(f"{end.index} ({end.kind})" for end in sources) or "none"
     if change.source is not None:
         named = [end for end in sources if end.index == change.source]
@@ -105,18 +111,25 @@ def endpoint_of(endpoints: Iterable[Endpoint], change: Reposition) -> Endpoint:
             raise RefusedError(f"the job has no source {change.source}", f"it has: {shown}")
         if named[0].kind not in kinds:
             fact = f"source {change.source} is of the kind {named[0].kind}, and reads no {what}"
-            raise RefusedError(fact, f"the job's sources: {shown}")
+            raise RefusedError(fact, _way_of(named, shown))
         return named[0]
     fitting = [end for end in sources if end.kind in kinds]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        raise RefusedError(f"no source of the job reads a {what}", f"its sources: {shown}")
+        raise RefusedError(f"no source of the job reads a {what}", _way_of(sources, shown))
     numbers = ", ".join(end.index for end in fitting)
     raise RefusedError(
         f"{len(fitting)} sources of the job read a {what}",
         f'name one of {numbers}: --source {fitting[0].index} (in a spec, "source")',
     )
+
+
+def _way_of(sources: Iterable[Endpoint], shown: str) -> str:
+    """Return the hint for sources that cannot read on elsewhere."""
+    kinds = dict.fromkeys(end.kind for end in sources)
+    ways = [f"{kind}: {UNTRANSLATED[kind]}" for kind in kinds if kind in UNTRANSLATED]
+    return "; ".join((f"the job's sources: {shown}", *ways))
 
 
 def topics_elsewhere(source: TopicSource, outside: Outside) -> list[TopicPositions]:

@@ -31,7 +31,7 @@ Source: Spark, FileStreamSourceOffset, RatePerMicroBatchStreamOffset, LongOffset
 DeltaSourceOffset; Iceberg, StreamingOffset; Paimon, PaimonSourceOffset; Hudi, HoodieSourceOffset;
 awslabs/spark-sql-kinesis-connector. Auto Loader is Databricks' own, and not published: it is known
 by its two first fields. Flink's splits of files, and of numbers, which fromSequence and
-DataGeneratorSource have: see `formats.flink.file_source`.
+DataGeneratorSource have, and the enumerator of IcebergSource: see `formats.flink.file_source`.
 
 Our own kinds are asked first, in the order of KINDS; then those of other packages (the entry point
 group `stateshift.sources`), which are imported only for a source that we do not know. A package
@@ -181,6 +181,19 @@ def _part(split: file_source.FileSplit) -> str:
     return f"{split.path} from byte {split.start} to {split.start + split.length}"
 
 
+def iceberg_in_flink(source: FlinkSource) -> Details | None:
+    """Return the snapshot that was listed last, and the number of splits that are not read yet."""
+    if source.enumerator is None:
+        return None
+    try:
+        enumerator = source.enumerator
+        state = file_source.decode_iceberg_enumerator(enumerator.version, enumerator.content)
+    except FormatError:
+        return None
+    unread = state.pending + len(source.splits)
+    return {"snapshot_id": state.snapshot_id, "time_ms": state.time_ms, "splits": unread}
+
+
 def numbers_in_flink(source: FlinkSource) -> Details | None:
     """Return the next number of each split, also of those that wait in the enumerator."""
     decode = file_source.decode_numbers
@@ -259,6 +272,13 @@ def snapshot_words(unit: str) -> Callable[[Details, bool], str]:
     return words
 
 
+def iceberg_words(details: Details, every: bool) -> str:
+    """Return the file of a snapshot for Spark; for Flink the splits that it is not done with."""
+    if "splits" in details:
+        return f"snapshot {details['snapshot_id']} is listed, {details['splits']:,} splits unread"
+    return snapshot_words("file")(details, every)
+
+
 def one_position(words: Callable[[Details, bool], str]) -> Callable[..., Iterator[SourcePosition]]:
     """Return the position of a source that has no parts, by its words."""
 
@@ -316,8 +336,9 @@ ICEBERG: Final = SourceKind(
         position="position",
         starting_snapshot="scan_all_files",
     ),
-    positions=one_position(snapshot_words("file")),
-    words=snapshot_words("file"),
+    iceberg_in_flink,
+    positions=one_position(iceberg_words),
+    words=iceberg_words,
     step_back=fall_within("snapshot_id", "position"),
 )
 PAIMON: Final = SourceKind(
@@ -372,6 +393,22 @@ KINDS: Final = (
     *(FILE, DELTA, ICEBERG, PAIMON, HUDI, EVENT_HUBS, RATE, MEMORY, RATE_MICRO_BATCH),
     *(KAFKA, EITHER, PULSAR, KINESIS, AUTO_LOADER, DATAGEN),
 )
+
+
+# The knowledge that is missing of sources that do not read on elsewhere with `reposition`.
+_OF_OLD_SERVICE: Final = "it is copied whole, and fits the {} that the job has read"
+UNTRANSLATED: Final[Mapping[str, str]] = {
+    FILE.name: 'its files move with the job ("data" in the spec), and their paths are rewritten',
+    EVENT_HUBS.name: _OF_OLD_SERVICE.format("hub")
+    + "; another hub numbers the same events differently, and cannot be asked here",
+    KINESIS.name: _OF_OLD_SERVICE.format("stream")
+    + "; another stream has other shards and sequence numbers",
+    PULSAR.name: _OF_OLD_SERVICE.format("topic") + "; message ids are those of its cluster",
+    PAIMON.name: _OF_OLD_SERVICE.format("table") + "; the snapshots of another are not compared",
+    HUDI.name: _OF_OLD_SERVICE.format("table") + "; the commits of another are not compared",
+    AUTO_LOADER.name: "its files are listed in a RocksDB below sources, which is Databricks' own: "
+    "it is copied whole, and fits the folder that the job has read",
+}
 
 
 # ---- which of them it is

@@ -33,9 +33,11 @@ from stateshift.specification.values import (
     COUNT,
     LOCATION,
     LOCATIONS,
+    SNAPSHOT,
     SOME_TEXT,
     TEXT,
     TEXTS,
+    TIME,
     WAY,
     as_it_stands,
     is_text,
@@ -237,10 +239,16 @@ TRANSFORMS: Mapping[str, Keys] = {
             "as JSON like Spark's."
         ),
         window=COUNT("How many records of a partition are searched for those that were read."),
-        table=LOCATION("Of a Delta table: where the job reads on."),
-        version=BATCH("The first version of that table that the job reads."),
+        table=LOCATION(
+            "Of a table of Delta or Iceberg: where the job reads on. One of Iceberg may be that of "
+            "a catalog: catalog://NAME/SCHEMA.TABLE."
+        ),
+        version=BATCH("The first version of a Delta table that the job reads."),
+        snapshot=SNAPSHOT("The snapshot of an Iceberg table up to which the job has read."),
+        as_of=TIME("The same snapshot by a time: the newest one then."),
         from_table=LOCATION("Where the table is that it has read so far: both are compared."),
-        accept_again=BATCH("How many records, or versions of a table, may be read again."),
+        compare_rows=BOOLEAN("Compare all rows of both tables, if their files differ."),
+        accept_again=BATCH("How many records, versions or snapshots may be read again."),
         accept_skipped=BATCH("How many may be skipped."),
     ),
     "rescale": _change(
@@ -363,16 +371,22 @@ def _evolve(reader: Reader, place: Place, known: Known) -> None:
         reader.complaints.add(place, "nothing is asked for", expected)
 
 
+_OF_TABLES = frozenset(("table", "version", "snapshot", "as_of", "from_table", "compare_rows"))
+
+
 def _reposition(reader: Reader, place: Place, known: Known) -> None:
     """A source is a topic's or a table's; each has keys of its own."""
     of_topics = sorted({"by", "topics", "offsets", "window"} & known.keys())
-    of_tables = sorted({"table", "version", "from_table"} & known.keys())
+    of_tables = sorted(_OF_TABLES & known.keys())
     is_of_both = bool(of_topics and of_tables)
     if is_of_both:
         message = f"{of_topics[0]!r} beside {of_tables[0]!r}"
         reader.complaints.add(place, message, "keys of a topic, or of a table")
     elif of_tables:
         reader.need(place, known, "table")
+        if {"snapshot", "as_of"} <= known.keys():
+            message = "'snapshot' beside 'as_of'"
+            reader.complaints.add(place, message, "one of the two")
     elif reader.need(place, known, "by"):
         is_by_file = known["by"].value == BY_FILE
         if is_by_file:

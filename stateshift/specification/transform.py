@@ -16,6 +16,7 @@
      "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
     {"kind": "reposition", "source": "0", "topics": {"orders": "shop-orders"}, "by": "records"}
     {"kind": "reposition", "source": "1", "table": "/lake/orders-2", "version": 1}
+    {"kind": "reposition", "source": "clicks", "table": "catalog://lake/shop.clicks"}
     {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}           either, or both (Flink)
     {"kind": "union", "operators": ["count"]}                               (Flink)
     {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                (Flink)
@@ -139,8 +140,10 @@ class Evolve:
 class Reposition:
     """A source reads on from elsewhere: other topics or brokers, or another table.
 
-    `source` is None where the job has one source of that kind. `accept_again` and
-    `accept_skipped` are how many records, or versions of a table, may be read again or skipped.
+    `source` is None where the job has one source of that kind. `version` is the first one of a
+    Delta table that is read; `snapshot` the one of an Iceberg table up to which the job has read,
+    `as_of` its time in milliseconds. `accept_again` and `accept_skipped` are how many records,
+    versions or snapshots may be read again or skipped.
     """
 
     kind: ClassVar[str] = "reposition"
@@ -151,7 +154,10 @@ class Reposition:
     window: int = 20_000
     table: str | None = None
     version: int | None = None
+    snapshot: int | None = None
+    as_of: int | None = None
     from_table: str | None = None
+    compare_rows: bool = False
     accept_again: int = 0
     accept_skipped: int = 0
 

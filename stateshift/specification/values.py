@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import TypeGuard
 
 from stateshift.specification.grammars import (
@@ -47,7 +48,7 @@ from stateshift.specification.place import Place
 Read = Callable[[Reader, Key, Place], object]
 
 _NUMBER_MAX = 1e15
-_INTEGER = re.compile(r"\s*-?[0-9]{1,16}\s*\Z")
+_INTEGER = re.compile(r"\s*-?[0-9]{1,19}\s*\Z")
 _DECIMAL = re.compile(r"\s*[0-9]{1,16}(\.[0-9]{1,16})?\s*\Z")
 _DURATION = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([a-z]*)\s*\Z")
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -325,6 +326,18 @@ def _integers(name: str, low: float, high: float, expected: str, *, shared: bool
     return Kind(name, single(parse, expected), either(shape, _WHOLE), shared)
 
 
+def _time_ms(value: object) -> int | None:
+    number = integer_of(value)
+    if number is None and isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+            zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            number = round(zoned.timestamp() * 1000)
+        except (ValueError, OverflowError):
+            return None
+    return number if number is not None and 0 <= number <= _NUMBER_MAX else None
+
+
 def _numbers(name: str, shape: Schema, expected: str) -> Kind:
     high = shape.get("maximum", _NUMBER_MAX)
 
@@ -351,6 +364,12 @@ CHOICE = Kind("choice", _choice, {})  # its schema is made from the choices of t
 INTEGER = _integers("integer", -_NUMBER_MAX, _NUMBER_MAX, "an integer")
 COUNT = _integers("count", 1, _NUMBER_MAX, "an integer of at least 1")
 BATCH = _integers("batch", 0, _NUMBER_MAX, "an integer from 0 on", shared=False)
+SNAPSHOT = _integers("snapshot", 0, (1 << 63) - 1, "a snapshot's id", shared=False)
+TIME = Kind(
+    "time",
+    single(_time_ms, "a time, such as 2026-11-29T18:00:00Z, or milliseconds since 1970"),
+    either(FROM_ZERO, SOME_TEXT),
+)
 PORT = _integers("port", 1, 65535, "a port, from 1 to 65535")
 VERSION = Kind(
     "version",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stateshift.formats.flink import file_source, kafka
+from stateshift.formats.flink.java_data import DataOutput
 from stateshift.formats.flink.operator_state import ConnectorState
 from stateshift.sources.kind import FlinkSource, SourcePosition
 from stateshift.sources.kinds import KINDS, of_flink, of_spark, positions_of, words_of
@@ -194,3 +195,36 @@ def test_a_file_that_is_read_in_parts_is_told_by_its_part() -> None:
         SourcePosition("s3://lake/in/a from byte 100 to 150", "3 records behind byte 120"),
         SourcePosition("s3://lake/in/a", "no reader has it yet"),
     )
+
+
+def iceberg_enumerator(splits: int, version: int = 2) -> ConnectorState:
+    out = DataOutput()
+    out.boolean(True)
+    out.i4(1, 18)
+    out.boolean(True)
+    out.i8(4255830956843550409)
+    out.boolean(True)
+    out.i8(1795606795459)
+    out.i4(3, splits)
+    for _ in range(splits):
+        out.sized(b"a task")
+        out.utf("UNASSIGNED")
+    if version > 1:
+        out.i4(2, 7, 9)
+    return ConnectorState(version, out.content())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_flinks_iceberg_source_is_known_by_its_enumerator(version: int) -> None:
+    """Bytes as the source of Iceberg writes them: no Flink with Iceberg was run."""
+    enumerator = iceberg_enumerator(2, version)
+    reading = of_flink(FlinkSource((ConnectorState(3, b"a task"),), enumerator))
+    assert reading.kind.name == "iceberg"
+    details = {"snapshot_id": 4255830956843550409, "time_ms": 1795606795459, "splits": 3}
+    assert reading.details == details
+    shown = "snapshot 4255830956843550409 is listed, 3 splits unread"
+    assert words_of("iceberg", details) == shown
+    assert positions_of("iceberg", details) == (SourcePosition("", shown),)
+    for cut in range(len(enumerator.content)):
+        damaged = ConnectorState(version, enumerator.content[:cut])
+        assert of_flink(FlinkSource((), damaged)).kind.name != "iceberg"

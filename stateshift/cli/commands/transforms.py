@@ -195,7 +195,10 @@ def convert(
     return run_jobs(terminal, options, [job])
 
 
-@shortcut("stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0")
+@shortcut(
+    "stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0\n"
+    "stateshift rename /data/orders --to /data/orders-2 --source 0=orders --source 1=returns"
+)
 def rename(
     terminal: Terminal,
     options: RunOptions,
@@ -220,7 +223,8 @@ def rename(
     """Rename or drop operators and sources.
 
     Use it when a changed job would not find its state: Spark numbers operators and sources
-    differently, or a Flink operator has another uid.
+    differently, or a Flink operator has another uid. Sources that have numbers get names
+    (--source 0=orders), if all of them do: Spark 4.2 and later read that.
     """
     named = drop_empty(
         operators=pairs("--operator", "OLD=NEW", operator),
@@ -240,7 +244,9 @@ def rename(
     "stateshift reposition /data/orders --to /data/orders-2 --topic orders=shop-orders "
     "--by records --from-brokers old:9092 --to-brokers new:9092\n"
     "stateshift reposition /data/orders --to /data/orders-2 --table /lake/orders-2 --version 1 "
-    "--from-table /lake/orders",
+    "--from-table /lake/orders\n"
+    "stateshift reposition /data/clicks --to /data/clicks-2 --source clicks "
+    "--table catalog://lake/shop.clicks",
     e7="the fleet failed",
 )
 def reposition(
@@ -285,14 +291,24 @@ def reposition(
         option("--window", "N", "How many records of a partition are searched. [20000]", min=1),
     ] = None,
     table: Annotated[
-        str | None, option("--table", "LOCATION", "The Delta table that it reads afterwards.")
+        str | None,
+        option("--table", "LOCATION", "The table of Delta or Iceberg that it reads afterwards."),
     ] = None,
     version: Annotated[
-        int | None, option("--version", "V", "The first version of it that is read.", min=0)
+        int | None, option("--version", "V", "Delta: the first version that is read.", min=0)
+    ] = None,
+    snapshot: Annotated[
+        int | None, option("--snapshot", "ID", "Iceberg: the one up to which it has read.", min=0)
+    ] = None,
+    as_of: Annotated[
+        str | None, option("--as-of", "TIME", "Iceberg: the newest snapshot at that time.")
     ] = None,
     from_table: Annotated[
         str | None, option("--from-table", "LOCATION", "The table that it has read, to compare.")
     ] = None,
+    compare_rows: Annotated[
+        bool, flag("--compare-rows", "Compare all rows if the tables' files differ.")
+    ] = False,
     accept_again: Annotated[
         int | None,
         option("--accept-again", "N", "So many records may be read again. [0]", min=0),
@@ -310,17 +326,17 @@ def reposition(
 ) -> int:
     """Copy an image for a job that reads on from elsewhere.
 
-    From other topics or other brokers of Kafka, or, of Spark, from another Delta table. The
-    records around each old offset are looked for at the new place, and every partition gets its
-    offset there. The plan shows what would be read again or skipped: anything but nothing is
-    refused until you accept that number.
+    From other topics or other brokers of Kafka, or, of Spark, from another table of Delta or
+    Iceberg. The records around each old offset are looked for at the new place, and every partition
+    gets its offset there. The plan shows what would be read again or skipped: anything but nothing
+    is refused until you accept that number.
 
     --by records finds the record that was read last. --by timestamp asks for the time of the next
     record, --by offsets takes a file; both are compared with the records. --by earliest, latest
     and timestamp:MS are for topics without these records.
     """
     if (by is None) == (table is None):
-        raise typer.BadParameter("--by for topics of Kafka, or --table for a Delta table")
+        raise typer.BadParameter("--by for topics of Kafka, or --table for a table")
     if by is not None and to_brokers is None:
         raise typer.BadParameter("--by needs --to-brokers: the brokers that the job will read")
     if by in ("records", "timestamp") and from_brokers is None:
@@ -334,7 +350,10 @@ def reposition(
         window=window,
         table=table,
         version=version,
+        snapshot=snapshot,
+        as_of=as_of,
         from_table=from_table,
+        compare_rows=compare_rows or None,
         accept_again=accept_again,
         accept_skipped=accept_skipped,
     )

@@ -166,6 +166,7 @@ _OPTIONS = {
     "drop/operators": "--drop-operator",
     "drop/sources": "--drop-source",
     "reposition/topics": "--topic",
+    "reposition/as_of": "--as-of",
     "kafka": "--to-brokers",
     "merge/locations": "OTHER",
     "union/operators": "--union",

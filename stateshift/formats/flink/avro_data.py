@@ -159,8 +159,8 @@ def _number(form: str) -> Reader:
 _PRIMITIVE: Final[Mapping[str, Reader]] = {
     "null": lambda data: None,
     "boolean": DataInput.boolean,
-    "int": DataInput.i4,
-    "long": DataInput.i8,
+    "int": lambda data: data.i4(),  # files of Avro encode numbers otherwise
+    "long": lambda data: data.i8(),
     "float": _number(">f"),
     "double": _number(">d"),
     "bytes": lambda data: _bytes(data).hex(),
@@ -215,15 +215,7 @@ def avro_fields(schema: str) -> Iterator[tuple[str, str]]:
 
 
 def _count(data: DataInput) -> int:
-    at, number, shift = data.at, 0, 0
-    while True:
-        byte = data.u1()
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-        if shift > 63:
-            raise data.wrong("unterminated varint", at)
+    at, number = data.at, data.varint()
     if number > data.end - data.at:
         raise data.wrong(f"{number} items, with {data.end - data.at} bytes left", at)
     return number

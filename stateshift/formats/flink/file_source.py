@@ -1,5 +1,5 @@
-"""The state of Flink's FileSource: splits of files, and the enumerator's pending ones; and of its
-source of numbers.
+"""The state of Flink's FileSource: splits of files, and the enumerator's pending ones; of its
+source of numbers; and of the enumerator of Iceberg's source.
 
     split        v1  utf id, path, i8 start, i8 length, i8 modified, i8 size,
                      i4 n, n * utf host, u1 begun, [i8 offset, i8 records]
@@ -11,13 +11,20 @@ source of numbers.
     numbers          utf id, i8 next, i8 last                          a split, v1
                      i4 n, n * numbers                                 the enumerator, v1
 
+    iceberg      u1 1, i4 1, i4 length, (u1 1, i8 snapshot, u1 has a time, [i8 milliseconds]),
+                 i4 version of the splits, i4 n, n * (i4 length, split, utf status),
+                 i4 m, m * i4 splits of the last listings              since version 2
+
 A reader is at `records` records behind `offset`; -1 stands for no offset: it is the split's start.
 The paths of an enumerator are of files that were found already; a bounded source keeps none.
 
 Flink 1.15 to 2.3: connector/file/src/{FileSourceSplitSerializer,
 PendingSplitsCheckpointSerializer}, core/fs/Path.serializeToDataOutputView,
 util/StringUtils.writeNullableString; api/connector/source/lib/NumberSequenceSource. The splits of
-table formats add fields: they are none of these.
+table formats add fields: they are none of these; one of Iceberg's holds tasks that it reads alone.
+Iceberg 1.5: flink/source/enumerator/{IcebergEnumeratorStateSerializer,
+IcebergEnumeratorPositionSerializer}. Without a position nothing was listed, and nobody knows whose
+bytes these are.
 """
 
 from __future__ import annotations
@@ -26,13 +33,16 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from stateshift.errors import UnknownVersion
+from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.values import read_string
 
 MAGIC: Final = 0xDEADBEEF
 SPLIT_VERSION: Final = 1
 NO_OFFSET: Final = -1
+ICEBERG_VERSIONS: Final = (1, 2)
+_STATUSES: Final = frozenset(("UNASSIGNED", "ASSIGNED", "COMPLETED"))
+_ICEBERG: Final = "the enumerator of IcebergSource"
 _HEAD = struct.Struct("<IiII")
 _LENGTH = struct.Struct("<I")
 
@@ -199,3 +209,38 @@ def _read_numbers(data: DataInput) -> Numbers:
 def _require(version: int, what: str) -> None:
     if version != SPLIT_VERSION:
         raise UnknownVersion(f"{what} has version {version}, and 1 is known", None, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergEnumerator:
+    """The newest snapshot whose files were listed, and how many splits no reader has yet."""
+
+    snapshot_id: int
+    time_ms: int | None
+    pending: int
+
+
+def decode_iceberg_enumerator(version: int, content: bytes) -> IcebergEnumerator:
+    """Return the enumerator's position."""
+    data = DataInput(content, _ICEBERG)
+    if version not in ICEBERG_VERSIONS:
+        raise FormatError(f"{_ICEBERG} is of version {version}")
+    if not data.boolean() or data.i4() != 1:
+        raise data.wrong("no position of version 1", 0)
+    position = data.within()
+    if not position.boolean():
+        raise position.wrong("a position without a snapshot")
+    snapshot_id = position.i8()
+    time_ms = position.i8() if position.boolean() else None
+    position.require_end("bytes behind the position")
+    data.i4()
+    pending = data.items("splits")
+    for _ in range(pending):
+        data.within()
+        if data.utf() not in _STATUSES:
+            raise data.wrong("another status of a split than Iceberg's")
+    if version > 1:
+        for _ in range(data.items("listings")):
+            data.i4()
+    data.require_end("bytes behind the last field")
+    return IcebergEnumerator(snapshot_id, time_ms, pending)

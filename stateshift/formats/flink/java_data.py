@@ -137,6 +137,17 @@ class DataInput:
             raise self.wrong(f"{value} {words}, with {self.end - self.at} bytes left", at)
         return value
 
+    def varint(self) -> int:
+        at, number, shift = self.at, 0, 0
+        while True:
+            byte = self.u1()
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return number
+            if shift > 63:
+                raise self.wrong("unterminated varint", at)
+
     def longs(self, count: int) -> Longs:
         return Longs(self.take(count * 8))
 

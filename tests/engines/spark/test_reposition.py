@@ -192,7 +192,10 @@ def test_a_file_that_does_not_fit_leaves_everything_as_it_was(
         ({"source": "3"}, "the job has no source 3"),
         ({"topics": {"others": "moved"}}, "source 0 reads no topic others"),
         ({"topics": {"topic": "nowhere"}}, "new:9092 has no topic nowhere"),
-        ({"by": None, "topics": None, "table": "/lake/a"}, "no source of the job reads a Delta"),
+        (
+            {"by": None, "topics": None, "table": "/lake/a"},
+            "no source of the job reads a table of Delta",
+        ),
     ],
 )
 def test_a_source_or_a_topic_that_is_not_there(
@@ -224,6 +227,28 @@ def test_the_source_of_another_kind_or_of_several(tmp_path: Path) -> None:
     assert tail == ['{"moved":{"0":27}}', '{"users":{"0":5}}']
 
 
+OTHERS = {
+    "kinesis": '{"metadata":{"streamName":"s","batchId":"1"},"shardId-000":{"iteratorType":"x"}}',
+    "hudi": '{"offsetCommitTime":"20260102030405678"}',
+    "paimon": '{"snapshotId":3,"index":1,"scanSnapshot":false}',
+    "auto loader": '{"seqNum":12,"sourceVersion":1,"lastBackfillStartTimeMs":0}',
+    "event-hubs": '{"endpoint":"sb://n/","consumerGroup":"c","partitionToSeqNos":{"hub":{"0":2}}}',
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_source_of_another_kind_says_what_is_not_known(tmp_path: Path, kind: str) -> None:
+    ground = ground_of(tmp_path)
+    for batch in (1, 2):
+        head = Checkpoint().offsets(batch).rpartition(b"\n")[0]
+        put(ground.source, f"offsets/{batch}", head + b"\n" + OTHERS[kind].encode())
+    (refusal,) = refusals(ground, moved())
+    assert "no source of the job reads a topic of Kafka" in refusal.message
+    assert f"0 ({kind})" in (refusal.hint or "") and f"{kind}: it" in (refusal.hint or "")
+    ground.apply(spec_of())  # copied whole
+    assert ground.held(TARGET)["offsets/2"].endswith(OTHERS[kind].encode())
+
+
 def test_a_repositioned_source_may_get_another_name_as_well(ground: KafkaGround) -> None:
     spec = moved()
     rename = spec_of(transform=[{"kind": "rename", "sources": {"0": "1"}}]).jobs[0].transform
@@ -232,6 +257,28 @@ def test_a_repositioned_source_may_get_another_name_as_well(ground: KafkaGround)
     target = ground.held(TARGET)
     assert target["offsets/2"].endswith(b'\n-\n{"moved":{"0":27}}')
     assert target["sources/1/0"] == b'\x00v1\n{"moved":{"0":27}}'
+
+
+def test_a_repositioned_source_may_get_a_name_and_is_called_by_it(tmp_path: Path) -> None:
+    ground = ground_of(tmp_path / "numbered")
+    spec = moved()
+    rename = spec_of(transform=[{"kind": "rename", "sources": {"0": "orders"}}]).jobs[0].transform
+    job = replace(spec.jobs[0], transform=(*spec.jobs[0].transform, *rename))
+    ground.apply(replace(spec, jobs=(job,)))
+    named = ground.held(TARGET)
+    assert named["offsets/2"].endswith(b'\norders:{"moved":{"0":27}}')
+    assert named["sources/orders/0"] == b'\x00v1\n{"moved":{"0":27}}'
+
+    ground = KafkaGround(tmp_path / "named", kafka=kafka())
+    for path, content in named.items():
+        ground.put(
+            f"{SOURCE}/{path}", content.replace(b'{"moved":{"0":27}}', b'{"topic":{"0":20}}')
+        )
+    ground.clock.time += 600
+    (unknown,) = refusals(ground, moved(source="0"))
+    assert "has no source 0" in unknown.message and "orders (kafka" in (unknown.hint or "")
+    ground.apply(moved(source="orders"))
+    assert ground.held(TARGET)["offsets/2"] == named["offsets/2"]
 
 
 class _Dead(BaseException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from stateshift.engines.spark.survey.positions import TableFile, files_at
+from stateshift.engines.spark.survey.table_logs import TableFile, files_at
 from stateshift.errors import MissingFile, PlanError
 from stateshift.specification import Spec
 from stateshift.storage.local.storage import LocalStorage
@@ -109,7 +110,7 @@ def test_a_clone_is_known_by_its_files_and_both_offsets_are_rewritten(ground: Gr
         ([{"x": 12}, {"e": 9}], 1, "refuse", "has 12 records, and"),
         ([{"a": 5, "b": 7, "c": 1}, {"e": 9}], 2, "refuse", "has 22 records, and"),
         ([{"a": 5, "b": 7, "c": 1}], 3, "refuse", "can no longer show version 2"),
-        ([{"a": 5, "b": 7, "c": 1}], None, "refuse", "which of its versions comes next is not"),
+        ([{"x": 13}, {"e": 9}], None, "refuse", "which of its versions comes next is not"),
     ],
 )
 def test_a_table_that_was_written_anew_is_known_by_its_records(
@@ -122,6 +123,13 @@ def test_a_table_that_was_written_anew_is_known_by_its_records(
     assert found.level == level
     if level == "refuse":
         assert refusals(ground, spec) == [found]
+
+
+def test_the_version_of_a_clone_is_found_by_its_files(ground: Ground) -> None:
+    with_table(ground, NEW, OTHER, [{"a": 5, "b": 7}, {"c": 1}, {}, {"e": 9}])
+    assert any("has the files of" in message for message in notes(ground, moved()))
+    ground.apply(moved())
+    assert ground.held(TARGET)["offsets/2"].endswith(offset(3, table=OTHER).encode())
 
 
 def test_a_table_that_nobody_compares_is_waived_by_name(ground: Ground) -> None:
@@ -194,6 +202,56 @@ def test_a_schema_log_of_the_old_table_is_not_taken_to_another_one(ground: Groun
     ground.put(f"{SOURCE}/tracking/_schema_log_{ID}/0", b"v1\n" + json.dumps(log).encode())
     (refusal,) = refusals(ground, moved(version=1))
     assert "the checkpoint tracks the schema of the table of source 0" in refusal.message
+
+
+def with_rows(
+    ground: Ground, at: str, table_id: str, files: dict[str, tuple[str, list[Any]]], column: str
+) -> None:
+    """A table that is partitioned by day; its column of times has another name in its files."""
+    schema = [
+        {"name": "at", "type": "timestamp", "metadata": {_PHYSICAL: column}},
+        {"name": "day", "type": "date", "metadata": {_PHYSICAL: f"{column}-day"}},
+    ]
+    plain = [{"metaData": {"id": table_id, "schemaString": json.dumps({"fields": schema})}}]
+    for name, (day, times) in files.items():
+        moments = pyarrow.array(times, pyarrow.timestamp("us"))
+        if table_id == ID:
+            moments = moments.cast(pyarrow.timestamp("ns"))
+        rows = pyarrow.table({column: moments})
+        sink = io.BytesIO()
+        pyarrow.parquet.write_table(rows, sink)
+        ground.put(f"{at}/{name}", sink.getvalue())
+        add = {"path": name, "size": 1, "stats": json.dumps({"numRecords": len(times)})}
+        plain.append({"add": {**add, "partitionValues": {f"{column}-day": day}}})
+    ground.put(f"{at}/_delta_log/{0:020d}.json", "\n".join(map(json.dumps, plain)).encode())
+    for version in (1, 2, 3):
+        ground.put(f"{at}/_delta_log/{version:020d}.json", b'{"commitInfo":{}}')
+
+
+_PHYSICAL = "delta.columnMapping.physicalName"
+
+
+@pytest.mark.parametrize(
+    ("files", "level", "says"),
+    [
+        ({"x": ("2026-01-02", [3]), "y": ("2026-01-01", [2, 1])}, "note", "has the 3 rows of"),
+        ({"x": ("2026-01-02", [1]), "y": ("2026-01-01", [2, 3])}, "refuse", "has other rows than"),
+        ({"x": ("2026-01-02", [3, 2, 1])}, "refuse", "has other rows than"),
+    ],
+)
+def test_rows_of_a_table_that_was_written_anew_are_compared_if_asked(
+    ground: Ground, files: dict[str, tuple[str, list[Any]]], level: str, says: str
+) -> None:
+    own = {"a": ("2026-01-01", [1, 2]), "b": ("2026-01-02", [3])}
+    with_rows(ground, OLD, ID, own, "col-1")
+    with_rows(ground, NEW, OTHER, files, "col-9")
+    spec = moved(version=1, compare_rows=True)
+    findings = ground.propose(spec).plans[-1].findings
+    (found,) = [finding for finding in findings if says in finding.message]
+    assert found.level == level
+    if level == "note":
+        ground.apply(moved(compare_rows=True))  # the version is found by them, too
+        assert offset(4, table=OTHER).encode() in ground.held(TARGET)["offsets/2"]
 
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tables" / "delta"

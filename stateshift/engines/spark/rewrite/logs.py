@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from stateshift.engines.bundles import PIECES_MAX, bundle_items
 from stateshift.engines.spark import layout
@@ -132,11 +133,14 @@ def schemas_of(request: Request) -> Iterator[TransformShard]:
 
 
 def first_offsets_of(request: Request) -> Iterator[TransformShard]:
-    """Yield the steps that write the first offset of repositioned sources of Kafka. Spark reads it
-    only where it has no other; `inspect` and the user then see one topic everywhere.
+    """Yield the steps that write the first offset of repositioned sources of Kafka and Iceberg (in
+    `sources/<i>/offsets`). Spark reads it only where it has no other; `inspect` and the user then
+    see one topic, or table, everywhere.
     """
-    for source, offset in request.job_move.positions_in(request.image.epoch or 0).items():
-        path = layout.under(request.image.path, f"sources/{source}/0")
+    positions = request.job_move.positions_in(request.image.epoch or 0)
+    places = product(positions.items(), ("0", "offsets/0"))
+    for (source, offset), name in places:
+        path = layout.under(request.image.path, f"sources/{source}/{name}")
         new = request.path(path)
         if path in request.image.needed and new is not None:
             yield TransformShard(

@@ -95,9 +95,13 @@ def rewrite_offsets(options: JsonObject, inputs: Sequence[Content]) -> bytes:
 
 @_one_file
 def rewrite_first_offset(options: JsonObject, inputs: Sequence[Content]) -> bytes:
-    """Change Kafka's first offset, in `sources/<i>/0`; a source of rate keeps its own."""
+    """Change the first offset of Kafka, or of Iceberg, which is plain JSON; a source of rate keeps
+    its own.
+    """
     (content,) = inputs
     held = _whole(content)
+    if held.startswith(b"{"):
+        return str(options["offset"]).encode()
     if source_log.source_kind(held) != "kafka":
         return held
     source_log.decode_initial_offset(held)

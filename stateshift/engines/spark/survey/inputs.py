@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from stateshift.engines.spark.layout import deepest_above, number_of_log
 from stateshift.engines.spark.places import is_covered, needed_embedded
 from stateshift.engines.spark.small_files import errors_at
-from stateshift.engines.spark.survey.delta_log import actions_in
+from stateshift.engines.spark.survey.table_logs import actions_in
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError
 from stateshift.formats.delta_log import (
@@ -37,7 +37,6 @@ from stateshift.formats.spark.uris import decode_location
 from stateshift.plain import JsonObject
 from stateshift.specification import JobSpec
 from stateshift.specification.location import host_of
-from stateshift.specification.transform import Reposition
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Endpoint, Facts, InputFacts, Survey, TableFacts
 
@@ -49,8 +48,8 @@ def ask_tables(job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts
         return ()
     comes_from = {data.target: data.source for data in job.data if data.copy}
     named = [comes_from.get(source.location, source.location) for source in job.sources]
-    changes = [change for change in job.transform if isinstance(change, Reposition)]
-    named += [change.table for change in changes if change.table is not None]
+    repositioned = [each.changes for each in facts.positions if each.kind == "delta"]
+    named += [change.partition for change in chain.from_iterable(repositioned)]
     moved = [data.source if data.copy else data.target for data in job.data]
     tables = [_asked(location, True, sources, opening) for location in named]
     for location in set(moved) - set(named):
@@ -88,35 +87,41 @@ def _asked(location: str, named: bool, sources: Sequence[Endpoint], opening: Ope
         if not commits and not newest:
             raise MissingFile(f"{location} is no Delta table: it has no {FOLDER}")
         checkpoints = {each.version for each in map(checkpoint_name, names) if each is not None}
-        table_id = _table_id(storage, commits, newest)
+        metadata = _metadata(storage, commits, newest)
+        table_id = metadata["id"] if isinstance(metadata.get("id"), str) else None
+        schema = metadata.get("schemaString")
         own = [source for source in sources if source.details["table_id"] == table_id]
         asked, missing = _looked_for(storage, commits, own)
     except FormatError as error:
         return TableFacts(location, named, wrong=str(error), hint=error.hint)
     except StateshiftError as error:
         return TableFacts(location, named, wrong=error.fact, hint=error.hint)
-    there = frozenset(commits)
-    return TableFacts(location, named, table_id, there, tuple(checkpoints), asked, missing)
+    return TableFacts(
+        location,
+        named,
+        table_id,
+        frozenset(commits),
+        tuple(checkpoints),
+        asked,
+        missing,
+        schema=schema if isinstance(schema, str) else None,
+    )
 
 
-def _table_id(
+def _metadata(
     storage: Storage, commits: Sequence[int], checkpoint: Sequence[CheckpointName]
-) -> str | None:
-    """Return the id in the newest metadata of a commit, or else of the checkpoint before."""
+) -> JsonObject:
+    """Return the newest metadata of a commit, or else of the checkpoint before."""
     oldest = checkpoint[0].version if checkpoint else -1
     for version in reversed([each for each in commits if each > oldest]):
         for said in _actions(storage, version, "metaData"):
-            return _id_in(said)
+            return said
     for file in checkpoint:
         path = f"{FOLDER}/{file.name}"
         reads = decode_actions(storage.chunks(path), "metaData") if file.is_json else None
         for said in reads or actions_in(storage, path, "metaData"):
-            return _id_in(said)
-    return None
-
-
-def _id_in(metadata: JsonObject) -> str | None:
-    return metadata["id"] if isinstance(metadata.get("id"), str) else None
+            return said
+    return {}
 
 
 def _actions(storage: Storage, version: int, name: str) -> Iterator[JsonObject]:

@@ -27,9 +27,7 @@ The result of a batch that each kind is given twice:
 
 Source: Spark, FileStreamSink; Delta, DeltaSink; Iceberg, SparkWrite. No JVM is started.
 
-The log of a file sink names no query: its batches are all up to the newest number in it. An Iceberg
-table of a Hadoop catalog says which metadata is the newest. The file of the highest number is taken
-of others, if it is the only one of that number; the spec may name the very file.
+The log of a file sink names no query: its batches are all up to the newest number in it.
 """
 
 from __future__ import annotations
@@ -40,18 +38,15 @@ from itertools import chain
 
 from stateshift.engines.spark.layout import SINK_LOG, inside, number_of_log
 from stateshift.engines.spark.small_files import errors_at
-from stateshift.engines.spark.survey.delta_log import read_delta_log
 from stateshift.engines.spark.survey.inputs import table_at
+from stateshift.engines.spark.survey.table_logs import (
+    METADATA_ENDING,
+    newest_path,
+    read_delta_log,
+)
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, MissingFile, StateshiftError, StorageError
-from stateshift.formats.iceberg_metadata import (
-    FOLDER,
-    METADATA_BYTES_MAX,
-    VERSION_HINT,
-    decode_table,
-    metadata_number,
-    newest_metadata,
-)
+from stateshift.formats.iceberg_metadata import METADATA_BYTES_MAX, decode_table
 from stateshift.formats.spark.source_log import decode_source_log
 from stateshift.formats.spark.uris import decode_location
 from stateshift.sources.kinds import DELTA, FILE
@@ -60,7 +55,6 @@ from stateshift.specification.location import relation
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, OutputRead, SinkFacts, SinkLog, Survey
 
-METADATA_ENDING = ".metadata.json"
 KNOWS_BATCHES = {"delta": True, "file": True, "iceberg": True, "kafka": False}
 SKIPS_PLAN = {"delta": True, "file": True, "iceberg": False, "kafka": False}
 
@@ -102,7 +96,8 @@ def _logs(
             folder, _, name = sink.location.rpartition("/")
             return read_iceberg_metadata(opening(folder), name, back_to)
         case "iceberg":
-            return read_iceberg_table(opening(sink.location), back_to)
+            storage = opening(sink.location)
+            return read_iceberg_metadata(storage, newest_path(storage), back_to)
         case "file":
             return read_file_sink_log(opening(sink.location))
         case "foreach-batch" if sink.transaction_id is not None:
@@ -132,14 +127,6 @@ def read_file_sink_log(storage: Storage) -> dict[str, SinkLog]:
     return {"": SinkLog(last)}
 
 
-def read_iceberg_table(storage: Storage, queries: Mapping[str, int]) -> dict[str, SinkLog]:
-    """Return the batches that the table at the storage's location has of each query."""
-    paths = [file.path for file in storage.list(FOLDER)]
-    names = {path.rpartition("/")[2] for path in paths if path.count("/") == 1}
-    name = _hinted(storage, names) or _newest(storage, names)
-    return read_iceberg_metadata(storage, f"{FOLDER}/{name}", queries)
-
-
 def read_iceberg_metadata(
     storage: Storage, path: str, queries: Mapping[str, int]
 ) -> dict[str, SinkLog]:
@@ -155,36 +142,6 @@ def read_iceberg_metadata(
     for query, batches in by_query.items():
         logs[query] = SinkLog(next(iter(batches), None), batches)
     return logs
-
-
-def _hinted(storage: Storage, names: set[str]) -> str | None:
-    """Return the hinted metadata file, or a newer one, which may be there before the hint is."""
-    number = None
-    if VERSION_HINT in names:
-        text = storage.read(f"{FOLDER}/{VERSION_HINT}", 1024).strip()
-        if text.isdigit() and len(text) <= 18:
-            number = int(text)
-    by_number = {metadata_number(name): name for name in names if name.startswith("v")}
-    if number is None or number not in by_number:
-        return None
-    while number + 1 in by_number:
-        number += 1
-    return by_number[number]
-
-
-def _newest(storage: Storage, names: set[str]) -> str:
-    newest = newest_metadata(names)
-    if not newest:
-        raise MissingFile(
-            f"{storage.location} is no Iceberg table: it has no {FOLDER} that names one"
-        )
-    if len(newest) > 1:
-        raise StorageError(
-            f"{storage.location} has {len(newest)} newest metadata files, and its catalog alone "
-            f"knows which one counts: {', '.join(newest)}",
-            hint="name that one: let `location` in `sink` end with its name",
-        )
-    return newest[0]
 
 
 # ---- how far another job has read it
