@@ -507,8 +507,12 @@ def meaningless_names(package: Package) -> Iterator[str]:
                 yield f"{name}: {part!r} says nothing; name the file after what it knows"
 
 
-# Programs of their own: spark-submit's, and the one that runs a user's file.
-PROGRAMS = ("stateshift.job.one_batch", "stateshift.check.spark.capture")
+# Programs of their own: spark-submit's, and those that run a user's file.
+PROGRAMS = (
+    "stateshift.job.one_batch",
+    "stateshift.check.spark.capture",
+    "stateshift.check.flink.capture",
+)
 
 
 def talk_outside_cli(package: Package) -> Iterator[str]:

@@ -1,15 +1,15 @@
 """Will this code start from that state? The user's file is run, and none of its queries is started.
 
     files       the checkpoint's logs and schemas        read with the storage that it is in
-    capture     the queries of the user's file           a process of its own, with PySpark
+    capture     the queries or jobs of the user's file   a process of its own, with the engine
     compare     the two against each other, by rules     pure
 
 A verdict a query, the worst of its differences:
 
-    starts         Spark continues, and computes what the code says
-    starts-but     Spark continues, and the state holds something else than the code takes it for
-    starts-after   Spark refuses the state as it is; commands make another that it takes
-    never          Spark refuses it, and no command of stateshift changes that
+    starts         the engine continues, and computes what the code says
+    starts-but     it continues, and the state holds something else than the code takes it for
+    starts-after   it refuses the state as it is; commands make another that it takes
+    never          it refuses it, and no command of stateshift changes that
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class Code:
     packages      further jars, as Maven's coordinates
     stub          let no source be reached: each is an empty one of the same columns
     batch_writes  let the file write tables that are no streams
+    flink         the distribution of Flink that plans a jar or SQL; None for $FLINK_HOME
+    main_class    of a jar; None for the one that its manifest names
+    parallelism   as Flink starts it; None as Flink is configured
+    allow_non_restored  whether Flink drops state that no operator of the code reads
     """
 
     file: str
@@ -46,6 +50,10 @@ class Code:
     packages: tuple[str, ...] = ()
     stub: bool = False
     batch_writes: bool = False
+    flink: str | None = None
+    main_class: str | None = None
+    parallelism: int | None = None
+    allow_non_restored: bool = False
     timeout_seconds: float = TIMEOUT_SECONDS
 
 
@@ -56,34 +64,32 @@ def check(
     waive: tuple[str, ...] = (),
     opening: Opening = open_patiently,
 ) -> Checked:
-    """Hold a file's queries against the checkpoint at the location.
+    """Hold a file's queries or jobs against the image at the location.
 
     Args:
-        location: the checkpoint of one query.
+        location: the checkpoint of one query, or a savepoint.
         code: the file, and how it is run.
-        query: the name of the query that the checkpoint is of, where the file starts several.
+        query: the name of the query or job that the image is of, where the file starts several.
         waive: rules whose hazards are accepted.
         opening: opens a storage at a location.
     Raises:
-        PlanError: the file fails, starts no query or hangs; no query of it uses the checkpoint.
+        PlanError: the file fails, starts nothing or hangs; nothing of it uses the image.
         MissingFile: there is no checkpoint.
     """
-    from stateshift.check.spark.checking import SurveyedCheckpoint, check_checkpoint
-
     location = locations.normal(location, os.getcwd())
     engine, storage, survey = find_image(location, opening)
     if not survey.images:
         raise MissingFile(f"there is no checkpoint at {location}")
-    if survey.engine != "spark":
-        raise PlanError(
-            f"{location} is of {survey.engine}: check compares checkpoints of Spark only",
-            hint=f"stateshift inspect {location}",
-        )
     if len(survey.images) != 1:
         names = ", ".join(image.path for image in survey.images[:5])
         raise PlanError(
             f"{location} holds {len(survey.images)} queries: {names}", hint="name one of them"
         )
+    if survey.engine == "flink":
+        from stateshift.check.flink.checking import SurveyedSavepoint, check_savepoint
+
+        return check_savepoint(SurveyedSavepoint(location, survey, opening), code, query, waive)
+    from stateshift.check.spark.checking import SurveyedCheckpoint, check_checkpoint
 
     def entries(limit: int) -> Iterator[ShownEntry]:
         return engine.first_entries(storage, survey, limit)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from stateshift.specification.transform import Change
@@ -55,6 +56,12 @@ class CheckedQuery:
                 wanted += [change for change in difference.changes if change not in wanted]
         return tuple(wanted)
 
+    @property
+    def has_commands(self) -> bool:
+        """Whether commands are all that the verdict asks for."""
+        asked = [each for each in self.differences if each.level == "starts-after"]
+        return all(difference.changes for difference in asked)
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedPart:
@@ -71,6 +78,7 @@ class Checked:
 
     image: str
     file: str
+    engine: str
     engine_version: str
     queries: tuple[CheckedQuery, ...]
     stubbed: tuple[Stubbed, ...] = ()
@@ -89,6 +97,37 @@ class Stubbed:
     kind: str
     options: dict[str, str]
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """The end of a query's start from a fork. `batch` and `rows` are None where none was run."""
+
+    seconds: float
+    batch: int | None
+    rows: int | None
+    error: str | None = None
+
+    def as_difference(self) -> Difference:
+        """Return the finding that it is."""
+        place = "a fork"
+        if self.error is not None:
+            fact = f"Spark started it, and it failed: {self.error}"
+            return Difference("never", "rehearsal", place, fact)
+        read = "there was nothing to read"
+        if self.batch is not None:
+            read = f"batch {self.batch} of {self.rows:,} records was computed"
+        fact = f"Spark started it, and {read}, after {self.seconds:g} s"
+        return Difference("note", "rehearsal", place, fact)
+
+
+def with_waivers(differences: Iterable[Difference], rules: Sequence[str]) -> tuple[Difference, ...]:
+    """Return the differences; hazards of these rules are notes, and change no verdict."""
+    judged = []
+    for difference in differences:
+        is_waived = difference.level == "starts-but" and difference.rule in rules
+        judged.append(replace(difference, level="note") if is_waived else difference)
+    return tuple(judged)
 
 
 def verdict_of(differences: tuple[Difference, ...]) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
@@ -17,6 +18,7 @@ from stateshift.specification.transform import (
     Evolve,
     Rename,
     Repartition,
+    Rescale,
 )
 from stateshift.storage.locations import Redacted
 
@@ -98,10 +100,11 @@ class StubbedDocument(TypedDict):
 class CheckDocument(TypedDict):
     """Whether a query of a file starts from a checkpoint."""
 
-    query: Annotated[str | None, "the query's name", At("own.query")]
+    query: Annotated[str | None, "the name of the query, or of Flink's job", At("own.query")]
     verdict: Annotated[VerdictWord, "whether it starts", At("own.verdict")]
     image: Annotated[Redacted, "the checkpoint", At("checked.image")]
-    spark: Annotated[str, "the version that planned the query", At("checked.engine_version")]
+    engine: Annotated[Literal["spark", "flink"], "the engine", At("checked.engine")]
+    version: Annotated[str, "that of the engine that planned it", At("checked.engine_version")]
     findings: Annotated[list[DifferenceDocument], "the differences", At("differences")]
     commands: Annotated[list[Redacted], "what makes a state that it starts from, in this order"]
     operators: Annotated[
@@ -142,10 +145,13 @@ def _steps(changes: Sequence[Change]) -> Iterator[list[str]]:
                 yield ["evolve", *_evolving(change)]
             case Repartition():
                 yield ["repartition", "--partitions", str(change.partitions)]
-            case Convert(provider=str(provider)):
-                yield ["convert", "--provider", provider]
-            case Convert(codec=str(codec)):
-                yield ["convert", "--codec", codec]
+            case Rescale():
+                yield ["repartition", "--max-parallelism", str(change.max_parallelism)]
+            case Convert():
+                options = {"--provider": change.provider, "--codec": change.codec}
+                options["--flink"] = change.flink
+                given = {name: value for name, value in options.items() if value is not None}
+                yield ["convert", *chain.from_iterable(given.items())]
 
 
 def words_of_rename(change: Rename | Drop) -> Iterator[str]:
@@ -183,7 +189,7 @@ def _evolving(change: Evolve) -> Iterator[str]:
         yield from ("--nullable-key", name)
 
 
-def spec_for(changes: Sequence[Change], location: str) -> JsonObject:
+def spec_for(changes: Sequence[Change], location: str, engine: str = "spark") -> JsonObject:
     """Return the spec that makes all changes in one move, to a place beside the location."""
     target = f"{location.rstrip('/')}-2"
     name = target.rpartition("/")[2]
@@ -201,4 +207,4 @@ def spec_for(changes: Sequence[Change], location: str) -> JsonObject:
         "remote_location": target,
         "transform": transform,
     }
-    return {"version": 1, "jobs": [job]}
+    return {"version": 1, "engine": engine, "jobs": [job]}

@@ -128,6 +128,7 @@ class Playing:
             "arguments": [str(GROUND)],
             "scratch": str(work / "scratch"),
             "image": str(work / "image"),
+            "rehearse": None,
             "stub": False,
             "batch_writes": False,
         }

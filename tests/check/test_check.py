@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +14,8 @@ import pytest
 from stateshift import api
 from stateshift.errors import PlanError, SpecError
 from tests.acceptance.support import stateshift
-from tests.check.corpus import BASES
-from tests.check.playing import GOLDEN, GROUND
+from tests.check.corpus import BASES, CHANGES
+from tests.check.playing import GOLDEN, GROUND, write_input
 
 WINDOW = GOLDEN / "window" / "checkpoint"
 KAFKA = GOLDEN.parent / "spark-3.5.9" / "kafka" / "checkpoint"
@@ -105,7 +109,65 @@ def test_a_file_that_is_not_there_and_an_interpreter_that_is_not_are_wrong_reque
         api.check(WINDOW, str(tmp_path / "job.py"), python=str(tmp_path / "python"))
 
 
-def test_a_savepoint_of_flink_is_refused(tmp_path: Path) -> None:
+def test_of_flink_a_file_is_a_jar_or_sql_and_flink_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FLINK_HOME", raising=False)
     (savepoint,) = (GOLDEN.parent / "flink-2.3.0" / "count-two" / "image").iterdir()
-    with pytest.raises(PlanError, match="of Spark only"):
+    with pytest.raises(SpecError, match="a jar, or a file of SQL"):
         api.check(savepoint, "job.py")
+    with pytest.raises(SpecError, match="--flink: where is Flink"):
+        api.check(savepoint, "job.jar")
+    with pytest.raises(SpecError, match="no flink-dist jar"):
+        api.check(savepoint, "job.jar", flink=str(tmp_path))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The ground of a query that has run, and has more to read. What is temporary goes beside."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    place, file = tmp_path / "ground", tmp_path / "job.py"
+    write_input(place, 0)
+    (place / "out").mkdir()
+    file.write_text(BASES["window"].script)
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    subprocess.run([sys.executable, file, place], env=environment, check=True, capture_output=True)
+    write_input(place, 1)
+    return place
+
+
+@pytest.mark.spark
+@pytest.mark.row("W-24", on="Spark")
+def test_a_rehearsal_starts_the_query_from_a_changed_fork_and_leaves_nothing(place: Path) -> None:
+    before, file = digest(place), place.with_name("job.py")
+    file.write_text(CHANGES["window: an aggregate more"].job.script)
+    checked = api.check(place / "checkpoint", str(file), arguments=[str(place)], rehearse=True)
+    (query,) = checked.checked.queries
+    shown = query.differences[-1]
+    assert (checked.verdict, shown.rule, shown.level) == ("starts-after", "rehearsal", "note")
+    assert re.fullmatch(r"Spark started it, and batch \d+ of 62 records .*", shown.message)
+    assert digest(place) == before
+    assert not list(place.with_name("scratch").iterdir())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.row("W-24", on="Spark")
+def test_a_rehearsal_that_fails_tells_the_error_and_leaves_nothing(place: Path) -> None:
+    before, file = digest(place), place.with_name("job.py")
+    failing = BASES["window"].script.replace(
+        'orders = read("in")', 'orders = read("in").where("raise_error(word) is null")'
+    )
+    file.write_text(failing)
+    checked = api.check(place / "checkpoint", str(file), arguments=[str(place)], rehearse=True)
+    (query,) = checked.checked.queries
+    assert checked.verdict == "never"
+    assert "USER_RAISED_EXCEPTION" in query.differences[-1].message
+    assert digest(place) == before
+    assert not list(place.with_name("scratch").iterdir())
+
+
+def test_a_rehearsal_without_its_sources_is_refused() -> None:
+    with pytest.raises(PlanError, match="reads the query's own sources"):
+        api.check(WINDOW, "job.py", stub=True, rehearse=True)

@@ -8,6 +8,8 @@ Runs in any environment that has PySpark 4: it imports nothing of stateshift. RE
     answer             where the answer goes
     scratch            an empty folder for throwaway checkpoints
     image              a folder with the logs and schemas of the checkpoint; null without one
+    rehearse           null, or the query that is really started: its name and location, and `from`,
+                       the folder of a fork of its checkpoint
     stub               whether no source is to be reached
     batch_writes       whether the file may also write tables that are no stream
 
@@ -17,6 +19,10 @@ its operators (IncrementalExecution). Then it plans the query once more on a cop
 schemas of the checkpoint, as it would plan the next batch: the error which that raises is Spark's
 own refusal. Neither opens a source or reads a row of state.
 
+To rehearse, one query starts from the fork, and writes to Spark's sink `noop`; functions of
+`foreach` and `foreachBatch` are not called. It is stopped after its first batch, or ends when there
+is nothing to read.
+
 The answer:
 
     spark      the version
@@ -25,6 +31,7 @@ The answer:
     queries    name, location, mode, settings, sources, operators;
                invalid: the error by which Spark refuses the query itself
                refused: the error by which it refuses the checkpoint
+    rehearsed  seconds, batch, rows, error (null if it ran); null where nothing was to start
 """
 
 from __future__ import annotations
@@ -36,6 +43,7 @@ import re
 import runpy
 import shutil
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any as Java  # an object of the JVM, as Py4J shows it, or one of PySpark
@@ -45,6 +53,8 @@ Json = dict[str, Java]
 STREAMING = "org.apache.spark.sql.execution.streaming"
 PARTITIONS = "spark.sql.shuffle.partitions"
 TEXT_MAX = 2_000
+BETWEEN_LOOKS = 0.05  # seconds
+WHICH = ("name", "location")  # which query it is
 # The options of a source that tell what it reads. Others may hold secrets.
 SHOWN_OPTIONS = frozenset(
     (
@@ -103,6 +113,7 @@ class Capture:
         self.scratch = Path(request["scratch"])
         self.queries: list[Json] = []
         self.stubs: dict[str, Json] = {}
+        self.rehearsed: Json | None = None
 
     # ---- catching ---------------------------------------------------------------------------
 
@@ -149,6 +160,7 @@ class Capture:
         def to_table(this: Java, tableName: object, *given: Java, **values: Java) -> Caught:
             return start(this, None, *given, **values)
 
+        self.original_start, self.original_trigger = writer.start, writer.trigger
         writer.start, writer.toTable = start, to_table
         writer.trigger = writer.foreachBatch = writer.foreach = accept
 
@@ -168,9 +180,38 @@ class Capture:
             "location": location,
             "mode": str(asked.get("outputMode", "append")).lower(),
         }
-        place = self.scratch / f"query-{len(self.queries)}"
-        self.queries.append({**query, **Planned(frame, str(query["mode"]), place, self).facts()})
+        rehearsal = self.request["rehearse"]
+        if rehearsal is None:
+            place = self.scratch / f"query-{len(self.queries)}"
+            query |= Planned(frame, str(query["mode"]), place, self).facts()
+        elif self.rehearsed is None and all(query[key] == rehearsal[key] for key in WHICH):
+            self.rehearsed = self._rehearse(writer, asked, rehearsal["from"])
+        self.queries.append(query)
         return Caught(query["name"])
+
+    def _rehearse(self, writer: Java, asked: Json, fork: str) -> Json:
+        """Start a query from the fork, and stop it after a batch."""
+        for method in ("outputMode", "queryName"):
+            if method in asked:
+                getattr(writer, method)(asked[method])
+        writer.format("noop").option("checkpointLocation", fork)
+        self.original_trigger(writer, availableNow=True)
+        begun = time.monotonic()
+        progress, error = None, None
+        try:
+            query = self.original_start(writer)
+            while query.isActive and not query.recentProgress:
+                time.sleep(BETWEEN_LOOKS)
+            query.stop()
+            progress, error = query.lastProgress, query.exception()
+        except Exception as refusal:
+            error = refusal
+        return {
+            "seconds": round(time.monotonic() - begun, 1),
+            "batch": None if progress is None else progress["batchId"],
+            "rows": None if progress is None else progress["numInputRows"],
+            "error": None if error is None else _reason(error),
+        }
 
     # ---- sources ----------------------------------------------------------------------------
 
@@ -222,7 +263,8 @@ class Capture:
         try:
             return reach()
         except Exception as error:
-            if columns is None or not UNREACHABLE.search(str(error)):
+            is_needed = columns is None or self.request["rehearse"] is not None
+            if is_needed or not UNREACHABLE.search(str(error)):
                 raise
             return self._stub(reader, kind, columns, options, _first_line(error))
 
@@ -583,6 +625,25 @@ def _first_line(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:TEXT_MAX]
 
 
+def run_user_file(file: Path) -> None:
+    """Run a Python file, or the cells of a notebook without their magics, as the main program."""
+    if file.suffix != ".ipynb":
+        runpy.run_path(str(file), run_name="__main__")
+        return
+    from pyspark.sql import SparkSession
+
+    lines: list[str] = []
+    for cell in json.loads(file.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            code = "".join(cell["source"]).splitlines()
+            has_other_language = bool(code) and code[0].startswith("%%")
+            lines += (
+                [] if has_other_language else [re.sub(r"^\s*[%!].*", "", each) for each in code]
+            )
+    names = {"__name__": "__main__", "spark": SparkSession.builder.getOrCreate()}
+    exec(compile("\n".join(lines), str(file), "exec"), names)
+
+
 def run(request: Json) -> Json:
     """Run the file; return the answer."""
     import pyspark
@@ -594,7 +655,7 @@ def run(request: Json) -> Json:
         file = Path(request["file"])
         sys.argv = [str(file), *request["arguments"]]
         try:
-            runpy.run_path(str(file), run_name="__main__")
+            run_user_file(file)
         except Finished:
             pass
         except SystemExit as error:
@@ -603,7 +664,8 @@ def run(request: Json) -> Json:
         except BaseException as error:
             traceback.print_exc()
             answer["error"] = f"{type(error).__name__}: {_first_line(error)}"
-    return {**answer, "stubbed": list(capture.stubs.values()), "queries": capture.queries}
+    caught = {"queries": capture.queries, "rehearsed": capture.rehearsed}
+    return {**answer, "stubbed": list(capture.stubs.values()), **caught}
 
 
 def main() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stateshift.check.process import Capture, run_capture
+from stateshift.check.spark import capture
 from stateshift.check.spark.compare import Pair, compare
 from stateshift.check.spark.files import (
     ENTRIES_MAX,
@@ -16,9 +20,8 @@ from stateshift.check.spark.files import (
     stored_query,
     write_copy,
 )
-from stateshift.check.spark.process import run_capture
 from stateshift.check.spark.query import CapturedQuery, captured_query
-from stateshift.check.verdict import Checked, Stubbed
+from stateshift.check.verdict import Checked, CheckedQuery, Rehearsal, Stubbed
 from stateshift.engines.views import ShownEntry
 from stateshift.errors import PlanError
 from stateshift.formats.spark.uris import plain_location
@@ -29,6 +32,8 @@ from stateshift.survey import Survey
 
 if TYPE_CHECKING:
     from stateshift.check import Code
+
+SPARK_MIN = 4  # the first whose planner writes metadata and schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +60,81 @@ def check_checkpoint(
     stored = stored_query(small, checkpoint.entries(ENTRIES_MAX) if has_windows(small) else ())
     with tempfile.TemporaryDirectory(prefix="stateshift-image-") as folder:
         write_copy(small, Path(folder))
-        answer = run_capture(code.file, code, Path(folder))
+        answer = _plan_file(code.file, code, folder)
         before = None
         if code.before is not None:
-            old = run_capture(code.before, code, Path(folder))
+            old = _plan_file(code.before, code, folder)
             before = _chosen(old, location, query, code.before)
     chosen = _chosen(answer, location, query, code.file)
     stubbed = [Stubbed(each["kind"], each["options"], each["reason"]) for each in answer["stubbed"]]
     return Checked(
         image=location,
         file=code.file,
+        engine="spark",
         engine_version=answer["spark"],
         queries=(compare(Pair(chosen, stored, before), waive),),
         stubbed=tuple(stubbed),
     )
+
+
+def rehearse(query: CheckedQuery, code: Code, fork: str) -> Rehearsal:
+    """Start a query from a fork, without its sink, for one batch.
+
+    Raises:
+        PlanError: the file does not start it this time.
+    """
+    which = {"name": query.query, "location": query.location, "from": fork}
+    told = _plan_file(code.file, code, None, which)["rehearsed"]
+    if told is None:
+        raise PlanError(
+            f"{code.file} started query {query.query or 'without a name'} once, and not twice",
+            hint="does it do something else when it is run again?",
+        )
+    error = told["error"]
+    shown = None if error is None else f"[{error['class']}] {error['message']}"
+    return Rehearsal(told["seconds"], told["batch"], told["rows"], shown)
+
+
+def _plan_file(
+    file: str, code: Code, image: str | None, which: JsonObject | None = None
+) -> JsonObject:
+    """Return the queries that a file starts, as Spark plans them, or starts `which` of them.
+
+    Raises:
+        PlanError: it starts none, or there is no Spark that plans as this needs it.
+    """
+    python = code.python or sys.executable
+    submit = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    if code.packages:
+        submit = f"--packages {','.join(code.packages)} {submit}"
+    no_spark = PlanError(
+        f"{file}: the environment has no PySpark",
+        hint="name one that has it: --python PATH, or pip install pyspark",
+    )
+    program = Capture(
+        script=capture.__file__,
+        python=python,
+        request={
+            "image": image,
+            "rehearse": which,
+            "stub": code.stub,
+            "batch_writes": code.batch_writes,
+        },
+        environment={"PYSPARK_PYTHON": python, "PYSPARK_SUBMIT_ARGS": submit},
+        lacks={"No module named 'pyspark'": no_spark},
+    )
+    answer = run_capture(program, file, code)
+    if int(answer["spark"].partition(".")[0]) < SPARK_MIN:
+        raise PlanError(
+            f"PySpark {answer['spark']} is too old: check needs {SPARK_MIN}.0 or later",
+            hint="name another environment: --python PATH",
+        )
+    if not answer["queries"]:
+        raise PlanError(
+            f"{file} starts no streaming query",
+            hint="what it starts may depend on its arguments: give them after --",
+        )
+    return answer
 
 
 def _chosen(answer: JsonObject, location: str, name: str | None, file: str) -> CapturedQuery:

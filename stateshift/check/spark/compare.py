@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise, permutations
 from math import gcd
@@ -34,7 +34,14 @@ from stateshift.check.spark.columns import (
 )
 from stateshift.check.spark.plan_lines import aliases, changed_lines
 from stateshift.check.spark.query import CapturedQuery, Operator, Source, StoredQuery
-from stateshift.check.verdict import CheckedPart, CheckedQuery, Difference, Level, verdict_of
+from stateshift.check.verdict import (
+    CheckedPart,
+    CheckedQuery,
+    Difference,
+    Level,
+    verdict_of,
+    with_waivers,
+)
 from stateshift.engines.spark.rewrite.evolution import evolution_of
 from stateshift.formats.spark import offset_conf
 from stateshift.formats.spark.row_change import Unfit
@@ -109,11 +116,7 @@ def compare(pair: Pair, waived: Sequence[str] = ()) -> CheckedQuery:
     refused = [each for each in differences if each.level in ("never", "starts-after")]
     if not refused:
         differences += refusal(pair)
-    judged = []
-    for difference in differences:
-        if difference.rule in waived and difference.level == "starts-but":
-            difference = replace(difference, level="note")
-        judged.append(difference)
+    judged = with_waivers(differences, waived)
     query = pair.new
     operators = []
     for operator in query.operators:
@@ -127,8 +130,8 @@ def compare(pair: Pair, waived: Sequence[str] = ()) -> CheckedQuery:
     return CheckedQuery(
         query=query.name,
         location=query.location,
-        verdict=verdict_of(tuple(judged)),
-        differences=tuple(judged),
+        verdict=verdict_of(judged),
+        differences=judged,
         operators=tuple(operators),
         sources=tuple(sources),
     )

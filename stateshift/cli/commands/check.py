@@ -22,7 +22,8 @@ EXIT_CODES = {
 @command(
     "stateshift check s3://bucket/checkpoints/orders --with job.py\n"
     "stateshift check /checkpoints/orders --with job.py --before main/job.py --stub -- --env prod\n"
-    "stateshift check /checkpoints/orders --with job.py --write-spec mend.json",
+    "stateshift check /checkpoints/orders --with job.py --write-spec mend.json\n"
+    "stateshift check /savepoints/savepoint-1 --with job.jar --flink /opt/flink -- --env prod",
     (2, 3, 4, 5, 6),
     e0="the code starts from this state",
     e4="it does not: not at all, or only after the commands that are printed; or the file fails",
@@ -30,13 +31,16 @@ EXIT_CODES = {
 )
 def check(
     terminal: Terminal,
-    location: Annotated[str, argument("IMAGE", "The checkpoint of a query: a URL or a path.")],
+    location: Annotated[str, argument("IMAGE", "A checkpoint or savepoint: a URL or a path.")],
     arguments: Annotated[
         list[str] | None, argument("-- ARGUMENTS", "Of the file.", show_default=False)
     ] = None,
-    code: Annotated[str, option("--with", "FILE", "The Python file that starts the query.")] = "",
+    code: Annotated[
+        str,
+        option("--with", "FILE", "A Python file or notebook; of Flink, a jar or a file of SQL."),
+    ] = "",
     query: Annotated[
-        str | None, option("--query", "NAME", "The query, if the file starts several.")
+        str | None, option("--query", "NAME", "The query or job, if the file starts several.")
     ] = None,
     before: Annotated[
         str | None,
@@ -55,6 +59,19 @@ def check(
     batch_writes: Annotated[
         bool, flag("--allow-batch-writes", "Let the file write tables that are no streams.")
     ] = False,
+    flink: Annotated[
+        str | None,
+        option("--flink", "PATH", "The distribution of Flink that plans it: $FLINK_HOME."),
+    ] = None,
+    main_class: Annotated[
+        str | None, option("--class", "NAME", "Of a jar; else the one that its manifest names.")
+    ] = None,
+    parallelism: Annotated[
+        int | None, option("--parallelism", "N", "As Flink will start the job.", min=1)
+    ] = None,
+    allow_non_restored: Annotated[
+        bool, flag("--allow-non-restored", "Flink may drop state that no operator reads.")
+    ] = False,
     timeout: Annotated[
         float, option("--timeout", "SECONDS", "How long the file may take.", min=1)
     ] = 300.0,
@@ -62,6 +79,9 @@ def check(
         list[str] | None,
         option("--waive", "RULE", "A hazard that you take responsibility for. Repeatable."),
     ] = None,
+    rehearse: Annotated[
+        bool, flag("--rehearse", "Start the query for one batch: from a fork, without its sink.")
+    ] = False,
     write_spec: Annotated[
         str | None,
         option("--write-spec", "FILE", "Write the spec that makes the state fit, if one does."),
@@ -69,10 +89,10 @@ def check(
 ) -> int:
     """Check that code starts from a state.
 
-    Runs the file in a local PySpark. No query starts, and nothing is written. Spark plans each
-    query, and stateshift compares its operators, sources and settings with the checkpoint's: the
-    code starts, starts after some commands, or never starts; or it starts, and Spark would not
-    notice that the state means something else.
+    Runs the file in a local PySpark, or in a Flink without a cluster. Nothing starts, and nothing
+    is written. The engine plans each query or job, and stateshift compares operators, sources and
+    settings with those of the image: the code starts, starts after some commands, or never starts;
+    or it starts, and the engine would not notice that the state means something else.
     """
     from stateshift import api
     from stateshift.api.local_files import write_whole
@@ -91,17 +111,22 @@ def check(
         packages=packages or (),
         stub=stub,
         batch_writes=batch_writes,
+        flink=flink,
+        main_class=main_class,
+        parallelism=parallelism,
+        allow_non_restored=allow_non_restored,
         timeout_seconds=timeout,
         waive=waive or (),
+        rehearse=rehearse,
         adapters=terminal.adapters_given,
     )
     (own,) = checked.checked.queries
     terminal.answer("check", checked.to_dict, render.check(queries_of(checked.checked), code))
     if write_spec is not None:
-        if own.verdict == "starts-after":
-            spec = spec_for(own.changes, checked.checked.image)
+        if own.verdict == "starts-after" and own.has_commands:
+            spec = spec_for(own.changes, checked.checked.image, checked.checked.engine)
             write_whole(write_spec, json.dumps(spec, indent=2) + "\n")
             terminal.say(f"stateshift apply {write_spec}")
         else:
-            terminal.say(f"{write_spec} is not written: no change of the state is asked for")
+            terminal.say(f"{write_spec} is not written: no change of the state is what it needs")
     return EXIT_CODES[own.verdict]

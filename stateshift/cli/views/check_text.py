@@ -37,7 +37,7 @@ def _query(facts: QueryFacts, file: str) -> Iterator[Block]:
         yield from section("Commands", *(Line(command, indent=2) for command in facts.commands))
     rows = [(f"operator {part.id}", f"{part.kind} {part.detail}") for part in own.operators]
     rows += [(f"source {part.id}", redact(f"{part.kind} {part.detail}")) for part in own.sources]
-    rows.append(("planned by", f"Spark {checked.engine_version}"))
+    rows.append(("planned by", f"{checked.engine.capitalize()} {checked.engine_version}"))
     yield from section("The code", pairs(*rows))
     stubs = []
     for stub in checked.stubbed:
@@ -53,9 +53,13 @@ def verdict_words(facts: QueryFacts) -> str:
     words = {
         "starts": "starts",
         "starts-but": "starts, but not from the state that it expects",
-        "starts-after": f"starts after {number} {commands}",
+        "starts-after": f"starts after {number} {commands}"
+        if number
+        else "does not start as it is",
         "never": "never starts",
     }
+    if facts.own.verdict == "starts-after" and not facts.own.has_commands:
+        return "does not start as it is: see the hints"
     return words[facts.own.verdict]
 
 

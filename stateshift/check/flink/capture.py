@@ -1,0 +1,335 @@
+"""Plan the job of a jar or of a file of SQL by Flink itself, and write down its operators.
+
+    python capture.py REQUEST.json
+
+REQUEST holds
+
+    file, arguments    the user's file, and the arguments of a jar
+    main_class         of a jar; null for the one that its manifest names
+    parallelism        as `flink run -p` has it; null for Flink's configuration
+    jars, conf         the class path of a distribution, and the folder of its configuration or null
+    answer, scratch    where the answer goes; an empty folder for what Flink writes
+
+No cluster is there, and no job starts. Flink runs in a JVM of its own, through Py4J. A jar's `main`
+runs as in `flink info` (PackagedProgram, StreamPlanEnvironment): what it would execute first ends
+it, and is its job. Statements of SQL are executed one by one, and each that would start a job is
+planned only. The ids of operators are those that Flink's own StreamGraphHasherV2 gives.
+
+The answer:
+
+    flink      the version
+    error      why the file did not get as far as a job; null if it did
+    jobs       name, operators:
+               id, user_id (setUidHash), uid, name, source
+               numbered     whether the planner of SQL made the uid with a number that another run
+                            gives to another node: no file keeps the plan
+               plain_id     the id it had without its uid, where that is known
+               key          the serializer of its keys, as a savepoint has it (base64); null of an
+                            operator that is not keyed
+               vertex, parallelism, max_parallelism (null: not set)
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any as Java  # an object of the JVM, as Py4J shows it
+
+Json = dict[str, Java]
+
+# The distribution's own configuration opens these for Java 17.
+OPEN = (
+    *("lang", "net", "io", "nio", "lang.reflect", "text", "time", "util", "util.concurrent"),
+    *("util.concurrent.atomic", "util.concurrent.locks"),
+)
+HEAP = "1g"
+TEXT_MAX = 2_000
+# A comment, a text, a name, or anything else, letter by letter.
+TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`[^`]*`|\w+|.", re.DOTALL)
+PLAN = re.compile(
+    r"(COMPILE|EXECUTE|COMPILE\s+AND\s+EXECUTE)\s+PLAN\s+'([^']*)'(\s+IF\s+NOT\s+EXISTS)?"
+    r"(?:\s+FOR\s+(.*))?",
+    re.IGNORECASE | re.DOTALL,
+)
+SETTING = re.compile(r"SET\s+'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'", re.IGNORECASE)
+NUMBERED = re.compile(r"\d+_[a-z]")  # as ExecNodeBase makes uids
+SHOWING = ("SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SELECT", "WITH", "VALUES", "QUIT", "EXIT")
+
+
+class RefusedFile(Exception):
+    """The file does something that a check does not understand."""
+
+
+# ---- the JVM --------------------------------------------------------------------------------
+
+
+def launch(request: Json) -> Java:
+    """Start a JVM with Flink's classes; return its gateway."""
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    options = [f"-Xmx{HEAP}", f"-Djava.io.tmpdir={request['scratch']}"]
+    options += [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPEN]
+    options.append("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
+    home = os.environ.get("JAVA_HOME")
+    port, token = launch_gateway(
+        classpath=os.pathsep.join(request["jars"]),
+        javaopts=options,
+        java_path=os.path.join(home, "bin", "java") if home else "java",
+        die_on_exit=True,
+        enable_auth=True,
+        redirect_stdout=sys.stdout,
+        redirect_stderr=sys.stderr,
+    )
+    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
+    return JavaGateway(gateway_parameters=parameters)
+
+
+class Flink:
+    """A Flink in a JVM, and the jobs that were caught in it."""
+
+    def __init__(self, gateway: Java, request: Json) -> None:
+        self.gateway, self.request = gateway, request
+        self.flink = gateway.jvm.org.apache.flink
+        loading = self.flink.configuration.GlobalConfiguration
+        conf = request["conf"]
+        plain = self.flink.configuration.Configuration
+        self.configuration = loading.loadConfiguration(conf) if conf else plain()
+        self.jobs: list[Json] = []
+
+    def version(self) -> str:
+        return str(self.flink.runtime.util.EnvironmentInformation.getVersion())
+
+    def array(self, kind: Java, values: list[Java]) -> Java:
+        array = self.gateway.new_array(kind, len(values))
+        for number, value in enumerate(values):
+            array[number] = value
+        return array
+
+    # ---- jars -------------------------------------------------------------------------------
+
+    def plan_jar(self) -> None:
+        """Run the jar's main up to its first job."""
+        program = self.flink.client.program.PackagedProgram.newBuilder()
+        program.setJarFile(self.gateway.jvm.java.io.File(self.request["file"]))
+        if self.request["main_class"] is not None:
+            program.setEntryPointClassName(self.request["main_class"])
+        program.setArguments(self.array(self.gateway.jvm.String, self.request["arguments"]))
+        program.setConfiguration(self.configuration)
+        planning = self.flink.client.program.PackagedProgramUtils
+        parallelism = self.request["parallelism"] or -1
+        built = program.build()
+        graph = planning.getPipelineFromProgram(built, self.configuration, parallelism, False)
+        self.catch(graph)
+
+    # ---- SQL --------------------------------------------------------------------------------
+
+    def plan_sql(self) -> None:
+        """Execute the statements of a file of SQL, but for those that would start a job."""
+        loader = self.gateway.jvm.Thread.currentThread().getContextClassLoader()
+        planning = self.flink.client.program.StreamPlanEnvironment
+        parallelism = self.request["parallelism"] or -1
+        environment = planning(self.configuration, loader, parallelism)
+        environment.setAsContext()
+        settings = self.flink.table.api.EnvironmentSettings.newInstance().inStreamingMode()
+        tables = self.flink.table.api.TableEnvironment.create(
+            settings.withConfiguration(self.configuration).build()
+        )
+        plans: dict[str, Java] = {}
+        for statement in statements(Path(self.request["file"]).read_text()):
+            self.execute(statement, environment, tables, plans)
+
+    def execute(self, statement: str, environment: Java, tables: Java, plans: Json) -> None:
+        """Execute one statement; what would start a job is caught."""
+        setting, plan = SETTING.fullmatch(statement), PLAN.fullmatch(statement)
+        first = statement.split(None, 1)[0].upper()
+        if setting is not None:
+            key, value = (text.replace("''", "'") for text in setting.groups())
+            tables.getConfig().set(key, value)
+        elif plan is not None:
+            self.execute_plan(plan, environment, tables, plans)
+        elif first in SHOWING:
+            return
+        elif first in ("SET", "RESET"):
+            raise RefusedFile(f"{statement} is not understood: SET 'key' = 'value' is")
+        elif first in ("INSERT", "EXECUTE", "DELETE", "UPDATE"):
+            self.catch_start(environment, lambda: tables.executeSql(statement))
+        else:
+            tables.executeSql(statement)
+
+    def execute_plan(
+        self, words: re.Match[str], environment: Java, tables: Java, plans: Json
+    ) -> None:
+        """Compile a plan in memory, or catch the job of one. No file is written.
+
+        As in Flink, a plan that is kept in a file counts, unless `table.plan.force-recompile`.
+        """
+        action, path, is_careful, query = words.groups()
+        path = path.removeprefix("file://")
+        if "://" in path:
+            raise RefusedFile(f"the plan {path} is not on this machine")
+        settings = tables.getConfig().getConfiguration()
+        is_forced = settings.getString("table.plan.force-recompile", "false") == "true"
+        is_kept = os.path.exists(path) and (query is None or not is_forced)
+        if is_kept and action.upper() == "COMPILE" and not is_careful:
+            raise RefusedFile(f"{path} is there: Flink compiles no other plan into it")
+        if query is not None and not is_kept:
+            is_set = query.upper().startswith("STATEMENT SET")
+            plans[path] = tables.compilePlanSql(f"EXECUTE {query}" if is_set else query)
+        if action.upper() == "COMPILE":
+            return
+        if path not in plans:
+            plans[path] = tables.loadPlan(self.flink.table.api.PlanReference.fromFile(path))
+        self.catch_start(environment, lambda: plans[path].execute(), is_kept)
+
+    def catch_start(self, environment: Java, start: Java, is_kept: bool = False) -> None:
+        """Do what would start a job, and catch it."""
+        from py4j.protocol import Py4JJavaError
+
+        before = environment.getPipeline()
+        try:
+            start()
+        except Py4JJavaError:
+            if environment.getPipeline() == before:
+                raise
+        if environment.getPipeline() == before:
+            raise RefusedFile("a statement that writes did not become a job of this Flink")
+        self.catch(environment.getPipeline(), is_kept)
+
+    # ---- graphs -----------------------------------------------------------------------------
+
+    def catch(self, graph: Java, is_kept: bool = False) -> None:
+        """Write down a job's operators. `is_kept` says that a file has its plan."""
+        hasher = self.flink.streaming.api.graph.StreamGraphHasherV2()
+        name = str(graph.getJobName())
+        listed = self.gateway.jvm.java.util.ArrayList(graph.getStreamNodes())
+        nodes = sorted(listed, key=lambda node: int(node.getId()))
+        ids = hashes(hasher, graph)
+        vertices = {}
+        for number, vertex in enumerate(
+            graph.getJobGraph().getVerticesSortedTopologicallyFromSources()
+        ):
+            facts = {
+                "vertex": number,
+                "parallelism": vertex.getParallelism(),
+                "max_parallelism": vertex.getMaxParallelism()
+                if vertex.getMaxParallelism() > 0
+                else None,
+            }
+            for pair in vertex.getOperatorIDs():
+                vertices[str(pair.getGeneratedOperatorID())] = facts
+        operators = []
+        for node in nodes:
+            own = ids[node.getId()]
+            facts = {
+                "id": own,
+                "user_id": node.getUserHash(),
+                "uid": node.getTransformationUID(),
+                "numbered": not is_kept
+                and NUMBERED.match(node.getTransformationUID() or "") is not None,
+                "name": str(node.getOperatorName()),
+                "source": node.getInEdges().isEmpty(),
+                "key": self.snapshot(node.getStateKeySerializer()),
+            }
+            operators.append({**facts, **vertices[own], "node": node.getId()})
+        plain = self.plain_hashes(hasher, graph, nodes)
+        for operator in operators:
+            operator["plain_id"] = plain.get(operator.pop("node"))
+        self.jobs.append({"name": name, "operators": operators})
+
+    def plain_hashes(self, hasher: Java, graph: Java, nodes: list[Java]) -> dict[int, str]:
+        """Return the ids that the operators had without uids; the graph has none afterwards."""
+        string = self.gateway.jvm.Class.forName("java.lang.String")
+        kind = nodes[0].getClass()
+        types = self.array(self.gateway.jvm.Class, [string])
+        clear = kind.getDeclaredMethod("setTransformationUID", types)
+        clear.setAccessible(True)
+        nothing = self.array(self.gateway.jvm.Object, [None])
+        for node in nodes:
+            clear.invoke(node, nothing)
+        try:
+            return hashes(hasher, graph)
+        except Exception:  # Flink makes no ids where the job forbids it
+            return {}
+
+    def snapshot(self, serializer: Java) -> str | None:
+        """Return the snapshot of a serializer, as a savepoint holds it."""
+        if serializer is None:
+            return None
+        out = self.flink.core.memory.DataOutputSerializer(256)
+        writing = self.flink.api.common.typeutils.TypeSerializerSnapshot
+        writing.writeVersionedSnapshot(out, serializer.snapshotConfiguration())
+        return base64.b64encode(bytes(out.getCopyOfBuffer())).decode()
+
+
+def hashes(hasher: Java, graph: Java) -> dict[int, str]:
+    """Return the ids of a graph's operators by the numbers of its nodes."""
+    found = hasher.traverseStreamGraphAndGenerateHashes(graph)
+    return {int(number): bytes(value).hex() for number, value in found.items()}
+
+
+def statements(text: str) -> Iterator[str]:
+    """Yield the statements of a file of SQL, without comments. A statement set is one."""
+    words: list[str] = []
+    in_set = False
+    for token in TOKEN.findall(f"{text}\n;"):
+        if token.startswith(("--", "/*")):
+            continue
+        said = [word.upper() for word in words if not word.isspace()]
+        if token == ";" and said == ["BEGIN", "STATEMENT", "SET"]:  # as SQL's client has it
+            words, in_set = ["EXECUTE STATEMENT SET BEGIN "], True
+        elif token == ";" and (not in_set or said[-2:] == [";", "END"]):
+            if said:
+                yield "".join(words).strip()
+            words, in_set = [], False
+        else:
+            in_set = in_set or (token.upper() == "BEGIN" and said[-2:] == ["STATEMENT", "SET"])
+            words.append(token)
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of an error, and of the causes that a JVM names for it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith("Caused by: ")]
+    first = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), None)
+    parts = [first or (lines[0] if lines else type(error).__name__), *told[-1:]]
+    return "; ".join(parts)[:TEXT_MAX]
+
+
+def run(request: Json) -> Json:
+    """Plan the file; return the answer."""
+    answer: Json = {"flink": None, "error": None, "jobs": []}
+    try:
+        flink = Flink(launch(request), request)
+        answer["flink"] = flink.version()
+        if request["file"].endswith(".sql"):
+            flink.plan_sql()
+        else:
+            flink.plan_jar()
+        answer["jobs"] = flink.jobs
+    except Exception as error:
+        traceback.print_exc()
+        answer["error"] = reason(error)
+    return answer
+
+
+def main() -> None:
+    """Answer the request that the command line names."""
+    request = json.loads(Path(sys.argv[1]).read_text())
+    answer = run(request)
+    target = Path(request["answer"])
+    temporary = target.with_suffix(".new")
+    temporary.write_text(json.dumps(answer, indent=1))
+    os.replace(temporary, target)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # the JVM ends with this process
+
+
+if __name__ == "__main__":
+    main()

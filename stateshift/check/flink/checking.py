@@ -1,0 +1,136 @@
+"""A check of one savepoint or checkpoint of Flink: has Flink plan the file, and compares."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stateshift.check.flink import capture
+from stateshift.check.flink.compare import FlinkTarget, Pair, compare
+from stateshift.check.flink.job import CodeJob, code_job
+from stateshift.check.process import Capture, run_capture
+from stateshift.check.verdict import Checked
+from stateshift.engines.flink.image import flink_facts, flink_image
+from stateshift.engines.registry import engine
+from stateshift.engines.views import Opening
+from stateshift.errors import FormatError, PlanError, SpecError
+from stateshift.plain import JsonObject
+from stateshift.specification.transform import Rescale, find_change
+from stateshift.survey import Survey
+
+if TYPE_CHECKING:
+    from stateshift.check import Code
+
+HOME = "FLINK_HOME"
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedSavepoint:
+    """A savepoint or checkpoint, and the way to survey it again."""
+
+    location: str
+    survey: Survey
+    opening: Opening
+
+    def obstacles(self, change: Rescale) -> tuple[str, ...]:
+        """Return the facts for which its state cannot be rescaled."""
+        _, survey = engine("flink").survey(self.location, self.opening, changes=(change,))
+        (image,) = survey.images
+        return tuple(obstacle.fact for obstacle in flink_facts(image).rigid.values())
+
+
+def check_savepoint(
+    savepoint: SurveyedSavepoint, code: Code, query: str | None, waive: tuple[str, ...]
+) -> Checked:
+    """Return the verdict on the job of a file that shall start from this image."""
+    (image,) = savepoint.survey.images
+    if flink_image(image) is None:
+        damage = next(finding for finding in image.findings if finding.is_damage)
+        raise FormatError(damage.message, damage.path, damage.offset, hint=damage.hint)
+    return judge(savepoint, plan_file(code), code, query, waive)
+
+
+def judge(
+    savepoint: SurveyedSavepoint,
+    answer: JsonObject,
+    code: Code,
+    query: str | None,
+    waive: tuple[str, ...],
+) -> Checked:
+    """Return the verdict on the job of an answer of `capture.py`."""
+    job = _chosen(answer, query, code.file)
+    (image,) = savepoint.survey.images
+    target = FlinkTarget(answer["flink"], code.allow_non_restored)
+    checked = compare(Pair(job, image, target), waive)
+    rescale = find_change(checked.changes, Rescale)
+    if rescale is not None:
+        target = replace(target, rigid=savepoint.obstacles(rescale))
+        checked = compare(Pair(job, image, target), waive)
+    return Checked(
+        image=savepoint.location,
+        file=code.file,
+        engine="flink",
+        engine_version=answer["flink"],
+        queries=(checked,),
+    )
+
+
+def plan_file(code: Code) -> JsonObject:
+    """Return the jobs that a file starts, as Flink plans them.
+
+    Raises:
+        SpecError: the file is no jar or SQL, or there is no distribution of Flink.
+        PlanError: it starts none.
+    """
+    if not code.file.endswith((".jar", ".sql")):
+        raise SpecError.of(
+            "--with", "of Flink, it is a jar, or a file of SQL: NAME.jar, NAME.sql", code.file
+        )
+    home = code.flink or os.environ.get(HOME)
+    if home is None:
+        raise SpecError.of(
+            "--flink", "where is Flink? Name the folder of a distribution", f"${HOME} is not set"
+        )
+    jars = sorted(map(str, (*Path(home).glob("*.jar"), *Path(home, "lib").glob("*.jar"))))
+    if not any(Path(jar).name.startswith("flink-dist") for jar in jars):
+        raise SpecError.of("--flink", f"{home} has no flink-dist jar in lib", home)
+    conf = os.environ.get("FLINK_CONF_DIR", f"{home}/conf")
+    no_py4j = PlanError(
+        "this environment has no Py4J, through which Flink is asked", hint="pip install py4j"
+    )
+    program = Capture(
+        script=capture.__file__,
+        python=sys.executable,
+        request={
+            "jars": jars,
+            "conf": conf if os.path.isdir(conf) else None,
+            "main_class": code.main_class,
+            "parallelism": code.parallelism,
+        },
+        lacks={"No module named 'py4j'": no_py4j},
+    )
+    answer = run_capture(program, code.file, code)
+    if not answer["jobs"]:
+        raise PlanError(
+            f"{code.file} starts no job",
+            hint="what a jar starts may depend on its arguments: give them after --",
+        )
+    return answer
+
+
+def _chosen(answer: JsonObject, name: str | None, file: str) -> CodeJob:
+    """Return the job by its name, or as the only one."""
+    jobs = [code_job(each) for each in answer["jobs"]]
+    own = [job for job in jobs if name in (None, job.name)]
+    if len(own) == 1:
+        return own[0]
+    shown = ", ".join(job.name for job in jobs)
+    asked = "jobs" if name is None else f"jobs called {name}"
+    raise PlanError(
+        f"{file} starts {len(own) or 'no'} {asked}; it starts {shown}",
+        hint="name the one that the image is of: --query NAME, which in SQL SET 'pipeline.name' "
+        "gives",
+    )

@@ -1,0 +1,199 @@
+"""Jobs of Flink that change between two starts: an image of the old job, and the new one.
+
+The images are those of tests/golden, which real clusters wrote. The new jobs are those of
+tests/flink/jobs, with other arguments. `verdict` is what a check says; a real Flink is asked the
+same in test_flink_pairs.py.
+
+    python -m tests.check.flink_pairs     has Flink 1.20 plan every job, and records its answers:
+                                          the fast tests judge them without a JVM
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stateshift.check import Code
+from stateshift.check.flink.checking import SurveyedSavepoint, judge, plan_file
+from stateshift.check.verdict import Checked
+from stateshift.engines.registry import find_image
+from stateshift.plain import JsonObject
+from stateshift.storage.opening import open_patiently
+from tests.support.flink import jar
+from tests.support.servers import downloads
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+KEPT = ("--flink.state.backend.type", "--flink.state.backend")
+COUNT, SQL, TABLES, KINDS = "jobs.Count", "jobs.Sql", "jobs.Tables", "jobs.Kinds"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An image, and a job that shall start from it: its own with other `words`."""
+
+    case: str
+    verdict: str
+    words: Mapping[str, str] = field(default_factory=dict)
+    rules: tuple[str, ...] = ()
+    parallelism: int = 2
+    main: str = COUNT
+    allow: bool = False
+    since: tuple[int, ...] = (1, 15)
+
+    def arguments(self, version: str, folder: Path) -> list[str]:
+        """Return the arguments of the new job."""
+        told = told_of(version, self.case)["arguments"]
+        words = dict(zip(told[::2], told[1::2], strict=True))
+        words = {key: value for key, value in words.items() if key in KEPT or "--flink" not in key}
+        changed = {f"--{key}": value for key, value in self.words.items()}
+        words |= {"--output": str(folder), "--hold": "100", **changed}
+        return [word for key, value in words.items() if value for word in (key, value)]
+
+    def image(self, version: str) -> Path:
+        return place_of(version, self.case)
+
+    def code(self, version: str, lib: Path, folder: Path) -> Code:
+        """Return the jar, as a check takes it."""
+        return Code(
+            str(jar(lib)),
+            tuple(self.arguments(version, folder)),
+            flink=str(lib),
+            main_class=self.main,
+            parallelism=self.parallelism,
+            allow_non_restored=self.allow,
+        )
+
+    def judged(self, version: str, answer: JsonObject) -> Checked:
+        """Return the verdict on an answer of Flink's planner."""
+        location = f"file://{self.image(version)}"
+        _, _, survey = find_image(location, open_patiently)
+        savepoint = SurveyedSavepoint(location, survey, open_patiently)
+        code = Code("jobs.jar", allow_non_restored=self.allow)
+        return judge(savepoint, answer, code, None, ())
+
+
+RECORDED, QUICK = GOLDEN / "check" / "flink.json.gz", "1.20.5"
+
+
+def record() -> None:
+    """Have Flink plan every job, and keep its answers."""
+    lib, answers = downloads.flink(QUICK), {}
+    for name, pair in PAIRS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            answers[name] = plan_file(pair.code(QUICK, lib, Path(folder)))
+        print(name, pair.judged(QUICK, answers[name]).verdict, flush=True)
+    packed = json.dumps(answers, sort_keys=True, separators=(",", ":")).encode()
+    RECORDED.write_bytes(gzip.compress(packed, mtime=0))
+
+
+def recorded() -> dict[str, JsonObject]:
+    return dict(json.loads(gzip.decompress(RECORDED.read_bytes())))
+
+
+QUERY = "SELECT id, COUNT(*), SUM(amount) FROM orders GROUP BY id"
+SCRIPT = f"""\
+SET 'pipeline.name' = 'totals';
+CREATE TABLE orders (id BIGINT, amount INT) WITH ('connector' = 'datagen',
+  'rows-per-second' = '100', 'fields.id.kind' = 'random', 'fields.id.min' = '0', 'fields.id.max' = '9');
+CREATE TABLE totals (id BIGINT, c BIGINT, s INT) WITH ('connector' = 'blackhole');
+INSERT INTO totals {QUERY};
+"""
+PLANNED = SCRIPT.replace(
+    f"INSERT INTO totals {QUERY};",
+    f"COMPILE PLAN 'PLACE/plan.json' IF NOT EXISTS FOR INSERT INTO totals {QUERY};\n"
+    "EXECUTE PLAN 'PLACE/plan.json';",
+)
+JOINED = (
+    "SELECT o.id, COUNT(*), SUM(p.amount) FROM orders o JOIN orders p ON o.id = p.id GROUP BY o.id"
+)
+# A file of SQL, the changed file, and the verdict.
+SCRIPTS = {
+    "nothing": (SCRIPT, SCRIPT, "starts"),
+    "another name": (SCRIPT, SCRIPT.replace("'totals'", "'sums'"), "starts"),
+    "a filter": (SCRIPT, SCRIPT.replace("GROUP", "WHERE amount > 0 GROUP"), "starts-after"),
+    "keys of another type": (
+        SCRIPT,
+        SCRIPT.replace("id BIGINT, amount INT) WITH", "id INT, amount INT) WITH"),
+        "never",
+    ),
+    "a join before": (SCRIPT, SCRIPT.replace(QUERY, JOINED), "starts-after"),
+    "no state": (SCRIPT, SCRIPT.replace(QUERY, "SELECT id, 1, amount FROM orders"), "starts-after"),
+    "a plan that is kept": (PLANNED, PLANNED, "starts"),
+    "a plan that is kept, another text": (
+        PLANNED,
+        PLANNED.replace("SUM(amount)", "MAX(amount)"),
+        "starts",
+    ),
+}
+
+
+def told_of(version: str, case: str) -> dict[str, list[str]]:
+    told: dict[str, list[str]] = json.loads((folder_of(version, case) / "told.json").read_text())
+    return told
+
+
+def place_of(version: str, case: str) -> Path:
+    return folder_of(version, case) / str(told_of(version, case)["image"])
+
+
+def folder_of(version: str, case: str) -> Path:
+    return GOLDEN / f"flink-{version}" / case
+
+
+ONE, TWO, BARE = "count-canonical-hashmap", "count-two", "count-no-uids"
+MISSING = ("missing-operator",)
+PAIRS = {
+    "nothing": Pair(ONE, "starts"),
+    "more subtasks": Pair(ONE, "starts", parallelism=4),
+    "fewer subtasks": Pair(ONE, "starts", parallelism=1),
+    "the state's key groups": Pair(ONE, "starts", {"max-parallelism": ""}, parallelism=3),
+    "more key groups": Pair(ONE, "starts-after", {"max-parallelism": "16"}, ("max-parallelism",)),
+    "fewer key groups": Pair(ONE, "starts-after", {"max-parallelism": "4"}, ("max-parallelism",)),
+    "more subtasks than key groups": Pair(
+        ONE, "starts-after", {"max-parallelism": ""}, ("parallelism",), parallelism=9
+    ),
+    "an operator more": Pair(ONE, "starts", {"counters": "orders,payments"}, ("new-operator",)),
+    "an operator less": Pair(TWO, "starts-after", {"counters": "payments"}, MISSING),
+    "an operator less, and allowed": Pair(
+        TWO, "starts", {"counters": "payments"}, ("left-behind",), allow=True
+    ),
+    "all renamed": Pair(ONE, "starts-after", {"counters": "payments"}, MISSING),
+    "all renamed, and allowed": Pair(
+        ONE, "starts-but", {"counters": "payments"}, ("left-behind",), allow=True
+    ),
+    "keys of another type": Pair(ONE, "never", {"kind": "long"}, ("key-type",)),
+    "keys of another type, from longs": Pair(TWO, "never", {"kind": "int"}, ("key-type",)),
+    "keys that are tuples": Pair(ONE, "never", {"kind": "tuple"}, ("key-type",)),
+    "no uids, as before": Pair(BARE, "starts", {}, ("generated-ids",)),
+    "uids for generated ids": Pair(BARE, "starts-after", {"uids": "true"}, MISSING),
+    "generated ids for uids": Pair(ONE, "starts-after", {"uids": "false"}, MISSING),
+    "another graph without uids": Pair(
+        BARE, "starts-after", {"sources": "north,south", "regions": "north,south"}, MISSING
+    ),
+    "another graph with uids": Pair(
+        ONE, "starts-after", {"sources": "north,south", "regions": "north,south"}, MISSING
+    ),
+    "SQL, nothing": Pair("sql-canonical-hashmap", "starts", main=SQL),
+    # Nobody kept the plan, and the planner numbers its nodes anew.
+    "SQL, nothing, of a plan": Pair("sql-plan", "starts-after", {"hold": ""}, MISSING, main=SQL),
+    "SQL, another query": Pair("sql-canonical-hashmap", "starts-after", {"plan": "true"}, main=SQL),
+    "SQL of many kinds": Pair(
+        "tables-canonical", "starts", main=TABLES, parallelism=1, since=(1, 20)
+    ),
+    "all kinds of state": Pair("kinds-canonical-hashmap", "starts", main=KINDS),
+    "kinds of state less": Pair(
+        "kinds-canonical-hashmap", "starts-after", {"only": "values,timers"}, MISSING, main=KINDS
+    ),
+    "RocksDB, nothing": Pair("count-native-incremental", "starts", rules=("backend",)),
+    "RocksDB, more key groups": Pair(
+        "count-native-incremental", "starts-after", {"max-parallelism": "16"}, ("max-parallelism",)
+    ),
+}
+
+
+if __name__ == "__main__":
+    record()
