@@ -278,7 +278,8 @@ def test_the_files_of_a_real_table_in_a_real_catalog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pyiceberg writes the table, and keeps it in an SQL catalog."""
-    catalogs = pytest.importorskip("pyiceberg.catalog")
+    from pyiceberg import catalog as catalogs
+
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/warehouse")
