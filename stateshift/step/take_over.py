@@ -140,7 +140,7 @@ class FencePrimary(NoFiles):
         return before, after, ""
 
     def _fence(self, world: World) -> tuple[Fencing, str]:
-        """Put up the fence. Return what it is, and why there is none."""
+        """Put up the fence. Return it, or the reason why there is none."""
         why = ""
         for _ in range(FENCE_ATTEMPTS):
             try:

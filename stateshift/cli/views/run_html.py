@@ -249,14 +249,15 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
 
 
 def _failover(report: Report, job: JobReport) -> Iterator[str]:
-    """Yield what a failover has lost, and its course from the standby's last round on."""
+    """Yield the losses of a failover, and its course from the standby's last round on."""
     if job.failover is None:
         return
     yield tag("h3", "Failover")
     yield _table(("", ""), [*failover_rows(job.failover, terms_of(job.engine))])
     drawn = timeline(job, report.began)
     if drawn is not None:
-        words = "From the source's last commit that was kept to the job's first one"
+        at = terms_of(job.engine).one
+        words = f"From the source's last {at} that was kept to the job's first one"
         yield tag("figure", tag("figcaption", words), drawn)
 
 
