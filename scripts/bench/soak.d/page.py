@@ -14,6 +14,7 @@ from pages import ROOT, drawing, left_alone, missing, put_down, told, wrapped
 PAGE = ROOT / "scripts" / "bench" / "results" / "soak.md"
 PICTURE = PAGE.with_suffix(".png")
 MIB = 1 << 20
+FACT_CHARACTERS = 300
 WARM_UP_SECONDS = 300.0  # after a start, until memory is compared
 
 Figures = Mapping[str, Any]
@@ -64,7 +65,11 @@ def lines_of(of: Sequence[Figures]) -> list[str]:
             str(sum(one["restarts"] for one in those)),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *wrapped(outcome_of(of, end, faults)), "", *flatness(samples, end)]
+    lines += ["", *wrapped(outcome_of(of, end, faults)), ""]
+    for one in kind(of, "violation"):
+        minute = (one["at"] - samples[0]["at"]) / 60
+        lines += [*wrapped(f"Minute {minute:.0f}, {one['fact'][:FACT_CHARACTERS]}"), ""]
+    lines += flatness(samples, end)
     lines += ["", f"![what it took over the time]({PICTURE.name})"]
     return lines
 

@@ -220,7 +220,8 @@ class Region:
         verdict = look.restartable(TARGET, open_patiently, thorough=True)
         epoch = -1 if verdict.epoch is None else verdict.epoch
         if not verdict.restartable:
-            return Judged(epoch, f"it cannot be started from: {verdict.findings}")
+            refused = [each.message for each in verdict.findings if each.level == "refuse"]
+            return Judged(epoch, f"it cannot be started from: {'; '.join(refused)}")
         if epoch < self.best:
             return Judged(epoch, f"it is at batch {epoch}, and was at {self.best}")
         if self.kept_epoch() not in verdict.epochs:
@@ -249,7 +250,6 @@ class Region:
 SUBMIT = {
     "application": str(HERE / "job.py"),
     "arguments": [str(ROWS), str(KEYS), str(BATCH_SECONDS)],
-    "seconds_max": START_SECONDS_MAX,
 }
 
 
@@ -286,7 +286,7 @@ def spec_of(folder: Path, exports: dict[str, str]) -> dict[str, Any]:
         "mode": "warm",
         "cutover": "never",
         "target_cluster": "b",
-        "submit": SUBMIT,
+        "submit": {**SUBMIT, "seconds_max": START_SECONDS_MAX},
     }
     clusters = {"b": {"kind": "spark_submit", **cluster_of(folder, "b", exports)}}
     return {"version": 1, "engine": "spark", "clusters": clusters, "jobs": [job]}

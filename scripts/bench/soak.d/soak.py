@@ -54,10 +54,11 @@ class Soak:
     def run(self) -> None:
         self.begin()
         deck: list[Fault] = []
+        possible = OF_SOURCE
         while time.time() < self.ends:
-            if not deck:
-                both = (*OF_SOURCE, *OF_TARGET) if time.time() > self.target_from else OF_SOURCE
-                deck = self.region.dice.sample(both, len(both))
+            if time.time() > self.target_from and possible == OF_SOURCE:
+                deck, possible = [], (*OF_TARGET, *OF_SOURCE)
+            deck = deck or self.region.dice.sample(possible, len(possible))
             until = time.time() + MINUTE
             self.let_happen(deck.pop())
             self.watch(until)
@@ -179,7 +180,7 @@ def main() -> None:
     print(f"seed {options.seed}; in {folder}", file=sys.stderr, flush=True)
     with region(folder, random.Random(options.seed)) as at_work:
         ends = time.time() + options.minutes * MINUTE
-        target_from = ends - min(options.target_minutes, options.minutes / 2) * MINUTE
+        target_from = ends - options.target_minutes * MINUTE
         soak = Soak(at_work, kept, options.tag, ends, target_from)
         soak.write("run", at=time.time(), seed=options.seed, minutes=options.minutes)
         soak.run()
