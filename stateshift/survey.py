@@ -574,7 +574,8 @@ class Facts:
     are the files that are at the target already, by the location they came from and their path;
     `chains` what shards were folded from in each round, the last one behind the others; `left`
     (location, path) what rounds have left at a target beside them, and `past` what of it was
-    copied from a time that the job has gone back behind. `shown` is what a job could be started
+    copied from a time that the job has gone back behind; `standing` are the anchors that say so
+    of the rest, which are still there. `shown` is what a job could be started
     from at the target, made of what rounds have copied; `kept` are the images there, this one among
     them, that stay while the next is published. `stopped`: by this run. `in_the_way` are files of
     the target that are set aside before it is written to, `old` those that could stay.
@@ -599,6 +600,7 @@ class Facts:
     chains: tuple[ShardFiles, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     past: tuple[tuple[str, str], ...] = ()
+    standing: tuple[FileInfo, ...] = ()
     shown: tuple[Image, ...] = ()
     kept: tuple[Image, ...] = ()
     in_the_way: tuple[FileInfo, ...] = ()

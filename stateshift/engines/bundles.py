@@ -199,6 +199,7 @@ def transfers_of(
             anchors,
             step.keep_times,
             read_back,
+            continued=facts.standing,
         )
 
 

@@ -11,7 +11,7 @@ removed where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -40,13 +40,16 @@ Listings = dict[str, dict[str, FileInfo]]
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A file as a step has shown it, and what it looked like when it was there."""
+    """A file as a step has shown it, and what it looked like when it was there. `anchors` are of
+    the last round that has continued this one.
+    """
 
     step: BringFiles
     file: FileInfo
     name: str
     digest: str
     stamp: str
+    anchors: tuple[FileInfo, ...]
 
     @property
     def size(self) -> int:
@@ -77,7 +80,8 @@ def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -
     """Return the rounds' files, by the journal. An unfinished step may have written any."""
     arrived = Arrivals()
     for progress in rounds:
-        for step in read(progress):
+        plan = read(progress)
+        for step in plan:
             if step.name not in progress.steps:
                 continue
             paths = paths_written(step, progress)
@@ -89,6 +93,7 @@ def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -
             arrived.written.setdefault(step.fills, set()).update(paths)
             if isinstance(step, BringFiles):
                 _add_files(arrived, step, progress)
+        _continue_files(arrived, plan)
     return arrived
 
 
@@ -121,8 +126,25 @@ def _add_files(arrived: Arrivals, step: BringFiles, progress: PlanProgress) -> N
     for file in copied.files:
         item = items[file.path]
         stamp = copied.stamps[file.path]
-        arrived.files[step.source, item.path] = Arrived(step, item, file.path, file.digest, stamp)
+        arrived.files[step.source, item.path] = Arrived(
+            step, item, file.path, file.digest, stamp, step.anchors
+        )
     arrived.chains += step.shards
+
+
+def _continue_files(arrived: Arrivals, plan: Plan) -> None:
+    """Note a round's anchors for the files of earlier rounds that it continues."""
+    anchors: tuple[FileInfo, ...] = ()
+    continued: set[FileInfo] = set()
+    copied: set[Key] = set()
+    for step in plan:
+        if isinstance(step, BringFiles):
+            copied.update((step.source, item.path) for item in step.items)
+            anchors = anchors or step.anchors
+            continued.update(step.continued)
+    for key, file in arrived.files.items():
+        if anchors and file.anchors and key not in copied and continued.issuperset(file.anchors):
+            arrived.files[key] = replace(file, anchors=anchors)
 
 
 def with_arrivals(facts: Facts, arrived: Arrivals) -> Facts:
@@ -136,25 +158,28 @@ def with_arrivals(facts: Facts, arrived: Arrivals) -> Facts:
         left.update((place, path) for path in paths & targets.get(place, {}).keys())
     brought: dict[Key, Brought] = {}
     past: list[Key] = []
+    standing: dict[FileInfo, None] = {}
     for key, file in arrived.files.items():
         now = targets.get(file.step.target, {}).get(file.name)
         if now is None or now.stamp == "":
             continue
         if (now.stamp, now.size) != (file.stamp, file.file.size):
             continue  # somebody has touched it since
-        if _is_still_the_sources(file, sources):
+        listed = sources.get(file.step.source, {})
+        standing.update(_standing_anchors(file, listed))
+        if _is_still_the_sources(file, listed):
             step = file.step
             brought[key] = Brought(step.source, step.target, file.file, file.digest, file.name)
         else:
             past.append((file.step.target, file.name))
-    standing: set[Key] = set()
+    old_files: set[Key] = set()
     for (place, path), aside in arrived.old.items():
         listed = targets.get(place, {})
         if path in listed and aside not in listed:
-            standing.add((place, path))
-    fences = standing & arrived.fences
+            old_files.add((place, path))
+    fences = old_files & arrived.fences
     left -= {(file.target, file.name) for file in brought.values()} | fences
-    old = OldFiles(_paths(fences), _paths(standing & left))
+    old = OldFiles(_paths(fences), _paths(old_files & left))
     return replace(
         facts,
         target=_without(facts.target, arrived),
@@ -163,6 +188,7 @@ def with_arrivals(facts: Facts, arrived: Arrivals) -> Facts:
         chains=tuple(arrived.chains),
         left=tuple(sorted(left)),
         past=tuple(sorted(past)),
+        standing=tuple(standing),
         shown=facts.target.images,
         old=old,
     )
@@ -191,16 +217,23 @@ def _listings(surveys: Iterable[Survey]) -> Listings:
     return files_at
 
 
-def _is_still_the_sources(arrived: Arrived, sources: Listings) -> bool:
+def _is_still_the_sources(arrived: Arrived, listed: Mapping[str, FileInfo]) -> bool:
     """Whether a file is the very file at the source, or the job has tidied it away."""
-    listed = sources.get(arrived.step.source, {})
     now = listed.get(arrived.file.path)
     if now is not None:
         return now.stamp == arrived.file.stamp
-    # Whether the commits of the round are still there.
-    stamps = {path: file.stamp for path, file in listed.items()}
-    anchors = arrived.step.anchors
-    return bool(anchors) and all(stamps.get(each.path) == each.stamp for each in anchors)
+    has_gone_back = not _standing_anchors(arrived, listed)
+    return not has_gone_back
+
+
+def _standing_anchors(arrived: Arrived, listed: Mapping[str, FileInfo]) -> Mapping[FileInfo, None]:
+    """Return the anchors of a file if the commits are all there: the job has not gone back behind
+    its round.
+    """
+    there = [listed.get(anchor.path) for anchor in arrived.anchors]
+    stamps = [None if file is None else file.stamp for file in there]
+    is_standing = stamps == [anchor.stamp for anchor in arrived.anchors]
+    return dict.fromkeys(arrived.anchors) if is_standing else {}
 
 
 def _without(survey: Survey, arrived: Arrivals) -> Survey:

@@ -39,7 +39,8 @@ from stateshift.world import World
 class BringFiles(Bundle):
     """Stream a bundle of files to the same paths while their job runs. `shards` are the chains that
     they belong to, as of this round; `anchors` files that stay what they are for as long as the job
-    does not go back behind this round.
+    does not go back behind this round. `continued` are anchors of earlier rounds that were there:
+    this one's answer for their files, too, whose own may be tidied away long before.
     """
 
     kind: ClassVar[str] = "BringFiles"
@@ -52,6 +53,7 @@ class BringFiles(Bundle):
     keep_times: bool = False
     read_back: bool = True
     names: tuple[str, ...] = ()
+    continued: tuple[FileInfo, ...] = ()
 
     def describe(self) -> str:
         paths = paths_in_words(tuple(item.path for item in self.items))

@@ -26,7 +26,7 @@ from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_flink import MemoryFlink
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.migration.test_last_copy import Away
-from tests.migration.test_warm import Ended
+from tests.migration.test_warm import Ended, Standby
 from tests.support.checkpoints import put
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec
 from tests.support.living_flink import LivingFlinkJob, warm_spec
@@ -368,3 +368,17 @@ def test_a_standby_of_flink_is_never_worse_and_goes_on(
 ) -> None:
     followed, spec = flink_place(tmp_path, name)
     check(followed, spec, event, {**OF_ALL, **OF_FLINK}[event])
+
+
+@pytest.mark.row("W-21")
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("seed", range(12))
+def test_a_standby_of_a_job_that_keeps_few_batches_can_be_started_at_any_moment(
+    tmp_path: Path, seed: int
+) -> None:
+    """The commits of the round that has copied a file are gone soon, and it still counts."""
+    ground = Standby(tmp_path, seed, looks=400)
+    ground.job.moods, ground.job.retained = {"batch": 0.03, "tidy": 0.01}, 50
+    with pytest.raises(Ended):
+        ground.apply(running_spec(mode="warm", cutover="never"))
+    assert len(set(ground.kept)) > 10
