@@ -130,7 +130,7 @@ class FailoverReport:
     rto_seconds: Annotated[float | None, "until the job has gone on; null: it has not yet"]
     fenced: Annotated[bool, "whether the primary cannot go on"]
     unfenced: Annotated[Redacted | None, "why it could, as far as anybody knows"]
-    committed_at: Annotated[float | None, "when the source had written that image's epoch"]
+    committed_at: Annotated[float | None, "when the source had written that image"]
     published_at: Annotated[float | None, "when the round that copied it was published"]
     claimed_at: Annotated[float, "when the standby was claimed"]
 

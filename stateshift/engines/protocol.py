@@ -200,6 +200,12 @@ class Engine(Protocol):
         """
         ...
 
+    def times_written(self, survey: Survey) -> Mapping[int, float]:
+        """Return the time at which each epoch of the one image there was written: the commits of
+        Spark's batches. Empty of a workflow, whose queries have epochs of their own.
+        """
+        ...
+
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         """Plan the move of one job: the halt, where there is one, and the move itself.
 

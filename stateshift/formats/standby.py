@@ -113,7 +113,7 @@ class StandbyState:
     `checked` if its copy was read to its end before; `earlier` are epochs before that one which are
     still there, the newest first. `as_of` is when the source had nothing newer, and
     `rpo_seconds_max` how long that may be ago. `home` moves the job back once it runs here, as
-    far as it is known how. `coming` is the epoch that is being published: it may be there already.
+    far as it is known how. `coming` are epochs that are being published, which may be there.
     `reads_from` are the jobs whose output it reads, by the dataflow of that spec; `read_up_to`, how
     far it had read it at most.
     """

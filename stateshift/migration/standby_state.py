@@ -110,20 +110,22 @@ class Publication:
     read_up_to: tuple[ReadUpTo, ...] = ()
 
 
-def announce_image(
+def announce_images(
     context: RunContext, job: JobSpec, facts: Facts, publication: Publication
 ) -> None:
-    """Write down at the target which epoch is published next, beside those that are kept: whoever
-    finds it there before `tell_standby` knows when the source had written it.
+    """Write down at the target which epochs are published next, beside those that are kept: whoever
+    finds one of them there before `tell_standby` knows when the source had written it.
     """
-    storage, epoch = context.world.storage(job.destination), _common_epoch(facts)
-    state = _readable_state(storage)
-    if state is None or epoch is None:
+    storage, newest = context.world.storage(job.destination), _common_epoch(facts)
+    state, now = _readable_state(storage), context.now()
+    if state is None or state.epoch is None or newest is None:
         return
-    coming = KeptEpoch(
-        epoch, commit_time(facts), context.now(), publication.checked, publication.read_up_to
-    )
-    _write_state(storage, replace(state, coming=(coming,)))
+    coming = []
+    for epoch, written_at in sorted(context.engine.times_written(facts.source).items()):
+        if state.epoch < epoch <= newest:
+            checked = publication.checked and epoch == newest
+            coming.append(KeptEpoch(epoch, written_at, now, checked, publication.read_up_to))
+    _write_state(storage, replace(state, coming=tuple(coming)))
 
 
 def tell_standby(context: RunContext, job: JobSpec, facts: Facts, publication: Publication) -> None:
@@ -135,7 +137,7 @@ def tell_standby(context: RunContext, job: JobSpec, facts: Facts, publication: P
         KeptImage(image.path, image.epoch, image.identity) for image in facts.source.images
     )
     epoch = _common_epoch(facts)
-    committed_at = commit_time(facts)
+    committed_at = _written_at(context, facts)
     storage = context.world.storage(job.destination)
     home = spec_home(context.spec, job)
     state = StandbyState(
@@ -187,13 +189,17 @@ def forget_state(context: RunContext, job: JobSpec) -> None:
     storage.remove(STATE)
 
 
-def commit_time(facts: Facts) -> float | None:
-    """Return the time of the newest file by which a job finds its image at the source."""
+def _written_at(context: RunContext, facts: Facts) -> float | None:
+    """Return the time at which the source had written its image."""
+    times = context.engine.times_written(facts.source)
+    epoch = _common_epoch(facts)
+    if epoch is not None and epoch in times:
+        return times[epoch]
     wanted: set[str] = set()
     for image in facts.source.images:
         wanted.update(image.first_read)
-    times = [file.modified for file in facts.source.files if file.path in wanted]
-    return max(times, default=None)
+    found = [file.modified for file in facts.source.files if file.path in wanted]
+    return max(found, default=None)
 
 
 def refuse_taken_over(context: RunContext, job: JobSpec) -> None:

@@ -146,8 +146,8 @@ def _steps_back(inquiry: Inquiry, job: JobSpec, epoch: int) -> Iterator[MoveFile
 
 
 def _times_of(state: StandbyState, epoch: int | None) -> tuple[float | None, float]:
-    """Return when the primary had committed the epoch that the job is started from, and when its
-    round was published.
+    """Return the times at which the primary had committed the epoch that the job is started from,
+    and at which its round was published.
     """
     for kept in (*state.kept, *state.coming):
         if kept.epoch == epoch:

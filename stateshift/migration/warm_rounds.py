@@ -50,7 +50,7 @@ from stateshift.migration.standby_source import follow, is_at, kept_epoch, way_w
 from stateshift.migration.standby_state import (
     Publication,
     RpoWatch,
-    announce_image,
+    announce_images,
     forget_state,
     kept_images,
     refuse_taken_over,
@@ -450,7 +450,7 @@ class WarmRounds:
             adopted = context.plans.adopt(plan)
             read_up_to = tuple(self.read_up_to(look))
             publication = Publication(look.at, is_checked, read_up_to)
-            announce_image(context, look.job, look.facts, publication)
+            announce_images(context, look.job, look.facts, publication)
             context.execute([adopted])
         except (StorageError, FormatError, StalePlan) as error:
             may_pass = isinstance(error, MissingFile | StalePlan)

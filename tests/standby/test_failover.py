@@ -37,7 +37,7 @@ from stateshift.step.claims import newest_claim
 from stateshift.storage.protocol import Storage
 from tests.migration.test_last_copy import damaged, gone, older, standby, unreachable
 from tests.migration.test_warm import Ended, Standby
-from tests.support.ground import SOURCE, TARGET
+from tests.support.ground import SOURCE, TARGET, running_spec
 from tests.support.living import state_at
 
 Lose = Callable[[Standby], None]
@@ -400,7 +400,7 @@ def test_a_program_fails_over_as_the_command_does(tmp_path: Path) -> None:
     assert "went on" in shown and "may go on: it was said to be down" in shown
     shown = page(facts)
     timeline = shown[shown.index("<h3>Failover</h3>") :]
-    assert "last commit that was kept to the job" in timeline
+    assert "last batch that was kept to the job" in timeline
     for name in ("last round", "lost", "prepare", "submit", "confirm"):
         assert f">{name}</text>" in timeline, name
     assert "since the standby was claimed" in timeline
@@ -462,3 +462,30 @@ def test_what_is_lost_is_told_by_the_image_that_was_published_last(tmp_path: Pat
     committed = next(file for file in ground.source.list("commits") if file.path == "commits/12")
     assert job.failover.rpo.seconds == pytest.approx(claim.at - committed.modified, abs=0.01)
     assert claim.at >= before and claim.epoch == 12
+
+
+@pytest.mark.row("W-22")
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("moment", range(20, 220, 5))
+def test_wherever_its_feeder_dies_what_is_lost_is_told(tmp_path: Path, moment: int) -> None:
+    """The job commits meanwhile, and goes on from a batch that it once had."""
+    ground, moments = Standby(tmp_path, moment, 10**6), [moment]
+    ground.job.moods, ground.job.retained = {"batch": 0.05, "tidy": 0.01}, 100
+    wrap = ground.wrap
+    ground.wrap = lambda storage: (  # type: ignore[assignment, return-value]
+        Dying(wrap(storage), moments) if storage.location == TARGET else wrap(storage)
+    )
+    with pytest.raises(Gone):
+        ground.apply(running_spec(mode="warm", cutover="never"))
+    ground.wrap, ground.job.running = wrap, False
+    if ground.target.stat(STATE) is None:
+        return  # it has no image yet, and no failover
+    ground.clock.time += 1000
+    epoch = state_at(ground.target)[0]
+    assert epoch is not None
+    from_epoch(ground, epoch)
+    (job,) = fail_over(ground).jobs
+    told, claim = job.failover, newest_claim(ground.target)
+    assert told is not None and claim is not None and told.epoch == epoch
+    committed = {file.path: file.modified for file in ground.source.list("commits")}
+    assert told.rpo.seconds == pytest.approx(claim.at - committed[f"commits/{epoch}"], abs=0.01)

@@ -252,12 +252,12 @@ def _failover(report: Report, job: JobReport) -> Iterator[str]:
     """Yield the losses of a failover, and its course from the standby's last round on."""
     if job.failover is None:
         return
+    terms = terms_of(job.engine)
     yield tag("h3", "Failover")
-    yield _table(("", ""), [*failover_rows(job.failover, terms_of(job.engine))])
+    yield _table(("", ""), [*failover_rows(job.failover, terms)])
     drawn = timeline(job, report.began)
     if drawn is not None:
-        at = terms_of(job.engine).one
-        words = f"From the source's last {at} that was kept to the job's first one"
+        words = f"From the source's last {terms.one} that was kept to the job's first one"
         yield tag("figure", tag("figcaption", words), drawn)
 
 

@@ -87,8 +87,8 @@ def closer(job: JobReport, axis: Axis, steered: Sequence[SteeredReport] = ()) ->
 
 
 def timeline(job: JobReport, began: float | None) -> str | None:
-    """Draw a failover of a run that `began` then: from the source's last commit that was kept to
-    the job's first one. None where its standby does not tell the former.
+    """Draw a failover of a run that `began` then: from the source's last epoch that was kept to the
+    job's first one. None where its standby does not tell the former.
     """
     done, ends = job.failover, [phase.start + phase.seconds for phase in job.phases]
     if done is None or began is None or not ends:
@@ -100,7 +100,7 @@ def timeline(job: JobReport, began: float | None) -> str | None:
     axis = Axis(committed, max(claimed, *ends), claimed, "since the standby was claimed")
     y, inset = 6, (LANE - BAR) / 2
     copied, lost = Stretch(committed, published), Stretch(committed, claimed)
-    words = f"published {span(published - committed)} after the source had committed it"
+    words = f"published {span(published - committed)} after the source had written it"
     lanes = [lane("last round", y, [bar(axis, copied, y + inset, "bar round", words)])]
     words = f"lost: {span(claimed - committed)} of the source's work"
     drawn = [bar(axis, lost, y + LANE + inset, "bar down", words)]

@@ -102,6 +102,15 @@ class FlinkEngine:
                 return f"the state of operator {operator.id}"
         return None
 
+    def times_written(self, survey: Survey) -> Mapping[int, float]:
+        epochs = {image.first_read[-1]: image.epoch for image in survey.images if image.first_read}
+        found = {}
+        for file in survey.files:
+            epoch = epochs.get(file.path)
+            if epoch is not None:
+                found[epoch] = file.modified
+        return found
+
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         from stateshift.engines.flink.plan.move import plan
 

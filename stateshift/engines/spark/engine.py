@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.engines.spark.layout import METADATA
+from stateshift.engines.spark.layout import METADATA, is_commit
 from stateshift.specification.transform import Change
 from stateshift.storage.protocol import Storage
 from stateshift.survey import (
@@ -107,6 +107,12 @@ class SparkEngine:
             return None
         operator, store = gone[0]
         return f"the state of operator {operator} ({store})"
+
+    def times_written(self, survey: Survey) -> Mapping[int, float]:
+        if len(survey.images) != 1:
+            return {}
+        commits = [file for file in survey.files if is_commit(file.path)]
+        return {int(file.path.rpartition("/")[2]): file.modified for file in commits}
 
     def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         from stateshift.engines.spark.plan.move import plan
