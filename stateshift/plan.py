@@ -11,6 +11,7 @@
       endpoints             what the job reads and writes, as surveyed; shown to a person, so
                             outside as well
       positions             where sources read on that are repositioned; its steps say the same
+      brokers               the ids of their clusters of Kafka, by address
 
 The same spec and facts give the same plan, byte for byte. To JSON and back without loss.
 """
@@ -83,6 +84,7 @@ class Plan:
     estimate: Estimate | None = None
     endpoints: tuple[Endpoint, ...] = ()
     positions: tuple[PositionChange, ...] = plain.later(())
+    brokers: tuple[tuple[str, str], ...] = plain.later(())
 
     def __iter__(self) -> Iterator[AnyStep]:
         for phase in self.phases:

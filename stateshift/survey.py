@@ -361,7 +361,8 @@ class PositionChange(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class NewPosition:
     """A source that reads on from elsewhere: the endpoint as it will be, and its offset in each
-    batch of the image, in the engine's words. It may have none if a finding refuses.
+    batch of the image, in the engine's words. It may have none if a finding refuses. `brokers` are
+    the ids of their clusters, by address.
     """
 
     source: str
@@ -370,6 +371,7 @@ class NewPosition:
     offsets: Mapping[int, str] = field(default_factory=dict)
     changes: tuple[PositionChange, ...] = ()
     findings: tuple[Finding, ...] = ()
+    brokers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,6 +237,8 @@ def _records_unread(standby: Standby, adapters: Adapters) -> int | None:
     from stateshift.migration.gathering import ask_brokers
 
     _, job = spec_of(standby)
+    if job.transform:  # where it would read on is found by a failover
+        return None
     _, survey = engine(standby.state.engine).survey(standby.location, adapters.open_storage)
     unread = first_unread_of(survey.images)
     topics = ask_brokers(job, unread, adapters)

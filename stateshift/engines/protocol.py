@@ -11,6 +11,7 @@
     ask_source, ask_target           what clusters are asked of this engine's jobs alone
     fence_of, read_sink, ask_inputs, questions that a run asks beside
     ask_tables, ask_positions,
+    offsets_read, repositioned_files,
     taken_along
 
 An engine knows nothing of another one. Each method imports what it needs when it is called: who
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
         Wanted,
     )
     from stateshift.plan import Plan
-    from stateshift.sources.topic_positions import OpenTopics
+    from stateshift.sources.topic_positions import OpenTopics, Patience
     from stateshift.specification import JobSpec, SinkSpec, Spec
     from stateshift.world import EntriesReader, Transform
 
@@ -424,7 +425,12 @@ class Engine(Protocol):
         ...
 
     def ask_positions(
-        self, job: JobSpec, survey: Survey, opening: Opening, open_topics: OpenTopics
+        self,
+        job: JobSpec,
+        survey: Survey,
+        opening: Opening,
+        open_topics: OpenTopics,
+        patience: Patience,
     ) -> tuple[NewPosition, ...]:
         """Find where the sources read on that the job's changes send elsewhere.
 
@@ -433,6 +439,33 @@ class Engine(Protocol):
             survey: of the job's source.
             opening: opens a storage at a location.
             open_topics: opens the topics of brokers.
+            patience: waits for a mirror that lags.
+        """
+        ...
+
+    def offsets_read(
+        self, job: JobSpec, survey: Survey, opening: Opening
+    ) -> Mapping[str, Sequence[Mapping[int, int]]]:
+        """Return the offsets of the topics that the job's changes reposition: those of its last
+        epoch, and the ends of a planned one.
+
+        Args:
+            job: whose changes.
+            survey: of the job's image.
+            opening: opens a storage at a location.
+        """
+        ...
+
+    def repositioned_files(
+        self, survey: Survey, positions: Sequence[NewPosition], opening: Opening
+    ) -> Mapping[str, tuple[bytes, bytes]]:
+        """Return the files of an image that hold the positions of its sources: their content now,
+        and with the new positions.
+
+        Args:
+            survey: of the job's image.
+            positions: that were found.
+            opening: opens a storage at a location.
         """
         ...
 

@@ -9,23 +9,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from stateshift.engines.views import Opening
-from stateshift.errors import StateshiftError
+from stateshift.errors import Interrupted, StateshiftError
 from stateshift.formats.offset_file import BYTES_MAX, decode_offset_file
 from stateshift.sources.kinds import DELTA, ICEBERG, UNTRANSLATED
 from stateshift.sources.topic_positions import (
     OpenTopics,
+    Patience,
     TopicPositions,
     TopicReader,
     TopicRequest,
     new_positions,
 )
 from stateshift.sources.topics import EITHER, KAFKA
-from stateshift.specification import JobSpec
+from stateshift.specification import JobSpec, KafkaSpec
 from stateshift.specification.transform import Reposition
 from stateshift.storage import locations
 from stateshift.survey import Endpoint, Finding, NewPosition
@@ -48,6 +49,7 @@ class Outside:
     job: JobSpec
     opening: Opening
     open_topics: OpenTopics
+    patience: Patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ def positions_of(
                 position = translate(change, endpoint)
         except RefusedError as refused:
             position = replace(position, findings=(refused.finding,))
+        except Interrupted:
+            raise
         except StateshiftError as error:
             finding = Finding("refuse", str(error), hint=error.hint)
             position = replace(position, findings=(finding,))
@@ -139,6 +143,7 @@ def topics_elsewhere(source: TopicSource, outside: Outside) -> list[TopicPositio
     names = _names_of(source)
     file = _offsets_of_file(change, names, outside.opening)
     found: list[TopicPositions] = []
+    wait = outside.patience(change.timeout)
     with ExitStack() as opened:
         new = opened.enter_context(outside.open_topics(kafka.bootstrap_servers, kafka.properties))
         old: TopicReader | None = None
@@ -156,9 +161,24 @@ def topics_elsewhere(source: TopicSource, outside: Outside) -> list[TopicPositio
                 way=change.by,
                 offsets=file.get(name),
                 window=change.window,
+                syncs=change.syncs,
             )
-            found.append(new_positions(request, old, new))
-    return found
+            found.append(new_positions(request, old, new, wait))
+        readers = [reader for reader in (old, new) if reader is not None]
+        brokers = {each.brokers: each.cluster for each in readers if each.cluster is not None}
+    told = tuple(_of_clusters(source.name, kafka, brokers))
+    return [replace(found[0], brokers=brokers, findings=(*found[0].findings, *told)), *found[1:]]
+
+
+def _of_clusters(source: str, kafka: KafkaSpec, brokers: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a note of the clusters of Kafka that the brokers are, as far as they say it."""
+    new, old = kafka.bootstrap_servers, kafka.source_bootstrap_servers
+    if old is None or not {old, new} <= brokers.keys():
+        return
+    fact = f"from the cluster {brokers[old]} ({old}) to {brokers[new]} ({new})"
+    if brokers[old] == brokers[new]:
+        fact = f"{old} and {new} are one cluster of Kafka ({brokers[old]})"
+    yield Finding("note", f"source {source}: {fact}")
 
 
 def _names_of(source: TopicSource) -> Mapping[str, str]:

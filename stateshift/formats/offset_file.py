@@ -1,10 +1,20 @@
-"""New offsets as somebody has written them down: for `reposition --by offsets`. Pure.
+"""New offsets as they are written down: in a file, for `reposition --by offsets`, or by MirrorMaker
+2 in its offset syncs. Pure.
 
 topic,partition,offset               CSV; the first line may be left out
 orders,0,80
 orders,1,75
 
 {"orders":{"0":80,"1":75}}           JSON, as Spark writes its offsets
+
+An offset sync is a record: an offset of a topic, and that of its copy.
+
+    key      int16 length, topic (UTF-8), int32 partition      names are those at the source
+    value    int64 upstream offset, int64 downstream offset
+
+Neither has a version (org.apache.kafka.connect.mirror.OffsetSync, Kafka 2.4 to 4.3; big endian,
+org.apache.kafka.common.protocol.types). They are in mm2-offset-syncs.ALIAS.internal, a compacted
+topic of one partition, at the source's brokers unless `offset-syncs.topic.location` says `target`.
 """
 
 from __future__ import annotations
@@ -13,6 +23,9 @@ import csv
 import json
 import re
 from collections.abc import Mapping
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
 
 from stateshift.errors import FormatError
 
@@ -21,6 +34,9 @@ HEAD = ["topic", "partition", "offset"]
 _NUMBER = re.compile("[0-9]{1,19}")
 _WHAT = "a file of offsets"
 _EXPECTED = 'CSV (topic,partition,offset) or JSON ({"orders":{"0":80}})'
+
+SYNCS_NAME = re.compile(r"mm2-offset-syncs\..+\.internal")
+_LENGTH, _PARTITION, _OFFSETS = Struct(">h"), Struct(">i"), Struct(">qq")
 
 Offsets = Mapping[str, Mapping[int, int]]
 
@@ -78,3 +94,29 @@ def _add(offsets: dict[str, dict[int, int]], row: tuple[str, str, str], place: s
     if int(partition) in partitions:
         raise FormatError(f"{_WHAT} names {topic}/{int(partition)} twice ({place})")
     partitions[int(partition)] = int(offset)
+
+
+class OffsetSync(NamedTuple):
+    """A record at an offset of a partition, and its copy at another."""
+
+    topic: str
+    partition: int
+    upstream: int
+    downstream: int
+
+
+def decode_offset_sync(key: bytes, value: bytes) -> OffsetSync:
+    """Return the sync of a record.
+
+    Raises:
+        FormatError: it is none.
+    """
+    try:
+        (length,) = _LENGTH.unpack_from(key)
+        end = _LENGTH.size + length
+        topic = key[_LENGTH.size : end].decode()
+        (partition,) = _PARTITION.unpack(key[end:])
+        upstream, downstream = _OFFSETS.unpack(value)
+    except (ValueError, StructError) as error:
+        raise FormatError(f"not an offset sync of MirrorMaker 2: {error}") from error
+    return OffsetSync(topic, partition, upstream, downstream)

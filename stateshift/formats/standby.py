@@ -82,6 +82,7 @@ class ReadUpTo:
 class KeptEpoch:
     """An epoch that the standby can be started from: `committed_at` is when the source wrote it,
     `at` when the round has published it; `checked` if its copy was read to its end before.
+    `records` are those around its offsets, of a job that reads on at other brokers.
     """
 
     epoch: int
@@ -89,6 +90,7 @@ class KeptEpoch:
     at: float
     checked: bool = False
     read_up_to: tuple[ReadUpTo, ...] = plain.later(())
+    records: Mapping[str, plain.Value] | None = plain.later(None)
 
     @property
     def written_at(self) -> float | None:
@@ -134,6 +136,7 @@ class StandbyState:
     earlier: tuple[KeptEpoch, ...] = plain.later(())
     reads_from: tuple[OtherStandby, ...] = plain.later(())
     read_up_to: tuple[ReadUpTo, ...] = plain.later(())
+    records: Mapping[str, plain.Value] | None = plain.later(None)
     home: JsonObject | None = None
     coming: tuple[KeptEpoch, ...] = plain.later(())
 
@@ -145,7 +148,14 @@ class StandbyState:
         if self.epoch is None:
             return ()
         return (
-            KeptEpoch(self.epoch, self.committed_at, self.at, self.checked, self.read_up_to),
+            KeptEpoch(
+                self.epoch,
+                self.committed_at,
+                self.at,
+                self.checked,
+                self.read_up_to,
+                self.records,
+            ),
             *self.earlier,
         )
 

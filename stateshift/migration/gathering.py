@@ -10,35 +10,41 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import engine
 from stateshift.engines.views import Opening
-from stateshift.errors import MissingFile, PlanError, StateshiftError
+from stateshift.errors import Interrupted, MissingFile, PlanError, StateshiftError
 from stateshift.estimating import probe
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.standby import aside_folder, epoch_folder
 from stateshift.migration.adapters import Adapters, AskRecords
 from stateshift.migration.arrivals import Arrivals, with_arrivals, with_target_in_the_way
 from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
+from stateshift.sources.kafka import with_remembered
+from stateshift.sources.topic_positions import OpenTopics, Wait
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.transform import Change, Rewind, locations_merged
+from stateshift.step.claims import state_at
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Rearranged
-from stateshift.survey import ClusterFacts, Facts, Image, SinkFacts, Survey, Topics
+from stateshift.survey import ClusterFacts, Facts, Image, NewPosition, SinkFacts, Survey, Topics
 from stateshift.terms import terms_of
 from stateshift.workdir import Workdir
 
 LOOKS = 4
 SECONDS_BETWEEN_LOOKS = 0.25
+SECONDS_BETWEEN_LOOKS_AT_MIRROR = 1.0
 QUESTIONS_AT_ONCE = 8
 
 T = TypeVar("T")
 Offsets = Mapping[str, Mapping[int, int]]
+# How much is asked: for a plan that is shown, for the move, for a round of a job that goes on.
+Extent = Literal["plan", "move", "round"]
 
 
 @dataclass(frozen=True)
@@ -60,23 +66,22 @@ class Inquiry:
 def gather(
     inquiry: Inquiry,
     job: JobSpec,
-    probing: bool = False,
+    extent: Extent = "move",
     arrived: Arrivals | None = None,
     before: Facts | None = None,
 ) -> Facts:
-    """Do all the reading there is before a plan exists. `probing` is for a plan that is shown: the
-    speed of its storages, and questions before anything moves. `arrived` is what rounds have left
-    at the target; with facts from `before` no cluster is asked.
+    """Do all the reading there is before a plan exists. For a plan that is shown, that is also the
+    speed of its storages, and questions before anything moves. A round copies what is there: where
+    sources read on is not asked for it. `arrived` is what rounds have left at the target; with
+    facts from `before` no cluster is asked.
     """
     check_submits(inquiry.spec, job)
     with _asking(job, inquiry.adapters) as ask:
         facts, storage = _ask_everything(inquiry, job, ask, before)
-        if probing:
+        if extent == "plan":
             facts = replace(facts, rates=probe(storage, facts.source))
-        positions = inquiry.engine.ask_positions(
-            job, facts.source, inquiry.adapters.open_storage, inquiry.adapters.open_topics
-        )
-        facts = replace(facts, positions=positions)
+        if extent != "round":
+            facts = replace(facts, positions=_positions(inquiry, job, facts.source))
         inputs = inquiry.engine.ask_inputs(job, facts.source, inquiry.adapters.open_storage)
         tables = inquiry.engine.ask_tables(job, facts, inquiry.adapters.open_storage)
         sink = sink_of(inquiry, job, facts.source)
@@ -85,13 +90,55 @@ def gather(
         facts = with_arrivals(facts, arrived)
     elif job.set_aside:
         facts = with_target_in_the_way(facts)
-    if probing:
+    if extent == "plan":
         return _ask_preflight(inquiry.spec, job, facts, inquiry.adapters)
     if job.takes_over is not None:
         # Its epoch may be a newer one than the plan's that was shown, and the brokers' mirror late.
         topics = ask_brokers(job, facts.wanted_offsets, inquiry.adapters)
         facts = replace(facts, topics=topics)
     return facts
+
+
+def _positions(inquiry: Inquiry, job: JobSpec, source: Survey) -> tuple[NewPosition, ...]:
+    """Ask where sources read on from elsewhere. A mirror that lags is waited for, and that is told
+    whenever the line changes.
+    """
+    adapters = inquiry.adapters
+
+    def patience(seconds: float) -> Wait:
+        until, told = adapters.clock.now() + seconds, set[str]()
+
+        def wait(line: str) -> bool:
+            if adapters.stop.is_set():
+                raise Interrupted("interrupted; a mirror that lags was waited for")
+            if adapters.clock.now() >= until:
+                return False
+            if line not in told:
+                adapters.meter.say(f"{job.name}: {line}")
+                told.add(line)
+            adapters.clock.sleep(SECONDS_BETWEEN_LOOKS_AT_MIRROR)
+            return True
+
+        return wait
+
+    open_topics = _topics_of_standby(inquiry, job, source.epoch)
+    return inquiry.engine.ask_positions(job, source, adapters.open_storage, open_topics, patience)
+
+
+def _topics_of_standby(inquiry: Inquiry, job: JobSpec, epoch: int | None) -> OpenTopics:
+    """Return a way to open topics; of a job that starts from its standby with the records that were
+    kept of the brokers which it has read: nobody asks those.
+    """
+    adapters, kafka = inquiry.adapters, job.kafka
+    starts = job.takes_over is not None or job.rehearses
+    if not starts or not job.transform or kafka is None or kafka.source_bootstrap_servers is None:
+        return adapters.open_topics
+    state = state_at(adapters.open_storage(job.source))
+    for kept in state.kept if state is not None else ():
+        if kept.epoch == epoch and kept.records is not None:
+            brokers = kafka.source_bootstrap_servers
+            return with_remembered(adapters.open_topics, brokers, kept.records)
+    return adapters.open_topics
 
 
 class Ask(Protocol):

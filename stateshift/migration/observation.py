@@ -13,7 +13,7 @@ from stateshift.errors import StalePlan
 from stateshift.journal import PlanProgress
 from stateshift.migration.arrivals import Arrivals, arrivals, with_arrivals
 from stateshift.migration.context import RunContext
-from stateshift.migration.gathering import LOOKS, SECONDS_BETWEEN_LOOKS, gather
+from stateshift.migration.gathering import LOOKS, SECONDS_BETWEEN_LOOKS, Extent, gather
 from stateshift.migration.history import is_stopping, plans_while_running
 from stateshift.migration.one_cut import JointStart
 from stateshift.migration.plan_book import NumberedPlan
@@ -54,10 +54,13 @@ def once_heard(context: RunContext, look: Callable[[], T]) -> T:
         context.adapters.clock.sleep(SECONDS_BETWEEN_QUESTIONS)
 
 
-def facts_of(context: RunContext, job: JobSpec, before: Facts | None = None) -> Facts:
+def facts_of(
+    context: RunContext, job: JobSpec, extent: Extent = "move", before: Facts | None = None
+) -> Facts:
     """Return the facts now, with the rounds' files. With `before` no cluster is asked."""
     arrived = arrivals_of(context, job)
-    return gather(context.inquiry, as_it_runs(context, job), arrived=arrived, before=before)
+    own = as_it_runs(context, job)
+    return gather(context.inquiry, own, extent, arrived, before)
 
 
 def joint_start(context: RunContext) -> JointStart:
@@ -78,7 +81,7 @@ def facts_as_proposed(context: RunContext, job: JobSpec, proposed: Plan | None) 
     """
     looks_left = LOOKS if job.mode == "warm" else 1
     while True:
-        facts = facts_of(context, job)
+        facts = facts_of(context, job, "round")
         if proposed is None or context.engine.identity(facts) == proposed.facts:
             return facts
         looks_left -= 1
@@ -152,7 +155,7 @@ def _runs_on(context: RunContext, job: JobSpec, plans: Iterable[PlanProgress]) -
         ends = [step for step in context.plans.read(plan) if isinstance(step, ENDS)]
         if any(plan.finished(step.name) for step in ends):
             return False
-    cluster = facts_of(context, job).source_cluster
+    cluster = facts_of(context, job, "round").source_cluster
     return cluster is not None and cluster.state == "running"
 
 

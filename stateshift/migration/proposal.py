@@ -79,7 +79,7 @@ def propose(
         parent = adapters.open_storage(locations.parent(job.destination))
         fed_by = job.takes_over.fed_by if job.takes_over is not None else None
         lock.refuse_held(parent, locations.name(job.destination), but=fed_by)
-        facts = gather(inquiry, job, probing=True)
+        facts = gather(inquiry, job, extent="plan")
         made = list(plan_job(inquiry, job, facts))
         made[-1] = joint.with_findings(made[-1])
         if deep:

@@ -81,10 +81,10 @@ def way_without(job: JobSpec) -> str:
 
 def _facts_now(context: RunContext, job: JobSpec, before: Facts | None) -> Facts:
     try:
-        return facts_of(context, job)
+        return facts_of(context, job, "round")
     except ClusterError:
         nothing = Survey(job.source, None, "empty", ())
-        return facts_of(context, job, before=before or Facts(nothing, nothing))
+        return facts_of(context, job, "round", before or Facts(nothing, nothing))
 
 
 def fault_of(engine: Engine, job: JobSpec, facts: Facts) -> str | None:

@@ -30,6 +30,8 @@ from stateshift.journal import ImageKept, RpoJudged
 from stateshift.migration.context import RunContext
 from stateshift.migration.gathering import image_of_epoch, names_before, under_names_now
 from stateshift.migration.notifications import tell_rpo
+from stateshift.plain import JsonObject
+from stateshift.sources.kafka import remember
 from stateshift.specification import JobSpec, Spec, to_plain_spec
 from stateshift.specification.standby import is_startable, spec_again, spec_at_target, spec_home
 from stateshift.step.claims import refuse_another, state_at
@@ -157,6 +159,7 @@ def tell_standby(context: RunContext, job: JobSpec, facts: Facts, publication: P
         earlier=tuple(_earlier(storage, facts.kept, epoch)),
         reads_from=tuple(writers_of(context.spec, job)),
         read_up_to=publication.read_up_to,
+        records=_records_read(context, job, facts),
         home=to_plain_spec(home) if is_startable(home) else None,
     )
     _write_state(storage, state)
@@ -181,6 +184,26 @@ def writers_of(spec: Spec, job: JobSpec) -> Iterator[OtherStandby]:
     if spec.dataflow is not None:
         for name in writers_for(spec.dataflow, job.name, standbys.keys() - {job.name}):
             yield OtherStandby(name, standbys[name].destination)
+
+
+def _records_read(context: RunContext, job: JobSpec, facts: Facts) -> JsonObject | None:
+    """Return the records around the offsets of a job that reads on at other brokers after a
+    failover: nobody can ask for them then. None if there is no such job, or nobody can ask now.
+    """
+    adapters, kafka = context.adapters, job.kafka
+    if not job.transform or kafka is None or kafka.source_bootstrap_servers is None:
+        return None
+    brokers = kafka.source_bootstrap_servers
+    try:
+        read = context.engine.offsets_read(job, facts.source, adapters.open_storage)
+        with adapters.open_topics(brokers, kafka.source_properties) as reader:
+            return remember(reader, read)
+    except StateshiftError as error:
+        context.say(
+            f"{job.name}: {error.fact}: what this image has read last is not kept beside it, and a "
+            f"failover from it has to ask {brokers}"
+        )
+        return None
 
 
 def forget_state(context: RunContext, job: JobSpec) -> None:

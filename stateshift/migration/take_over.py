@@ -84,13 +84,13 @@ def plan_job(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         return plans
     plan = plans[-1]
     if job.takes_over is not None:
-        plan = _with_take_over(inquiry, job, plan, facts.records_unread)
+        plan = _with_take_over(inquiry, job, plan, facts)
     # Whoever feeds the standby may publish another epoch until it is claimed, and planned again.
     identity = inquiry.engine.identity(facts)
     return (*plans[:-1], replace(plan, provisional=True, facts=identity))
 
 
-def _with_take_over(inquiry: Inquiry, job: JobSpec, plan: Plan, records_unread: int | None) -> Plan:
+def _with_take_over(inquiry: Inquiry, job: JobSpec, plan: Plan, facts: Facts) -> Plan:
     take_over = job.takes_over
     assert take_over is not None, "a job of a standby"
     state = state_at(inquiry.adapters.open_storage(job.source))
@@ -115,7 +115,7 @@ def _with_take_over(inquiry: Inquiry, job: JobSpec, plan: Plan, records_unread: 
         workdir,
         epoch=plan.epoch,
         newest=primary.newest,
-        records_unread=records_unread,
+        records_unread=facts.records_unread,
     )
     if state is not None:
         committed_at, published_at = _times_of(state, plan.epoch)
@@ -124,6 +124,12 @@ def _with_take_over(inquiry: Inquiry, job: JobSpec, plan: Plan, records_unread: 
     back: tuple[AnyStep, ...] = ()
     if take_over.epoch is not None:
         back = tuple(_steps_back(inquiry, job, take_over.epoch))
+    # Sources may read on at the brokers of the standby; an undo puts the old offsets back.
+    opening, image = inquiry.adapters.open_storage, facts.source
+    files = inquiry.engine.repositioned_files(image, facts.positions, opening)
+    for path, (before, after) in sorted(files.items()):
+        name = f"transform/{path}"
+        back = (*back, WriteFile.of(name, image.location, path, after, before.decode()))
     first = phases_of(Phase("prepare", (claimed,)), Phase("halt", fences))
     first += phases_of(Phase("transform", back, ordered=True))
     phases = (*first, *plan.phases) if plan.phases else ()

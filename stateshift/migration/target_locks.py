@@ -75,7 +75,7 @@ def set_aside(context: RunContext, job: JobSpec) -> None:
     adopted = context.plans.adopted(job, "aside")
     if adopted is None:
         inquiry = context.inquiry_at_pace
-        plan = aside_plan(inquiry, job, facts_of(context, job), context.world.run)
+        plan = aside_plan(inquiry, job, facts_of(context, job, "round"), context.world.run)
         refuse([plan])
         adopted = context.plans.adopt(plan)
         spare(context, job)

@@ -620,7 +620,7 @@ class WarmRounds:
         context = self.context
         number = round_count(context.progress, job.name)
         before = self._last[job.name]
-        facts = facts_of(context, job, before=before.facts)
+        facts = facts_of(context, job, "round", before.facts)
         plan = context.engine.plan_round(context.spec, job, facts, stopping=True)
         at = round_choice.epochs_of(facts)
         if over.is_set() or plan.facts != before.plan.facts or at == copied.get(job.name):

@@ -3,8 +3,11 @@
     spans(brokers, properties, topics)     {topic: {partition: (first, end)}}
     records(brokers, properties, offsets)  {topic: {partition: the records just before the offset,
                                            and at it}}
-    open_topics(brokers, properties)       the same of one connection: spans, offsets by time, and
-                                           the records of any windows
+    open_topics(brokers, properties)       the same of one connection: spans, offsets by time, the
+                                           records of any windows, and the cluster's id
+    remember(reader, offsets)              the records around offsets, as JSON: by them a job is
+                                           found again in a mirror once these brokers are lost
+    with_remembered(open_topics, …)        opens what was kept in place of these brokers
 
 No group is joined, nothing is committed, and no topic is made by asking for it: Kafka makes a topic
 that is asked for by its name, unless configured not to. All topics are asked for instead. `first`
@@ -31,13 +34,17 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from stateshift.errors import PlanError, StorageError, TransientStorageError
+from stateshift import plain
+from stateshift.errors import FormatError, PlanError, StorageError, TransientStorageError
+from stateshift.plain import JsonObject
+from stateshift.sources.topic_positions import Offsets, TopicReader, contexts_at
+from stateshift.sources.topic_positions import OpenTopics as Opening
 from stateshift.survey import TopicRecord
 
 # A partition, and an offset range in it: from the first, to before the end.
@@ -67,6 +74,8 @@ class Consumer(Protocol):
     def close(self) -> None: ...
 
     def poll(self, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]: ...
+
+    def topics(self) -> set[str]: ...
 
     def partitions_for_topic(self, topic: str) -> set[int] | None: ...
 
@@ -139,6 +148,17 @@ class OpenTopics:
     brokers: str
     _consumer: Consumer
 
+    @property
+    def cluster(self) -> str | None:
+        """The id of the brokers' cluster: part of every answer that lists topics."""
+        metadata = getattr(self._consumer, "_cluster", None)  # kafka-python has no other way
+        id: str | None = getattr(metadata, "cluster_id", None)
+        return id
+
+    def names(self) -> frozenset[str]:
+        """Return the names of all topics."""
+        return frozenset(self._consumer.topics())
+
     def spans(self, topic: str) -> Mapping[int, tuple[int, int]]:
         """Return the first and the end offset of each partition."""
         return _spans_of(self._consumer, topic)
@@ -161,6 +181,15 @@ class OpenTopics:
         """Return the records in these windows, which lie within the spans."""
         return _read(self._consumer, topic, windows)
 
+    def pairs(self, topic: str, window: tuple[int, int]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values of a topic's first partition, in order; those without one or the
+        other are left out.
+        """
+        for _, batch in _batches(self._consumer, topic, {0: window}):
+            for record in batch:
+                if record.key is not None and record.value is not None:
+                    yield record.key, record.value
+
 
 @contextmanager
 def open_topics(
@@ -176,6 +205,20 @@ def _read(consumer: Consumer, topic: str, windows: Windows) -> dict[int, tuple[T
     end a transaction.
     """
     records: dict[int, list[TopicRecord]] = {number: [] for number in windows}
+    for number, batch in _batches(consumer, topic, windows):
+        for record in batch:
+            timed = record.timestamp is not None and record.timestamp >= 0
+            time_ms = int(record.timestamp) if timed else None
+            is_log_time = record.timestamp_type == LOG_APPEND_TIME
+            digests = _digest(record.key), _digest(record.value)
+            records[number].append(TopicRecord(record.offset, time_ms, is_log_time, *digests))
+    return {number: tuple(read) for number, read in records.items()}
+
+
+def _batches(
+    consumer: Consumer, topic: str, windows: Windows
+) -> Iterator[tuple[int, list[ConsumerRecord]]]:
+    """Yield the records in these windows as they come, by partition."""
     consumer.assign([])  # a partition that is read again would still be paused
     unread = _assigned(consumer, topic, windows)
     until = time.monotonic() + READ_SECONDS
@@ -187,23 +230,14 @@ def _read(consumer: Consumer, topic: str, windows: Windows) -> dict[int, tuple[T
         if batches:
             until = time.monotonic() + READ_SECONDS
         for partition, batch in batches.items():
-            _, end = windows[partition.partition]
-            for record in batch:
-                if record.offset >= end:
-                    continue
-                timed = record.timestamp is not None and record.timestamp >= 0
-                time_ms = int(record.timestamp) if timed else None
-                is_log_time = record.timestamp_type == LOG_APPEND_TIME
-                digests = _digest(record.key), _digest(record.value)
-                records[partition.partition].append(
-                    TopicRecord(record.offset, time_ms, is_log_time, *digests)
-                )
+            number = partition.partition
+            _, end = windows[number]
+            yield number, [record for record in batch if record.offset < end]
         for number, partition in list(unread.items()):
             _, end = windows[number]
             if consumer.position(partition) >= end:
                 consumer.pause(partition)
                 del unread[number]
-    return {number: tuple(read) for number, read in records.items()}
 
 
 def _assigned(consumer: Consumer, topic: str, windows: Windows) -> dict[int, TopicPartition]:
@@ -252,7 +286,8 @@ def _consumer(brokers: str, properties: str | None, connect_ms: int) -> Iterator
             yield consumer
         finally:
             consumer.close()
-    except (error_of, OSError, ValueError, AssertionError) as error:
+    except (error_of, OSError, ValueError, LookupError, AssertionError) as error:
+        # A LookupError: a partition has no leader yet.
         why = str(error) if str(error).startswith("gave no records") else type(error).__name__
         raise TransientStorageError(
             f"{brokers} does not answer as Kafka does ({why})",
@@ -317,3 +352,90 @@ def read_properties(text: str) -> dict[str, str]:
     lines = map(str.strip, joined.splitlines())
     pairs = [_LINE.match(line) for line in lines if not line.startswith(("#", "!"))]
     return {pair[1]: pair[2] for pair in pairs if pair is not None}
+
+
+# ---- brokers that are lost
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPartition:
+    """The first and the end offset of a partition, and some of its records."""
+
+    first: int
+    end: int
+    records: tuple[TopicRecord, ...]
+
+
+Kept = Mapping[str, Mapping[str, KeptPartition]]
+
+
+def remember(reader: TopicReader, offsets: Mapping[str, Collection[Offsets]]) -> JsonObject:
+    """Return the records around several offsets of each partition of these topics."""
+    kept: dict[str, dict[str, KeptPartition]] = {}
+    for topic, several in offsets.items():
+        spans, records = reader.spans(topic), dict[int, set[TopicRecord]]()
+        for asked in several:
+            there = {number: offset for number, offset in asked.items() if number in spans}
+            for number, context in contexts_at(reader, topic, there).items():
+                records.setdefault(number, set()).update(context.before, context.after)
+        kept[topic] = {}
+        for number, own in records.items():
+            kept[topic][str(number)] = KeptPartition(*spans[number], tuple(sorted(own)))
+    made: JsonObject = plain.to_plain(kept)
+    return made
+
+
+def with_remembered(open_topics: Opening, brokers: str, records: JsonObject) -> Opening:
+    """Return a way to open topics that gives the records which were kept of these brokers.
+
+    Raises:
+        FormatError: they are damaged.
+    """
+    try:
+        kept: Kept = plain.from_plain(Kept, records)
+    except plain.Misfit as error:
+        raise FormatError(f"the records that a standby keeps are damaged: {error}") from error
+
+    @contextmanager
+    def opened(address: str, properties: str | None) -> Iterator[TopicReader]:
+        if address == brokers:
+            yield RememberedTopics(brokers, kept)
+            return
+        with open_topics(address, properties) as reader:
+            yield reader
+
+    return opened
+
+
+@dataclass(frozen=True)
+class RememberedTopics:
+    """The topics of brokers that nobody asks any more."""
+
+    brokers: str
+    _kept: Kept
+    cluster: str | None = None
+
+    def names(self) -> frozenset[str]:
+        """Return no topic: those of MirrorMaker were not kept."""
+        return frozenset()
+
+    def pairs(self, topic: str, window: tuple[int, int]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield nothing, likewise."""
+        yield from ()
+
+    def spans(self, topic: str) -> Windows:
+        """Return the first and the end offset of each partition, as they were."""
+        partitions = self._kept.get(topic, {})
+        return {int(number): (each.first, each.end) for number, each in partitions.items()}
+
+    def offsets_at(self, topic: str, times_ms: Mapping[int, int]) -> Offsets:
+        """Return nothing: only the new brokers are asked for times."""
+        return {}
+
+    def read(self, topic: str, windows: Windows) -> Mapping[int, Sequence[TopicRecord]]:
+        """Return the records in these windows that were kept."""
+        held: dict[int, Sequence[TopicRecord]] = {}
+        for number, (start, end) in windows.items():
+            records = self._kept[topic][str(number)].records
+            held[number] = tuple(each for each in records if start <= each.offset < end)
+        return held

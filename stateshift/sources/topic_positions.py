@@ -13,20 +13,37 @@ until the place is found, up to `window` records. Brokers tell an offset of a ti
 has such ends of its own time among records that are older. Then records are asked for their times
 (`first_since`).
 
+The offset syncs of MirrorMaker bound each place. They are read from the newest one back, only as
+far as they are needed, and the records are looked for between them. If they are gone on one side,
+the job reads from the lower bound on, and gets at most the records up to the upper one again.
+
+A mirror that lags has none of the records that were read last: its own last one is found among
+those that were read before. It is waited for.
+
 A partition that the job has not read yet begins with its first record, unless a file names it. If
 that record is older than what the job has read, the partition may hold copies from others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from stateshift.sources.translate import AROUND, Context, Place, context_at, find_place
+from stateshift.formats.offset_file import SYNCS_NAME, decode_offset_sync
+from stateshift.sources.translate import (
+    AROUND,
+    Bounds,
+    Context,
+    Place,
+    are_same,
+    context_at,
+    find_place,
+    is_older,
+)
 from stateshift.specification import grammars
-from stateshift.specification.grammars import BY_FILE, milliseconds_of
+from stateshift.specification.grammars import BY_COMPARING, BY_FILE, BY_MIRROR, milliseconds_of
 from stateshift.survey import Finding, PositionChange, TopicRecord
 
 Offsets = Mapping[int, int]
@@ -37,6 +54,7 @@ NEAR, FAR = 32, 2_048  # offsets before and after one that are read for its cont
 WINDOWS = (200, 2_000)  # records of a partition that are searched first
 HELD_MAX = 200_000  # records in memory
 SHOWN_MAX = 3  # partitions that a message names
+BLOCK, BLOCK_MAX = 10_000, 200_000  # offset syncs that are read at once
 COUNTED_MAX = 10_000  # records that are counted; of more, the difference of the offsets is told
 
 OTHER = "other-records"
@@ -48,6 +66,19 @@ class TopicReader(Protocol):
 
     @property
     def brokers(self) -> str: ...
+
+    @property
+    def cluster(self) -> str | None:
+        """The id of the brokers' cluster, as far as they tell it."""
+        ...
+
+    def names(self) -> frozenset[str]:
+        """Return the names of all topics."""
+        ...
+
+    def pairs(self, topic: str, window: tuple[int, int]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values of a topic's first partition, in order."""
+        ...
 
     def spans(self, topic: str) -> Windows:
         """Return the first and the end offset of each partition; nothing for no topic."""
@@ -72,10 +103,16 @@ class OpenTopics(Protocol):
     ) -> AbstractContextManager[TopicReader]: ...
 
 
+# Waits a little for what this line says; False once it has waited for long enough.
+Wait = Callable[[str], bool]
+# Waiting for so many seconds, from now on.
+Patience = Callable[[float], Wait]
+
+
 @dataclass(frozen=True, slots=True)
 class TopicRequest:
     """One topic of a source, as it is to be read on. `planned` are the ends of a batch that is
-    kept; None where there is none. `offsets` are those of a file.
+    kept; None where there is none. `offsets` are those of a file, `syncs` MirrorMaker's topic.
     """
 
     source: str
@@ -86,24 +123,76 @@ class TopicRequest:
     way: str
     offsets: Offsets | None = None
     window: int = 20_000
+    syncs: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPositions:
-    """The new offsets of one topic. They are not whole where a finding refuses for good."""
+    """The new offsets of one topic. They are not whole where a finding refuses for good. `brokers`
+    are the ids of their clusters, by address.
+    """
 
     topic: str
     read: Offsets = field(default_factory=dict)
     planned: Offsets | None = None
     changes: tuple[PositionChange, ...] = ()
     findings: tuple[Finding, ...] = ()
+    brokers: Mapping[str, str] = field(default_factory=dict)
 
 
 def new_positions(
-    request: TopicRequest, old: TopicReader | None, new: TopicReader
+    request: TopicRequest,
+    old: TopicReader | None,
+    new: TopicReader,
+    wait: Wait = lambda line: False,
 ) -> TopicPositions:
     """Return the new offsets of a topic. `old` is None if nobody knows the old brokers."""
-    return _Translation(request, old, new).positions()
+    return _Translation(request, old, new, wait).positions()
+
+
+def contexts_at(reader: TopicReader, topic: str, offsets: Offsets) -> dict[int, Context]:
+    """Return the records around each offset, as far as they are there."""
+    spans = reader.spans(topic)
+    contexts = {number: Context((), ()) for number in offsets}
+    for near in (NEAR, FAR):  # not each offset has a record
+        windows = {}
+        for number, context in contexts.items():
+            if not context.before or not context.after:
+                first, end = spans[number]
+                high = min(end, offsets[number] + near)
+                windows[number] = (min(high, max(first, offsets[number] - near)), high)
+        for number, records in reader.read(topic, windows).items():
+            contexts[number] = context_at(records, offsets[number])
+    return contexts
+
+
+def syncs_topics(reader: TopicReader, name: str | None) -> list[str]:
+    """Return the topics of syncs at these brokers, or the one that is named, if it is there."""
+    names = reader.names()
+    if name is not None:
+        return [name] if name in names else []
+    return sorted(filter(SYNCS_NAME.fullmatch, names))
+
+
+def bounds_of(
+    reader: TopicReader, syncs: str, topic: str, offsets: Mapping[int, int]
+) -> dict[int, Bounds]:
+    """Return the bounds of each offset of a topic, by these syncs.
+
+    Raises:
+        FormatError: the topic holds something else.
+    """
+    bounds = {number: Bounds(offset) for number, offset in offsets.items()}
+    first, end = reader.spans(syncs).get(0, (0, 0))
+    size = BLOCK
+    while end > first and not all(each.is_closed for each in bounds.values()):
+        start = max(first, end - size)
+        for key, value in reversed(list(reader.pairs(syncs, (start, end)))):
+            sync = decode_offset_sync(key, value)
+            if sync.topic == topic and sync.partition in bounds:
+                bounds[sync.partition].add(sync)
+        end, size = start, min(2 * size, BLOCK_MAX)
+    return bounds
 
 
 def first_since(
@@ -164,13 +253,35 @@ class _Probe:
         return _Probe(low, high, low if is_near else (low + high) // 2)
 
 
+class _Missing(NamedTuple):
+    """Records that a mirror has not brought yet, or some of them."""
+
+    records: int
+    is_all: bool
+
+    @classmethod
+    def of_all(cls, partitions: Collection[_Missing]) -> _Missing:
+        """Return the records of several partitions."""
+        is_all = all(each.is_all for each in partitions)
+        return cls(sum(each.records for each in partitions), is_all)
+
+    @property
+    def told(self) -> str:
+        counted = "1 record" if self.records == 1 else f"{self.records:,} records"
+        return counted if self.is_all else f"at least {counted}"
+
+
 class _Translation:
     """One topic on both sides, while it is asked about."""
 
-    def __init__(self, request: TopicRequest, old: TopicReader | None, new: TopicReader) -> None:
-        self._request, self._old, self._new = request, old, new
+    def __init__(
+        self, request: TopicRequest, old: TopicReader | None, new: TopicReader, wait: Wait
+    ) -> None:
+        self._request, self._old, self._new, self._wait = request, old, new, wait
         self._spans = dict(new.spans(request.new_topic))
         self._findings: list[Finding] = []
+        self._bounds: dict[int, Bounds] = {}
+        self._missing: dict[int, _Missing] = {}
 
     def positions(self) -> TopicPositions:
         request = self._request
@@ -178,9 +289,13 @@ class _Translation:
         if self._findings:
             return self._nothing()
         contexts = self._contexts(request.read)
+        if self._old is not None and request.way == BY_MIRROR:
+            self._findings += self._of_syncs(self._old)
         if self._findings:
             return self._nothing()
-        places = self._places(request.read, contexts)
+        places, missing = self._places(request.read, contexts, self._bounds)
+        self._missing = missing
+        self._findings += self._of_bounds(places)
         offsets = self._offsets(contexts, places)
         self._findings += self._of_offsets(offsets, places)
         if any(finding.waive is None for finding in self._findings if finding.level == "refuse"):
@@ -192,8 +307,12 @@ class _Translation:
             after, place = offsets[number], places.get(number)
             if number not in request.read and after == self._first(number):
                 place = after
-            again = None if place is None else self._count(number, after, place)
-            skipped = None if place is None else self._count(number, place, after)
+            again = skipped = None
+            if place is not None:
+                again = self._count(number, after, place)
+                skipped = self._count(number, place, after)
+            elif number in self._bounds and number not in self._missing:
+                again, skipped = self._again_max(number), 0
             name = f"{request.new_topic}/{number}"
             before = request.read.get(number)
             changes.append(PositionChange(request.source, name, before, after, again, skipped))
@@ -260,11 +379,11 @@ class _Translation:
             return {}
         topic = self._request.old_topic
         spans = self._old.spans(topic)
-        contexts: dict[int, Context] = {}
+        asked: dict[int, int] = {}
         for number in sorted(offsets.keys() & spans.keys()):
             end = spans[number][1]
             if offsets[number] <= end:
-                contexts[number] = Context((), ())
+                asked[number] = offsets[number]
                 continue
             self._findings.append(
                 Finding(
@@ -275,19 +394,30 @@ class _Translation:
                     '(in a spec, "source_bootstrap_servers" of "kafka")',
                 )
             )
-        for near in (NEAR, FAR):  # not each offset has a record
-            windows = {}
-            for number, context in contexts.items():
-                if not context.before or not context.after:
-                    first, end = spans[number]
-                    high = min(end, offsets[number] + near)
-                    windows[number] = (min(high, max(first, offsets[number] - near)), high)
-            for number, records in self._old.read(topic, windows).items():
-                contexts[number] = context_at(records, offsets[number])
-        return contexts
+        return contexts_at(self._old, topic, asked)
 
-    def _places(self, offsets: Offsets, contexts: Mapping[int, Context]) -> dict[int, int]:
-        """Return the offsets at which the job stands in the new topic, as far as they are found."""
+    def _places(
+        self, offsets: Offsets, contexts: Mapping[int, Context], bounds: Mapping[int, Bounds]
+    ) -> tuple[dict[int, int], dict[int, _Missing]]:
+        """Return the offsets at which the job stands in the new topic, as far as they are found. A
+        mirror that lags is waited for: what is still missing then is returned as well.
+        """
+        topic, brokers = self._request.new_topic, self._new.brokers
+        while True:
+            places = self._found(offsets, contexts, bounds)
+            missing: dict[int, _Missing] = {}
+            if self._request.way in BY_COMPARING:
+                unknown = {each: contexts[each] for each in contexts if each not in places}
+                missing = self._not_there_yet(offsets, unknown)
+            told = _Missing.of_all(missing.values()).told
+            line = f"{topic} at {brokers} lags: {told} are not there yet"
+            if not missing or not self._wait(line):
+                return places, missing
+            self._spans = dict(self._new.spans(topic))
+
+    def _found(
+        self, offsets: Offsets, contexts: Mapping[int, Context], bounds: Mapping[int, Bounds]
+    ) -> dict[int, int]:
         places: dict[int, int] = {}
         searched: dict[int, Context] = {}
         for number, context in contexts.items():
@@ -299,7 +429,119 @@ class _Translation:
             elif offsets[number] == 0 or first == end:
                 # It has read nothing, or there is nothing that it could have read.
                 places[number] = first
-        return places | _Search(self._new, self._request, self._spans).places(searched)
+        search = _Search(self._new, self._request, self._spans, bounds)
+        return places | search.places(searched)
+
+    def _not_there_yet(
+        self, offsets: Offsets, contexts: Mapping[int, Context]
+    ) -> dict[int, _Missing]:
+        """Return the records before each offset that follow the new topic's last one, where that is
+        found among them, or is older than all of them.
+        """
+        missing: dict[int, _Missing] = {}
+        tails, read = {}, {}
+        for number, context in contexts.items():
+            if number in self._spans and context.before:
+                first, end = self._spans[number]
+                tails[number] = (max(first, end - FAR), end)
+                offset = offsets[number]
+                read[number] = (max(0, offset - self._request.window), offset)
+        if self._old is None or not tails:
+            return missing
+        firsts = self._old.spans(self._request.old_topic)
+        read = {number: (max(firsts[number][0], low), end) for number, (low, end) in read.items()}
+        records = self._old.read(self._request.old_topic, read)
+        for number, tail in self._new.read(self._request.new_topic, tails).items():
+            ours, first = records[number], read[number][0]
+            place = find_place(Context(tuple(tail[-AROUND:]), ()), ours)
+            if place is not None:
+                count = sum(1 for each in ours if each.offset >= place.offset)
+                missing[number] = _Missing(count, is_all=True)
+            elif not tail and self._spans[number][0] == 0:
+                missing[number] = _Missing(len(ours), is_all=first == firsts[number][0])
+            elif tail and ours and is_older(tail[-1], ours[0]):
+                missing[number] = _Missing(len(ours), is_all=False)
+        return {number: each for number, each in missing.items() if each.records}
+
+    # -- what MirrorMaker has written down
+
+    def _of_syncs(self, old: TopicReader) -> Iterator[Finding]:
+        """Read the syncs of the partitions that the job reads; refuse where there are none."""
+        request = self._request
+        for reader in (old, self._new):
+            topics = syncs_topics(reader, request.syncs)
+            if len(topics) == 1:
+                found = bounds_of(reader, topics[0], request.old_topic, request.read)
+                self._bounds = {number: each for number, each in found.items() if each.is_known}
+                return
+            if topics:
+                yield Finding(
+                    "refuse",
+                    f"{reader.brokers} has the offset syncs of {len(topics)} mirrors: "
+                    f"{', '.join(topics)}",
+                    hint=f'name one: --syncs {topics[0]} (in a spec, "syncs")',
+                )
+                return
+        wanted = request.syncs or "a topic mm2-offset-syncs.ALIAS.internal"
+        yield Finding(
+            "refuse",
+            f"neither {old.brokers} nor {self._new.brokers} has {wanted}, in which MirrorMaker 2 "
+            "writes down its offsets",
+            hint="name the brokers and the topic that it writes to (--syncs TOPIC); without one, "
+            "--by records",
+        )
+
+    def _of_bounds(self, places: Mapping[int, int]) -> Iterator[Finding]:
+        """Compare the records of the syncs that stand in for records which are gone."""
+        request, syncs = self._request, {}
+        for number, each in self._bounds.items():
+            sync = each.low or each.high
+            is_there = number in self._spans and number not in self._missing
+            if sync is not None and is_there and number not in places:
+                syncs[number] = sync
+        if self._old is None or not syncs:
+            return
+        ours = _clipped(self._old.spans(request.old_topic), {n: syncs[n].upstream for n in syncs})
+        theirs = _clipped(self._spans, {number: syncs[number].downstream for number in syncs})
+        before = self._old.read(request.old_topic, ours)
+        after = self._new.read(request.new_topic, theirs)
+        for number, sync in syncs.items():
+            pairs = zip(before.get(number, ()), after.get(number, ()), strict=False)
+            if not all(are_same(*pair) for pair in pairs):
+                yield Finding(
+                    "refuse",
+                    f"MirrorMaker 2 says that {request.old_topic}/{number} has at {sync.upstream} "
+                    f"the record that {request.new_topic}/{number} has at {sync.downstream}, and "
+                    "these are two different ones",
+                    hint="its syncs are of another mirror, or of a topic that was there before: "
+                    "name the right ones (--syncs TOPIC), or --by records",
+                )
+                continue
+            yield Finding(
+                "warn",
+                f"{request.old_topic}/{number}: the records around {request.read[number]} are not "
+                f"found on both sides. By MirrorMaker 2 the job stands in {request.new_topic} at "
+                f"{self._lowest(number)} or later, up to {self._again_max(number):,} records",
+            )
+
+    def _lowest(self, number: int) -> int:
+        """Return the lower bound of a place: what was read includes the record of the sync."""
+        first, end = self._spans[number]
+        bounds = self._bounds[number]
+        if bounds.low is None:
+            return first
+        was_read = bounds.low.upstream < bounds.offset
+        return min(end, max(first, bounds.low.downstream + was_read))
+
+    def _again_max(self, number: int) -> int:
+        """Return the most records that are read again from the lower bound on."""
+        bounds, end = self._bounds[number], self._spans[number][1]
+        high = end if bounds.high is None else min(end, bounds.high.downstream)
+        between = self._count(number, self._lowest(number), high)
+        if bounds.span_max is None or bounds.low is None:
+            return between
+        may_follow = max(0, bounds.span_max - 1)  # the record of the sync itself was read
+        return may_follow if bounds.high is None else min(between, may_follow)
 
     # -- where it reads on
 
@@ -311,6 +553,7 @@ class _Translation:
         first = {number: span[0] for number, span in self._spans.items()}
         end = {number: span[1] for number, span in self._spans.items()}
         new = {number: first[number] for number in first.keys() - request.read.keys()}
+        late = {number: end[number] for number in self._missing}
         time_ms = milliseconds_of(request.way)
         if time_ms is not None:
             return {**end, **self._at(dict.fromkeys(request.read, time_ms)), **new}
@@ -322,9 +565,13 @@ class _Translation:
             case grammars.LATEST:
                 return {**end, **new}
             case grammars.BY_RECORDS:
-                return {**places, **new}
+                return {**late, **places, **new}
             case grammars.BY_TIMESTAMP:
                 return {**self._by_time(contexts, places), **new}
+            case grammars.BY_MIRROR:
+                numbers = self._bounds.keys() & self._spans.keys()
+                lowest = {number: self._lowest(number) for number in numbers}
+                return {**lowest, **late, **places, **new}
         raise AssertionError(request.way)
 
     def _by_time(
@@ -359,12 +606,22 @@ class _Translation:
             name = f"{topic}/{number}"
             first, end = self._spans[number]
             offset = offsets.get(number)
-            if offset is None:
+            if number in self._missing:
+                yield Finding(
+                    "refuse",
+                    f"{name}: the mirror lags, and {self._missing[number].told} that the job has "
+                    f"read in {request.old_topic} are not at {brokers} yet",
+                    OTHER,
+                    'wait for longer: --timeout 10min (in a spec, "timeout"); or, where they will '
+                    f'never come, "waive": ["{OTHER}"]: the job reads on after the last record '
+                    "there. Would they still come, it would read them again",
+                )
+            elif offset is None:
                 yield Finding(
                     "refuse",
                     f"{name}: the records that the job has read last in {request.old_topic} are "
                     f"not found at {brokers}, in {request.window:,} records around their time",
-                    hint="does the mirror lag, or was the topic compacted? Look at more "
+                    hint="was the topic compacted? Look at more "
                     "(--window N), or name the offsets (--by offsets --offsets FILE)",
                 )
             elif not first <= offset <= end:
@@ -383,7 +640,8 @@ class _Translation:
                 f'"kafka"); {_UNPROVED}',
             )
             return
-        unproved = [number for number in sorted(request.read) if number not in places]
+        known = places.keys() | self._bounds.keys() | self._missing.keys()
+        unproved = [number for number in sorted(request.read) if number not in known]
         if unproved:
             yield Finding(
                 "refuse",
@@ -422,12 +680,26 @@ class _Translation:
         for number, end in request.planned.items():
             if end != request.read.get(number):
                 moved[number] = end
-        ends = self._places(moved, self._contexts(moved))
+        ends, missing = self._places(moved, self._contexts(moved), {})
         planned = dict(offsets)
         for number in sorted(moved):
             found = ends.get(number)
             if found is not None and number in offsets and offsets[number] <= found:
                 planned[number] = found
+                continue
+            if number in missing and number in offsets:
+                planned[number] = max(offsets[number], self._spans[number][1])
+                self._findings.append(
+                    Finding(
+                        "refuse",
+                        f"a batch is planned that reads {request.old_topic}/{number} up to "
+                        f"{moved[number]}, and {missing[number].told} of it are not in "
+                        f"{request.new_topic} yet",
+                        OTHER,
+                        "wait for longer (--timeout 10min); or, where they will never come, "
+                        f'"waive": ["{OTHER}"]: the batch then ends with what is there',
+                    )
+                )
                 continue
             self._findings.append(
                 Finding(
@@ -486,6 +758,16 @@ class _Translation:
         return len(self._new.read(topic, {number: (start, end)})[number])
 
 
+def _clipped(spans: Windows, offsets: Offsets) -> Windows:
+    """Return the windows of one record each, as far as they are within the spans."""
+    windows = {}
+    for number, offset in offsets.items():
+        first, end = spans.get(number, (0, 0))
+        if first <= offset < end:
+            windows[number] = (offset, offset + 1)
+    return windows
+
+
 def _named(topic: str, numbers: Sequence[int]) -> str:
     names = ", ".join(f"{topic}/{number}" for number in numbers[:SHOWN_MAX])
     more = len(numbers) - SHOWN_MAX
@@ -493,12 +775,31 @@ def _named(topic: str, numbers: Sequence[int]) -> str:
 
 
 class _Search:
-    """The search for places in the partitions of a new topic."""
+    """The search for places in the partitions of a new topic: near the time of the records that are
+    looked for, or between the bounds that are known.
+    """
 
-    def __init__(self, new: TopicReader, request: TopicRequest, spans: Windows) -> None:
-        self._new, self._topic, self._spans = new, request.new_topic, spans
+    def __init__(
+        self,
+        new: TopicReader,
+        request: TopicRequest,
+        spans: Windows,
+        bounds: Mapping[int, Bounds],
+    ) -> None:
+        self._new, self._topic, self._bounds = new, request.new_topic, bounds
+        self._spans = {number: self._between(number, span) for number, span in spans.items()}
         sizes = [size for size in WINDOWS if size < request.window]
         self._sizes = (*sizes, request.window)
+
+    def _between(self, number: int, span: tuple[int, int]) -> tuple[int, int]:
+        """Return the part of a partition between its bounds, and a little around it."""
+        first, end = span
+        bounds = self._bounds.get(number)
+        if bounds is not None and bounds.low is not None:
+            first = min(end, max(first, bounds.low.downstream - NEAR))
+        if bounds is not None and bounds.high is not None:
+            end = max(first, min(end, bounds.high.downstream + NEAR))
+        return first, end
 
     def places(self, contexts: Mapping[int, Context]) -> dict[int, int]:
         """Return the offsets of those that are found."""
@@ -516,10 +817,17 @@ class _Search:
 
     def _starts(self, contexts: Mapping[int, Context]) -> dict[int, int]:
         """Return the offsets around which copies of the nearest records can be expected."""
-        times = {number: context.time_ms for number, context in contexts.items()}
-        asked = {number: time for number, time in times.items() if time is not None}
-        ends = {number: self._spans[number][1] for number in contexts}
-        return {**ends, **first_since(self._new, self._topic, asked, self._spans)}
+        starts = {number: self._spans[number][1] for number in contexts}
+        asked: dict[int, int] = {}
+        for number, context in contexts.items():
+            first, end = self._spans[number]
+            bounds = self._bounds.get(number)
+            is_near = bounds is not None and end - first <= self._sizes[-1]
+            if not is_near and context.time_ms is not None:
+                asked[number] = context.time_ms
+            elif bounds is not None and bounds.low is not None:
+                starts[number] = first
+        return {**starts, **first_since(self._new, self._topic, asked, self._spans)}
 
     def _round(
         self, contexts: Mapping[int, Context], starts: Offsets, size: int

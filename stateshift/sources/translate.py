@@ -9,14 +9,26 @@ next ones. Either may be missing: a mirror lags, a topic was compacted, or nothi
 A place at which another record follows than the next one is not it.
 
 Two places that fit equally well (a topic that repeats the same few records) are no place.
+
+Offset syncs of MirrorMaker 2 bound a place. It copies a partition in its order:
+
+    old topic    … u ……… offset ……… U …        the job has read up to `offset`
+    new topic    … d ………   ?    ……… D …        it stands at d or later, and at D or earlier
+
+A sync is written down now and then (`offset.lag.max`), and compaction leaves few old ones. One
+that goes back behind a later one is of a topic that was there before: MirrorMaker forgets those,
+too (OffsetSyncStore.handleRecord). A checkpoint of a consumer group (ALIAS.checkpoints.internal) is
+made from these syncs, for offsets that the group has committed: it says nothing more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product, takewhile
 from typing import NamedTuple
 
+from stateshift.formats.offset_file import OffsetSync
 from stateshift.survey import TopicRecord
 
 AROUND = 5  # records on each side of an offset by which it is known again
@@ -45,6 +57,40 @@ class Place(NamedTuple):
     is_firm: bool
 
 
+@dataclass(slots=True)
+class Bounds:
+    """The nearest syncs around an offset: at it or before, at it or after."""
+
+    offset: int
+    low: OffsetSync | None = None
+    high: OffsetSync | None = None
+    is_closed: bool = False  # earlier syncs say nothing more
+
+    @property
+    def is_known(self) -> bool:
+        return self.low is not None or self.high is not None
+
+    @property
+    def span_max(self) -> int | None:
+        """The most records that can be between the lower bound and the offset."""
+        return None if self.low is None else self.offset - self.low.upstream
+
+    def add(self, sync: OffsetSync) -> None:
+        """Take in the sync before those that were added."""
+        newer = self.high
+        if self.is_closed:
+            return
+        if newer is not None:
+            goes_back = sync.upstream > newer.upstream or sync.downstream > newer.downstream
+            if goes_back:
+                self.is_closed = True
+                return
+        if sync.upstream >= self.offset:
+            self.high = sync
+        if sync.upstream <= self.offset:
+            self.low, self.is_closed = sync, True
+
+
 class _Fit(NamedTuple):
     """One place between two records, and how many records on each side are the same there."""
 
@@ -65,6 +111,14 @@ def are_same(ours: TopicRecord, theirs: TopicRecord) -> bool:
     if (ours.key, ours.value) != (theirs.key, theirs.value):
         return False
     return ours.appended or theirs.appended or ours.timestamp == theirs.timestamp
+
+
+def is_older(theirs: TopicRecord, ours: TopicRecord) -> bool:
+    """Whether a record was written before another, by times that no broker has set."""
+    times = theirs.timestamp, ours.timestamp
+    if None in times or theirs.appended or ours.appended:
+        return False
+    return (theirs.timestamp or 0) < (ours.timestamp or 0)
 
 
 def find_place(context: Context, records: Sequence[TopicRecord]) -> Place | None:

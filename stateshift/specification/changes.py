@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
-from stateshift.specification.grammars import BY_FILE, WAYS_EXPECTED, fold
+from stateshift.specification.grammars import BY_FILE, BY_MIRROR, WAYS_EXPECTED, fold
 from stateshift.specification.key import Key, Keys, Kind, Reader, array, either, map_to, reference
 from stateshift.specification.place import Place
 from stateshift.specification.text import refuse_secrets
@@ -31,6 +31,7 @@ from stateshift.specification.values import (
     BOOLEAN,
     CHOICE,
     COUNT,
+    DURATION,
     LOCATION,
     LOCATIONS,
     SNAPSHOT,
@@ -239,6 +240,11 @@ TRANSFORMS: Mapping[str, Keys] = {
             "as JSON like Spark's."
         ),
         window=COUNT("How many records of a partition are searched for those that were read."),
+        syncs=TEXT(
+            'With "by": "mirrormaker": its topic of offset syncs. Left out, it is looked for at '
+            "the old brokers, then at the new ones."
+        ),
+        timeout=DURATION("How long a mirror that lags is waited for."),
         table=LOCATION(
             "Of a table of Delta or Iceberg: where the job reads on. One of Iceberg may be that of "
             "a catalog: catalog://NAME/SCHEMA.TABLE."
@@ -376,7 +382,8 @@ _OF_TABLES = frozenset(("table", "version", "snapshot", "as_of", "from_table", "
 
 def _reposition(reader: Reader, place: Place, known: Known) -> None:
     """A source is a topic's or a table's; each has keys of its own."""
-    of_topics = sorted({"by", "topics", "offsets", "window"} & known.keys())
+    keys_of_topics = {"by", "topics", "offsets", "window", "syncs", "timeout"}
+    of_topics = sorted(keys_of_topics & known.keys())
     of_tables = sorted(_OF_TABLES & known.keys())
     is_of_both = bool(of_topics and of_tables)
     if is_of_both:
@@ -395,6 +402,9 @@ def _reposition(reader: Reader, place: Place, known: Known) -> None:
             reader.complaints.add(
                 known["offsets"], '\'offsets\' without "by": "offsets"', 'that "by", or no file'
             )
+        if "syncs" in known and known["by"].value != BY_MIRROR:
+            message = '\'syncs\' without "by": "mirrormaker"'
+            reader.complaints.add(known["syncs"], message, 'that "by", or no syncs')
 
 
 # Beside the keys without a default, which every change needs.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import get_args
 
-from stateshift.specification.grammars import BY_RECORDS, BY_TIMESTAMP, NEVER
+from stateshift.specification.grammars import BY_COMPARING, BY_FILE, NEVER
 from stateshift.specification.job_relations import share
 from stateshift.specification.jobs import ReadJob
 from stateshift.specification.location import relation, scheme
@@ -268,8 +268,15 @@ def _warm(spec: Spec, read: ReadJob) -> Flaws:
     if not job.source_cluster and job.cutover != NEVER:
         expected = 'the cluster on which the job is stopped in the end; or "cutover": "never"'
         yield at, "a warm move without 'source_cluster'", expected
-    if job.transform:
-        yield at, "a warm move with 'transform'", "two runs: the change before, or after"
+    repositions = [change for change in job.transform if isinstance(change, Reposition)]
+    if job.flink is not None and job.transform:
+        yield at, "a warm move of Flink with 'transform'", "two runs: the change before, or after"
+    elif len(repositions) < len(job.transform):
+        message = "a warm move with a 'transform' that is more than a reposition"
+        yield at, message, "two runs: the change before, or after"
+    elif job.is_standby and any(each.by in (None, BY_FILE) for each in repositions):
+        message = "a standby whose source reads on in another table, or by a file of offsets"
+        yield at, message, "a topic, by another way: its offsets change with each round"
     if job.merge_locations:
         yield at, "a warm move with 'merge_jobs'", "two runs: merge first"
 
@@ -389,7 +396,7 @@ def _changes(spec: Spec, read: ReadJob) -> Flaws:
         yield at, "a compaction in place beside another change", "one or the other"
     if job.flink is None and any(map(_changes_flink, job.transform)):
         yield at, "a change of Flink's images, for a job of Spark", '"engine": "flink"'
-    if not job.target and not in_place:
+    if not job.target and not in_place and job.takes_over is None:
         yield at, "a transform without 'remote_location'", "where the changed image goes"
     if job.merge_locations:
         yield at, "a transform with merge_jobs", "two jobs: merge first, then change"
@@ -410,7 +417,7 @@ def _new_offsets(spec: Spec, read: ReadJob) -> Flaws:
         if kafka is None:
             expected = "the brokers that the job reads afterwards, and has read so far"
             yield place, "a topic's new offsets without 'kafka'", expected
-        elif way in (BY_RECORDS, BY_TIMESTAMP) and kafka.source_bootstrap_servers is None:
+        elif way in BY_COMPARING and kafka.source_bootstrap_servers is None:
             message = f"by {way!r} without 'source_bootstrap_servers' of 'kafka'"
             yield place, message, "the brokers that the job has read so far"
 

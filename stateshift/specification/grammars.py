@@ -126,9 +126,10 @@ def window_of(cutover: str) -> Window | None:
 
 # -------------------------------------------------------------------------- new offsets
 
-BY_FILE, BY_TIMESTAMP, BY_RECORDS = "offsets", "timestamp", "records"
+BY_FILE, BY_TIMESTAMP, BY_RECORDS, BY_MIRROR = "offsets", "timestamp", "records", "mirrormaker"
 EARLIEST, LATEST = "earliest", "latest"
-_WAYS = (BY_FILE, BY_TIMESTAMP, BY_RECORDS, EARLIEST, LATEST)
+_WAYS = (BY_FILE, BY_TIMESTAMP, BY_RECORDS, BY_MIRROR, EARLIEST, LATEST)
+BY_COMPARING = (BY_RECORDS, BY_TIMESTAMP, BY_MIRROR)  # the records of both sides
 WAYS_EXPECTED = f"{', '.join(_WAYS)} or timestamp:MS (milliseconds since 1970)"
 _AT = re.compile(r"timestamp:([0-9]{1,15})")
 

@@ -19,6 +19,7 @@ from stateshift.specification.model import (
     TakeBack,
     TakeOver,
 )
+from stateshift.specification.transform import Reposition
 
 
 def spec_at_target(spec: Spec, job: JobSpec, fed_by: str) -> Spec:
@@ -39,8 +40,9 @@ def spec_at_target(spec: Spec, job: JobSpec, fed_by: str) -> Spec:
             target_directory=None,
             cancel_job=None,
         )
+    changes = [each.at_standby for each in job.transform if isinstance(each, Reposition)]
     kafka = job.kafka
-    if kafka is not None:
+    if kafka is not None and not changes:
         kafka = replace(kafka, source_bootstrap_servers=None, source_properties=None)
     names = (job.target_cluster, job.source_cluster, job.drill_cluster)
     clusters = tuple(cluster for cluster in spec.clusters if cluster.name in names)
@@ -49,6 +51,7 @@ def spec_at_target(spec: Spec, job: JobSpec, fed_by: str) -> Spec:
         JobSpec(job.name, job.target),
         connection=job.connection,
         operators=job.operators,
+        transform=tuple(changes),
         target_cluster=job.target_cluster,
         submit=None if job.submit is None else replace(job.submit, prepare=False),
         stop=stop,
@@ -103,6 +106,7 @@ def _turned(job: JobSpec, submit: SubmitSpec | None, source_submit: SubmitSpec |
     """Return the job that moves the other way, while it runs."""
     assert job.target is not None, "a job that moves"
     stop = job.stop
+    changes = [each.turned for each in job.transform if isinstance(each, Reposition)]
     if job.source_cluster != job.target_cluster:
         stop = {key: value for key, value in stop.items() if key == "seconds_max"}
     return replace(
@@ -110,6 +114,7 @@ def _turned(job: JobSpec, submit: SubmitSpec | None, source_submit: SubmitSpec |
         source=job.target,
         target=job.source,
         connection=None,
+        transform=tuple(changes),
         source_cluster=job.target_cluster,
         target_cluster=job.source_cluster,
         submit=_unprepared(submit),

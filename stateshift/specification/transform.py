@@ -29,10 +29,11 @@ so their order does not matter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeVar
 
 from stateshift.plain import JsonObject
+from stateshift.specification.grammars import BY_FILE, BY_MIRROR, BY_RECORDS
 
 T = TypeVar("T")
 
@@ -140,7 +141,8 @@ class Evolve:
 class Reposition:
     """A source reads on from elsewhere: other topics or brokers, or another table.
 
-    `source` is None where the job has one source of that kind. `version` is the first one of a
+    `source` is None where the job has one source of that kind. `syncs` is a topic of MirrorMaker's,
+    and `timeout` how many seconds a mirror that lags is waited for. `version` is the first one of a
     Delta table that is read; `snapshot` the one of an Iceberg table up to which the job has read,
     `as_of` its time in milliseconds. `accept_again` and `accept_skipped` are how many records,
     versions or snapshots may be read again or skipped.
@@ -152,6 +154,8 @@ class Reposition:
     by: str | None = None
     offsets: str | None = None
     window: int = 20_000
+    syncs: str | None = None
+    timeout: float = 60.0
     table: str | None = None
     version: int | None = None
     snapshot: int | None = None
@@ -160,6 +164,18 @@ class Reposition:
     compare_rows: bool = False
     accept_again: int = 0
     accept_skipped: int = 0
+
+    @property
+    def turned(self) -> Reposition:
+        """The way back: by the records. MirrorMaker copies one way, and a file is of one way."""
+        back = {new: old for old, new in self.topics.items()}
+        by = BY_RECORDS if self.by in (BY_MIRROR, BY_FILE) else self.by
+        return replace(self, topics=back, by=by, syncs=None, accept_again=0, accept_skipped=0)
+
+    @property
+    def at_standby(self) -> Reposition:
+        """The same, where MirrorMaker's syncs may be lost: by the records that were kept."""
+        return replace(self, by=BY_RECORDS, syncs=None) if self.by == BY_MIRROR else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ def drill_spec(standby: Standby, one_batch: str) -> Spec:
     fork = replace(
         JobSpec(job.name, location, place),
         operators=job.operators,
+        transform=job.transform,
         target_cluster=cluster.name,
         submit=submit,
         kafka=job.kafka,

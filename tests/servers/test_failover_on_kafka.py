@@ -8,7 +8,8 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.acceptance.support import (
     wait_until,
 )
 from tests.servers.standby import LOST, SECONDS_MAX, following
-from tests.support.servers import Unavailable, downloads, group
+from tests.support.servers import Servers, Unavailable, downloads, group, start, stop
 
 pytestmark = [
     pytest.mark.servers,
@@ -44,6 +45,8 @@ class Region:
     folder: Path
     kafka: str
     jars: str
+    servers: Servers
+    topic: str = TOPIC
     sent: int = 0
     expired: Totals = field(default_factory=dict)
 
@@ -57,7 +60,7 @@ class Region:
 
     def words(self, output: str = "output") -> tuple[str, ...]:
         place = str(self.folder / output)
-        return ("--kafka", self.kafka, "--topic", TOPIC, "--output", place)
+        return ("--kafka", self.kafka, "--topic", self.topic, "--output", place)
 
     def spec(self, name: str, **keys: Any) -> Path:
         settings = {
@@ -81,15 +84,14 @@ class Region:
             "checkpoint_location": str(self.here),
             "target_cluster": "local",
             "submit": submit,
-            **keys,
         }
         plain = {
             "version": 1,
             "engine": "spark",
             "restart": "remote_location" in keys,
             "clusters": {"local": cluster},
-            "kafka": {"bootstrap_servers": self.kafka},
-            "jobs": [job],
+            "kafka": keys.pop("kafka", {"bootstrap_servers": self.kafka}),
+            "jobs": [{**job, **keys}],
         }
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(plain))
@@ -101,7 +103,7 @@ class Region:
         producer = KafkaProducer(bootstrap_servers=self.kafka, acks="all")
         for number in range(self.sent, self.sent + count):
             producer.send(
-                TOPIC,
+                self.topic,
                 str(number).encode(),
                 key=f"key-{number % KEYS}".encode(),
                 partition=number % PARTITIONS,
@@ -115,7 +117,7 @@ class Region:
         from kafka import KafkaConsumer, TopicPartition
 
         consumer = KafkaConsumer(bootstrap_servers=self.kafka)
-        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        partitions = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
@@ -137,7 +139,9 @@ class Region:
         self.expired = self.recomputed()
         admin = KafkaAdminClient(bootstrap_servers=self.kafka)
         end = self.sent // PARTITIONS
-        admin.delete_records({TopicPartition(TOPIC, number): end for number in range(PARTITIONS)})
+        admin.delete_records(
+            {TopicPartition(self.topic, number): end for number in range(PARTITIONS)}
+        )
         admin.close()
 
     def commits(self, checkpoint: Path) -> dict[int, bytes]:
@@ -193,9 +197,54 @@ def region(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         admin.create_topics([topic])
         admin.close()
         try:
-            yield Region(tmp_path, kafka, ":".join(map(str, jars)))
+            yield Region(tmp_path, kafka, ":".join(map(str, jars)), servers)
         finally:
             end_jobs(tmp_path, ("here", "there"))
+            stop(servers, "kafka-2", "mirrormaker")
+
+
+@pytest.mark.row("W-5", on="Spark, Kafka")
+def test_the_job_reads_on_at_the_brokers_of_its_standby(region: Region) -> None:
+    """The primary's brokers are lost with it; MirrorMaker 2 has copied them, to other offsets."""
+    here, there, folder, servers = region.here, region.there, region.folder, region.servers
+    region.feed(20)
+    region.expire()  # before a mirror has seen them: its offsets are others
+    region.expired = {}
+    region.feed(180)
+    region.said("apply", region.spec("first"), "--yes", "--workdir", folder / "first")
+    region.counted(here, 180)
+    start(servers, "kafka-2", "mirrormaker")
+    remote = replace(region, kafka=servers.exports()["STATESHIFT_KAFKA_2"], topic=f"a.{TOPIC}")
+
+    def is_copied() -> bool:
+        with suppress(KeyError):  # the topic is not there yet
+            return region.recomputed() == remote.recomputed()
+        return False
+
+    region.until(is_copied, "the mirror does not copy")
+    change = {"kind": "reposition", "topics": {TOPIC: remote.topic}, "by": "mirrormaker"}
+    brokers = {"bootstrap_servers": remote.kafka, "source_bootstrap_servers": region.kafka}
+    keys = {"mode": "warm", "cutover": "never", "remote_location": str(there)}
+    more = {"transform": [change], "kafka": brokers, "waive": ["paths-stay"]}
+    spec = remote.spec("standby", **keys, **more, source_cluster="local")
+    with following(folder, spec, there, environment()) as fed:
+        fed.says(f"can be started from epoch {region.epoch(here)}")
+        region.feed(60)
+        region.counted(here, 240)
+        fed.says(f"can be started from epoch {region.epoch(here)}")
+        region.until(is_copied, "the mirror lags")
+        kill_jobs(folder / "jobs")
+        here.rename(folder / "gone")
+        servers.kill("kafka", "broker")
+        remote.sent = region.sent
+        remote.feed(40)
+        told = region.said("failover", there, "--primary-is-down", "--yes")
+    (job,) = told["report"]["jobs"]
+    assert [(each["again"], each["skipped"]) for each in told["sources"]] == [(0, 0), (0, 0)]
+    assert all(each["from"] - 10 == each["to"] for each in told["sources"])
+    assert job["failover"]["rpo"]["records"] is None
+    remote.counted(there, 280)
+    assert remote.totals(there) == remote.recomputed()
 
 
 def test_the_job_counts_each_record_of_its_topic_once(

@@ -13,7 +13,7 @@ from stateshift.sources.topic_positions import (
     new_positions,
 )
 from stateshift.survey import Finding, PositionChange
-from tests.support.kafka import MemoryTopics, record
+from tests.support.kafka import MemoryTopics, offset_sync, record
 
 OLD, NEW = "orders", "shop-orders"
 
@@ -139,7 +139,9 @@ def test_a_topic_that_is_not_there_or_has_fewer_partitions_is_refused() -> None:
 
 def test_records_that_are_not_there_are_refused_and_nothing_is_guessed() -> None:
     lagging = brokers("new:1", NEW, p0=(0, range(60)), p1=(0, range(60)))
-    positions = asked(lagging)
+    others = brokers("new:1", NEW, p1=(0, range(60)))
+    others.topics[NEW][0] = [record(each, "other", 1000 * each) for each in range(60)]
+    positions = asked(others)
     assert [finding.waive for finding in refused(positions)] == [None, "other-records"]
     assert "shop-orders/0: the records that the job has read last" in positions.findings[0].message
     assert positions.read == {}
@@ -231,3 +233,134 @@ def test_a_stretch_without_records_does_not_stop_the_search() -> None:
     at.markers[NEW, 0] = (0, 9_999_999_999)
     for number, offset in ((900, 900), (4_100, 4_100), (2_000, 1_001)):
         assert first_since(at, NEW, {0: 1000 * number}, at.spans(NEW)) == {0: offset}
+
+
+# ---- MirrorMaker
+
+SYNCS = "mm2-offset-syncs.b.internal"
+
+
+def mirrored(*syncs: tuple[int, int, int], name: str = SYNCS) -> MemoryTopics:
+    """The old brokers, at which MirrorMaker has written these syncs: partition, upstream offset,
+    downstream offset.
+    """
+    at = old()
+    at.syncs[name] = [offset_sync(OLD, *sync) for sync in syncs]
+    at.syncs[name].insert(0, offset_sync("others", 0, 5, 5))
+    return at
+
+
+RIGHT = ((0, 40, 57), (1, 45, 10), (0, 75, 92), (1, 55, 20), (0, 90, 107))
+
+
+@pytest.mark.row("W-5")
+@pytest.mark.parametrize("block", [1, 2, 10_000])
+def test_by_mirrormaker_the_place_is_found_between_two_of_its_syncs(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stateshift.sources.topic_positions.BLOCK", block)
+    positions = asked(way="mirrormaker", from_brokers=mirrored(*RIGHT))
+    assert positions.findings == ()
+    assert counts(positions) == [(97, 0, 0), (15, 0, 0)]
+
+
+def test_syncs_are_read_back_no_further_than_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stateshift.sources.topic_positions.BLOCK", 4)
+    many = [(0, number, number) for number in range(20)] * 50
+    at, alone = mirrored(*many, *RIGHT), mirrored(*RIGHT)
+    for brokers_asked in (at, alone):
+        asked(way="mirrormaker", from_brokers=brokers_asked)
+    assert at.reads - alone.reads < 20
+
+
+@pytest.mark.row("W-5")
+def test_records_that_are_gone_are_bounded_by_syncs_and_counted() -> None:
+    at = mirrored(*RIGHT)
+    for number in (0, 1):  # retention took all that the job has read, and what comes next
+        at.firsts[OLD, number] = at.ends[OLD, number] = 100 - 40 * number
+        at.topics[OLD][number] = []
+    positions = asked(way="mirrormaker", from_brokers=at)
+    assert refused(positions) == []
+    told = "orders/0: the records around 80 are not found on both sides. By MirrorMaker 2 the job "
+    assert positions.findings[0].message.startswith(told)
+    assert counts(positions) == [(93, 4, 0), (11, 4, 0)]
+    exact = mirrored((0, 80, 97), (1, 50, 15))
+    exact.firsts, exact.ends, exact.topics = at.firsts, at.ends, at.topics
+    assert counts(asked(way="mirrormaker", from_brokers=exact)) == [(97, 0, 0), (15, 0, 0)]
+
+
+def test_a_planned_batch_ends_behind_the_bounds_of_its_start() -> None:
+    at = mirrored(*RIGHT, (0, 95, 112))
+    positions = asked(way="mirrormaker", from_brokers=at, planned={0: 97, 1: 50})
+    assert (positions.findings, positions.planned) == ((), {0: 114, 1: 15})
+
+
+def test_the_end_of_a_planned_batch_that_a_mirror_lacks_is_waived() -> None:
+    late = brokers("new:1", NEW, p0=(17, range(90)), p1=(5, range(40, 60)))
+    positions = asked(late, planned={0: 97, 1: 50})
+    (refusal,) = refused(positions)
+    assert "7 records of it are not in shop-orders yet" in refusal.message
+    assert (refusal.waive, positions.planned) == ("other-records", {0: 107, 1: 15})
+
+
+def test_syncs_of_an_earlier_topic_are_not_believed() -> None:
+    before = ((0, 80, 2), (1, 50, 1), (0, 300, 300), (1, 300, 300))
+    positions = asked(way="mirrormaker", from_brokers=mirrored(*before, *RIGHT))
+    assert counts(positions) == [(97, 0, 0), (15, 0, 0)]
+    repeated = new()
+    repeated.topics[NEW][0] = [each._replace(value="x") for each in repeated.topics[NEW][0]]
+    (refusal,) = refused(asked(repeated, way="mirrormaker", from_brokers=mirrored(*RIGHT)))
+    assert "and these are two different ones" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("at", "keys", "says"),
+    [
+        (old(), {}, "neither old:1 nor new:1 has a topic mm2-offset-syncs.ALIAS.internal"),
+        (old(), {"syncs": "mine"}, "neither old:1 nor new:1 has mine"),
+        (mirrored((1, 45, 10)), {}, "shop-orders/0: the records that the job has read last"),
+    ],
+)
+def test_without_a_sync_and_without_the_records_nothing_is_guessed(
+    at: MemoryTopics, keys: dict[str, Any], says: str
+) -> None:
+    other = new()
+    other.topics[NEW][0] = [each._replace(value="x") for each in other.topics[NEW][0]]
+    refusal, *_ = refused(asked(other, way="mirrormaker", from_brokers=at, **keys))
+    assert refusal.message.startswith(says)
+
+
+def test_the_syncs_of_several_mirrors_are_named() -> None:
+    at = mirrored(*RIGHT)
+    at.syncs["mm2-offset-syncs.c.internal"] = []
+    (refusal,) = refused(asked(way="mirrormaker", from_brokers=at))
+    assert "has the offset syncs of 2 mirrors" in refusal.message
+    assert asked(way="mirrormaker", from_brokers=at, syncs=SYNCS).findings == ()
+
+
+@pytest.mark.row("W-5")
+@pytest.mark.parametrize("way", ["records", "timestamp", "mirrormaker"])
+def test_a_mirror_that_lags_is_waited_for_or_told_by_its_records(way: str) -> None:
+    at = brokers("new:1", NEW, p0=(17, range(70)), p1=(5, range(40, 60)))
+    lines: list[str] = []
+
+    def waits(line: str) -> bool:
+        """Four times five records come."""
+        lines.append(line)
+        last = len(at.topics[NEW][0])
+        more = range(last, last + 5)
+        at.topics[NEW][0] += [record(17 + each, f"p0-{each}", 1000 * each) for each in more]
+        return len(lines) < 5
+
+    request = TopicRequest("0", OLD, NEW, read={0: 80, 1: 50}, planned=None, way=way)
+    positions = new_positions(request, mirrored(*RIGHT), at, waits)
+    assert counts(positions) == [(97, 0, 0), (15, 0, 0)]
+    assert [line[-35:] for line in lines] == [
+        " lags: 10 records are not there yet",
+        "1 lags: 5 records are not there yet",
+    ]
+    late = brokers("new:1", NEW, p0=(17, range(70)), p1=(5, range(40, 60)))
+    (refusal,) = refused(new_positions(request, mirrored(*RIGHT), late))
+    assert "the mirror lags, and 10 records that the job has read in orders" in refusal.message

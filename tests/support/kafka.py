@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from struct import pack
 
 from stateshift.errors import TransientStorageError
 from stateshift.survey import TopicRecord
@@ -19,11 +20,19 @@ def record(offset: int, value: str, time_ms: int | None = None, key: str = "k") 
     return TopicRecord(offset, time_ms, False, *digests)
 
 
+def offset_sync(topic: str, partition: int, upstream: int, downstream: int) -> tuple[bytes, bytes]:
+    """Return the key and the value that MirrorMaker 2 writes for a sync."""
+    name = topic.encode()
+    key = pack(">h", len(name)) + name + pack(">i", partition)
+    return key, pack(">qq", upstream, downstream)
+
+
 @dataclass
 class MemoryTopics:
     """The topics of one cluster's brokers: topic -> partition -> records, by offset. `firsts` and
     `ends` are the spans that records do not tell; `markers` the end of a transaction, by its offset
-    and time; `reads` counts the records that were handed out.
+    and time; `reads` counts the records that were handed out; `syncs` are keys and values of topics
+    that hold nothing else.
     """
 
     brokers: str
@@ -32,8 +41,20 @@ class MemoryTopics:
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     markers: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     reads: int = 0
+    cluster: str | None = None
+    syncs: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
+
+    def names(self) -> frozenset[str]:
+        return frozenset((*self.topics, *self.syncs))
+
+    def pairs(self, topic: str, window: tuple[int, int]) -> Iterator[tuple[bytes, bytes]]:
+        start, end = window
+        self.reads += end - start
+        yield from self.syncs[topic][start:end]
 
     def spans(self, topic: str) -> Mapping[int, tuple[int, int]]:
+        if topic in self.syncs:
+            return {0: (0, len(self.syncs[topic]))}
         spans = {}
         for number, records in self.topics.get(topic, {}).items():
             first = self.firsts.get((topic, number), records[0].offset if records else 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from servers.flink import Flink
 from servers.flink_sql import FlinkSql
 from servers.hdfs import Hdfs
-from servers.kafka import Kafka
+from servers.kafka import Kafka, MirrorMaker
 from servers.livy import Livy
 from servers.s3 import Moto, SeaweedFS
 from servers.server import Server
@@ -24,6 +24,8 @@ CATALOG: dict[str, Server] = {
         Spark("spark-a"),
         Spark("spark-b"),
         Kafka(),
+        Kafka("kafka-2", "c3RhdGVzaGlmdC0wMDAwMg"),
+        MirrorMaker(),
         Livy(),
         Flink("flink-a", "2.3.0"),
         Flink("flink-b", "2.3.0"),

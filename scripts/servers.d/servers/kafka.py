@@ -1,4 +1,6 @@
-"""Kafka: one broker that is its own controller (KRaft), as `kafka.tools.StorageTool` formats it."""
+"""Kafka: one broker that is its own controller (KRaft), as `kafka.tools.StorageTool` formats it; and
+MirrorMaker 2 from one to the next, as `connect-mirror-maker.sh` starts it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,6 @@ from servers.ports import HOST
 from servers.server import Server, Stage
 
 HEAP_MIB = 320
-CLUSTER_ID = "c3RhdGVzaGlmdC0wMDAwMQ"  # sixteen bytes, in base64 for URLs
 PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
@@ -31,8 +32,28 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.cleaner.dedupe.buffer.size=4194304
+log.cleaner.backoff.ms=1000
 num.network.threads=2
 num.io.threads=2
+"""
+# Often, so that a test with few records has some syncs. One topic's copy is called `a.TOPIC`.
+MIRROR = """clusters=a,b
+a.bootstrap.servers={a}
+b.bootstrap.servers={b}
+a->b.enabled=true
+a->b.topics=.*
+b->a.enabled=false
+a.consumer.isolation.level=read_committed
+replication.factor=1
+checkpoints.topic.replication.factor=1
+heartbeats.topic.replication.factor=1
+offset-syncs.topic.replication.factor=1
+offset.storage.replication.factor=1
+status.storage.replication.factor=1
+config.storage.replication.factor=1
+refresh.topics.interval.seconds=2
+offset.lag.max=10
+emit.heartbeats.enabled=false
 """
 LOG4J = """status = error
 appender.console.type = Console
@@ -47,6 +68,7 @@ rootLogger.appenderRef.console.ref = console
 @dataclass(frozen=True)
 class Kafka(Server):
     name: str = "kafka"
+    cluster_id: str = "c3RhdGVzaGlmdC0wMDAwMQ"  # sixteen bytes, in base64 for URLs
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -70,19 +92,57 @@ class Kafka(Server):
             _command(place, "kafka.Kafka", str(_properties(place))),
             lambda: _answers(place, port),
         )
-        return (Stage((role,), before=partial(_format, place)),)
+        return (Stage((role,), before=partial(_format, place, self.cluster_id)),)
 
     def exports(self, place: Place) -> dict[str, str]:
-        return {"STATESHIFT_KAFKA": f"{HOST}:{place.ports['broker']}"}
+        return {f"STATESHIFT_{self.name.replace('-', '_').upper()}": _address(place)}
+
+
+@dataclass(frozen=True)
+class MirrorMaker(Server):
+    """Copies all topics of one broker to another; both have to be up."""
+
+    name: str = "mirrormaker"
+    source: str = "kafka"
+    target: str = "kafka-2"
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        return ()
+
+    def fetch(self) -> None:
+        downloads.java()
+        downloads.jars("mirrormaker")
+
+    def configure(self, place: Place) -> None:
+        a, b = (_address(Place(place.root, name)) for name in (self.source, self.target))
+        place.write("conf/mirror.properties", MIRROR.format(a=a, b=b))
+        place.write("conf/log4j2.properties", LOG4J)
+
+    def stages(self, place: Place) -> tuple[Stage, ...]:
+        class_path = f"{place.folder / 'conf'}:{downloads.jars('mirrormaker')}/*"
+        main = "org.apache.kafka.connect.mirror.MirrorMaker"
+        words = ("-cp", class_path, main, str(place.folder / "conf" / "mirror.properties"))
+        command = (*java(place, HEAP_MIB), *words)
+        started = "Kafka MirrorMaker started"
+        role = Role("mirror", command, lambda: started in place.text_of_log("mirror"))
+        return (Stage((role,)),)
+
+    def exports(self, place: Place) -> dict[str, str]:
+        return {}
+
+
+def _address(place: Place) -> str:
+    return f"{HOST}:{place.ports['broker']}"
 
 
 def _answers(place: Place, port: int) -> bool:
     return "Kafka Server started" in place.text_of_log("broker") and asking.kafka(port)
 
 
-def _format(place: Place) -> None:
+def _format(place: Place, cluster_id: str) -> None:
     if not (place.folder / "data" / "meta.properties").exists():
-        words = ("format", "--cluster-id", CLUSTER_ID, "--config", str(_properties(place)))
+        words = ("format", "--cluster-id", cluster_id, "--config", str(_properties(place)))
         finish(_command(place, "kafka.tools.StorageTool", *words), place.log("format"))
 
 

@@ -266,8 +266,8 @@ def reposition(
         option(
             "--by",
             "WAY",
-            "How new offsets are found: records, timestamp, offsets, earliest, latest or "
-            "timestamp:MS.",
+            "How new offsets are found: records, mirrormaker, timestamp, offsets, earliest, latest "
+            "or timestamp:MS.",
         ),
     ] = None,
     offsets: Annotated[
@@ -289,6 +289,13 @@ def reposition(
     window: Annotated[
         int | None,
         option("--window", "N", "How many records of a partition are searched. [20000]", min=1),
+    ] = None,
+    syncs: Annotated[
+        str | None,
+        option("--syncs", "TOPIC", "With --by mirrormaker: its offset syncs. [mm2-offset-syncs.*]"),
+    ] = None,
+    timeout: Annotated[
+        str | None, option("--timeout", "TIME", "How long a mirror may lag. [60s]")
     ] = None,
     table: Annotated[
         str | None,
@@ -331,15 +338,16 @@ def reposition(
     gets its offset there. The plan shows what would be read again or skipped: anything but nothing
     is refused until you accept that number.
 
-    --by records finds the record that was read last. --by timestamp asks for the time of the next
-    record, --by offsets takes a file; both are compared with the records. --by earliest, latest
-    and timestamp:MS are for topics without these records.
+    --by records finds the record that was read last. --by mirrormaker looks for it between two
+    offset syncs of MirrorMaker 2, and counts what may be read again where it is gone. --by
+    timestamp asks for the time of the next record, --by offsets takes a file; both are compared
+    with the records. --by earliest, latest and timestamp:MS are for topics without these records.
     """
     if (by is None) == (table is None):
         raise typer.BadParameter("--by for topics of Kafka, or --table for a table")
     if by is not None and to_brokers is None:
         raise typer.BadParameter("--by needs --to-brokers: the brokers that the job will read")
-    if by in ("records", "timestamp") and from_brokers is None:
+    if by in ("records", "timestamp", "mirrormaker") and from_brokers is None:
         raise typer.BadParameter(f"--by {by} needs --from-brokers: their records are compared")
     change = drop_empty(
         kind="reposition",
@@ -348,6 +356,8 @@ def reposition(
         by=by,
         offsets=offsets,
         window=window,
+        syncs=syncs,
+        timeout=timeout,
         table=table,
         version=version,
         snapshot=snapshot,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Wanted,
     )
     from stateshift.plan import Plan
-    from stateshift.sources.topic_positions import OpenTopics
+    from stateshift.sources.topic_positions import OpenTopics, Patience
     from stateshift.specification import JobSpec, SinkSpec, Spec
     from stateshift.specification.transform import Change
     from stateshift.world import EntriesReader, Transform
@@ -202,12 +202,27 @@ class FlinkEngine:
         return ()
 
     def ask_positions(
-        self, job: JobSpec, survey: Survey, opening: Opening, open_topics: OpenTopics
+        self,
+        job: JobSpec,
+        survey: Survey,
+        opening: Opening,
+        open_topics: OpenTopics,
+        patience: Patience,
     ) -> tuple[NewPosition, ...]:
         from stateshift.engines.flink.survey.questions import ask_positions
         from stateshift.engines.repositioning import Outside
 
-        return ask_positions(survey, Outside(job, opening, open_topics))
+        return ask_positions(survey, Outside(job, opening, open_topics, patience))
+
+    def offsets_read(
+        self, job: JobSpec, survey: Survey, opening: Opening
+    ) -> Mapping[str, Sequence[Mapping[int, int]]]:
+        return {}
+
+    def repositioned_files(
+        self, survey: Survey, positions: Sequence[NewPosition], opening: Opening
+    ) -> Mapping[str, tuple[bytes, bytes]]:
+        return {}
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
         from stateshift.engines.flink.rewrite.choice import take_along

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Wanted,
     )
     from stateshift.plan import Plan
-    from stateshift.sources.topic_positions import OpenTopics
+    from stateshift.sources.topic_positions import OpenTopics, Patience
     from stateshift.specification import JobSpec, SinkSpec, Spec
     from stateshift.world import EntriesReader, Transform
 
@@ -234,12 +234,31 @@ class SparkEngine:
         return ask_tables(job, facts, opening)
 
     def ask_positions(
-        self, job: JobSpec, survey: Survey, opening: Opening, open_topics: OpenTopics
+        self,
+        job: JobSpec,
+        survey: Survey,
+        opening: Opening,
+        open_topics: OpenTopics,
+        patience: Patience,
     ) -> tuple[NewPosition, ...]:
         from stateshift.engines.repositioning import Outside
         from stateshift.engines.spark.survey.positions import ask_positions
 
-        return ask_positions(survey, Outside(job, opening, open_topics))
+        return ask_positions(survey, Outside(job, opening, open_topics, patience))
+
+    def offsets_read(
+        self, job: JobSpec, survey: Survey, opening: Opening
+    ) -> Mapping[str, Sequence[Mapping[int, int]]]:
+        from stateshift.engines.spark.survey.positions import offsets_read
+
+        return offsets_read(job, survey, opening)
+
+    def repositioned_files(
+        self, survey: Survey, positions: Sequence[NewPosition], opening: Opening
+    ) -> Mapping[str, tuple[bytes, bytes]]:
+        from stateshift.engines.spark.survey.positions import repositioned_files
+
+        return repositioned_files(survey, positions, opening)
 
     def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
         from stateshift.engines.spark.rewrite.move import leave_dropped

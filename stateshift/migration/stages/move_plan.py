@@ -79,10 +79,26 @@ def _plan_of(context: RunContext, wave: WaveState, job: JobSpec, joint: JointSta
         undo_halts(context, wave.pending)
         source = facts.source if context.spec.restart else None
         raise stale(moved, source, taken_back=bool(wave.halted))
+    _refuse_other_brokers(context, wave, proposed, made[-1])
     if made[-1].refusals:
         undo_halts(context, wave.pending)
     refuse(made)
     return replace(made[-1], provisional=False)
+
+
+def _refuse_other_brokers(context: RunContext, wave: WaveState, proposed: Plan, made: Plan) -> None:
+    """Refuse brokers that are another cluster of Kafka than they were when the move was planned."""
+    before, now = dict(proposed.brokers), dict(made.brokers)
+    others = [address for address in now if before.get(address, now[address]) != now[address]]
+    if not others:
+        return
+    undo_halts(context, wave.pending)
+    address = others[0]
+    raise StalePlan(
+        f"{address} is the cluster {now[address]} of Kafka now, and the plan was made with "
+        f"{before[address]}",
+        hint="name the brokers of one cluster, then plan again: stateshift plan WORKDIR/spec.json",
+    )
 
 
 def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:

@@ -11,25 +11,26 @@ from typing import Any
 import pytest
 
 from stateshift import migration
-from stateshift.errors import PlanError
+from stateshift.errors import PlanError, SpecError, StalePlan
 from stateshift.migration import Adapters
 from stateshift.specification import Spec
 from stateshift.survey import Finding
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import SOURCE, TARGET, Around, Ground, spec_of
-from tests.support.kafka import MemoryKafka, record
+from tests.support.kafka import MemoryKafka, offset_sync, record
+from tests.support.living import LivingGround, warm_spec
 
 OLD, NEW = "old:9092", "new:9092"
 BROKERS = {"bootstrap_servers": NEW, "source_bootstrap_servers": OLD}
 FIRST_OFFSET = b'\x00v1\n{"topic":{"0":0}}'
 
 
-def kafka(shift: int = 7) -> MemoryKafka:
+def kafka(shift: int = 7, count: int = 40) -> MemoryKafka:
     """The topic of the checkpoints, and the same records elsewhere: three were read and are gone
     there, and others are before them.
     """
     made = MemoryKafka()
-    records = [record(number, str(number), 1000 * number) for number in range(40)]
+    records = [record(number, str(number), 1000 * number) for number in range(count)]
     made.add(OLD).topics["topic"] = {0: records}
     others = [record(number, f"other-{number}", 10 * number) for number in range(shift + 3)]
     moved = [each._replace(offset=each.offset + shift) for each in records[3:]]
@@ -50,6 +51,16 @@ class KafkaGround(Ground):
             open_topics=self.kafka.open_topics,
             ask_topics=lambda kafka, topics: {name: {0: (0, 99)} for name in topics},
         )
+
+
+class LivingKafkaGround(LivingGround):
+    """The same, of a job that is moved while it runs."""
+
+    kafka: MemoryKafka
+
+    @property
+    def adapters(self) -> Adapters:
+        return replace(super().adapters, open_topics=self.kafka.open_topics)
 
 
 def ground_of(folder: Path, checkpoint: Checkpoint | None = None) -> KafkaGround:
@@ -356,3 +367,97 @@ def test_json_of_a_plan_tells_each_partition(ground: KafkaGround) -> None:
     expected = {"source": "0", "partition": "moved/0", "from": 20, "to": 27, "job": "orders"}
     assert json.loads(json.dumps(source)) == {**expected, "again": 0, "skipped": 0}
     assert "sources" not in plan_document(plan_facts(ground.propose(spec_of())))
+
+
+# ---- while the job runs, and where the brokers are others
+
+
+def followed(folder: Path) -> LivingKafkaGround:
+    ground = LivingKafkaGround(folder)
+    ground.kafka = kafka(count=200)
+    put(ground.disk.open(SOURCE), "sources/0/0", FIRST_OFFSET)
+    ground.job.moods = dict.fromkeys(ground.job.moods, 0.0)
+    return ground
+
+
+def followed_spec(**keys: Any) -> Spec:
+    change = {"kind": "reposition", "topics": {"topic": "moved"}, "by": "records", **keys}
+    return warm_spec(transform=[change], kafka=BROKERS)
+
+
+@pytest.mark.row("W-5", "T-1")
+def test_a_job_that_is_followed_stands_elsewhere_once_it_has_stopped(tmp_path: Path) -> None:
+    ground = followed(tmp_path)
+    report = ground.apply(followed_spec())
+    assert report.state == "finished"
+    rounds = [phase for phase in report.jobs[0].phases if phase.name.startswith("round")]
+    assert sum(phase.files for phase in rounds) >= 24
+    assert [tuple(each) for each in report.jobs[0].positions] == [("0", "moved/0", 120, 127, 0, 0)]
+    target = ground.held(TARGET)
+    for path in ("offsets/11", "offsets/12", "sources/0/0"):
+        assert target[path].endswith(b'{"moved":{"0":127}}'), path
+    assert not any(path.startswith("_stateshift/staged") for path in target)
+
+
+def test_taken_back_a_followed_job_reads_where_it_read(tmp_path: Path) -> None:
+    ground = followed(tmp_path)
+    before = ground.held(SOURCE)
+    ground.apply(followed_spec())
+    ground.rollback(discard_progress=True)
+    assert ground.held(TARGET) == {}
+    assert ground.job.running and before.items() <= ground.held(SOURCE).items()
+
+
+@pytest.mark.row("W-5")
+def test_a_job_whose_mirror_lags_after_it_was_stopped_runs_on_where_it_was(tmp_path: Path) -> None:
+    ground = followed(tmp_path)
+    moved_to = ground.kafka.clusters[NEW].topics["moved"]
+    moved_to[0] = moved_to[0][:-85]  # the last batch's are missing, and come too late
+    proposal = ground.propose(followed_spec(timeout="20s"))
+    began = ground.clock.time
+    with pytest.raises(PlanError) as caught:
+        ground.apply(proposal)
+    assert "the mirror lags, and 5 records that the job has read in topic" in caught.value.fact
+    assert ground.clock.time - began >= 20
+    assert ground.job.running
+    assert not any(path.startswith("offsets/") for path in ground.held(TARGET))
+
+
+@pytest.mark.row("W-5")
+@pytest.mark.parametrize("warm", [False, True])
+def test_brokers_that_are_another_cluster_than_was_planned_are_refused(
+    tmp_path: Path, warm: bool
+) -> None:
+    ground = followed(tmp_path) if warm else ground_of(tmp_path)
+    ground.kafka.clusters[OLD].cluster = "A"
+    ground.kafka.clusters[NEW].cluster = "B"
+    proposal = ground.propose(followed_spec() if warm else moved())
+    told = [finding.message for finding in proposal.plans[-1].findings]
+    assert "source 0: from the cluster A (old:9092) to B (new:9092)" in told
+    ground.kafka.clusters[NEW].cluster = "C"
+    with pytest.raises(StalePlan, match="new:9092 is the cluster C of Kafka now"):
+        ground.apply(proposal)
+    assert "offsets/2" not in ground.held(TARGET)
+    if isinstance(ground, LivingGround):
+        assert ground.job.running
+        return
+    ground.kafka.clusters[NEW].cluster = "A"
+    told = [finding.message for finding in ground.propose(moved()).plans[-1].findings]
+    assert "source 0: old:9092 and new:9092 are one cluster of Kafka (A)" in told
+
+
+@pytest.mark.row("W-5")
+def test_by_mirrormaker_a_job_goes_on_between_two_of_its_syncs(ground: KafkaGround) -> None:
+    syncs = [offset_sync("topic", 0, upstream, upstream + 7) for upstream in (10, 30)]
+    ground.kafka.clusters[OLD].syncs["mm2-offset-syncs.b.internal"] = syncs
+    ground.apply(moved(by="mirrormaker"))
+    assert written(ground)["offsets/2"] == '{"moved":{"0":27}}'
+
+
+def test_only_a_reposition_goes_with_a_job_that_is_followed() -> None:
+    compact = [{"kind": "compact"}]
+    with pytest.raises(SpecError, match="more than a reposition"):
+        warm_spec(transform=compact)
+    with pytest.raises(SpecError, match="a standby whose source reads on in another table"):
+        change = {"kind": "reposition", "table": "/lake/a"}
+        warm_spec(transform=[change], kafka=BROKERS, cutover="never")

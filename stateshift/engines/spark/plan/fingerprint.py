@@ -21,6 +21,7 @@ from stateshift.survey import Facts, FileInfo, Finding
 
 def plan_of(move: Move, phases: tuple[Phase, ...], findings: tuple[Finding, ...] = ()) -> Plan:
     """Return a move plan of these phases."""
+    positions = move.facts.positions
     return Plan(
         job=move.job.name,
         engine=layout.ENGINE,
@@ -32,7 +33,8 @@ def plan_of(move: Move, phases: tuple[Phase, ...], findings: tuple[Finding, ...]
         findings=findings,
         facts=fingerprint_of(move.facts),
         endpoints=plain_endpoints(move.facts),
-        positions=tuple(chain.from_iterable(each.changes for each in move.facts.positions)),
+        positions=tuple(chain.from_iterable(each.changes for each in positions)),
+        brokers=tuple(chain.from_iterable(sorted(each.brokers.items()) for each in positions)),
     )
 
 

@@ -187,7 +187,8 @@ def move_plan(move: Move) -> Plan:
     findings = findings_of(move, FINDINGS)
     phases: tuple[Phase, ...] = ()
     if not any(finding.level == "refuse" for finding in findings):
-        reshaping = reshaping_of(move)
+        # The offsets of a standby are rewritten before this plan's first phase (`take_over`).
+        reshaping = Reshaping() if move.job.takes_over is not None else reshaping_of(move)
         if move.job.target is not None:
             phases = _phases_to_target(move, reshaping)
         elif reshaping.shards:
