@@ -190,8 +190,6 @@ def test_killed_anywhere_it_goes_there_and_back(mirrored: Mirrored) -> None:
     ends = [there_and_back(here, there, source, number, kills) for number in range(RUNS)]
     print(f"killed before the journal, after: {kills.before}, {kills.after}")
     assert kills.after > RUNS / 2
-    for end in ends:
-        assert place_of(end) == place_of(source)
     for number, ended in enumerate(here.run(*((end, TOPIC) for end in ends))):
         assert ended == sums(*range(ALL)), f"run {number} of seed {seed}"
 
@@ -209,7 +207,9 @@ def test_a_mirror_that_lags_and_records_that_are_gone(mirrored: Mirrored, tmp_pa
     assert not target.exists()
     start(mirrored.servers, "mirrormaker")
     here.reposition(source, target, there, *by_mirror, "--timeout", "4min")
-    assert there.run((target, COPY)) == [sums(*range(LATE))]
+    here.feed(TOPIC, range(LATE, LATE + 10))  # without a new record no batch tells its sums
+    until(lambda: LATE + 9 in numbers_in(there), "the mirror does not copy")
+    assert there.run((target, COPY)) == [sums(*range(LATE + 10))]
 
     # What the job has read is gone from the old topic: the syncs are all there is.
     from kafka import TopicPartition
