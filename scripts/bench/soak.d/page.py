@@ -79,9 +79,11 @@ def outcome_of(of: Sequence[Figures], end: Figures, faults: Sequence[Figures]) -
     failover = end["failover"]
     first = (
         f"{len(faults)} faults, {end['rounds']} rounds, {end['images']} images. "
-        f"An image that was worse than one before, or a state file that was not valid: "
-        f"{violations or 'none'}. "
+        f"Times at which an image could not be started, was worse than one before, or had no valid "
+        f"state file: {violations or 'none'}. "
     )
+    if failover is None:
+        return first
     return first + (
         f"In the end the driver was killed at batch {end['newest']}. `failover` started the job "
         f"from batch {failover['epoch']} in {failover['rto_seconds']:.1f} s, and its state then "

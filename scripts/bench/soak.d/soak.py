@@ -146,7 +146,10 @@ class Soak:
         failover = region.fail_over()
         code = None if region.standby.process is None else region.standby.process.wait(120)
         verdict = region.judge()
-        if verdict.fault or verdict.epoch <= failover["epoch"]:
+        if isinstance(failover, str):
+            self.violated(failover)
+            failover = None
+        elif verdict.fault or verdict.epoch <= failover["epoch"]:
             self.violated(f"after the failover: at {verdict.epoch}; {verdict.fault}")
         self.write(
             "end",
