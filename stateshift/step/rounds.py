@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
+from stateshift import plain
 from stateshift.errors import MissingFile
 from stateshift.step.contents import (
     LARGE_BYTES,
@@ -53,7 +54,7 @@ class BringFiles(Bundle):
     keep_times: bool = False
     read_back: bool = True
     names: tuple[str, ...] = ()
-    continued: tuple[FileInfo, ...] = ()
+    continued: tuple[FileInfo, ...] = plain.later(())
 
     def describe(self) -> str:
         paths = paths_in_words(tuple(item.path for item in self.items))

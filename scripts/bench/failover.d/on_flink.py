@@ -155,7 +155,7 @@ def play(at_work: Kept, servers: Servers, size: int, number: int, dice: random.R
 def standby_of(at_work: Kept, target: Path) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(at_work.spec("warm").read_text())
     (job,) = told["jobs"]
-    del job["until"], job["target_directory"], job["source_submit"]
+    del job["until"]
     job |= {"cutover": "never", "new_savepoint_path": str(target)}
     return told
 

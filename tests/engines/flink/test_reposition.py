@@ -391,7 +391,7 @@ BAD: Mapping[str, tuple[dict[str, Any], str]] = {
     "another operator": ({"source": "files-source"}, "files-source is of the kind file"),
     "a table": (
         {"topics": None, "by": None, "table": "/lake/orders"},
-        "no source of the job reads a Delta table",
+        "no source of the job reads a table of Delta or Iceberg",
     ),
     "everything skipped": ({"by": "latest"}, "would be skipped"),
 }
