@@ -6,7 +6,8 @@ The job and its state are those of `downtime-flink`. A round is:
     followed  the same, with `apply --continuous` beside it
     lost      SIGKILL of its Flink at a random moment, and its checkpoints are taken away
     failover  on the other Flink, until the command ends, and until the job's first output
-    back      the checkpoints that were taken away say what really was lost
+
+Flink's own history of its checkpoints, asked at the moment of the loss, says what really was lost.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def main() -> None:
             for size in (int(text) for text in options.megabytes.split(",")):
                 place = folder / str(size)
                 place.mkdir()
-                at_work = Kept(place, clusters(servers), keys_of(size))
+                at_work = Ground(place, clusters(servers), keys_of(size))
                 print(f"{size} MB: filling the state", file=sys.stderr, flush=True)
                 at_work.fill()
                 for number in range(options.rounds):
@@ -85,21 +86,11 @@ def main() -> None:
     write_page(rounds)
 
 
-class Kept(Ground):
-    """A job whose last checkpoints all stay, so that their times can be read afterwards."""
-
-    def arguments(
-        self, place: int, per_second: int | None = None, hold: int | None = None
-    ) -> list[str]:
-        kept = ["--flink.execution.checkpointing.num-retained", "20"]
-        return [*super().arguments(place, per_second, hold), *kept]
-
-
 def clusters(servers: Servers) -> tuple[Any, Any]:
     return cluster_of(servers, NAMES[0]), cluster_of(servers, NAMES[1])
 
 
-def play(at_work: Kept, servers: Servers, size: int, number: int, dice: random.Random) -> Round:
+def play(at_work: Ground, servers: Servers, size: int, number: int, dice: random.Random) -> Round:
     at_work.settle()
     load = os.getloadavg()[0]
     alone = watch(at_work)
@@ -115,6 +106,11 @@ def play(at_work: Kept, servers: Servers, size: int, number: int, dice: random.R
         followed = watch(at_work)
         time.sleep(dice.uniform(0.0, CHECKPOINT_MS / 1000))
         checkpoints = at_work.folder / f"checkpoints-{here}"
+        committed = {
+            one["id"]: one["latest_ack_timestamp"] / 1000
+            for one in history(at_work)
+            if one["status"] == "COMPLETED"
+        }
         for role in servers.state(NAMES[here]).pids:
             servers.kill(NAMES[here], role)
         lost = time.time()
@@ -129,10 +125,6 @@ def play(at_work: Kept, servers: Servers, size: int, number: int, dice: random.R
             raise SystemExit(feeder.told.read_text()[-4000:])
     (job,) = json.loads(done.stdout)["report"]["jobs"]
     failover = job["failover"]
-    committed = {
-        int(path.parent.name[len("chk-") :]): path.stat().st_mtime
-        for path in (at_work.folder / f"lost-{number}").glob("*/chk-*/_metadata")
-    }
     newest, epoch = max(committed), failover["epoch"]
     servers.up(NAMES[here])
     at_work.clusters, at_work.place = clusters(servers), 1 - here
@@ -147,12 +139,12 @@ def play(at_work: Kept, servers: Servers, size: int, number: int, dice: random.R
         really=round(lost - committed[epoch], 2),
         checkpoints_lost=sum(1 for one in committed if epoch < one <= newest),
         rto_told=failover["rto_seconds"],
-        until_output=round(at_work.seen[1] - lost, 2),
+        until_output=round(at_work.seen[2] - lost, 2),
         load=round(load, 2),
     )
 
 
-def standby_of(at_work: Kept, target: Path) -> dict[str, Any]:
+def standby_of(at_work: Ground, target: Path) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(at_work.spec("warm").read_text())
     (job,) = told["jobs"]
     del job["until"]
@@ -160,16 +152,21 @@ def standby_of(at_work: Kept, target: Path) -> dict[str, Any]:
     return told
 
 
-def watch(at_work: Kept) -> list[float]:
+def watch(at_work: Ground) -> list[float]:
     """How many seconds each checkpoint takes of those that are begun meanwhile."""
     began = time.time()
     time.sleep(WATCHED_SECONDS)
-    history = at_work.here.ask(f"/jobs/{at_work.job}/checkpoints")["history"]
     return [
         one["end_to_end_duration"] / 1000
-        for one in history
+        for one in history(at_work)
         if one["status"] == "COMPLETED" and one["trigger_timestamp"] / 1000 >= began
     ]
+
+
+def history(at_work: Ground) -> list[dict[str, Any]]:
+    """The last checkpoints, as Flink tells of them."""
+    told: list[dict[str, Any]] = at_work.here.ask(f"/jobs/{at_work.job}/checkpoints")["history"]
+    return told
 
 
 def write_page(rounds: Sequence[Round]) -> None:
