@@ -104,8 +104,7 @@ class JointStart:
         """The cut; an empty one of jobs that start alone, or have all begun to."""
         if len(self._jobs) < 2 or self._fixed.keys() >= self._jobs.keys():
             return EpochCut(self._fixed)
-        candidates = {name: self._candidates(name) for name in self._jobs}
-        return choose(candidates, self._edges, self._fits)
+        return choose(self._candidates, self._edges, self._fits)
 
     def job(self, job: JobSpec) -> JobSpec:
         """Return a job as it starts at the cut."""
@@ -139,7 +138,7 @@ class JointStart:
     def _of_parted(self, edge: ReadsFrom) -> Finding:
         writer, reader = edge.writer, edge.reader
         at, start = self._terms.at, self.cut.epochs[writer]
-        kept = " and ".join(str(epoch) for epoch in self._candidates(reader))
+        kept = " and ".join(str(epoch) for epoch in self._candidates[reader])
         return Finding(
             "refuse",
             f"{writer} and {reader} have no common cut: at {at} {kept}, {reader} has read, or may "
@@ -166,12 +165,16 @@ class JointStart:
         for writer, reader in permutations(self._jobs, 2):
             edge, state = ReadsFrom(writer, reader), self._states[reader]
             declared = () if state is None else [other.job for other in state.reads_from]
-            newest = self._candidates(writer)[0], self._candidates(reader)[0]
+            newest = self._candidates[writer][0], self._candidates[reader][0]
             if writer in declared or self._output_read(edge, *newest) != "nothing":
                 edges.append(edge)
         return edges
 
-    def _candidates(self, name: str) -> tuple[Epoch, ...]:
+    @cached_property
+    def _candidates(self) -> Mapping[str, Sequence[Epoch]]:
+        return {name: self._candidates_of(name) for name in self._jobs}
+
+    def _candidates_of(self, name: str) -> tuple[Epoch, ...]:
         take_over, state = self._jobs[name].takes_over, self._states[name]
         if name in self._fixed:
             return (self._fixed[name],)

@@ -634,12 +634,15 @@ class WarmRounds:
 
 def readers_first(spec: Spec, jobs: Sequence[JobSpec]) -> list[JobSpec]:
     """Return the jobs in the order in which they are looked at: a writer after its readers."""
+    writers = {job.name: {writer.job for writer in writers_of(spec, job)} for job in jobs}
     waiting, in_order = list(jobs), list[JobSpec]()
     while waiting:
         written: set[str] = set()
         for job in waiting:
-            written.update(writer.job for writer in writers_of(spec, job) if writer.job != job.name)
-        ready = [job for job in waiting if job.name not in written] or waiting[:1]
+            written |= writers[job.name]
+        ready = [job for job in waiting if job.name not in written]
+        if not ready:  # they read from each other
+            ready = waiting[:1]
         in_order += ready
         waiting = [job for job in waiting if job not in ready]
     return in_order

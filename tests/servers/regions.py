@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -35,7 +34,7 @@ from stateshift.storage.protocol import Storage
 from tests.acceptance.support import ROOT, environment
 from tests.servers.standby import Following, following
 from tests.support import s3
-from tests.support.servers import Servers, downloads, group
+from tests.support.servers import Servers, downloads, group, s3_settings, spark
 
 SERVER = Path(__file__).with_name("query_server.py")
 TOPIC, PARTITIONS, KEYS, RECORDS = "numbers", 2, 7, 20_000
@@ -406,24 +405,13 @@ def regions(folder: Path, dice: random.Random) -> Iterator[Regions]:
 
 def settings_of(exports: Mapping[str, str], folders: tuple[Path, ...]) -> dict[str, str]:
     """Return what a driver needs to reach S3 and Kafka."""
-    home = downloads.spark("4.3.0") / "jars"
-    known = {re.sub(r"-\d.*", "", jar.name) for jar in home.glob("*.jar")}
-    jars = [jar for folder in folders for jar in sorted(folder.glob("*.jar"))]
-    own = [str(jar) for jar in jars if re.sub(r"-\d.*", "", jar.name) not in known]
-    s3a = {
-        "endpoint": exports["AWS_ENDPOINT_URL_S3"],
-        "endpoint.region": exports["AWS_DEFAULT_REGION"],
-        "path.style.access": "true",
-        "connection.ssl.enabled": "false",
-        "aws.credentials.provider": s3.PROVIDERS["4.3"],
-        "attempts.maximum": "3",
-        "retry.limit": "2",
-    }
     return {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "600m",
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraClassPath": ":".join(own),
+        "spark.driver.extraClassPath": spark.class_path(spark.installed_home(), *folders),
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        **{f"spark.hadoop.fs.s3a.{key}": value for key, value in s3a.items()},
+        **s3_settings(exports),
+        "spark.hadoop.fs.s3a.attempts.maximum": "3",
+        "spark.hadoop.fs.s3a.retry.limit": "2",
     }

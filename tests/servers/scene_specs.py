@@ -5,7 +5,6 @@ it is started there.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from tests.servers.scenes import Scene
 from tests.support import s3
-from tests.support.servers import Servers, downloads, spark
+from tests.support.servers import Servers, downloads, s3_settings, spark
 
 APPLICATION = Path(__file__).with_name("scene_job.py")
 SECONDS_MAX = 240.0
@@ -131,29 +130,8 @@ class Specs:
         wanted = [f"kafka-spark-{self.scene.version}"] if self.scene.source == "kafka" else []
         if self.scene.route == "hdfs-s3":
             wanted.append(f"s3a-spark-{self.scene.version}")
-            settings |= self._s3a
-        found = [jar for name in wanted for jar in sorted(downloads.jars(name).glob("*.jar"))]
-        known = {_artifact(jar) for jar in self._home.joinpath("jars").glob("*.jar")}
-        jars = [
-            jar for jar in found if _artifact(jar) not in known
-        ]  # what Spark has itself may be of another version
-        path = ":".join(map(str, jars))
+            settings |= s3_settings(self.exports, self.scene.version)
+        path = spark.class_path(self._home, *map(downloads.jars, wanted))
         return settings | (
-            {f"spark.{one}.extraClassPath": path for one in ("driver", "executor")} if jars else {}
+            {f"spark.{one}.extraClassPath": path for one in ("driver", "executor")} if path else {}
         )
-
-    @property
-    def _s3a(self) -> dict[str, Any]:
-        """The keys are in the environment of whatever runs."""
-        s3a = {
-            "endpoint": self.exports["AWS_ENDPOINT_URL_S3"],
-            "endpoint.region": self.exports["AWS_DEFAULT_REGION"],
-            "path.style.access": True,
-            "connection.ssl.enabled": False,
-            "aws.credentials.provider": s3.PROVIDERS[self.scene.version],
-        }
-        return {f"spark.hadoop.fs.s3a.{key}": value for key, value in s3a.items()}
-
-
-def _artifact(jar: Path) -> str:
-    return re.sub(r"-\d.*", "", jar.name)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.acceptance.support import ROOT, Ran, _run, stateshift
-from tests.servers.scene_specs import _artifact
-from tests.support.servers import downloads
+from tests.support.servers import downloads, spark
 
 JOB = Path(__file__).with_name("repositioned_job.py")
 FIRST_MS = int(time.time() - 3600) * 1000  # brokers throw away what is older than a week
@@ -64,12 +63,7 @@ class Shop:
         words: list[str | Path] = []
         for checkpoint, topic in jobs:
             words += [checkpoint, topic, self.folder / f"{checkpoint.name}.json"]
-        import pyspark
-
-        home = Path(pyspark.__file__).parent / "jars"
-        known = {_artifact(jar) for jar in home.glob("*.jar")}
-        jars = downloads.jars("kafka-spark-4.3").glob("*.jar")
-        path = ":".join(str(jar) for jar in sorted(jars) if _artifact(jar) not in known)
+        path = spark.class_path(spark.installed_home(), downloads.jars("kafka-spark-4.3"))
         submit = f"--conf spark.driver.extraClassPath={path} pyspark-shell"
         command = [sys.executable, str(JOB), self.brokers, *map(str, words)]
         _run(command, self.folder, 0, {"PYSPARK_SUBMIT_ARGS": submit}, SECONDS_MAX)

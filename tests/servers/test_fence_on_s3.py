@@ -20,7 +20,7 @@ from stateshift.world import World
 from tests.servers.drivers import SECONDS_MAX, Job, fence, until, world
 from tests.support import s3
 from tests.support.between import Asked, between
-from tests.support.servers import Servers, Unavailable, downloads, group
+from tests.support.servers import Servers, Unavailable, downloads, group, s3_settings
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
@@ -52,15 +52,8 @@ def job(version: str, location: str, environment: dict[str, str]) -> Job:
         jars = sorted(downloads.jars(f"s3a-spark-{version}").glob("*.jar"))
     except Unavailable as reason:
         pytest.skip(f"what Spark needs for s3a cannot be had: {reason}")
-    hadoop = {
-        "endpoint": environment["AWS_ENDPOINT_URL_S3"],
-        "endpoint.region": environment["AWS_DEFAULT_REGION"],
-        "path.style.access": "true",
-        "connection.ssl.enabled": "false",
-        "aws.credentials.provider": s3.PROVIDERS[version],
-    }
-    settings = {f"spark.hadoop.fs.s3a.{key}": value for key, value in hadoop.items()}
-    return Job(version, location, {**settings, "spark.jars": ",".join(map(str, jars))}, environment)
+    settings = {**s3_settings(environment, version), "spark.jars": ",".join(map(str, jars))}
+    return Job(version, location, settings, environment)
 
 
 def test_of_several_runs_that_fence_one_source_one_does(location: str) -> None:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from stateshift import migration
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.spark.plan import move as planner
 from stateshift.engines.spark.survey import checkpoint as survey
+from stateshift.errors import PlanError
 from stateshift.formats.marks import FOLDER, LOCK_SUFFIX
 from stateshift.migration import Adapters, Proposal
 from stateshift.migration.adapters import AskTopics, ask_kafka
@@ -29,7 +32,7 @@ from stateshift.specification.place import Complaints, Place
 from stateshift.specification.transform import Change
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, Survey
+from stateshift.survey import Facts, Finding, Survey
 from stateshift.testing.memory_cluster import MemoryCluster
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from stateshift.workdir import Workdir
@@ -276,3 +279,18 @@ def plan_of(spec: Spec, facts: Facts) -> Plan:
 
 def job_of(spec: Spec) -> JobSpec:
     return spec.jobs[0]
+
+
+def refusals(ground: Ground, spec: Spec) -> list[Finding]:
+    """The refusals of a plan, which left everything as it was."""
+    before = ground.disk.snapshot()
+    proposal = ground.propose(spec)
+    with pytest.raises(PlanError):
+        ground.apply(proposal)
+    assert ground.disk.snapshot() == before
+    return list(proposal.refusals)
+
+
+def notes(ground: Ground, spec: Spec) -> list[str]:
+    """What a plan says of the last part of a move."""
+    return [finding.message for finding in ground.propose(spec).plans[-1].findings]

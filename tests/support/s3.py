@@ -19,10 +19,6 @@ from tests.support.servers import Servers
 
 BUCKET = "stateshift"  # each server has it
 MOTO, REAL = "STATESHIFT_S3_MOTO", "STATESHIFT_S3_REAL"
-PROVIDERS = {  # of credentials, by which Sparks of these versions take them from the environment
-    "3.5": "com.amazonaws.auth.EnvironmentVariableCredentialsProvider",
-    "4.3": "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
-}
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from servers.catalog import CATALOG, named
 from servers.flink import Flink
 from servers.place import Place, Role
 from servers.s3 import CREDENTIALS as S3_CREDENTIALS
+from servers.s3 import spark_settings as s3_settings
 from servers.server import Server, Stage
 
 SERVERS_D = Path(__file__).resolve().parents[2] / "scripts" / "servers.d"
@@ -67,6 +68,7 @@ __all__ = [
     "named",
     "ports",
     "processes",
+    "s3_settings",
     "spark",
     "start",
     "stop",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -179,21 +178,11 @@ class Ground:
 def s3a(environment: Mapping[str, str]) -> dict[str, str]:
     """Spark's settings for the one S3 that the environment names. The keys are there, too."""
     from servers import downloads, spark
+    from servers.s3 import spark_settings
 
-    jars = sorted(downloads.jars("s3a-spark-4.3").glob("*.jar"))
-    known = {re.sub(r"-\d.*", "", jar.name) for jar in (spark.installed_home() / "jars").iterdir()}
-    path = ":".join(str(jar) for jar in jars if re.sub(r"-\d.*", "", jar.name) not in known)
-    told = {
-        "endpoint": environment["AWS_ENDPOINT_URL_S3"],
-        "endpoint.region": environment["AWS_DEFAULT_REGION"],
-        "path.style.access": "true",
-        "connection.ssl.enabled": "false",
-        "aws.credentials.provider": (
-            "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
-        ),
-    }
+    path = spark.class_path(spark.installed_home(), downloads.jars("s3a-spark-4.3"))
     classes = {f"spark.{one}.extraClassPath": path for one in ("driver", "executor")}
-    return classes | {f"spark.hadoop.fs.s3a.{key}": value for key, value in told.items()}
+    return classes | spark_settings(environment)
 
 
 @contextmanager

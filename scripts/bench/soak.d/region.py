@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from servers import Servers, downloads
+from servers import Servers, downloads, spark
+from servers.s3 import spark_settings
 
 from stateshift import look
 from stateshift.clusters.kind import Contacts, open_cluster
@@ -255,25 +256,12 @@ SUBMIT = {
 
 def cluster_of(folder: Path, name: str, exports: dict[str, str]) -> dict[str, Any]:
     """Return the options of a cluster that runs a driver on this machine."""
-    home = downloads.spark("4.3.0") / "jars"
-    known = {re.sub(r"-\d.*", "", jar.name) for jar in home.glob("*.jar")}
-    jars = []
-    for jar in sorted(downloads.jars("s3a-spark-4.3").glob("*.jar")):
-        if re.sub(r"-\d.*", "", jar.name) not in known:
-            jars.append(str(jar))
-    s3a = {
-        "endpoint": exports["AWS_ENDPOINT_URL_S3"],
-        "endpoint.region": exports["AWS_DEFAULT_REGION"],
-        "path.style.access": "true",
-        "connection.ssl.enabled": "false",
-        "aws.credentials.provider": "software.amazon.awssdk.auth.credentials."
-        "EnvironmentVariableCredentialsProvider",
-    }
+    path = spark.class_path(spark.installed_home(), downloads.jars("s3a-spark-4.3"))
     conf = {
         **SETTINGS,
-        "spark.driver.extraClassPath": ":".join(jars),
+        "spark.driver.extraClassPath": path,
         "spark.local.dir": str(folder / "spark"),
-        **{f"spark.hadoop.fs.s3a.{key}": value for key, value in s3a.items()},
+        **spark_settings(exports),
     }
     return {"master": "local[1]", "conf": conf, "state_dir": str(folder / name)}
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +34,25 @@ CREDENTIALS = {
     "AWS_DEFAULT_REGION": REGION,
     "AWS_EC2_METADATA_DISABLED": "true",  # no credentials are looked for elsewhere
 }
+PROVIDERS = {  # of credentials, by which Sparks of these versions take them from the environment
+    "3.5": "com.amazonaws.auth.EnvironmentVariableCredentialsProvider",
+    "4.3": "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
+}
 SOCKETS = Path("/tmp")
 MOTO = downloads.HERE / "moto_in_turn.py"
 VOLUME_SECONDS_MAX = 60.0
+
+
+def spark_settings(environment: Mapping[str, str], version: str = "4.3") -> dict[str, str]:
+    """Return a Spark's settings for the S3 that the environment names, and keeps the keys of."""
+    s3a = {
+        "endpoint": environment["AWS_ENDPOINT_URL_S3"],
+        "endpoint.region": environment["AWS_DEFAULT_REGION"],
+        "path.style.access": "true",
+        "connection.ssl.enabled": "false",
+        "aws.credentials.provider": PROVIDERS[version],
+    }
+    return {f"spark.hadoop.fs.s3a.{key}": value for key, value in s3a.items()}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ a worker starts (drivers, executors) is in its session, so that nothing of it is
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -116,6 +117,19 @@ class Spark(Server):
             *words,
         )
         return Role(name, command, answers, environment(self.home(), place))
+
+
+def class_path(home: Path, *folders: Path) -> str:
+    """Return the jars of these folders that a Spark does not have; its own may be of another
+    version.
+    """
+    own = {_artifact(jar) for jar in (home / "jars").glob("*.jar")}
+    jars = [jar for folder in folders for jar in sorted(folder.glob("*.jar"))]
+    return ":".join(str(jar) for jar in jars if _artifact(jar) not in own)
+
+
+def _artifact(jar: Path) -> str:
+    return re.sub(r"-\d.*", "", jar.name)
 
 
 def installed_home() -> Path:

@@ -103,7 +103,7 @@ class Pair:
 
     @property
     def homeless(self) -> list[Operator]:
-        """Those that no operator of the code may be meant to be."""
+        """The missing operators for which the code has no candidate."""
         return [each for each in self.missing if each.id not in self.candidates]
 
     @property

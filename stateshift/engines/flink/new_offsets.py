@@ -112,7 +112,7 @@ class NewOffsets:
 
 @dataclass(frozen=True, slots=True)
 class _SubtaskFile:
-    """One subtask's file, in parts: its header, and the elements of each state."""
+    """The operator state of one subtask: the header of its file, and the elements of each state."""
 
     handle: Partitioned
     head: bytes

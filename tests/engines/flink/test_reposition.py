@@ -44,12 +44,11 @@ from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.migration import Adapters
 from stateshift.specification import Spec, parse_spec
 from stateshift.step.images import CompareImages
-from stateshift.survey import Finding
 from stateshift.testing.memory_flink import MemoryFlink
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden
 from tests.support.flink_connectors import encode_cluster_split
-from tests.support.ground import Ground
+from tests.support.ground import Ground, refusals
 from tests.support.kafka import MemoryKafka, record
 from tests.support.words import Heard, foreign_words
 
@@ -149,16 +148,6 @@ def moved(*, waive: Sequence[str] = (), more: Sequence[dict[str, Any]] = (), **k
         **({"kafka": BROKERS} if "by" in change else {}),
     }
     return parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [job]}))
-
-
-def refusals(ground: Ground, spec: Spec) -> list[Finding]:
-    """The refusals of a plan, which left everything as it was."""
-    before = ground.disk.snapshot()
-    proposal = ground.propose(spec)
-    with pytest.raises(PlanError):
-        ground.apply(proposal)
-    assert ground.disk.snapshot() == before
-    return list(proposal.refusals)
 
 
 @pytest.mark.row("W-5")

@@ -14,9 +14,8 @@ from stateshift import migration
 from stateshift.errors import PlanError, SpecError, StalePlan
 from stateshift.migration import Adapters
 from stateshift.specification import Spec
-from stateshift.survey import Finding
 from tests.support.checkpoints import Checkpoint, put
-from tests.support.ground import SOURCE, TARGET, Around, Ground, spec_of
+from tests.support.ground import SOURCE, TARGET, Around, Ground, refusals, spec_of
 from tests.support.kafka import MemoryKafka, offset_sync, record
 from tests.support.living import LivingGround, warm_spec
 
@@ -82,16 +81,6 @@ def moved(**keys: Any) -> Spec:
     of_job = {name: keys.pop(name) for name in ("mode", "waive", "planned_batch") if name in keys}
     change = {"kind": "reposition", "topics": {"topic": "moved"}, "by": "records", **keys}
     return spec_of(transform=[change], kafka=BROKERS, **of_job)
-
-
-def refusals(ground: Ground, spec: Spec) -> list[Finding]:
-    """The refusals of a plan, which left everything as it was."""
-    before = ground.disk.snapshot()
-    proposal = ground.propose(spec)
-    with pytest.raises(PlanError):
-        ground.apply(proposal)
-    assert ground.disk.snapshot() == before
-    return list(proposal.refusals)
 
 
 def written(ground: Ground) -> dict[str, str]:

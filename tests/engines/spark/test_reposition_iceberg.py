@@ -17,12 +17,11 @@ import pytest
 
 from stateshift.engines.spark.survey.table_logs import data_files, iceberg_table
 from stateshift.engines.spark.survey.table_positions import digest_of_rows, iceberg_at
-from stateshift.errors import PlanError, StateshiftError
+from stateshift.errors import StateshiftError
 from stateshift.specification import Spec
 from stateshift.storage.opening import open_storage
-from stateshift.survey import Finding
 from tests.support.checkpoints import Checkpoint, put
-from tests.support.ground import SOURCE, TARGET, Ground, spec_of
+from tests.support.ground import SOURCE, TARGET, Ground, notes, refusals, spec_of
 from tests.support.iceberg import Made, write_table
 
 OLD, NEW = "file:///lake/orders", "file:///lake/orders-2"
@@ -59,19 +58,6 @@ def moved(**keys: Any) -> Spec:
     change = {"kind": "reposition", "table": NEW, "from_table": OLD, **keys}
     change = {key: value for key, value in change.items() if value is not None}
     return spec_of(transform=[change], **of_job)
-
-
-def refusals(ground: Ground, spec: Spec) -> list[Finding]:
-    before = ground.disk.snapshot()
-    proposal = ground.propose(spec)
-    with pytest.raises(PlanError):
-        ground.apply(proposal)
-    assert ground.disk.snapshot() == before
-    return list(proposal.refusals)
-
-
-def notes(ground: Ground, spec: Spec) -> list[str]:
-    return [finding.message for finding in ground.propose(spec).plans[-1].findings]
 
 
 @pytest.mark.row("W-5")

@@ -14,13 +14,12 @@ import pyarrow.parquet
 import pytest
 
 from stateshift.engines.spark.survey.table_logs import TableFile, files_at
-from stateshift.errors import MissingFile, PlanError
+from stateshift.errors import MissingFile
 from stateshift.specification import Spec
 from stateshift.storage.local.storage import LocalStorage
-from stateshift.survey import Finding
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import Checkpoint, put
-from tests.support.ground import SOURCE, TARGET, Ground, spec_of
+from tests.support.ground import SOURCE, TARGET, Ground, notes, refusals, spec_of
 
 OLD, NEW = "file:///lake/orders", "file:///lake/orders-2"
 ID, OTHER = "6c4f-orders", "99aa-orders"
@@ -72,19 +71,6 @@ def moved(**keys: Any) -> Spec:
     of_job = {name: keys.pop(name) for name in ("waive", "planned_batch") if name in keys}
     change = {"kind": "reposition", "table": NEW, "from_table": OLD, **keys}
     return spec_of(transform=[change], **of_job)
-
-
-def refusals(ground: Ground, spec: Spec) -> list[Finding]:
-    before = ground.disk.snapshot()
-    proposal = ground.propose(spec)
-    with pytest.raises(PlanError):
-        ground.apply(proposal)
-    assert ground.disk.snapshot() == before
-    return list(proposal.refusals)
-
-
-def notes(ground: Ground, spec: Spec) -> list[str]:
-    return [finding.message for finding in ground.propose(spec).plans[-1].findings]
 
 
 @pytest.mark.row("W-5")
