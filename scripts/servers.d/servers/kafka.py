@@ -33,6 +33,8 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.cleaner.dedupe.buffer.size=4194304
 log.cleaner.backoff.ms=1000
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
 num.network.threads=2
 num.io.threads=2
 """

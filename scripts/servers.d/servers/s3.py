@@ -134,6 +134,7 @@ class SeaweedFS(Server):
             "-s3.port.lance=0",
             "-s3.autoCreateBucket=false",
             "-s3.allowDeleteBucketNotEmpty=false",
+            "-master.electionTimeout=1s",  # 10 s else, before a server that was killed is back
             "-master.volumeSizeLimitMB=64",
             "-volume.max=0",
             "-volume.preStopSeconds=0",
