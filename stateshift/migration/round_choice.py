@@ -22,6 +22,8 @@ PATIENCE = 3  # rounds after which no less was left than before
 SHRINKS = 0.9  # to less than this part of what was left before
 FRESH_SECONDS = 60.0  # after which even a little is copied
 STANDBY_SECONDS = 10.0  # the same, where it is all there is should the source be lost
+RPO_PARTS = 4  # of the time that may be lost: a round is worth it after one of them
+MISSED_SECONDS = 1.0  # after a round whose files were gone before they were copied
 
 Epochs = list[tuple[str, int | None]]
 
@@ -63,8 +65,9 @@ class Look:
 @dataclass(frozen=True)
 class Rounds:
     """The rounds of a wave, after a look at all its jobs but those whose source is `lost`.
-    `published` are the epochs of each standby's image. Since this look the image of `unpublished`
-    jobs came to nothing, and the source of `proven` ones was read to its end.
+    `published` are the epochs of each standby's image; the last round of `missed` jobs found files
+    gone. Since this look the image of `unpublished` jobs came to nothing, and the source of
+    `proven` ones was read to its end.
     """
 
     engine: str
@@ -73,6 +76,7 @@ class Rounds:
     wish: Cutover | None = None
     copied_at: float = 0.0
     published: Mapping[str, Epochs] = field(default_factory=dict)
+    missed: frozenset[str] = frozenset()
     unpublished: frozenset[str] = frozenset()
     proven: frozenset[str] = frozenset()
     told_ready: frozenset[str] = frozenset()
@@ -215,7 +219,7 @@ def _next_round(rounds: Rounds, now: float) -> TellReady | Copy | Publish | Wait
     published: list[Look] = []
     for look in looks:
         if look.plan.files:
-            if _is_worth_it(look, now - rounds.copied_at):
+            if _is_worth_it(look, now - rounds.copied_at, look.job.name in rounds.missed):
                 copied.append(look)
         elif look.is_news(rounds.published) and look.job.name not in rounds.unpublished:
             published.append(look)
@@ -226,11 +230,16 @@ def _next_round(rounds: Rounds, now: float) -> TellReady | Copy | Publish | Wait
     return Wait(", ".join(rounds.names) or " and ".join(rounds.lost), reason)
 
 
-def _is_worth_it(look: Look, age: float) -> bool:
+def _is_worth_it(look: Look, age: float, has_missed: bool) -> bool:
     """Whether a round is worth it: not for every batch of a job that waits to be stopped."""
     if not look.is_ready:
         return True
-    age_max = STANDBY_SECONDS if look.is_standby else FRESH_SECONDS
+    age_max = FRESH_SECONDS
+    if look.is_standby:
+        rpo = look.job.standby.rpo
+        age_max = STANDBY_SECONDS if rpo is None else min(STANDBY_SECONDS, rpo / RPO_PARTS)
+        if has_missed:
+            age_max = min(age_max, MISSED_SECONDS)
     return age > age_max or look.left.seconds > seconds_of(look.job.until) / 2
 
 

@@ -122,6 +122,7 @@ class WarmRounds:
         self._kept: dict[str, tuple[Image, ...]] = {}
         self._checks: dict[str, Check] = {}
         self._told_ready: set[str] = set()
+        self._missed: set[str] = set()  # those whose last round found files gone
         self._copied_at = context.now()
         self._rpo = RpoWatch(context, jobs)
 
@@ -195,6 +196,7 @@ class WarmRounds:
             wish=self.context.control.wishes.cutover,
             copied_at=self._copied_at,
             published=dict(self._published),
+            missed=frozenset(self._missed),
             told_ready=frozenset(self._told_ready),
             prepared=rounds.prepared,
         )
@@ -408,7 +410,10 @@ class WarmRounds:
             gone = f" ({missed} of them were gone or rewritten by then)" if missed else ""
             line = f"round {look.left.round + 1} has copied {_at(plan)}{gone}"
             self.context.say(f"{look.job.name}: {line}")
-            if not missed:
+            self._missed.discard(look.job.name)
+            if missed:
+                self._missed.add(look.job.name)
+            else:
                 whole.append(look)
         return whole
 

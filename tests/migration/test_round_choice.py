@@ -26,6 +26,7 @@ from stateshift.migration.round_choice import (
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec
 from stateshift.specification.grammars import MANUAL, NEVER, READY
+from stateshift.specification.model import StandbySpec
 from stateshift.step import BringFiles
 from stateshift.survey import Facts, FileInfo, Left, Survey
 
@@ -62,6 +63,8 @@ def rounds_of(*looks: Look, **known: object) -> Rounds:
 
 STANDBY = look(NEVER)
 READY_STANDBY = look(NEVER, FEW)
+MINUTE = look(NEVER, FEW, standby=StandbySpec(rpo=60.0))
+FOUR_SECONDS = look(NEVER, FEW, standby=StandbySpec(rpo=4.0))
 HAS_IMAGE = {"orders": epochs_of(STANDBY.facts)}
 
 CASES: tuple[tuple[str, Rounds, Choice], ...] = (
@@ -139,6 +142,21 @@ CASES: tuple[tuple[str, Rounds, Choice], ...] = (
     (
         "a standby, ten seconds later",
         rounds_of(READY_STANDBY, copied_at=NOW - 11),
+        Copy((READY_STANDBY,)),
+    ),
+    (
+        "a standby of which a minute may be lost, two seconds later",
+        rounds_of(MINUTE, copied_at=NOW - 2, published=HAS_IMAGE),
+        Wait("orders", "for the job's next batches: it is never stopped"),
+    ),
+    (
+        "a standby of which four seconds may be lost, two seconds later",
+        rounds_of(FOUR_SECONDS, copied_at=NOW - 2),
+        Copy((FOUR_SECONDS,)),
+    ),
+    (
+        "a standby whose last round found files gone, two seconds later",
+        rounds_of(READY_STANDBY, copied_at=NOW - 2, missed=frozenset({"orders"})),
         Copy((READY_STANDBY,)),
     ),
     ("a standby with news", rounds_of(look(NEVER, files=0)), Publish((look(NEVER, files=0),))),
