@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, cast
 from stateshift.engines.protocol import Engine
 from stateshift.engines.views import DeepCheck, ImageAt
 from stateshift.errors import MissingFile, PlanError, StateshiftError
-from stateshift.migration.gathering import Inquiry, other_images, sink_of, source_now
+from stateshift.migration.gathering import (
+    Inquiry,
+    image_of_epoch,
+    other_images,
+    sink_of,
+    source_now,
+)
 from stateshift.specification import JobSpec
 from stateshift.specification.transform import Drop
 from stateshift.step.claims import state_at
@@ -34,6 +40,8 @@ if TYPE_CHECKING:
 
 LOOKS_WHILE_IT_RUNS = 3
 SECONDS_BETWEEN = 0.5
+LATELY_SECONDS = 3600.0  # what a standby's round has read since, and nobody wrote to, is known
+CLOCKS_SECONDS = 1.0  # by which the clocks of a storage and of who writes there may differ
 
 Look = Callable[[], tuple[Storage, Survey]]
 
@@ -110,6 +118,28 @@ def refuse_damaged(
             f"{job.name} cannot restart from its source: {first.message}{more}",
             hint=f"{first.hint or hint}; {skip}",
         )
+
+
+def files_read_lately(inquiry: Inquiry, job: JobSpec) -> frozenset[str]:
+    """Return the files of a standby's epochs that a round has read to their end, before it has
+    published them, and that nobody has written to since: whoever starts the job does not wait for
+    them once more.
+    """
+    if job.takes_over is None:
+        return frozenset()
+    open_storage, found = inquiry.adapters.open_storage, set[str]()
+    storage = open_storage(job.source)
+    state = state_at(storage)
+    modified = {file.path: file.modified for file in storage.list()}
+    for kept in () if state is None else state.kept:
+        age = inquiry.adapters.clock.now() - kept.at
+        if not kept.checked or age > LATELY_SECONDS:
+            continue
+        image = image_of_epoch(inquiry.engine, job.source, open_storage, kept.epoch)
+        for path in () if image is None else image.needed_files:
+            if modified.get(path, kept.at) <= kept.at + CLOCKS_SECONDS:
+                found.add(path)
+    return frozenset(found)
 
 
 def way_out_of_damage(inquiry: Inquiry, job: JobSpec) -> str:

@@ -14,9 +14,11 @@ from stateshift.engines.registry import engine
 from stateshift.errors import ClusterError, PlanError
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.standby import STATE, claim_path, decode_state
-from stateshift.migration.gathering import image_of_epoch
+from stateshift.migration.gathering import Inquiry, image_of_epoch
+from stateshift.migration.source_check import files_read_lately
 from stateshift.specification import Spec
 from stateshift.standby.location import failover_spec
+from stateshift.workdir import Workdir
 from tests.engines.flink import golden
 from tests.migration.test_warm import Ended, Standby
 from tests.standby.test_failover import Dying, Gone
@@ -224,6 +226,18 @@ def test_where_the_newest_is_damaged_the_one_that_is_whole_is_named_and_not_take
     assert ground.held(TARGET) == before and not ground.cluster.submissions
     started_at(ground, 11)
     assert ground.apply(spec_at(11, ground), "again").state == "finished"
+
+
+def test_what_a_round_has_read_is_not_read_again(tmp_path: Path) -> None:
+    ground = two_epochs(tmp_path)
+    inquiry = Inquiry(spec_at(None, ground), ground.adapters, Workdir(ground.folder / "looks"))
+    job = inquiry.spec.jobs[0]
+    known = files_read_lately(inquiry, job)
+    assert {"state/0/1/12.delta", "state/0/1/15.delta", "offsets/14"} <= known
+    damaged_inside(ground)  # somebody writes to it
+    assert known - files_read_lately(inquiry, job) == {"state/0/1/15.delta"}
+    ground.clock.time += 2 * 3600.0
+    assert not files_read_lately(inquiry, job)
 
 
 def test_where_none_is_whole_nothing_is_started(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.history import has_moved
 from stateshift.migration.observation import has_stopped, joint_start
-from stateshift.migration.source_check import refuse_damaged
+from stateshift.migration.source_check import files_read_lately, refuse_damaged
 from stateshift.migration.standby_state import offer_standby
 from stateshift.migration.target_locks import (
     claim_standbys,
@@ -33,8 +33,11 @@ def lock_targets(context: RunContext, wave: WaveState) -> None:
         # A standby that has copied something waits for its source, whatever has become of that.
         joint = joint_start(context)
         asked = [joint.job(job) for job in wave.pending if not is_kept_fresh(context, job)]
-        checked = {job.name: _files_checked_by_steps(context, job) for job in asked}
-        refuse_damaged(context.inquiry_at_pace, asked, checked)
+        inquiry, checked = context.inquiry_at_pace, {}
+        for job in asked:
+            by_steps = _files_checked_by_steps(context, job)
+            checked[job.name] = by_steps | files_read_lately(inquiry, job)
+        refuse_damaged(inquiry, asked, checked)
         try_starts(context, wave.pending)
     claim_standbys(context, wave.pending)
     for job in wave.pending:
