@@ -1,8 +1,8 @@
 """A region is killed at random moments, and so are the commands that bring its job back: a real Spark
 reads a real Kafka, with its checkpoint on a real S3.
 
-Three moments; ten with --full, and as many as STATESHIFT_FAILOVER_MOMENTS says, from the
-STATESHIFT_FAILOVER_FIRST-th on.
+Ten moments, or as many as STATESHIFT_FAILOVER_MOMENTS says, from the STATESHIFT_FAILOVER_FIRST-th
+on.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from tests.support.servers import Unavailable
 pytestmark = [
     pytest.mark.servers,
     pytest.mark.spark,
-    pytest.mark.slow,
     pytest.mark.timeout(4 * 3600),
 ]
-MOMENTS = int(os.environ.get("STATESHIFT_FAILOVER_MOMENTS", "0"))
+MOMENTS = int(os.environ.get("STATESHIFT_FAILOVER_MOMENTS", "10"))
 FIRST = int(os.environ.get("STATESHIFT_FAILOVER_FIRST", "0"))
 AFTER_SECONDS_MAX = 6.0  # after the first image
 MTIME_SECONDS = 1.1  # a modification time of S3 has whole seconds
@@ -50,7 +49,7 @@ def test_whenever_a_region_is_killed_its_job_goes_on_exactly(tmp_path: Path, see
     dice = random.Random(seed)
     try:
         with regions(tmp_path, dice) as both:
-            for number in range(FIRST, FIRST + (MOMENTS or 3)):
+            for number in range(FIRST, FIRST + MOMENTS):
                 both.dice = random.Random(f"{seed} {number}")
                 began = time.monotonic()
                 told = lives_through_it(both)
