@@ -32,6 +32,7 @@ ROWS = (
     ("cli",),
     ("api",),
     ("documents",),
+    ("table",),
     ("migration", "standby", "look", "check", "job", "live", "advise"),
     ("executor", "report", "fleet", "lock", "workdir", "estimating", "logs", "notification"),
     ("engines", "dataflow"),

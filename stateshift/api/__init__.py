@@ -12,6 +12,7 @@
     failback  move it home again                        -> RunResult
     status    where a run stands                        -> RunStatus
     export    state as Arrow tables, batches or files   -> StateExport, ExportedFile
+    query     what the state answers to a SELECT        -> an Arrow table
     diff      two images compared by their entries      -> ImageDiff
     check     will this code start from that state      -> CodeCheck
     advise    whether running jobs fit, or should scale -> JobAdvice, one a job
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from stateshift.api.drills import drill
     from stateshift.api.failbacks import failback
     from stateshift.api.failovers import failover
-    from stateshift.api.images import diff, export, inspect, verify
+    from stateshift.api.images import diff, export, inspect, query, verify
     from stateshift.api.runs import Progress, apply, plan, resume, rollback, status
     from stateshift.api.values import (
         CodeCheck,
@@ -79,6 +80,7 @@ __all__ = [
     "failover",
     "inspect",
     "plan",
+    "query",
     "resume",
     "rollback",
     "status",
@@ -96,6 +98,7 @@ _HOMES = {
     "failover": "stateshift.api.failovers",
     "inspect": "stateshift.api.images",
     "plan": "stateshift.api.runs",
+    "query": "stateshift.api.images",
     "Progress": "stateshift.api.runs",
     "resume": "stateshift.api.runs",
     "rollback": "stateshift.api.runs",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from stateshift.api.values import ImageDiff, ImageVerdict, Inspection, RunVerdict, StateExport
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from stateshift.documents.survey import SurveyFacts
     from stateshift.migration import Adapters
     from stateshift.storage.locations import Location
@@ -161,6 +163,34 @@ def export(
         raise SpecError((Complaint("batch", "changes names its batches itself"),))
     wanted = Wanted(operator, store, batch, changes)
     return StateExport(place_of(location), wanted, opening_of(adapters))
+
+
+def query(sql: str, *locations: Place, adapters: Adapters | None = None) -> pa.Table:
+    """Ask the state of images by SQL. Needs the extra `sql`.
+
+    Args:
+        sql: one SELECT over their tables.
+        locations: the images, as URLs or local paths.
+        adapters: how storages are opened, where a test has its own.
+
+    Returns:
+        The rows of the answer.
+
+    Raises:
+        SpecError: it is no SELECT, or names what is not there.
+        PlanError: there is no image; or DuckDB is not installed.
+        FormatError: bytes are not what their format says.
+        StorageError: a location cannot be read.
+    """
+    import pyarrow as pa
+
+    from stateshift.table.query import answer
+    from stateshift.table.tables import tables_of
+
+    opening = opening_of(adapters)
+    tables = tables_of([place_of(location) for location in locations], opening)
+    with answer(sql, tables, opening) as given:
+        return pa.Table.from_batches(given.batches, given.schema)
 
 
 def diff(a: Place, b: Place, *, show: int = 0, adapters: Adapters | None = None) -> ImageDiff:

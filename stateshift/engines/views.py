@@ -252,6 +252,11 @@ class Export(Protocol):
     @property
     def entries(self) -> int: ...
 
+    @property
+    def stores(self) -> tuple[tuple[str, str], ...]:
+        """The operator and the name of each store that is exported."""
+        ...
+
     def chunks(self, readers: Readers | None = None) -> Iterator[bytes]: ...
 
 

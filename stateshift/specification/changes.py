@@ -16,6 +16,7 @@ from stateshift.specification.transform import (
     Drop,
     Evolve,
     Merge,
+    Prune,
     Rename,
     Repair,
     Repartition,
@@ -47,7 +48,7 @@ from stateshift.specification.values import (
 PROVIDERS = ("hdfs-backed", "rocksdb")
 CODECS = ("lz4", "zstd", "snappy", "lzf")
 _MODELS: tuple[type[Change], ...] = (
-    *(Rewind, Compact, Repartition, Convert, Rename, Drop, Split, Merge, Evolve),
+    *(Rewind, Compact, Repartition, Convert, Rename, Drop, Split, Prune, Merge, Evolve),
     *(Reposition, Rescale, Repair, Union),
 )
 _MODEL_OF = {model.kind: model for model in _MODELS}
@@ -219,6 +220,14 @@ TRANSFORMS: Mapping[str, Keys] = {
         part=BATCH("Which of them this is, from 0."),
         column=TEXT("The key column that decides."),
         values=VALUES("Its values that belong to this part."),
+    ),
+    "prune": _change(
+        Prune,
+        "Without the entries of which a condition is true.",
+        where=TEXT(
+            "The condition in SQL (DuckDB's): on `key`, and on `value` of an operator with one "
+            "store. It has to fit all stores."
+        ),
     ),
     "merge": _change(
         Merge,

@@ -9,6 +9,7 @@
     {"kind": "drop", "operators": ["1"], "sources": ["2"]}
     {"kind": "split", "by": 4, "part": 0}  or  {"kind": "split", "column": "country", "values":
                                                ["de", "fr"]}
+    {"kind": "prune", "where": "key.country = 'de'"}
     {"kind": "merge", "locations": ["/there"], "sum": ["count"]}
     {"kind": "evolve", "operator": "0", "store": "default",
      "add": [{"name": "last", "type": "long", "default": 0, "after": "count"}],
@@ -104,6 +105,14 @@ class Split:
     part: int | None = None
     column: str | None = None
     values: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """The entries of which a condition in SQL is true stay behind."""
+
+    kind: ClassVar[str] = "prune"
+    where: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +220,7 @@ Change = (
     | Rename
     | Drop
     | Split
+    | Prune
     | Merge
     | Evolve
     | Reposition

@@ -10,7 +10,7 @@ from stateshift.cli.shell.options import Command
 
 # The parts of the help, in its order, as the README's table of commands has them.
 PANELS = {
-    "Look": ("inspect", "verify", "check", "export", "diff", "uid"),
+    "Look": ("inspect", "verify", "check", "export", "query", "diff", "uid"),
     "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
     "Steer a warm move or a standby": (
         "cutover",
@@ -22,7 +22,7 @@ PANELS = {
     ),
     "Change state": (
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
-        *("split", "merge", "evolve", "gather", "repair", "reposition"),
+        *("split", "merge", "evolve", "prune", "gather", "repair", "reposition"),
     ),
     "Change running jobs": ("live",),
     "Learn what should move": ("dataflow", "advise", "rebalance"),
@@ -39,7 +39,7 @@ GROUPS = {"live": "stateshift.live.cli"}
 
 # The modules of several commands. Any other command has a module of its own name.
 MODULES = {
-    "looks": ("inspect", "export", "diff", "uid"),
+    "looks": ("inspect", "export", "query", "diff", "uid"),
     "plans": ("plan", "apply"),
     "runs": ("resume", "rollback", "status", "runs"),
     "steering": ("cutover", "pause", "throttle", "failover", "failback", "drill"),
@@ -51,6 +51,7 @@ MODULES = {
         "convert",
         "rename",
         "evolve",
+        "prune",
         "reposition",
     ),
     "images": ("move", "split", "merge", "gather", "repair"),

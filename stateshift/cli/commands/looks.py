@@ -155,6 +155,59 @@ def export(
 
 
 @command(
+    "stateshift query /checkpoints/orders\n"
+    'stateshift query /checkpoints/orders "select count(*) from state_0"\n'
+    'stateshift query old/orders new/orders "select key from a_state_0 except select key from '
+    'b_state_0"',
+    (2, 3, 4, 6),
+)
+def query(
+    terminal: Terminal,
+    words: Annotated[
+        list[str], argument("LOCATION… SQL", "Images, and one SELECT. Without one: the tables.")
+    ],
+    to: Annotated[
+        str | None, option("--to", "FILE", "Write all rows as .parquet, .arrow or .jsonl.")
+    ] = None,
+    limit: Annotated[int, option("--limit", "N", "Show up to N rows.", min=1)] = 100,
+    parallel: Parallel = None,
+) -> int | None:
+    """Ask the state of images by SQL.
+
+    Each store of an operator is a table with the columns operator, store, shard, key and value;
+    those of several images begin with a_, b_. Files beside are read by DuckDB's own functions:
+    read_parquet('users.parquet'). State is read as it is asked for, and nothing is written.
+    """
+    from stateshift.cli.shell.work import readers_for
+    from stateshift.cli.views import query_text
+    from stateshift.documents.query import AnswerDocument, AnswerFacts, Column
+    from stateshift.table.query import answer
+    from stateshift.table.rows import rows_of, save
+    from stateshift.table.tables import tables_of
+
+    sql = words.pop() if len(words) > 1 and " " in words[-1] else None
+    opening = terminal.opening()
+    tables = tables_of(words, opening)
+    if sql is None:
+        facts = AnswerFacts(tables)
+        terminal.answer_value("answer", AnswerDocument, facts, query_text.tables(tables))
+        return None
+    with (
+        readers_for(terminal, None, words, parallel) as readers,
+        answer(sql, tables, opening, readers) as given,
+    ):
+        columns = [Column(field.name, str(field.type)) for field in given.schema]
+        if to is not None:
+            save(given, to, opening)
+            facts = AnswerFacts(tables, columns, file=to)
+        else:
+            rows, more = rows_of(given, limit)
+            facts = AnswerFacts(tables, columns, rows, more)
+        terminal.answer_value("answer", AnswerDocument, facts, query_text.answer(facts))
+    return None
+
+
+@command(
     "stateshift diff hdfs://old:8020/checkpoints/orders s3://new/checkpoints/orders\n"
     "stateshift diff orders moved/orders --show 5",
     (2, 3, 4, 5, 6, 7),

@@ -196,6 +196,36 @@ def convert(
 
 
 @shortcut(
+    "stateshift prune /data/orders --to /data/orders-2 --where \"key.country = 'de'\"\n"
+    'stateshift prune /data/orders --to /data/orders-2 --where "key.window.end < timestamp '
+    "'2026-01-01'\"\n"
+    'stateshift prune /data/orders --to /data/orders-2 --where "key.id in (select id from '
+    "read_csv('gone.csv'))\""
+)
+def prune(
+    terminal: Terminal,
+    options: RunOptions,
+    source: Source,
+    to: To,
+    where: Annotated[
+        str, option("--where", "CONDITION", "Which entries stay behind, in SQL (DuckDB's).")
+    ],
+    waive: Waive = None,
+    fork: Fork = False,
+    no_sync: NoSync = False,
+) -> int:
+    """Copy a checkpoint without the entries that a condition names.
+
+    The condition is asked of `key`, and of `value` where an operator has one store; `stateshift
+    query` shows the columns. All stores lose the same keys. Source and target are compared: what
+    the condition names is gone, and all else is the same.
+    """
+    change: Keys = {"kind": "prune", "where": where}
+    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
+    return run_jobs(terminal, options, [job])
+
+
+@shortcut(
     "stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0\n"
     "stateshift rename /data/orders --to /data/orders-2 --source 0=orders --source 1=returns"
 )

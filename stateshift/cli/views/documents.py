@@ -28,6 +28,7 @@ from stateshift.documents import (
     metrics,
     plan,
     problems,
+    query,
     rebalance,
     run,
     standby,
@@ -95,6 +96,11 @@ DOCUMENTS: Mapping[str, Document] = {
         "One line of exported JSON lines",
         ("export --to FILE.jsonl", "export --to -"),
         (survey.LineDocument,),
+    ),
+    "answer": Document(
+        "What the state of images answers, or which tables they have",
+        ("query",),
+        (query.AnswerDocument,),
     ),
     "diff": Document("How two images differ", ("diff",), (diff.DiffDocument,)),
     "uid": Document(

@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from shlex import quote
+from typing import cast
 
 from stateshift.engines.flink.entries.image import Digest, of_subtask, short
 from stateshift.engines.flink.entries.keyed import (
@@ -254,6 +255,19 @@ class FlinkExport:
             for operator, state in self.as_bytes
         )
 
+    @property
+    def stores(self) -> tuple[tuple[str, str], ...]:
+        names, found = names_of(self.image), []
+        for operator in self.image.operators:
+            for state in cast("list[dict[str, str]]", operator.details["states"]):
+                if self._is_wanted(operator.id, state["name"]):
+                    found.append((names[operator.id], state["name"]))
+        return tuple(dict.fromkeys(found))
+
+    def _is_wanted(self, operator: str, state: str) -> bool:
+        is_of_operator = self.wanted.operator in (None, operator, names_of(self.image)[operator])
+        return is_of_operator and self.wanted.store in (None, state)
+
     def chunks(self, readers: Readers | None = None) -> Iterator[bytes]:
         self.entries = 0
         return self._lines() if self.format == "jsonl" else self._table()
@@ -261,11 +275,9 @@ class FlinkExport:
     def _rows(self) -> Iterator[Row]:
         names = names_of(self.image)
         for entry in shown_entries(metadata_of(self.image), self.streams):
+            if not self._is_wanted(entry.operator, entry.state):
+                continue
             operator = names[entry.operator]
-            if self.wanted.operator not in (None, operator, entry.operator):
-                continue
-            if self.wanted.store not in (None, entry.state):
-                continue
             self.entries += 1
             if _is_bytes(entry.key) or _is_bytes(entry.value):
                 self.as_bytes[operator, entry.state] = None

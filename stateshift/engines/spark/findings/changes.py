@@ -23,6 +23,7 @@ from stateshift.engines.spark.rewrite.pieces import TABLE_BYTES, keeps_tables
 from stateshift.engines.spark.rewrite.request import (
     Request,
     other_format,
+    part_of_condition,
     seems_4_0,
     target_version,
 )
@@ -34,6 +35,7 @@ from stateshift.engines.spark.rewrite.stores import (
 )
 from stateshift.engines.spark.rewrite.sums import cannot_add
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
+from stateshift.errors import PlanError
 from stateshift.formats.spark.offset_conf import ENCODING, ENCODINGS, encoding_of, has_row_checksums
 from stateshift.formats.spark.offsets import NAMED_SOURCES
 from stateshift.formats.spark.row_change import Unfit
@@ -183,6 +185,8 @@ def _of_stores(change: StateChange, image: Image, name: str, look: str) -> Itera
         for store in stores:
             yield from _of_split_store(change.split, store, name, look)
         yield from _of_parts(change.split, name)
+    if change.prune:
+        yield from _of_prune(change, image, name, stores, look)
     yield from of_evolution(change, image, name, stores, look)
     if change.provider not in (None, provider):
         titles = {operator.id: operator.name for operator in image.operators}
@@ -265,6 +269,35 @@ def _of_split_store(split: Split, store: StoreState, name: str, look: str) -> It
                 "booleans",
                 hint=f"{look}   # shows the columns; or split by shards",
             )
+
+
+def _of_prune(
+    change: StateChange, image: Image, name: str, stores: tuple[StoreState, ...], look: str
+) -> Iterator[Finding]:
+    """Refuse a condition that does not fit every store: what belongs together goes together."""
+    from stateshift.engines.spark.rewrite.pruning import conditions
+
+    assert change.prune is not None, "asked for"
+    if change.split or change.partitions or change.provider or change.evolve:
+        fact = f"{name}: `prune` beside another change of the state"
+        yield Finding("refuse", fact, hint="one after the other: two jobs")
+        return
+    part = part_of_condition(change.prune, image, stores)
+    for store in stores:
+        where = f"{name}: operator {store.operator}"
+        if store.rules is None:
+            fact = f"{where}, store {store.store} cannot be read: {store.unknown}"
+            yield Finding("refuse", fact, hint="leave `prune` out")
+            continue
+        for condition in conditions(part, store.operator).values():
+            try:
+                condition.check()
+            except PlanError as error:
+                hint = error.hint or f"{look}   # shows the columns"
+                yield Finding("refuse", f"{where}, {error.fact}", hint=hint)
+                return
+    fact = f"{name}: a key that comes again begins with nothing; a sink keeps what it has of it"
+    yield Finding("note", fact)
 
 
 def _of_parts(split: Split, name: str) -> Iterator[Finding]:

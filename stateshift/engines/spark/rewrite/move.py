@@ -54,11 +54,13 @@ from stateshift.specification.transform import (
     Drop,
     Evolve,
     Merge,
+    Prune,
     Rename,
     Repartition,
     Reposition,
     Rewind,
     Split,
+    find_change,
 )
 from stateshift.step import CopyFiles
 from stateshift.survey import Facts, Image
@@ -90,6 +92,7 @@ class StateChange:
     dropped_operators: tuple[str, ...] = ()
     dropped_sources: tuple[str, ...] = ()
     split: Split | None = None
+    prune: Prune | None = None
     merge: Merge | None = None
     evolve: tuple[Evolve, ...] = ()
     repositions: tuple[Reposition, ...] = ()
@@ -100,6 +103,8 @@ class StateChange:
         asked = cls(
             evolve=tuple(change for change in changes if isinstance(change, Evolve)),
             repositions=tuple(change for change in changes if isinstance(change, Reposition)),
+            prune=find_change(changes, Prune),
+            merge=find_change(changes, Merge),
         )
         for change in changes:
             match change:
@@ -118,18 +123,21 @@ class StateChange:
                     asked = replace(asked, dropped_operators=operators, dropped_sources=sources)
                 case Split():
                     asked = replace(asked, split=change)
-                case Merge():
-                    asked = replace(asked, merge=change)
         return asked
+
+    @property
+    def takes_a_part(self) -> bool:
+        """Whether some entries stay behind."""
+        return self.split is not None or self.prune is not None
 
     @property
     def rewrites_state(self) -> bool:
         changes = (self.renumber, self.compact, self.partitions, self.provider, self.codec)
-        return any((*changes, self.format_1, self.split, self.merge, self.evolve))
+        return any((*changes, self.format_1, self.takes_a_part, self.merge, self.evolve))
 
     @property
     def makes_other_rows(self) -> bool:
-        return bool(self.renumber or self.split or self.merge or self.evolve)
+        return bool(self.renumber or self.takes_a_part or self.merge or self.evolve)
 
     @property
     def names_sources(self) -> bool:

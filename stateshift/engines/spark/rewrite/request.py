@@ -12,6 +12,7 @@ Under checkpoint format 1 they all write 1. Source: Spark, RocksDBCheckpointMeta
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from stateshift.engines.spark.versions import is_4_0
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM, delimiter, is_strict
 from stateshift.plain import JsonObject
+from stateshift.specification.transform import Prune
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 CHECKED_BYTES_MIN = 64 * 1024 * 1024  # of the files of a store whose rows are checked
@@ -152,7 +154,9 @@ class Request:
     @cached_property
     def part(self) -> JsonObject | None:
         """Return the options of the part of the entries that is asked for."""
-        split = self.change.split
+        split, prune = self.change.split, self.change.prune
+        if prune is not None:
+            return part_of_condition(prune, self.image, self.stores)
         if split is None:
             return None
         if split.by is not None and split.part is not None:
@@ -222,6 +226,23 @@ class Request:
         """Return the settings that say how rows are read."""
         settings = self.image.settings
         return {key: settings[key] for key in (ROW_CHECKSUM, MERGE_OPERATOR) if key in settings}
+
+
+def part_of_condition(prune: Prune, image: Image, stores: tuple[StoreState, ...]) -> JsonObject:
+    """Return the options of entries of which a condition is not true (see `pruning`)."""
+    rules: dict[str, KeyRule] = {}
+    values: dict[str, str] = {}
+    schemas = spark_image(image).schemas
+    stores_of_operator = Counter(store.operator for store in stores)
+    asks_values = re.search(r"\bvalue\b", prune.where, re.IGNORECASE) is not None
+    for store in stores:
+        rules |= store.named_rules
+        for name in store.named_rules if asks_values else ():
+            schema = schemas[name]
+            is_alone = stores_of_operator[store.operator] == 1 and not store.families
+            if is_alone and not schema["avro"] and not schema["lists"]:
+                values[name] = schema["value"]
+    return {"where": prune.where, "rules": plain.to_plain(rules), "values": values}
 
 
 NEWER = "4.0 or later"

@@ -5,6 +5,7 @@ to a part of a split state. Pure.
     {"column": "country", "values": ["de"], "rules": {"<operator>/<store>": KeyRule}}
                                                            those whose key has one of these values
                                                            in that column
+    {"where": "...", ...}                                  those of which it is not true (`pruning`)
 
 A part is a plain value: it stands in the options of a transform, and, as JSON, among the settings
 that a comparison reads the source by.
@@ -133,6 +134,10 @@ def belongs(part: JsonObject, operator: str, shard: int) -> Kept:
     if "shards" in part:
         is_kept = shard in part["shards"]
         return lambda store, block: block if is_kept else _taken(block, [False] * len(block))
+    if "where" in part:
+        from stateshift.engines.spark.rewrite.pruning import filter_of
+
+        return filter_of(part, operator)
     column, values = part["column"], frozenset(part["values"])
     plain_rules = of_stores(part["rules"], operator)
     rules = {store: from_plain(KeyRule, rule) for store, rule in plain_rules.items()}

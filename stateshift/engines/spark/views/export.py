@@ -177,6 +177,11 @@ class Export:
         notes = [note_of(view, image) for image, view in self._views()]
         return tuple(dict.fromkeys(filter(None, notes)))
 
+    @property
+    def stores(self) -> tuple[tuple[str, str], ...]:
+        found = [(operator_id(image, view.operator), view.store) for image, view in self._views()]
+        return tuple(dict.fromkeys(found))
+
     def chunks(self, readers: Readers | None = None) -> Iterator[bytes]:
         self.entries = 0
         shared = None

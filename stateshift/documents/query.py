@@ -1,0 +1,57 @@
+"""The tables of images, and the rows of an answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+from stateshift.storage.locations import redact
+
+if TYPE_CHECKING:
+    from stateshift.table.tables import StateTable
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of an answer."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFacts:
+    """The tables of images; and of a question its answer, or the file that it was written to."""
+
+    tables: Sequence[StateTable]
+    columns: Sequence[Column] = ()
+    rows: Sequence[dict[str, object]] = ()
+    more: bool = False
+    file: str | None = None
+
+
+class TableDocument(TypedDict):
+    """A table that can be asked."""
+
+    name: Annotated[str, "its name in SQL"]
+    location: Annotated[str, "where its image is", redact]
+    operator: Annotated[str, "the operator whose state it is"]
+    store: Annotated[str, "the store of that operator"]
+
+
+class ColumnDocument(TypedDict):
+    """A column of an answer."""
+
+    name: Annotated[str, "its name"]
+    type: Annotated[str, "its type, in Arrow's words"]
+
+
+class AnswerDocument(TypedDict):
+    """The answer to a question, or the tables that can be asked."""
+
+    tables: Annotated[list[TableDocument], "all tables of the images"]
+    columns: Annotated[list[ColumnDocument], "the columns of the answer; none without a question"]
+    rows: Annotated[list[object], "a row each: a value for each column"]
+    more: Annotated[bool, "whether there are more rows than --limit shows"]
+    file: Annotated[str | None, "the file that the rows were written to"]

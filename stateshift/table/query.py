@@ -1,0 +1,159 @@
+"""The answer to a question in SQL about the tables of images, by DuckDB.
+
+Each table that is named once is read as DuckDB asks for its rows: what is not needed is not read,
+and LIMIT ends it early. A table that is named twice is held meanwhile, in memory or on a disk.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from stateshift.engines.views import Opening, Readers
+from stateshift.errors import PlanError, SpecError, StateshiftError
+from stateshift.table.tables import StateTable
+
+if TYPE_CHECKING:
+    import duckdb
+
+ROWS = 65_536
+TABLES_TOLD = 8
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows of an answer, which are read as they are asked for."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def answer(
+    sql: str, tables: Sequence[StateTable], opening: Opening, readers: Readers | None = None
+) -> Iterator[Answer]:
+    """The answer, to be read before the context ends.
+
+    Raises:
+        SpecError: it is no question, or one that DuckDB does not understand.
+        PlanError: DuckDB is not installed.
+        FormatError, StorageError: the state cannot be read.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        hint = "pip install 'stateshift[sql]'"
+        raise PlanError("SQL needs DuckDB, which is not installed", hint=hint) from error
+    with tempfile.TemporaryDirectory(prefix="stateshift-query-") as folder:
+        database = duckdb.connect(
+            config={"temp_directory": folder, "autoinstall_known_extensions": False}
+        )
+        asking = _Asking(database, opening, readers)
+        try:
+            named = _tables_named(database, sql, tables)
+            for table in named:
+                asking.give(table)
+            if _scans(database, sql) > len(named):
+                for table in named:
+                    asking.hold(table)
+            rows = database.sql(sql).to_arrow_reader(ROWS)
+            yield Answer(rows.schema, iter(rows))
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise asking.failure or _misunderstood(error, tables) from error
+        finally:
+            database.close()
+
+
+class _Asking:
+    """Tables that DuckDB reads. It tells of an error while it reads one in its own words, so
+    `failure` keeps ours.
+    """
+
+    def __init__(
+        self, database: duckdb.DuckDBPyConnection, opening: Opening, readers: Readers | None
+    ) -> None:
+        self._database, self._opening, self._readers = database, opening, readers
+        self.failure: StateshiftError | None = None
+
+    def give(self, table: StateTable) -> None:
+        """Let it be read once, under its name."""
+        reader = table.batches(self._opening, self._readers)
+        rows = pa.RecordBatchReader.from_batches(reader.schema, self._watched(reader))
+        self._database.register(f"{table.name} rows", rows)
+        shown = {}
+        for column in ("key", "value"):
+            is_json = pa.types.is_string(reader.schema.field(column).type)
+            shown[column] = f"{column}::json" if is_json else column
+        self._database.execute(
+            f'create or replace temp view "{table.name}" as select operator, store, shard, '
+            f'{shown["key"]} as key, {shown["value"]} as value from "{table.name} rows"'
+        )
+
+    def hold(self, table: StateTable) -> None:
+        """Let it be read as often as it is named."""
+        self.give(table)
+        self._database.execute(
+            f'create temp table "{table.name} held" as from "{table.name}"; '
+            f'create or replace temp view "{table.name}" as from "{table.name} held"'
+        )
+
+    def _watched(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except StateshiftError as error:
+            self.failure = error
+            raise
+
+
+def _tables_named(
+    database: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[StateTable]
+) -> list[StateTable]:
+    """Return the tables that a question names.
+
+    Raises:
+        SpecError: it is no single SELECT: nothing else is carried out.
+    """
+    ((text,),) = database.execute("select json_serialize_sql(?)", [sql]).fetchall()
+    parsed = json.loads(text)
+    if parsed.get("error"):
+        is_unread = parsed["error_type"] == "parser"
+        fact = parsed["error_message"] if is_unread else "it is no SELECT, and nothing else is done"
+        raise SpecError.of("SQL", fact, sql, "one SELECT")
+    if len(parsed["statements"]) != 1:
+        raise SpecError.of("SQL", "several statements", sql, "one SELECT")
+    names: set[str] = set()
+    nodes: list[object] = [parsed]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, list):
+            nodes.extend(node)
+        elif isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                names.add(str(node["table_name"]).lower())
+            nodes.extend(node.values())
+    return [table for table in tables if table.name in names]
+
+
+def _scans(database: duckdb.DuckDBPyConnection, sql: str) -> int:
+    """Return the number of times that tables are read; a very large one where SQL calls itself."""
+    ((_, plan),) = database.execute(f"explain (format json) {sql}").fetchall()
+    if "RECURSIVE" in plan:
+        return 1 << 30
+    return int(plan.count('"name": "PYTHON_ARROW_SCAN"'))
+
+
+def _misunderstood(error: Exception, tables: Sequence[StateTable]) -> SpecError:
+    fact = str(error).strip().partition("\n\nLINE")[0].replace("\n", " ")
+    if len(tables) > TABLES_TOLD:
+        places = " ".join(dict.fromkeys(quote(table.location) for table in tables))
+        hint = f"stateshift query {places}   # lists the {len(tables)} tables"
+    else:
+        hint = f"the tables: {', '.join(table.name for table in tables) or 'none'}"
+    return SpecError.of("SQL", fact, hint=hint)

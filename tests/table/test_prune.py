@@ -1,0 +1,85 @@
+"""What a condition names is gone from all stores of its operator, and nothing else is changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stateshift import api, look
+from stateshift.table.tables import tables_of
+from tests.cli.support import said
+from tests.formats.golden import ROOT
+from tests.look.golden_images import STATEFUL
+
+WAIVED = ("--fork", "--waive", "paths-stay")  # a move would put a fence at the golden itself
+JOIN = ROOT / "spark-4.3.0" / "join-hdfs" / "checkpoint"
+# Without those whose keys have no column of text or numbers, and of several operators.
+OTHERS = ("tws", "limit", "total", "types", "chained", "dedup-old-types")
+PRUNED = [case for case in STATEFUL if not case.name.startswith(OTHERS)]
+
+
+def first_key(checkpoint: str, table: str) -> tuple[str, object]:
+    """A column of a table's keys, and its value in the last of them."""
+    (row,) = api.query(f"select key from {table} order by 1 desc limit 1", checkpoint).to_pylist()
+    plain = [(name, value) for name, value in row["key"].items() if type(value) in (str, int)]
+    return plain[0]
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("case", PRUNED, ids=lambda case: f"{case.parent.name}/{case.name}")
+def test_all_stores_lose_the_same_keys_and_nothing_else(case: Path, tmp_path: Path) -> None:
+    source, target = str(case / "checkpoint"), str(tmp_path / "pruned")
+    tables = [table.name for table in tables_of([source], look.open_patiently)]
+    name, value = first_key(source, tables[0])
+    shown = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else value
+    where = f'key."{name}" = {shown}'
+    workdir = str(tmp_path / "run")
+    words = ("--to", target, "--where", where, *WAIVED, "--yes", "--workdir", workdir)
+    done = said("prune", source, *words)
+    assert done.code == 0, done.err
+    gone = 0
+    for table in tables:
+        sql = (
+            f"select (select count(*) from a_{table}), (select count(*) from b_{table}), "
+            f"(select count(*) from a_{table} where {where}), "
+            f"(select count(*) from (select key, value from a_{table} where ({where}) is not true "
+            f"except all select key, value from b_{table}))"
+        )
+        ((before, after, lost, changed),) = map(
+            dict.values, api.query(sql, source, target).to_pylist()
+        )
+        assert before - lost == after and changed == 0, table
+        gone += lost
+    assert gone
+    assert look.restartable(target, look.open_patiently, thorough=True).restartable
+
+
+@pytest.mark.parametrize(
+    ("where", "fact"),
+    [
+        ("key.country = 'de'", "country"),
+        ("key.index = 1", "index"),  # a column of some stores of the join, and not of others
+        ("value.value = 1", "value"),  # an operator with several stores
+        ("key.field0 = ", "syntax error"),
+        ("1 = 1; drop table entries", "syntax error"),
+    ],
+)
+def test_a_condition_that_does_not_fit_all_stores_is_refused(
+    tmp_path: Path, where: str, fact: str
+) -> None:
+    words = ("--to", str(tmp_path / "new"), "--where", where, *WAIVED, "--yes", "--json")
+    done = said("prune", str(JOIN), *words, "--workdir", str(tmp_path / "run"))
+    assert done.code == 4
+    assert fact in json.dumps(json.loads(done.out)) and not (tmp_path / "new").exists()
+
+
+def test_entries_of_an_operator_with_one_store_are_chosen_by_their_values(tmp_path: Path) -> None:
+    source = ROOT / "spark-4.3.0" / "window-hdfs" / "checkpoint"
+    where = "value.count >= 2 or key.window.end < timestamp '1990-01-01'"
+    words = ("--to", str(tmp_path / "new"), "--where", where, *WAIVED, "--yes")
+    assert said("prune", str(source), *words, "--workdir", str(tmp_path / "run")).code == 0
+    (row,) = api.query("select count(*) n from state_0", str(tmp_path / "new")).to_pylist()
+    asked = f"select count(*) n from state_0 where ({where}) is not true"
+    assert [row] == api.query(asked, str(source)).to_pylist()
