@@ -134,6 +134,11 @@ def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: s
             number, own_uuid = key
             stem = f"{number}_{own_uuid}" if own_uuid else f"{number}"
             missing.append(f"{store.folder}/{stem}.{_ending(store)}")
+    is_a_change = keys[0] in store.changes and keys[0] not in store.snapshots
+    if uuid and is_a_change and keys[0][0] > 1:
+        # RocksDB.loadWithCheckpointId: CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT otherwise.
+        number, own_uuid = keys[0]
+        missing.append(f"{store.folder}/{number}_{own_uuid}.zip")
     listed = set(store.ssts.values())
     for path in files:
         if "/SSTs/" in f"/{path}" and path not in listed:

@@ -115,6 +115,15 @@ def test_a_file_that_the_commit_names_and_that_is_not_there_is_missing() -> None
     assert short(chain(store("3_old.zip"), 3, no_ssts, no_lineage, "new").missing) == ["3_new.zip"]
 
 
+def test_a_lineage_that_begins_with_a_changelog_lacks_its_snapshot() -> None:
+    """Spark reads no further than the lineage: CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT."""
+    files = store("1_z.changelog", "2_b.changelog", "3_c.changelog")
+    found = chain(files, 3, no_ssts, lambda path: ((2, "b"),), "c")
+    assert short(found.missing) == ["2_b.zip"]
+    first = chain(files, 3, no_ssts, lambda path: ((1, "z"), (2, "b")), "c")
+    assert not first.missing
+
+
 def test_a_version_is_loadable_only_without_a_hole_since_a_snapshot() -> None:
     assert store("1.delta", "2.delta", "4.delta", "6.snapshot", "7.delta").loadable() == {
         0,
