@@ -185,7 +185,7 @@ def space_needed(facts: Facts, staying: Collection[str] = ()) -> tuple[int, int]
 
 
 def _written(job: JobSpec, facts: Facts) -> Iterator[Survey]:
-    if job.moves or job.target is None:
+    if job.fences_source or job.target is None:
         yield facts.source
     if job.target:
         yield facts.target

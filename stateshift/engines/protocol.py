@@ -6,7 +6,7 @@
     as_copied
     transforms, entries_reader       pure functions of files: the plans name the first, comparisons
                                      read with the second
-    judge, way_out, first_entries,   an image, for whoever looks at it without a run
+    judge, way_out, find_repair, first_entries,   an image, for whoever looks at it without a run
     diff, export, decode_file
     ask_source, ask_target           what clusters are asked of this engine's jobs alone
     fence_of, read_sink, ask_inputs, questions that a run asks beside
@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from stateshift.specification.transform import Change
+from stateshift.specification.transform import Change, Repair
 from stateshift.storage.protocol import Storage
 from stateshift.survey import (
     ClusterFacts,
@@ -285,12 +285,30 @@ class Engine(Protocol):
         """
         ...
 
-    def way_out(self, path: str, images: Sequence[str]) -> str:
-        """Return the hint for a damaged file that no earlier epoch gets around.
+    def way_out(
+        self, path: str, location: str, images: Sequence[str], restorable: bool
+    ) -> str | None:
+        """Return the hint for a damaged file.
 
         Args:
             path: the file.
-            images: where the images lie.
+            location: where the user finds the images.
+            images: where the images lie below it.
+            restorable: whether an earlier epoch gets around the damage.
+        Returns:
+            None where that is all there is to say.
+        """
+        ...
+
+    def find_repair(self, location: str, also: Sequence[str], opening: Opening) -> Repair:
+        """Return the repair that gives the newest epoch of a damaged image.
+
+        Args:
+            location: where the image is.
+            also: copies that may have its files.
+            opening: opens a storage at a location.
+        Raises:
+            PlanError: nothing is damaged, or no epoch can be put together.
         """
         ...
 

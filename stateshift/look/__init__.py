@@ -13,7 +13,7 @@ inspects waits for nothing that decodes or compares.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
@@ -40,6 +40,7 @@ from stateshift.engines.views import (
 from stateshift.errors import Complaint, MissingFile, PlanError, SpecError
 from stateshift.formats.standby import Superseded
 from stateshift.specification.location import relation
+from stateshift.specification.transform import Repair
 from stateshift.step.claims import note_at_primary
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
@@ -57,6 +58,7 @@ __all__ = [
     "diff",
     "entries",
     "export",
+    "find_repair",
     "inspect",
     "open_patiently",
     "restartable",
@@ -206,7 +208,7 @@ def restartable(
         whole and not refused,
         survey.epoch,
         epochs,
-        tuple(_with_hint(finding, judged, engine) for finding in findings),
+        tuple(_with_hints(findings, judged, engine, location)),
         tuple(judged),
         engine.name,
         together,
@@ -250,14 +252,31 @@ def _checked_together(images: Collection[Judged], part: NumberedPart | None) -> 
     )
 
 
-def _with_hint(finding: Finding, judged: list[JudgedImage], engine: Engine) -> Finding:
-    """Return the finding with a hint: an earlier epoch, or none to verify, which was just done."""
-    if finding.hint and finding.hint.startswith("stateshift verify"):
-        finding = replace(finding, hint=None)
-    if not finding.is_damage or finding.hint or any(image.epochs for image in judged):
-        return finding
-    assert finding.path is not None, "damage is of a file"
-    return replace(finding, hint=engine.way_out(finding.path, [image.path for image in judged]))
+def _with_hints(
+    findings: Iterable[Finding], judged: list[JudgedImage], engine: Engine, location: str
+) -> Iterator[Finding]:
+    """Yield the findings with hints: none to verify, which was just done. If an earlier epoch
+    works, the first damage tells how to get to it.
+    """
+    is_restorable = any(image.epochs for image in judged)
+    images = [image.path for image in judged]
+    is_told = False
+    for finding in findings:
+        if finding.hint and finding.hint.startswith("stateshift verify"):
+            finding = replace(finding, hint=None)
+        if finding.is_damage and not finding.hint and not (is_restorable and is_told):
+            assert finding.path is not None, "damage is of a file"
+            hint = engine.way_out(finding.path, location, images, is_restorable)
+            finding, is_told = replace(finding, hint=hint), True
+        yield finding
+
+
+def find_repair(location: str, also: Collection[str], opening: Opening = open_patiently) -> Repair:
+    """Return the repair that gives the newest epoch of a damaged image."""
+    here = os.getcwd()
+    place = locations.normal(location, here)
+    copies = [locations.normal(copy, here) for copy in also]
+    return engine_of(place, opening=opening).find_repair(place, copies, opening)
 
 
 def export(

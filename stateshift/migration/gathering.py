@@ -351,7 +351,7 @@ def _ask_preflight(spec: Spec, job: JobSpec, facts: Facts, adapters: Adapters) -
     stays = job.target is None
     source = facts.source
     is_changed = not stays or bool(job.transform)
-    if spec.engine == "spark" and job.moves and is_changed:  # it gets a fence
+    if spec.engine == "spark" and job.fences_source and is_changed:  # it gets a fence
         source = _asked(source, adapters, _first_looked_into(source))
     if stays:
         source = _asked(_beside(source, adapters), adapters, ())

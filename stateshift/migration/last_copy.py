@@ -26,6 +26,7 @@ from stateshift.migration.source_check import damage_in
 from stateshift.migration.standby_source import BY_HAND
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
+from stateshift.specification.transform import Repair
 from stateshift.step import BringFiles, CopyFiles, TransformShard
 from stateshift.storage import locations
 from stateshift.storage.locations import local_path
@@ -144,7 +145,8 @@ def _faults(context: RunContext, copy: Copy, kept: Sequence[Image]) -> Iterator[
 
 def _source(context: RunContext, copy: Copy) -> tuple[Storage, Survey]:
     """Survey the source of the copy; of a job that writes image after image, the last one."""
-    found = context.engine.survey(copy.plan.source, context.world.storage)
+    repairs = [change for change in copy.job.transform if isinstance(change, Repair)]
+    found = context.engine.survey(copy.plan.source, context.world.storage, changes=repairs)
     job = as_it_runs(context, copy.job)
     if found[1].images or not job.image_writers or copy.job.mode != "warm":
         return found

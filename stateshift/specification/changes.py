@@ -281,10 +281,15 @@ TRANSFORMS: Mapping[str, Keys] = {
     ),
     "repair": _change(
         Repair,
-        "Collect files that a Flink image expects in its own folder and that are elsewhere.",
+        "Put an image together from what is whole. `stateshift repair` finds out how.",
         files=LOCATIONS(
-            "Folders in which they are looked for, such as the savepoint of a CLAIM restore."
+            "Flink: folders with files that the image expects in its own folder, such as the "
+            "savepoint of a CLAIM restore."
         ),
+        batch=BATCH("Spark: the last batch that counts."),
+        leave=TEXTS("Spark: damaged files that a restart from that batch does without."),
+        take=TYPES("Spark: a missing or damaged file -> the copy of the checkpoint that has it."),
+        rebuild=TYPES("Spark: a commit -> its text, which follows from the next batch's offsets."),
     ),
     "evolve": _change(
         Evolve,
@@ -386,6 +391,16 @@ def _evolve(reader: Reader, place: Place, known: Known) -> None:
         reader.complaints.add(place, "nothing is asked for", expected)
 
 
+def _repair(reader: Reader, place: Place, known: Known) -> None:
+    """A repair is of a Flink image or of a Spark checkpoint; each has keys of its own."""
+    is_of_flink = "files" in known
+    is_of_spark = bool({"batch", "leave", "take", "rebuild"} & known.keys())
+    is_complete = is_of_flink or "batch" in known
+    if is_of_flink == is_of_spark or not is_complete:
+        message = "a repair of a Flink image, or of a Spark checkpoint"
+        reader.complaints.add(place, message, "'files'; or 'batch', 'leave', 'take', 'rebuild'")
+
+
 _OF_TABLES = frozenset(("table", "version", "snapshot", "as_of", "from_table", "compare_rows"))
 
 
@@ -424,6 +439,7 @@ _FITS: Mapping[str, Fits] = {
     "split": _split,
     "evolve": _evolve,
     "reposition": _reposition,
+    "repair": _repair,
     "rescale": _needs_one,
 }
 

@@ -396,6 +396,9 @@ def _changes(spec: Spec, read: ReadJob) -> Flaws:
         yield at, "a compaction in place beside another change", "one or the other"
     if job.flink is None and any(map(_changes_flink, job.transform)):
         yield at, "a change of Flink's images, for a job of Spark", '"engine": "flink"'
+    repair = find_change(job.transform, Repair)
+    if job.flink is not None and repair is not None and not repair.files:
+        yield at, "a repair by batch, for a job of Flink", "'files'"
     if not job.target and not in_place and job.takes_over is None:
         yield at, "a transform without 'remote_location'", "where the changed image goes"
     if job.merge_locations:
@@ -425,8 +428,10 @@ def _new_offsets(spec: Spec, read: ReadJob) -> Flaws:
 def _changes_flink(change: Change) -> bool:
     """Whether only an image of Flink can be changed like this."""
     match change:
-        case Rescale() | Repair() | Union():
+        case Rescale() | Union():
             return True
+        case Repair():
+            return bool(change.files)
         case Rename() | Drop():
             return change.of is not None
         case Convert():

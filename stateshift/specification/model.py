@@ -25,7 +25,7 @@ from typing import Literal
 from stateshift.plain import JsonObject
 from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.grammars import NEVER, READY
-from stateshift.specification.transform import Change
+from stateshift.specification.transform import Change, Repair, find_change
 
 # The findings that may be waived, by the names that the findings give, and what the person who
 # waives one takes responsibility for.
@@ -349,6 +349,11 @@ class JobSpec:
     def moves(self) -> bool:
         """Whether the old job is over afterwards."""
         return self.mode != "fork"
+
+    @property
+    def fences_source(self) -> bool:
+        """Whether the old job is kept from going on. A repair leaves what it reads as it is."""
+        return self.moves and find_change(self.transform, Repair) is None
 
     @property
     def is_standby(self) -> bool:

@@ -21,6 +21,9 @@
     {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}           either, or both (Flink)
     {"kind": "union", "operators": ["count"]}                               (Flink)
     {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                (Flink)
+    {"kind": "repair", "batch": 41, "leave": ["state/0/1/42.snapshot"],
+     "take": {"state/0/2/41.delta": "s3://dr/orders"}, "rebuild": {"commits/41": "v1\n{…}"}}
+                                                                            (Spark)
 
 Each kind stands once (`evolve` once for each store, `reposition` for each source, `rename` and
 `drop` of Flink for each image that they are `of`). Several of them are one rewriting of the state,
@@ -206,10 +209,17 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Folders with files that a Flink image lacks."""
+    """Folders with files that a Flink image lacks (`files`). Of a Spark checkpoint: the batch to go
+    back to, the damaged files to leave out, the copies that others are taken from, and the text of
+    logs that follow from others.
+    """
 
     kind: ClassVar[str] = "repair"
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    batch: int | None = None
+    leave: tuple[str, ...] = ()
+    take: Mapping[str, str] = field(default_factory=dict)
+    rebuild: Mapping[str, str] = field(default_factory=dict)
 
 
 Change = (

@@ -53,6 +53,13 @@ GOOD = [
         "from_table": "file:///lake/orders",
         "accept_skipped": 2,
     },
+    {
+        "kind": "repair",
+        "batch": 4,
+        "leave": ["state/0/1/5.snapshot"],
+        "take": {"state/0/1/6.delta": "file:///dr/orders"},
+        "rebuild": {"commits/4": 'v1\n{"nextBatchWatermarkMs":0}'},
+    },
 ]
 OF_KAFKA = [
     {"kind": "reposition", "by": "records", "topics": {"orders": "shop"}, "window": 100},
@@ -178,6 +185,7 @@ def test_keys_kinds_and_numbers_may_be_spelled_loosely() -> None:
         ),
         ({"kind": "split", "by": 2}, "/jobs/0/transform/0", "'part' is missing"),
         ({"kind": "split"}, "/jobs/0/transform/0", "a split by shards or by a column"),
+        ({"kind": "repair"}, "/jobs/0/transform/0", "a repair of a Flink image, or of a Spark"),
         (
             {"kind": "split", "by": 2, "part": 2},
             "/jobs/0/transform/0/part",

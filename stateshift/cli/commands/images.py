@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -245,6 +246,7 @@ def gather(
 
 
 @shortcut(
+    "stateshift repair /data/orders --to /data/orders-2 --also s3://dr/orders\n"
     "stateshift repair s3://dr/orders --to s3://dr/orders-2 --was-at s3://lake/orders\n"
     "stateshift repair /ckpts/5f2c.../chk-42 --files /savepoints/savepoint-1 --to /ckpts/repaired",
     e7=None,
@@ -254,14 +256,29 @@ def repair(
     options: LocalRunOptions,
     source: Source,
     to: To,
+    also: Annotated[
+        list[str] | None,
+        option(
+            "--also",
+            "LOCATION",
+            "A standby, a fork or a backup of the same job, which may have the files that are "
+            "damaged. Spark only. Repeatable.",
+        ),
+    ] = None,
     files: Annotated[
         list[str] | None,
         option("--files", "LOCATION", "Where to look for files of a Flink image. Repeatable."),
     ] = None,
     was_at: WasAt = None,
     waive: Waive = None,
+    fork: Fork = False,
 ) -> int:
-    """Collect an image that names files elsewhere.
+    """Put a new image together from what is whole.
+
+    The new image of a damaged Spark checkpoint is the newest batch of which every file is there:
+    an older snapshot and the changes since, files of a copy (--also), logs that follow from
+    others. The plan names them. Batches after that one run again. The damaged checkpoint stays as
+    it is.
 
     A Spark checkpoint that was copied by other means (distcp, a renamed bucket) may name the place
     where it was made: --was-at. The new image names its own.
@@ -270,10 +287,20 @@ def repair(
     the savepoint's files in their own folder. The files are not there, so the restore fails
     (FLINK-39964). The new image holds the files that are found in --files.
     """
-    if bool(files) == bool(was_at):
-        raise typer.BadParameter("repair takes --was-at OLD (Spark) or --files LOCATION (Flink)")
+    if files and (was_at or also or fork):
+        raise typer.BadParameter("--files is for Flink; --also, --was-at and --fork are for Spark")
+    if files:
+        job = one_job(source, to, [{"kind": "repair", "files": files}], waive)
+        return run_jobs(terminal, options, [job], "flink")
+    changes: list[Keys] = []
+    if also or not was_at:
+        from stateshift import look
+
+        terminal.say(f"{source}: looking for the newest batch that is whole")
+        found = look.find_repair(source, also or (), terminal.opening())
+        keys = {key: value for key, value in asdict(found).items() if key != "files"}
+        changes = [drop_empty(kind="repair", **keys)]
+    job = one_job(source, to, changes, waive, fork_keys(fork, False))
     if was_at:
-        job = one_job(source, to, [], waive) | {"name": name_of_place(source), "was_at": was_at}
-        return run_jobs(terminal, options, [job], "spark")
-    job = one_job(source, to, [{"kind": "repair", "files": files}], waive)
-    return run_jobs(terminal, options, [job], "flink")
+        job |= {"name": name_of_place(source), "was_at": was_at}
+    return run_jobs(terminal, options, [job], "spark")

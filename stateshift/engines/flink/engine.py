@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.layout import METADATA
 from stateshift.errors import PlanError
+from stateshift.specification.transform import Repair
 from stateshift.storage.protocol import Storage
 from stateshift.survey import (
     ClusterFacts,
@@ -150,8 +151,16 @@ class FlinkEngine:
 
         return judge(at, deep)
 
-    def way_out(self, path: str, images: Sequence[str]) -> str:
-        return f"restore {path} from a copy of the checkpoint"
+    def way_out(
+        self, path: str, location: str, images: Sequence[str], restorable: bool
+    ) -> str | None:
+        return None if restorable else f"restore {path} from a copy of the checkpoint"
+
+    def find_repair(self, location: str, also: Sequence[str], opening: Opening) -> Repair:
+        raise PlanError(
+            f"{location} holds an image of Flink: only files that are elsewhere can be collected",
+            hint="name the folders that may have them: --files LOCATION",
+        )
 
     def first_entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
         from stateshift.engines.flink.views.elements import first_entries

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import METADATA, is_commit
-from stateshift.specification.transform import Change
+from stateshift.specification.transform import Change, Repair
 from stateshift.storage.protocol import Storage
 from stateshift.survey import (
     ClusterFacts,
@@ -61,9 +61,10 @@ class SparkEngine:
         changes: Sequence[Change] = (),
     ) -> tuple[Storage, Survey]:
         from stateshift.engines.spark.survey.checkpoint import survey
+        from stateshift.engines.spark.survey.mended import with_repair
         from stateshift.engines.spark.survey.own_places import with_own_places
 
-        storage = opening(location)
+        storage, changes = with_repair(opening(location), changes, opening)
         surveyed = survey(storage, thorough, changes=changes)
         return storage, with_own_places(storage, surveyed, opening)
 
@@ -91,7 +92,7 @@ class SparkEngine:
         return identity_of(facts)
 
     def is_copy(self, copy: Image, original: Image, job: JobSpec, target: str) -> bool:
-        from stateshift.engines.spark.plan.publication import fork_id
+        from stateshift.engines.spark.image import fork_id
 
         if None in (copy.identity, original.identity):
             return copy.path == original.path
@@ -161,11 +162,18 @@ class SparkEngine:
 
         return judge(at, deep, fleet)
 
-    def way_out(self, path: str, images: Sequence[str]) -> str:
+    def way_out(
+        self, path: str, location: str, images: Sequence[str], restorable: bool
+    ) -> str | None:
         from stateshift.engines.spark.check.judgement import way_out
 
         around = [image for image in images if path.startswith(image)]
-        return way_out(path, max(around, key=len, default=""))
+        return way_out(path, location, max(around, key=len, default=""), restorable)
+
+    def find_repair(self, location: str, also: Sequence[str], opening: Opening) -> Repair:
+        from stateshift.engines.spark.check.repair import find_repair
+
+        return find_repair(location, also, opening)
 
     def first_entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
         from stateshift.engines.spark.views.selection import first_entries
@@ -225,8 +233,13 @@ class SparkEngine:
 
     def ask_inputs(self, job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
         from stateshift.engines.spark.survey.inputs import ask_inputs
+        from stateshift.engines.spark.survey.mended import with_repair
 
-        return ask_inputs(job, survey, opening)
+        def opening_mended(location: str) -> Storage:
+            changes = job.transform if location == survey.location else ()
+            return with_repair(opening(location), changes, opening)[0]
+
+        return ask_inputs(job, survey, opening_mended)
 
     def ask_tables(self, job: JobSpec, facts: Facts, opening: Opening) -> tuple[TableFacts, ...]:
         from stateshift.engines.spark.survey.inputs import ask_tables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple, TypedDict
@@ -78,6 +79,11 @@ class SparkImage:
 def name_of(image: Image, location: str) -> str:
     """Return the name of an image in messages: its operator's name, its folder, or its location."""
     return image.name or image.path or location
+
+
+def fork_id(image: Image, target: str) -> str:
+    """Return the query id of an image's fork: the same fork gets the same."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {target} {image.path}"))
 
 
 NOTHING_KEPT = SparkImage()

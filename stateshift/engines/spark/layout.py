@@ -50,6 +50,12 @@ def deepest_above(places: Iterable[str]) -> str:
     return above + "/" if above.endswith("//") else above
 
 
+def hidden_checksum(path: str) -> str:
+    """Return the path of Hadoop's checksums of a file."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}.{name}.crc"
+
+
 def is_spare(path: str) -> bool:
     """Whether this is operator metadata v1: a query starts without it, or with a damaged one."""
     return path.startswith("state/") and path.endswith("/_metadata/metadata")

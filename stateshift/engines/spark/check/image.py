@@ -143,10 +143,21 @@ def works(
             earlier = part_of(*earlier, part)
         if earlier is None:
             continue
-        read = _read(storage, *earlier, _state(storage, earlier[1], suspects, None))
+        read = faults_at(storage, *earlier, suspects)
         if not any(finding.level == "refuse" for finding in read):
             working.append(epoch)
     return tuple(sorted(working))
+
+
+def faults_at(
+    storage: Storage,
+    survey: Survey,
+    image: Image,
+    suspects: Collection[Place],
+    tallies: Tallies | None = None,
+) -> Iterator[Finding]:
+    """Yield the faults of an image beyond those in its survey, of suspected shards first."""
+    return _read(storage, survey, image, _state(storage, image, suspects, tallies))
 
 
 def _at_epoch(storage: Storage, path: str, epoch: int) -> tuple[Survey, Image] | None:

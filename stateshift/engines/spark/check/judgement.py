@@ -34,11 +34,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from shlex import quote
 from time import perf_counter
 
 from stateshift.engines.spark.check.portions import part_of, places_in
-from stateshift.engines.spark.check.sidecars import hidden_checksum, orphans
-from stateshift.engines.spark.layout import inside, rollback_of
+from stateshift.engines.spark.check.sidecars import orphans
+from stateshift.engines.spark.layout import hidden_checksum, inside, rollback_of
 from stateshift.engines.spark.survey.own_places import hand_copy_faults
 from stateshift.engines.spark.survey.planned_image import (
     NAME_THE_SINK,
@@ -189,8 +190,12 @@ def _of_planned(at: ImageAt) -> Iterator[Finding]:
         )
 
 
-def way_out(path: str, image: str) -> str:
+def way_out(path: str, location: str, image: str, restorable: bool) -> str:
     """Return a hint for the damaged or missing file at `path`, of the image at `image`."""
+    at = location.rstrip("/") + (f"/{image}" if image else "")
+    repair = f"stateshift repair {quote(at)} --to {quote(f'{at}-repaired')}"
+    if restorable:
+        return repair
     place = classify(path[len(image) :].lstrip("/") if image else path)
     match place.area:
         case "metadata":
@@ -204,7 +209,7 @@ def way_out(path: str, image: str) -> str:
             hint = f"{_COPY}: nothing else says which files the source has read"
         case _:
             hint = _COPY
-    return hint.format(path=path)
+    return f"{hint.format(path=path)}; or, of that copy: {repair} --also COPY"
 
 
 # The number of folders with strangers that are named one by one.

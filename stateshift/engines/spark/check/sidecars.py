@@ -35,7 +35,7 @@ def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding
     for path in image.needed:
         if path.endswith(".crc"):
             yield from _spark(storage, path)
-        hidden = hidden_checksum(path)
+        hidden = layout.hidden_checksum(path)
         if hidden in listed:
             yield from _hadoop(storage, path, hidden, layout.is_spare(layout.inside(image, path)))
 
@@ -73,12 +73,6 @@ def _by_folder(files: Iterable[FileInfo], ending: str) -> dict[str, list[FileInf
         if name.endswith(ending) and not name.startswith("."):
             by_folder.setdefault(folder, []).append(file)
     return by_folder
-
-
-def hidden_checksum(path: str) -> str:
-    """Return the path of Hadoop's checksums of a file."""
-    folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}.{name}.crc"
 
 
 def _spark(storage: Storage, path: str) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from stateshift.engines.spark.findings.changes import (
 from stateshift.engines.spark.findings.clusters import of_clusters, of_ends, of_reach, of_versions
 from stateshift.engines.spark.findings.inputs import of_positions, of_replay, of_tables, of_topics
 from stateshift.engines.spark.findings.places import of_data, of_places, of_strangers
+from stateshift.engines.spark.findings.repair import of_repair
 from stateshift.engines.spark.findings.rewind import of_renumbering
 from stateshift.engines.spark.findings.sinks import of_moved_output, of_sink
 from stateshift.engines.spark.layout import rollback_of, under
@@ -280,5 +281,6 @@ FINDINGS: tuple[Findings, ...] = (
     of_versions,
     of_merge,
     of_renumbering,
+    of_repair,
     of_changes,
 )

@@ -189,6 +189,8 @@ def way_out(move: Move, image: Image) -> str:
         return way if move.job.moves else f"{OTHER_FUNCTION}; or {way}"
     if not move.job.moves:
         return f"let the fork write to a folder of its own; {WITH_ITS_LOG}; then {restoring}"
+    if move.repair is not None:
+        return f'give the new image an id of its own (`--fork`; "mode": "fork"), and {restoring}'
     return (
         f'rewind in a fork (`--fork`; "mode": "fork"), or under new numbers ({_NEW_NUMBERS}), and '
         f"{restoring}"

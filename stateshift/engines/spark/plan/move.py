@@ -39,6 +39,7 @@ from stateshift.engines.spark.findings.moves import FINDINGS, FINDINGS_OF_START
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.places import Rewriting, with_changes
 from stateshift.engines.spark.plan import publication
+from stateshift.engines.spark.plan.borrowed import from_their_places
 from stateshift.engines.spark.plan.fingerprint import epoch_after, identity_of, plan_of, provisional
 from stateshift.engines.spark.plan.rounds import round_plan, with_shortest_chains
 from stateshift.engines.spark.rewrite import in_place
@@ -111,7 +112,7 @@ def _stop(move: Move) -> StopJob:
 def halt_steps(move: Move) -> Iterator[AnyStep]:
     """Yield the fences and the merges. A fork's source, and a job that stays, must go on."""
     facts = move.facts
-    if move.job.moves and move.job.target is not None:
+    if move.job.fences_source and move.job.target is not None:
         yield from fence("halt/fence", facts.source, _readied(move))
         for number, other in enumerate(facts.others):
             yield from fence(f"halt/fence-other-{number}", other)
@@ -238,7 +239,7 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
     left_there, gone_last = without_shown(facts, keep_copied(facts, wanted, written))
     renamed = _renamed(facts, reshaping, rewriting)
     compares = tuple(_compares(move, copied, reshaping, planned))
-    return phases_of(
+    phases = phases_of(
         Phase("halt", fences, ordered=True),
         Phase("copy", (*fences_in_copy, *left_there, *first, *own, *copied.steps, *planned)),
         Phase("transform", (*rewriting.steps(), *reshaping.steps, *renamed)),
@@ -246,6 +247,7 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         Phase("publish", (*gone_last, *visible, *publication.keep_owners(move)), ordered=True),
         *_start(move, move.images),
     )
+    return phases if move.repair is None else from_their_places(move.repair, phases)
 
 
 def _phases_in_place(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:

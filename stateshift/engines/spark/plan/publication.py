@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import uuid
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from stateshift.engines.bundles import bundle_items, infos_of
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings.moves import directories
+from stateshift.engines.spark.image import fork_id
 from stateshift.engines.spark.rewrite.files import Reshaping
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.errors import StalePlan
@@ -113,11 +113,6 @@ def identities(move: Move) -> Iterator[WriteFile]:
     for number, image in enumerate(begun):
         path = layout.under(image.path, layout.METADATA)
         yield _identity(f"copy/identity-{number}", move, image, path)
-
-
-def fork_id(image: Image, target: str) -> str:
-    """Return the query id of an image's fork: the same fork gets the same."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {target} {image.path}"))
 
 
 def _identity(name: str, move: Move, image: Image, path: str) -> WriteFile:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from stateshift.engines.bundles import bare, bundle_items, copies, keep_copied, without_kept
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.check.sidecars import hidden_checksum
+from stateshift.engines.spark.layout import hidden_checksum
 from stateshift.engines.spark.plan.fingerprint import plan_of, provisional
 from stateshift.engines.spark.plan.publication import index_step, publish
 from stateshift.engines.spark.plan.rounds import folder_of, inside, with_shortest_chains

@@ -56,6 +56,7 @@ from stateshift.specification.transform import (
     Merge,
     Prune,
     Rename,
+    Repair,
     Repartition,
     Reposition,
     Rewind,
@@ -100,7 +101,9 @@ class StateChange:
     @classmethod
     def of(cls, changes: Sequence[Change]) -> StateChange:
         """Read a job's `transform`; a change of Flink's images is none here."""
+        repair = find_change(changes, Repair)
         asked = cls(
+            rewind=None if repair is None else repair.batch,
             evolve=tuple(change for change in changes if isinstance(change, Evolve)),
             repositions=tuple(change for change in changes if isinstance(change, Reposition)),
             prune=find_change(changes, Prune),
@@ -209,6 +212,10 @@ class Move:
     @cached_property
     def change(self) -> StateChange:
         return StateChange.of(self.job.transform)
+
+    @cached_property
+    def repair(self) -> Repair | None:
+        return find_change(self.job.transform, Repair)
 
     @cached_property
     def rewriting(self) -> Rewriting:
