@@ -195,7 +195,11 @@ TRANSFORMS: Mapping[str, Keys] = {
             },
         ),
         codec=CHOICE("What compresses it.", choices=CODECS),
-        checkpoint_format=CHOICE("v1, for a Spark that knows no other.", choices=("v1",)),
+        checkpoint_format=CHOICE(
+            "v1, for a Spark that knows no other; v2, for real-time mode.",
+            choices=("v1", "v2"),
+            aliases={"1": "v1", "2": "v2"},
+        ),
         flink=TEXT("Write the metadata for this version of Flink, such as 1.20."),
     ),
     "rename": _change(

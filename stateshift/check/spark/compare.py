@@ -44,6 +44,7 @@ from stateshift.check.verdict import (
 )
 from stateshift.engines.spark.rewrite.evolution import evolution_of
 from stateshift.formats.spark import offset_conf
+from stateshift.formats.spark.operator_metadata import AGGREGATION, REAL_TIME_AGGREGATION
 from stateshift.formats.spark.row_change import Unfit
 from stateshift.formats.spark.schema import StoreSchema
 from stateshift.specification.transform import Change, Convert, Drop, Evolve, Rename, Repartition
@@ -64,7 +65,8 @@ BUFFERS = {
 # The first values of columns of Spark's own; null for all others.
 BEGINS_WITH = {"count": 0, "timeoutTimestamp": -1}
 KINDS = {
-    "stateStoreSave": "aggregation",
+    AGGREGATION: "aggregation",
+    REAL_TIME_AGGREGATION: "aggregation",
     "sessionWindowStateStoreSaveExec": "session windows",
     "symmetricHashJoin": "stream-stream join",
     "dedupe": "deduplication",
@@ -174,7 +176,7 @@ def operators(pair: Pair) -> Iterator[Difference]:
 def _is_same_kind(old: Operator, new: Operator) -> bool:
     if old.name is None or new.name is None:
         return set(old.stores) == set(new.stores)
-    return old.name == new.name
+    return old.name == new.name or {old.name, new.name} == {AGGREGATION, REAL_TIME_AGGREGATION}
 
 
 def _listed(shown: Sequence[Operator]) -> str:
@@ -363,7 +365,8 @@ def _unfit(change: ColumnChange, part: str) -> str | None:
 
 def _unfit_value(operator: Operator, change: ColumnChange) -> str | None:
     reason = _unfit(change, "value")
-    if reason is not None or operator.name != "stateStoreSave" or not change.add:
+    is_aggregation = KINDS.get(operator.name or "") == "aggregation"
+    if reason is not None or not is_aggregation or not change.add:
         return reason
     added = {column["name"] for column in change.add}
     functions = operator.functions

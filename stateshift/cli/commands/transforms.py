@@ -159,6 +159,8 @@ def fork(
 
 @shortcut(
     "stateshift convert /data/orders --to /data/orders-rocksdb --provider rocksdb\n"
+    "stateshift convert /data/orders --to /data/orders-live --provider rocksdb "
+    "--checkpoint-format v2\n"
     "stateshift convert /data/savepoint-1 --to /data/savepoint-for-1.20 --flink 1.20"
 )
 def convert(
@@ -169,7 +171,12 @@ def convert(
     provider: Annotated[str | None, option("--provider", "P", "hdfs-backed or rocksdb.")] = None,
     codec: Annotated[str | None, option("--codec", "C", "lz4, zstd, snappy or lzf.")] = None,
     checkpoint_format: Annotated[
-        str | None, option("--checkpoint-format", "V", "v1, for a Spark that knows no other.")
+        str | None,
+        option(
+            "--checkpoint-format",
+            "V",
+            "v1, for a Spark that knows no other; v2, for real-time mode.",
+        ),
     ] = None,
     flink: Annotated[
         str | None,

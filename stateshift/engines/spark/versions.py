@@ -29,6 +29,7 @@ OPERATORS: Mapping[str, tuple[str, Version]] = {
     "transformWithState": ("transformWithState", (4, 0)),
     "dedupeWithinWatermark": ("dropDuplicatesWithinWatermark", (3, 5)),
     "applyInPandasWithState": ("applyInPandasWithState", (3, 4)),
+    "StatefulStreamlineAggregate": ("an aggregation in real-time mode", (4, 3)),
 }
 # The state format of a join -> the first Spark that reads it.
 JOINS: Mapping[str, Version] = {"3": (4, 1), "4": (4, 3)}

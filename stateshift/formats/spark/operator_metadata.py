@@ -32,6 +32,9 @@ from stateshift.formats.spark.text import (
 from stateshift.formats.spark.uris import Relocation
 
 VERSIONS = (1, 2)
+# An aggregation, in micro-batches and in real-time mode. Spark takes the state of one for that of
+# the other (IncrementalExecution.isOperatorMetadataConvertible, 4.3.0).
+AGGREGATION, REAL_TIME_AGGREGATION = "stateStoreSave", "StatefulStreamlineAggregate"
 
 _JOIN_LISTS = ("-keyWithTsToValues", "-tsWithKey")
 _WHAT = "an operator's metadata"

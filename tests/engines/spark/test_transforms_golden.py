@@ -63,6 +63,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "rocksdb": [{"kind": "convert", "provider": "rocksdb"}],
     "hdfs": [{"kind": "convert", "provider": "hdfs-backed"}],
     "v1": [{"kind": "convert", "checkpoint_format": "v1"}],
+    "v2": [{"kind": "convert", "provider": "rocksdb", "checkpoint_format": "v2"}],
     "several": [
         {"kind": "rewind", "batch": 1},
         {"kind": "repartition", "partitions": 2},
@@ -100,7 +101,7 @@ def brought(folder: Path, case: Path, changes: list[dict[str, Any]], **keys: Any
 
 def assert_rightly_refused(case: Path, change: str, message: str) -> None:
     if "cannot be converted to" in message:
-        assert change in ("hdfs", "rocksdb") and case.name.startswith(OWN_ENCODING)
+        assert change in ("hdfs", "rocksdb", "v2") and case.name.startswith(OWN_ENCODING)
     else:
         assert (
             case.name == "exotic"

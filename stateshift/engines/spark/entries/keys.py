@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 
 from stateshift.engines.spark.entries.encoders import PLAIN, ROW, Encoder, encoder_of
 from stateshift.errors import FormatError
+from stateshift.formats.spark.operator_metadata import AGGREGATION, REAL_TIME_AGGREGATION
 from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 from stateshift.plain import JsonObject
 
@@ -39,7 +40,8 @@ NAMEABLE = ("string", "byte", "short", "integer", "long", "boolean")
 _SUFFIXED = ("-keyWithIndexToValue", "-keyWithTsToValues", "-tsWithKey")
 _BY_WHOLE_KEY = frozenset(
     (
-        "stateStoreSave",
+        AGGREGATION,
+        REAL_TIME_AGGREGATION,
         "dedupe",
         "dedupeWithinWatermark",
         "symmetricHashJoin",

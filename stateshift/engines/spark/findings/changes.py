@@ -73,6 +73,8 @@ def of_changes(move: Move) -> Iterator[Finding]:
             place = layout.under(move.source, image.path).rstrip("/")
             look = f"stateshift inspect --entries {quote(place)}"
             yield from _of_stores(change, image, name, look)
+        elif change.checkpoint_format == "v2":
+            yield Finding("note", f"{name} has no state: only its commit log is changed")
         elif not change.renumber:
             yield Finding("note", f"{name} has no state: there is nothing to change")
 
@@ -167,7 +169,14 @@ def _of_provider(change: StateChange, image: Image, name: str) -> Iterator[Findi
         shown = provider or image.settings.get(PROVIDER) or "an unknown provider"
         fact = f"{name} keeps its state in {shown}, whose files stateshift cannot write"
         yield Finding("refuse", fact, hint="move it as it is: leave `transform` out")
-    if change.format_1 and provider == HDFS:
+    after = change.provider or provider
+    if change.checkpoint_format == "v2" and after == HDFS and image.shards:
+        yield Finding(
+            "refuse",
+            f"{name} cannot be of checkpoint format v2: HDFS-backed state knows v1 alone",
+            hint="--provider rocksdb, too: the state of format v2 is RocksDB's",
+        )
+    elif change.checkpoint_format == "v1" and provider == HDFS:
         yield Finding(
             "note", f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other"
         )
@@ -422,7 +431,7 @@ def _is_written_anew(request: Request, shard: ShardFiles) -> bool:
 def _untried(request: Request, image: Image) -> str | None:
     if provider_of(image) != ROCKSDB:
         return "does not keep its state in RocksDB: it has no tables to keep"
-    if request.format_2:
+    if request.changes_ids:
         return "is of checkpoint format 2, of which no tables are kept"
     if has_row_checksums(image.settings):
         return "has row checksums, beside which no tables are kept"

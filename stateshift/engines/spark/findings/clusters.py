@@ -267,7 +267,9 @@ def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
 def _of_format(move: Move, image: Image, name: str, target: Target) -> Iterator[Finding]:
     # Files of the state carry a uuid in their names; tables do in either format.
     names = [path.rpartition("/")[2] for path in image.state_files if not path.endswith(".sst")]
-    if move.change.format_1 or not any("_" in file_name for file_name in names):
+    asked = move.change.checkpoint_format
+    is_of_format_2 = any("_" in name for name in names) if asked is None else asked == "v2"
+    if not is_of_format_2:
         return
     way = (
         'let it be written in format 1: "transform": [{"kind": "convert", '

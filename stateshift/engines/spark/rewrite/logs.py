@@ -62,7 +62,7 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
         if positions:
             options["positions"] = positions
         return LogChange(REWRITE_OFFSETS, options, new)
-    if inside.startswith("commits/") and request.format_2:
+    if inside.startswith("commits/") and request.changes_ids:
         ids = _ids(request, shards) if request.uuids else None
         return LogChange(REWRITE_COMMIT, {"state_ids": ids}, new)
     return LogChange(KEEP, {}, new) if new != path else None
@@ -183,7 +183,7 @@ def _joined(
 ) -> LogChange:
     if inside.startswith("commits/"):
         ids = _ids(request, shards) if request.uuids else None
-        options = {"state_ids": ids, "format_2": request.format_2}
+        options = {"state_ids": ids, "format_2": request.changes_ids}
         inputs = tuple(map(request.info, joining.last_logs(layout.commit_path)))
         return LogChange(MERGE_COMMITS, options, inside, request.above, inputs)
     batch = int(inside.rpartition("/")[2])

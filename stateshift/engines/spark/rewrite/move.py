@@ -87,7 +87,7 @@ class StateChange:
     partitions: int | None = None
     provider: str | None = None
     codec: str | None = None
-    format_1: bool = False
+    checkpoint_format: str | None = None
     operators: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     dropped_operators: tuple[str, ...] = ()
@@ -117,9 +117,13 @@ class StateChange:
                     asked = replace(asked, compact=True, in_place=in_place, keep_tables=keep_tables)
                 case Repartition(partitions):
                     asked = replace(asked, partitions=partitions)
-                case Convert(provider, codec, checkpoint_format):
-                    format_1 = checkpoint_format is not None
-                    asked = replace(asked, provider=provider, codec=codec, format_1=format_1)
+                case Convert():
+                    asked = replace(
+                        asked,
+                        provider=change.provider,
+                        codec=change.codec,
+                        checkpoint_format=change.checkpoint_format,
+                    )
                 case Rename():
                     asked = replace(asked, operators=change.operators, sources=change.sources)
                 case Drop(operators, sources=sources):
@@ -136,7 +140,9 @@ class StateChange:
     @property
     def rewrites_state(self) -> bool:
         changes = (self.renumber, self.compact, self.partitions, self.provider, self.codec)
-        return any((*changes, self.format_1, self.takes_a_part, self.merge, self.evolve))
+        return any(
+            (*changes, self.checkpoint_format, self.takes_a_part, self.merge, self.evolve)
+        )
 
     @property
     def makes_other_rows(self) -> bool:
@@ -153,7 +159,8 @@ class StateChange:
 
     def rewrites_versions(self, image: Image) -> bool:
         """Whether all versions of the state are rewritten: others do not fit beside."""
-        return self.makes_other_rows or self.format_1 or bool(self.settings_after(image.settings))
+        is_converted = self.checkpoint_format or self.settings_after(image.settings)
+        return self.makes_other_rows or bool(is_converted)
 
     def settings_after(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Return the changes to the offset log's configuration, which overrides the session's."""
@@ -290,6 +297,8 @@ class Move:
             return None
         after = after_planned(image)
         if change.makes_other_rows or change.in_place or after is None:
+            return None
+        if change.checkpoint_format == "v2":  # only commits/N+1 could name its files
             return None
         return replace(after, needed=tuple(planned_files(image)))
 

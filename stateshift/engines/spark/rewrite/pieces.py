@@ -108,7 +108,7 @@ def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool
         return True
     # Under checkpoint format 2, state files have an id in their names.
     has_ids = any("_" in path.rpartition("/")[2] for path in shard.files)
-    return request.change.format_1 and has_ids
+    return request.change.checkpoint_format is not None and has_ids != request.uuids
 
 
 def keeps_tables(request: Request, shard: ShardFiles) -> bool:

@@ -39,12 +39,13 @@ from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.engines.spark.versions import is_4_0
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.formats.spark.offset_conf import MERGE_OPERATOR, ROW_CHECKSUM, delimiter, is_strict
+from stateshift.formats.spark.operator_metadata import AGGREGATION, REAL_TIME_AGGREGATION
 from stateshift.plain import JsonObject
 from stateshift.specification.transform import Prune
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 CHECKED_BYTES_MIN = 64 * 1024 * 1024  # of the files of a store whose rows are checked
-_CHECKED = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
+_CHECKED = (AGGREGATION, REAL_TIME_AGGREGATION, "sessionWindowStateStoreSaveExec")
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,14 @@ class Request:
     @property
     def uuids(self) -> bool:
         """Whether what is made of it is."""
-        return self.format_2 and not self.change.format_1 and self.provider == ROCKSDB
+        asked = self.change.checkpoint_format
+        is_of_format_2 = self.format_2 if asked is None else asked == "v2"
+        return is_of_format_2 and (self.provider == ROCKSDB or not self.image.shards)
+
+    @property
+    def changes_ids(self) -> bool:
+        """Whether commits name other state files, or none any more."""
+        return self.format_2 or self.uuids
 
     def uuid_of(self, store: StoreState, number: int) -> str | None:
         """Return the id in the commit that a version has to keep in its place."""

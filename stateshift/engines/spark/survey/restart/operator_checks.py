@@ -37,14 +37,18 @@ from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import is_number
 from stateshift.engines.spark.versions import NEWEST
 from stateshift.errors import MissingFile
-from stateshift.formats.spark.operator_metadata import OperatorMetadata
+from stateshift.formats.spark.operator_metadata import (
+    AGGREGATION,
+    REAL_TIME_AGGREGATION,
+    OperatorMetadata,
+)
 from stateshift.specification.transform import Change, Drop, Rename
 from stateshift.survey import Finding, Operator
 
 NAMES = frozenset(
     {
-        "stateStoreSave",
-        "StatefulStreamlineAggregate",
+        AGGREGATION,
+        REAL_TIME_AGGREGATION,
         "sessionWindowStateStoreSaveExec",
         "dedupe",
         "dedupeWithinWatermark",

@@ -40,6 +40,7 @@ from stateshift.formats.spark.offset_conf import (
     state_format_in,
 )
 from stateshift.formats.spark.offsets import PARTITIONS, OffsetEntry
+from stateshift.formats.spark.operator_metadata import AGGREGATION, REAL_TIME_AGGREGATION
 from stateshift.formats.spark.types import StructType, decode_struct
 from stateshift.survey import Operator, ShardFiles
 
@@ -152,7 +153,7 @@ def _join_format(operator: Operator, schemas: Mapping[str, StoreSchema]) -> int 
 def _aggregation_format(operator: Operator, schemas: Mapping[str, StoreSchema]) -> int | None:
     """Return an aggregation's format; None for others, and where equal names hide it."""
     schema = schemas.get("default")
-    if operator.name != "stateStoreSave" or schema is None:
+    if operator.name not in (AGGREGATION, REAL_TIME_AGGREGATION) or schema is None:
         return None
     key, value = _columns(schema["key"]), _columns(schema["value"])
     if key is None or value is None or not key.names:
