@@ -78,7 +78,7 @@ SPARK_ROWS = (
     ("check", "rewrite", "views"),
     ("survey",),
     ("entries",),
-    ("layout", "small_files", "chains", "places", "image", "versions"),
+    ("layout", "small_files", "chains", "places", "image", "real_time", "versions"),
 )
 FLINK_ROWS = (
     ("engine",),

@@ -48,7 +48,14 @@ if TYPE_CHECKING:
 # Files below each of these many bytes are counted: what 6.2.3 of INFORE's D5.2 found to dominate a
 # move.
 SMALL = (4 * 1024, 64 * 1024, 1024 * 1024)
-IMAGE_DETAILS = ("layout", "drained", "metadata_version", "masters", "unaligned")
+IMAGE_DETAILS = (
+    "layout",
+    "drained",
+    "metadata_version",
+    "masters",
+    "unaligned",
+    "real_time_seconds",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,6 +512,9 @@ class ImageDocument(TypedDict):
     metadata_version: NotRequired[Annotated[int, "Flink: the version of _metadata"]]
     masters: NotRequired[Annotated[list[str], "Flink: hooks that kept state of their own"]]
     unaligned: NotRequired[Annotated[bool, "Flink: whether it holds records in flight"]]
+    real_time_seconds: NotRequired[
+        Annotated[float, "Spark: the length of its batches in real-time mode; not of others"]
+    ]
 
 
 class EntryDocument(TypedDict):

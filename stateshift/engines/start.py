@@ -17,12 +17,15 @@ from stateshift.survey import Facts
 
 @dataclass(frozen=True)
 class Awaited:
-    """The evidence that the job goes on: files below a location, or its cluster's word."""
+    """The evidence that the job goes on: files below a location, or its cluster's word. An epoch of
+    it takes so many seconds.
+    """
 
     location: str
     epoch: int | None
     commits: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    epoch_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def start(
             commits=awaited.commits,
             idle=awaited.idle,
             epoch=awaited.epoch,
-            seconds_max=job.submit.seconds_max,
+            seconds_max=job.submit.seconds_max + awaited.epoch_seconds,
             attempt=facts.attempt,
         )
         yield Phase("confirm", (progress,))

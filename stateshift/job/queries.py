@@ -16,6 +16,7 @@ missed: then `stop` cuts a batch short that was planned and not committed, and S
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -34,7 +35,8 @@ Query: TypeAlias = Any
 
 # For the moment in which setting a query's flag does not cut its batch short.
 FLAG_SECONDS_MAX = 10.0
-# For a query to finish its batch, before it is stopped in the middle of it.
+# For a query to finish its batch, before it is stopped in the middle of it; one in real-time mode
+# gets the length of its batch on top.
 BATCH_SECONDS_MAX = 240.0
 WAITS_FOR_INPUT = ("Waiting for data to arrive", "Waiting for next trigger")
 
@@ -144,13 +146,21 @@ def stop_requested() -> bool:
 def _stop_all(queries: tuple[Query, ...]) -> None:
     """Set all flags first, so that the queries finish their batches at the same time; then wait."""
     flagged = [_set_flag(query) for query in queries]
-    until = time.monotonic() + BATCH_SECONDS_MAX
+    longest = max(map(_real_time_seconds, queries), default=0.0)
+    until = time.monotonic() + BATCH_SECONDS_MAX + longest
     for query, is_flagged in zip(queries, flagged, strict=True):
         may_stop = _has_stopped if is_flagged else _between_batches
         while time.monotonic() < until and not may_stop(query):
             time.sleep(0.02)
         query.stop()
         query.awaitTermination()
+
+
+def _real_time_seconds(query: Query) -> float:
+    """Return the length of a batch in real-time mode; 0 for any other trigger."""
+    trigger = str(_execution(query).trigger().toString())
+    milliseconds = re.fullmatch(r"RealTimeTrigger\((\d+)\)", trigger)
+    return int(milliseconds[1]) / 1000 if milliseconds else 0.0
 
 
 def _set_flag(query: Query) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stateshift.advise.evaluate.spark_batches import PlannedBatch
+from stateshift.advise.evaluate.spark_batches import PlannedBatch, SparkSample
+from stateshift.advise.metrics.spark import Brokers, Checkpoint, SparkQuery
 from stateshift.migration import Adapters
 from stateshift.specification.model import KafkaSpec
 from stateshift.storage.protocol import Storage
@@ -45,9 +46,16 @@ class QueryGround(Outside):
         return self.disk.open(SOURCE)
 
     def write_batches(
-        self, made: Sequence[PlannedBatch], prefix: str = "", conf: str = "", read: int = 0
+        self,
+        made: Sequence[PlannedBatch],
+        prefix: str = "",
+        conf: str = "",
+        read: int = 0,
+        real_time: bool = False,
     ) -> None:
-        """Write batches; the one before them has read so many records."""
+        """Write batches; the one before them has read so many records. In real-time mode a batch's
+        offset log is written when it ends.
+        """
         storage = self.storage()
         before = PlannedBatch(made[0].id - 1, made[0].started - 60, made[0].started - 30, 0)
         for batch in (before, *made):
@@ -62,7 +70,9 @@ class QueryGround(Outside):
             offsets = json.dumps({"orders": {"0": read // 2, "1": read - read // 2}})
             content = f"v1\n{header}\n{offsets}".encode()
             place = f"{prefix}/" if prefix else ""
-            storage.write(f"{place}offsets/{batch.id}", lambda content=content: iter([content]))
+            written = batch.committed if real_time else batch.started
+            path = f"{place}offsets/{batch.id}"
+            storage.write(path, lambda content=content: iter([content]), written)
             if batch.committed is not None:
                 storage.write(
                     f"{place}commits/{batch.id}",
@@ -77,6 +87,10 @@ class QueryGround(Outside):
         assert kafka.bootstrap_servers == "here:9092"
         more = int(self.arrives * (self.clock.time - BEGAN) / 2)
         return {topic: {n: (0, end + more) for n, end in self.ends.items()} for topic in topics}
+
+    def look(self) -> SparkSample:
+        brokers = Brokers(KafkaSpec("here:9092"), self.ask)
+        return SparkQuery(Checkpoint(self.storage()), self.clock, 900.0, brokers).look()
 
     def advise(self, *argv: str) -> Said:
         return self.run("advise", *argv, "--workdirs", str(self.folder))

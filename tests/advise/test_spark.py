@@ -583,3 +583,31 @@ def test_a_query_that_just_keeps_up_fits_at_each_look() -> None:
     """Its batches follow each other without a pause, and what waits goes up and down a little."""
     found = words_of(query_under(lambda second: 1.0 + 0.02 * (-1) ** (second // 60), 1800, 60.0))
     assert {word for at, word in found.items() if at >= 240} == {"fits"}
+
+
+def test_what_a_batch_in_real_time_mode_has_read_so_far_does_not_count_as_waiting(
+    tmp_path: Path,
+) -> None:
+    """A job that reads all that arrives is looked at just after a commit, and late in a batch: to
+    the offset log, all that came since waits.
+    """
+    ground = QueryGround(tmp_path, arrives=100.0)
+    ground.write_batches(batches(3, 300, 299.9, 30_000, first=1), real_time=True)
+    lags = []
+    for seconds in (5.0, 250.0):
+        ground.clock.time = NOW + seconds
+        lags.append(ground.look().lag)
+    assert lags == [pytest.approx(0, abs=30), pytest.approx(0, abs=30)]
+    ground.arrives = 200.0  # twice of what it reads
+    assert ground.look().lag == pytest.approx(25_000, abs=300)
+
+
+def test_the_batches_of_a_job_in_real_time_mode_tell_nothing_by_themselves() -> None:
+    made = batches(3, 300, 299.9, 30_000)
+    verdict = judged(look(made, real_time_seconds=299.9))
+    assert verdict.word == "unknown"
+    assert "it is in real-time mode" in said_of(verdict)
+    before = look((), lag=40, at=NOW - 60, real_time_seconds=299.9)
+    verdict = judged(before, look(made, lag=10, real_time_seconds=299.9))
+    assert verdict.word == "fits"
+    assert "it is in real-time mode" in said_of(verdict)

@@ -30,6 +30,11 @@ BACK_TO_BACK_WITHOUT_LAG: Final = (
     'do; what waits in Kafka would: give its brokers ("kafka" in the spec), and two samples; so '
     "would the job, if it ran its queries with stateshift.job"
 )
+REAL_TIME: Final = (
+    "it is in real-time mode: its batches take as long as its trigger says, and do not tell how "
+    'much more it could do; what waits in Kafka would: give its brokers ("kafka" in the spec), and '
+    "two samples"
+)
 BACK_TO_BACK_WITHOUT_WAITING: Final = (
     "batches follow each other without a pause, and too few of them tell what waited before them: "
     "whether it falls back was not seen; look again later; if its source is not Kafka, a trigger "
@@ -211,6 +216,8 @@ def no_room(more: int, slots: FreeSlots) -> str:
 
 def of_back_to_back(measured: QueryLoad) -> str:
     """Return the reason for which batches without a pause do not tell, and the way out."""
+    if measured.real_time:
+        return REAL_TIME
     if measured.worked is None:
         return BACK_TO_BACK_WITHOUT_LAG
     return BACK_TO_BACK_WITHOUT_WAITING
@@ -219,6 +226,8 @@ def of_back_to_back(measured: QueryLoad) -> str:
 def of_batches(measured: QueryLoad) -> Iterator[str]:
     """Yield the measurements of a query's batches."""
     yield f"{measured.batches} batches of {measured.seconds:.0f} s were measured"
+    if measured.real_time:
+        yield "it is in real-time mode: what its running batch has read does not count as waiting"
     if measured.worked is not None:
         yield f"it works on records for {measured.worked:.0%} of the time, as it says itself"
     if measured.state_rows is not None:

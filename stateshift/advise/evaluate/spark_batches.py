@@ -15,6 +15,9 @@ A job without a trigger interval starts a batch as soon as the last has ended. I
 time, however little there is to do: only the records that wait in Kafka tell then whether it keeps
 up.
 
+Batches in real-time mode take as long as the trigger says. What was read in one shows when it ends:
+until then it counts as waiting, as far as the query reads on as it did in the last one.
+
 Only batches in step count: from the last on at which a clock was set, or the query went on with
 another driver.
 
@@ -110,7 +113,8 @@ class SparkSample:
     brokers were asked. `partitions` are the topics', `state_partitions` those of the state. A query
     that tells of itself also tells its `cores` and `state_rows`. `driver` is what its driver says,
     `driver_trouble` why that says nothing; both are empty where nobody named the driver. `shards`
-    is how the state is spread, None of a query without one.
+    is how the state is spread, None of a query without one. `real_time_seconds` is the length of a
+    batch in real-time mode, None in any other.
     """
 
     time: float
@@ -123,12 +127,13 @@ class SparkSample:
     driver: DriverReport | None = None
     driver_trouble: str = ""
     shards: StateShards | None = None
+    real_time_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryLoad:
     """A query's load. `back_to_back`: no pauses tell it. `counted`: rates are records, else shares
-    of time. `worked`: the share of time with records.
+    of time. `worked`: the share of time with records. `real_time`: the query is in real-time mode.
     """
 
     load: VertexLoad
@@ -139,6 +144,19 @@ class QueryLoad:
     batches: int
     worked: float | None = None
     state_rows: int | None = None
+    real_time: bool = False
+
+
+def waiting_now(sample: SparkSample) -> int | None:
+    """Return the records that wait, without those that a batch in real-time mode has read since the
+    last commit. It is taken to read as fast as the batch before.
+    """
+    done = [batch for batch in sample.batches if batch.committed is not None]
+    if sample.lag is None or sample.real_time_seconds is None or not done:
+        return sample.lag
+    last = max(done, key=lambda batch: batch.id)
+    rate = (last.records or 0) / sample.real_time_seconds
+    return max(0, sample.lag - int(rate * (sample.time - (last.committed or 0.0))))
 
 
 def query_load(
@@ -247,7 +265,8 @@ def _measured(
     """Return the load over whole intervals: from a batch's start to the next one's."""
     whole = batches[:-1]
     seconds = batches[-1].started - batches[0].started
-    busy = min(1.0, sum(map(_took, whole)) / seconds)
+    real_time = last.real_time_seconds is not None
+    busy = 1.0 if real_time else min(1.0, sum(map(_took, whole)) / seconds)
     if busy >= BACK_TO_BACK:
         busy = min(1.0, sum(map(_seconds_needed, whole)) / seconds)
     # The share of time for which the query worked on records.
@@ -282,6 +301,7 @@ def _measured(
         batches=len(whole),
         worked=worked,
         state_rows=last.state_rows,
+        real_time=real_time,
     )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Final, Protocol
 
@@ -25,9 +25,11 @@ from stateshift.advise.evaluate.spark_batches import (
     PlannedBatch,
     SparkSample,
     shards_of,
+    waiting_now,
 )
 from stateshift.advise.metrics.driver import Driver
 from stateshift.engines.spark.layout import METADATA, number_of_log
+from stateshift.engines.spark.real_time import real_time_seconds
 from stateshift.errors import (
     FormatError,
     Interrupted,
@@ -124,7 +126,8 @@ class SparkQuery:
         """
         commits = {number: file.modified for number, file in self.checkpoint.logs(_COMMITS)}
         progress = self._progress(commits)
-        planned = self._entries(commits)
+        offset_logs = dict(self.checkpoint.logs(_OFFSETS))
+        planned = self._entries(offset_logs, commits)
         # The last two planned batches say how far a query has read that tells its batches.
         entries = dict(planned if progress is None else islice(planned, 2))
         if not entries:
@@ -148,7 +151,9 @@ class SparkQuery:
             place = classify(self.checkpoint.inside(file.path))
             if place.operator is not None and place.partition is not None:
                 state_files.append((place.operator, place.partition, file.size))
-        return SparkSample(
+        starts = {number: entry.timestamp_ms / 1000 for number, entry in entries.items()}
+        written = {number: file.modified for number, file in offset_logs.items()}
+        sample = SparkSample(
             time=self.clock.now(),
             batches=tuple(batches),
             lag=None if ends is None else lag_of(read, ends),
@@ -160,7 +165,9 @@ class SparkQuery:
             driver=report,
             driver_trouble=trouble,
             shards=shards_of(state_files),
+            real_time_seconds=real_time_seconds(starts, written, commits),
         )
+        return replace(sample, lag=waiting_now(sample))
 
     def _driver_report(self, committed: int) -> tuple[DriverReport | None, str]:
         """Return the driver's report, or why there is none: the checkpoint alone is enough."""
@@ -192,9 +199,11 @@ class SparkQuery:
         # Also before it, where the checkpoint has gone back since.
         return None if newest != last.id and silent > BEHIND_SECONDS_MAX else progress
 
-    def _entries(self, commits: Mapping[int, float]) -> Iterator[tuple[int, OffsetEntry]]:
+    def _entries(
+        self, offset_logs: Mapping[int, FileInfo], commits: Mapping[int, float]
+    ) -> Iterator[tuple[int, OffsetEntry]]:
         """Yield the newest planned batches, as far back as the window goes, and one before it."""
-        files = sorted(self.checkpoint.logs(_OFFSETS), reverse=True)[:BATCHES_MAX]
+        files = sorted(offset_logs.items(), reverse=True)[:BATCHES_MAX]
         newest = max(commits.values(), default=0.0)
         for number, file in files:
             content = self.checkpoint.storage.read(file.path)

@@ -166,6 +166,9 @@ def _image_facts(image: Image, engine: str | None) -> Iterator[Pair]:
     yield "restart from", epochs_of(image)
     if image.written_by:
         yield "written by", f"Spark {image.written_by}"
+    real_time = image.described.get("real_time_seconds")
+    if real_time is not None:
+        yield "mode", f"real-time, in batches of {real_time:.0f} s"
     if image.fence:
         yield "fenced", Cell(f"by run {image.fence}, which moved it away", "warn")
 

@@ -10,7 +10,8 @@ without a JVM.
     survey/                 what is there, and the cut that a restart begins from
     entries/                the state, with files and shards forgotten
     layout, small_files,    names, and which of them a restart reads
-    chains, places, versions  (`versions`: the bounds between versions of Spark)
+    chains, places,
+    real_time, versions     (`versions`: the bounds between versions of Spark)
 
 Imports point down, or along a row; `check`, `rewrite` and `views` do not know each other.
 """

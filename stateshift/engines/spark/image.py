@@ -59,6 +59,7 @@ class SparkImage:
 
     offsets, commits    how many batches each log names; None where nobody has counted
     batch_timestamp_ms  when the image's batch was planned
+    real_time_seconds   how long its last batch in real-time mode took; None of micro-batches
     newest              the newest batches, where the image is of an earlier one: a rewind
     backlog             the input since then, by source
     schemas             "<operator>/<store>" -> the schema of its rows; only where changes need it
@@ -67,13 +68,17 @@ class SparkImage:
     offsets: int | None = None
     commits: int | None = None
     batch_timestamp_ms: int | None = None
+    real_time_seconds: float | None = None
     strangers: tuple[Strangers, ...] = ()
     newest: Newest | None = None
     backlog: tuple[Backlog, ...] = ()
     schemas: Mapping[str, StoreSchema] = field(default_factory=dict)
 
     def described(self) -> Mapping[str, object]:
-        return {"strangers": tuple(asdict(held) for held in self.strangers)}
+        described: dict[str, object] = {"strangers": tuple(asdict(held) for held in self.strangers)}
+        if self.real_time_seconds is not None:
+            described["real_time_seconds"] = round(self.real_time_seconds, 1)
+        return described
 
 
 def name_of(image: Image, location: str) -> str:

@@ -31,6 +31,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "rocksdb": [{"kind": "convert", "provider": "rocksdb"}],
     "hdfs": [{"kind": "convert", "provider": "hdfs-backed"}],
     "v1": [{"kind": "convert", "checkpoint_format": "v1"}],
+    "v2": [{"kind": "convert", "provider": "rocksdb", "checkpoint_format": "v2"}],
     "rewind": [{"kind": "rewind", "batch": 1}],
     "rewind and compact": [{"kind": "rewind", "batch": 1}, {"kind": "compact"}],
     "split": [{"kind": "split", "by": 2, "part": 1}],

@@ -23,7 +23,6 @@ from stateshift.engines.spark.findings.rewind import REPEATED, WAIVE, may_know, 
 from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.planned_image import NAME_THE_SINK, SKIPPING, lacks_state
-from stateshift.specification import JobSpec
 from stateshift.survey import Finding, Image, Level, SinkFacts
 
 _COMMIT_FIRST = (
@@ -38,7 +37,7 @@ def of_batches(move: Move) -> Iterator[Finding]:
         images += [(image, name_of(image, survey.location)) for image in survey.images]
     for image, name in images:
         if image.epoch is not None and not layout.has_commits(image):
-            yield from _without_commits(move.job, image, name)
+            yield from _without_commits(move, image, name)
     if move.runs:
         return  # a running job has always planned its next batch
     if move.change.renumber:
@@ -54,9 +53,16 @@ def of_batches(move: Move) -> Iterator[Finding]:
             yield planned.fate()
 
 
-def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
+def _without_commits(move: Move, image: Image, name: str) -> Iterator[Finding]:
     """Refuse what needs a commit log, of a query that has none: Spark runs its last batch again."""
+    job = move.job
     fact = f"{name} has no commit log, as Spark before 2.2 left it"
+    if move.change.checkpoint_format == "v2":
+        yield Finding(
+            "refuse",
+            f"{fact}: under checkpoint format v2, commits name the files of the state",
+            hint="let a newer Spark run one batch of it",
+        )
     if job.mode == "warm":
         yield Finding(
             "refuse",
@@ -94,6 +100,8 @@ class _PlannedBatch:
         """Report what becomes of it, where it is the only one."""
         if self.job_move.job.target is None:
             return self._report("note", "it runs again where it is, over the same input")
+        if spark_image(self.image).real_time_seconds is not None:
+            return self._report("note", "in real-time mode Spark drops its plan, and reads on anew")
         if self.job_move.kept_batch(self.image) is None:
             return self._dropped()
         if self.job_move.skips_kept_batch(self.image) and self.image.operators:

@@ -25,11 +25,13 @@ from dataclasses import dataclass
 
 from stateshift.engines.findings import of_new_positions
 from stateshift.engines.spark.image import spark_image
+from stateshift.engines.spark.real_time import is_in_real_time
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.inputs import delta_sources
 from stateshift.survey import (
     Endpoint,
     Finding,
+    Image,
     TableFacts,
     TopicRecord,
     Topics,
@@ -118,10 +120,21 @@ def of_topics(move: Move) -> Iterator[Finding]:
     """Report the topics that the checkpoints of the job, and of those that join it, read next."""
     facts = move.facts
     if facts.wanted_offsets:
-        times = [spark_image(image).batch_timestamp_ms or 0 for image in move.images]
-        newest = max(times, default=0)
+        newest = max(map(_read_until_ms, move.images), default=0)
         batch_ms = newest if newest >= FIRST_BATCH_MS else None
         yield from of_offsets(Wanted(facts.wanted_offsets, batch_ms, 1000 * facts.at), facts.topics)
+
+
+def _read_until_ms(image: Image) -> int:
+    """Return the time up to which the image's batch has read; 0 where it is not known. A batch in
+    real-time mode reads until it ends.
+    """
+    details = spark_image(image)
+    if not is_in_real_time(image):
+        return details.batch_timestamp_ms or 0
+    if details.batch_timestamp_ms is None or details.real_time_seconds is None:
+        return 0
+    return details.batch_timestamp_ms + int(1000 * details.real_time_seconds)
 
 
 def of_offsets(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:

@@ -24,7 +24,9 @@ from stateshift.engines.spark.findings.places import of_data, of_places, of_stra
 from stateshift.engines.spark.findings.repair import of_repair
 from stateshift.engines.spark.findings.rewind import of_renumbering
 from stateshift.engines.spark.findings.sinks import of_moved_output, of_sink
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import rollback_of, under
+from stateshift.engines.spark.real_time import longest_batch
 from stateshift.engines.spark.rewrite.in_place import of_in_place
 from stateshift.engines.spark.rewrite.merge import of_joining
 from stateshift.engines.spark.rewrite.move import Move
@@ -67,7 +69,9 @@ def of_stopping(move: Move) -> Iterator[Finding]:
     if not job.moves or facts.stopped or job.takes_over is not None:
         return
     newest = max((file.modified for file in facts.source.files), default=0.0)
-    is_fresh = bool(newest) and facts.at - newest < FRESH_SECONDS
+    # In real-time mode nothing is written before a batch ends.
+    fresh_seconds = FRESH_SECONDS + longest_batch(move.images)
+    is_fresh = bool(newest) and facts.at - newest < fresh_seconds
     # Newer than now: the clock of whoever writes there is ahead of ours.
     seconds = max(0.0, facts.at - newest)
     age = f"the newest file of {move.source} is {seconds:.0f} s old: is the job stopped?"
@@ -103,6 +107,28 @@ def _of_absent(move: Move, cluster: ClusterFacts, age: str | None) -> Iterator[F
         yield Finding("warn" if age is None else "refuse", message, waive="job-stopped", hint=hint)
     elif age is not None:
         yield Finding("warn", fact, hint=hint)
+
+
+def of_real_time(move: Move) -> Iterator[Finding]:
+    """Report what batches of minutes mean for a job in real-time mode."""
+    rpo = move.job.standby.rpo
+    for image, name in move.named_images:
+        seconds = spark_image(image).real_time_seconds
+        if seconds is None:
+            continue
+        fact = f"{name} is in real-time mode: it commits every {seconds:.0f} s"
+        if move.job.is_standby and rpo is not None and rpo < seconds:
+            yield Finding(
+                "warn",
+                f"{fact}, and its standby cannot keep to an rpo of {rpo:.0f} s",
+                hint="give the job's trigger a shorter batch, or the standby a longer rpo",
+            )
+        elif move.runs and move.job.moves:
+            yield Finding(
+                "note",
+                f"{fact}. A stop waits for the end of a batch; cut short, it would be read again "
+                "and written to the sink twice",
+            )
 
 
 def of_target(move: Move) -> Iterator[Finding]:
@@ -255,6 +281,7 @@ FINDINGS_OF_START: tuple[Findings, ...] = (of_names, of_clusters)
 FINDINGS: tuple[Findings, ...] = (
     of_source,
     of_stopping,
+    of_real_time,
     of_target,
     of_links,
     of_owners,

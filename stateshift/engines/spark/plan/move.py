@@ -42,6 +42,7 @@ from stateshift.engines.spark.plan import publication
 from stateshift.engines.spark.plan.borrowed import from_their_places
 from stateshift.engines.spark.plan.fingerprint import epoch_after, identity_of, plan_of, provisional
 from stateshift.engines.spark.plan.rounds import round_plan, with_shortest_chains
+from stateshift.engines.spark.real_time import longest_batch
 from stateshift.engines.spark.rewrite import in_place
 from stateshift.engines.spark.rewrite.files import Reshaping, reshaping_of
 from stateshift.engines.spark.rewrite.logs import keep_files
@@ -94,7 +95,9 @@ def _stop(move: Move) -> StopJob:
     seconds_max = options.pop("seconds_max", None)
     if seconds_max is None:
         cluster = move.spec.cluster(job.source_cluster).options if job.source_cluster else {}
-        seconds_max = cluster.get("seconds_max", STOP_SECONDS_MAX)
+        # Half of it is for the batch that runs, once the job has answered the marker.
+        default = STOP_SECONDS_MAX + 2 * longest_batch(move.images)
+        seconds_max = cluster.get("seconds_max", default)
     again = job.source_submit
     return StopJob(
         name="halt/stop",
@@ -352,7 +355,9 @@ def _start(move: Move, images: Iterable[Image]) -> Iterator[Phase]:
             commits.append(layout.under(image.path, first_commit))
             idle_notes.append(layout.under(image.path, IDLE))
         location = move.target if job.target else move.source
-        awaited = Awaited(location, epoch_after(move), tuple(commits), tuple(idle_notes))
+        epoch = epoch_after(move)
+        seconds = longest_batch(images)
+        awaited = Awaited(location, epoch, tuple(commits), tuple(idle_notes), seconds)
     return start(job, move.facts, handed, awaited, fences)
 
 
