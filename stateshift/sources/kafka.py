@@ -67,7 +67,7 @@ class Consumer(Protocol):
 
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
 
-    def pause(self, partition: TopicPartition) -> None: ...
+    def assignment(self) -> set[TopicPartition]: ...
 
     def position(self, partition: TopicPartition) -> int: ...
 
@@ -219,7 +219,6 @@ def _batches(
     consumer: Consumer, topic: str, windows: Windows
 ) -> Iterator[tuple[int, list[ConsumerRecord]]]:
     """Yield the records in these windows as they come, by partition."""
-    consumer.assign([])  # a partition that is read again would still be paused
     unread = _assigned(consumer, topic, windows)
     until = time.monotonic() + READ_SECONDS
     while unread:
@@ -236,8 +235,11 @@ def _batches(
         for number, partition in list(unread.items()):
             _, end = windows[number]
             if consumer.position(partition) >= end:
-                consumer.pause(partition)
                 del unread[number]
+        if len(unread) < len(consumer.assignment()):
+            # Not paused: kafka-python 3.0 keeps what a paused partition has left, and may give it
+            # out only after the next fetch of another one, which then never comes.
+            consumer.assign(list(unread.values()))
 
 
 def _assigned(consumer: Consumer, topic: str, windows: Windows) -> dict[int, TopicPartition]:

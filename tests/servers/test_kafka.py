@@ -16,7 +16,7 @@ import pytest
 from stateshift.errors import TransientStorageError
 from stateshift.migration import propose
 from stateshift.migration.adapters import real_adapters
-from stateshift.sources.kafka import records, spans
+from stateshift.sources.kafka import open_topics, records, spans
 from stateshift.storage.opening import open_storage
 from stateshift.survey import Finding
 from stateshift.workdir import Workdir
@@ -78,6 +78,26 @@ def test_a_topic_is_asked_for_its_span_and_is_not_made_by_that(servers: Servers)
     admin.delete_records({TopicPartition("spans", 0): 4})
     assert spans(address, None, ["spans"]) == {"spans": {0: (4, 10), 1: (0, 0)}}
     assert "no-such-topic" not in admin.list_topics()
+
+
+@pytest.mark.row("W-5")
+def test_windows_of_a_topic_are_read_again_and_again_on_one_connection(servers: Servers) -> None:
+    """What is left of a partition's records once its window has been read stands in nobody's way:
+    partition 0 is done with long before the other one.
+    """
+    from kafka import KafkaProducer
+
+    address = servers.exports()["STATESHIFT_KAFKA"]
+    fill(address, "windows", 0, partitions=2)
+    producer = KafkaProducer(bootstrap_servers=address, linger_ms=100)
+    for number in range(4_000):
+        producer.send("windows", str(number).encode(), partition=number % 2)
+    producer.close()
+    with open_topics(address, None) as topics:
+        for start in range(5):
+            read = topics.read("windows", {0: (start, start + 10), 1: (start, 1_900)})
+            for number, end in ((0, start + 10), (1, 1_900)):
+                assert [each.offset for each in read[number]] == list(range(start, end))
 
 
 @pytest.mark.row("IS-14")

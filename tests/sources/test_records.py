@@ -29,7 +29,6 @@ class Consumer:
     ) -> None:
         self.partitions, self.mute = partitions, mute
         self.at: dict[Any, int] = {}
-        self.paused: set[Any] = set()
         self.closed = False
 
     def partitions_for_topic(self, topic: str) -> set[int]:
@@ -42,7 +41,10 @@ class Consumer:
         return {one: self.partitions[one.partition][1] for one in asked}
 
     def assign(self, asked: list[Any]) -> None:
-        self.at = {}
+        self.at = {one: self.at.get(one, 0) for one in asked}
+
+    def assignment(self) -> set[Any]:
+        return set(self.at)
 
     def seek(self, one: Any, offset: int) -> None:
         self.at[one] = offset
@@ -50,13 +52,10 @@ class Consumer:
     def position(self, one: Any) -> int:
         return self.at[one]
 
-    def pause(self, one: Any) -> None:
-        self.paused.add(one)
-
     def poll(self, timeout_ms: int) -> dict[Any, list[Told]]:
         for one, offset in self.at.items():
             _, end, held = self.partitions[one.partition]
-            if one in self.paused or self.mute or offset >= end:
+            if self.mute or offset >= end:
                 continue
             following = next((n for n in sorted(held) if n >= offset), None)
             self.at[one] = end if following is None else following + 1
