@@ -58,6 +58,7 @@ NO_ADAPTERS = (
     "stateshift.sources.kinds",
     "stateshift.sources.topics",
     "stateshift.sources.topic_positions",  # of topics that somebody else has opened
+    "stateshift.sources.topic_search",
 )
 ONLY_PROTOCOLS = (
     "world",

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from stateshift.fleet.carrier import Carrier
     from stateshift.fleet.crew import Crew, OpenFleet
-    from stateshift.sources.topic_positions import OpenTopics, TopicReader
+    from stateshift.sources.topic_positions import OpenTopics
+    from stateshift.sources.topic_search import TopicReader
 
 # How many steps run at once where nobody says it.
 PARALLEL = 4

@@ -43,8 +43,8 @@ from typing import Any, Protocol, TypeAlias
 from stateshift import plain
 from stateshift.errors import FormatError, PlanError, StorageError, TransientStorageError
 from stateshift.plain import JsonObject
-from stateshift.sources.topic_positions import Offsets, TopicReader, contexts_at
 from stateshift.sources.topic_positions import OpenTopics as Opening
+from stateshift.sources.topic_search import Offsets, TopicReader, contexts_at
 from stateshift.survey import TopicRecord
 
 # A partition, and an offset range in it: from the first, to before the end.

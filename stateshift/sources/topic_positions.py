@@ -7,15 +7,8 @@ The records around the old offset are looked for in the new topic (`translate`).
 the place is known to the record, whatever way the new offset itself comes from: records that would
 be read again, or skipped, are counted from there. If they are not found, both numbers are unknown.
 
-The search begins at the time of the last record that was read, and takes in more of the partition
-until the place is found, up to `window` records. Brokers tell an offset of a time
-(offsetsForTimes), but take the end of a transaction for a record: a mirror that writes transactions
-has such ends of its own time among records that are older. Then records are asked for their times
-(`first_since`).
-
-The offset syncs of MirrorMaker bound each place. They are read from the newest one back, only as
-far as they are needed, and the records are looked for between them. If they are gone on one side,
-the job reads from the lower bound on, and gets at most the records up to the upper one again.
+The offset syncs of MirrorMaker bound each place. If the records are gone on one side, the job reads
+from the lower bound on, and gets at most the records up to the upper one again.
 
 A mirror that lags has none of the records that were read last: its own last one is found among
 those that were read before. It is waited for.
@@ -26,73 +19,32 @@ that record is older than what the job has read, the partition may hold copies f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from stateshift.formats.offset_file import SYNCS_NAME, decode_offset_sync
-from stateshift.sources.translate import (
-    AROUND,
-    Bounds,
-    Context,
-    Place,
-    are_same,
-    context_at,
-    find_place,
-    is_older,
+from stateshift.sources.topic_search import (
+    FAR,
+    NEAR,
+    Offsets,
+    TopicReader,
+    TopicSearch,
+    bounds_of,
+    contexts_at,
+    first_since,
+    syncs_topics,
 )
+from stateshift.sources.translate import AROUND, Bounds, Context, are_same, find_place, is_older
 from stateshift.specification import grammars
 from stateshift.specification.grammars import BY_COMPARING, BY_FILE, BY_MIRROR, milliseconds_of
-from stateshift.survey import Finding, PositionChange, TopicRecord
+from stateshift.survey import Finding, PositionChange, refuse, warn
 
-Offsets = Mapping[int, int]
-Windows = Mapping[int, tuple[int, int]]
-
-PROBED = 64  # offsets that are read for a record's time
-NEAR, FAR = 32, 2_048  # offsets before and after one that are read for its context
-WINDOWS = (200, 2_000)  # records of a partition that are searched first
-HELD_MAX = 200_000  # records in memory
 SHOWN_MAX = 3  # partitions that a message names
-BLOCK, BLOCK_MAX = 10_000, 200_000  # offset syncs that are read at once
 COUNTED_MAX = 10_000  # records that are counted; of more, the difference of the offsets is told
 
 OTHER = "other-records"
 _UNPROVED = f'where you know these offsets to be right, "waive": ["{OTHER}"]'
-
-
-class TopicReader(Protocol):
-    """The topics of brokers, as far as they are asked. `kafka.open_topics` is one."""
-
-    @property
-    def brokers(self) -> str: ...
-
-    @property
-    def cluster(self) -> str | None:
-        """The id of the brokers' cluster, as far as they tell it."""
-        ...
-
-    def names(self) -> frozenset[str]:
-        """Return the names of all topics."""
-        ...
-
-    def pairs(self, topic: str, window: tuple[int, int]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values of a topic's first partition, in order."""
-        ...
-
-    def spans(self, topic: str) -> Windows:
-        """Return the first and the end offset of each partition; nothing for no topic."""
-        ...
-
-    def offsets_at(self, topic: str, times_ms: Mapping[int, int]) -> Offsets:
-        """Return the first offset of a record as new as the partition's time, where there is
-        one.
-        """
-        ...
-
-    def read(self, topic: str, windows: Windows) -> Mapping[int, Sequence[TopicRecord]]:
-        """Return the records in these windows, in order."""
-        ...
 
 
 class OpenTopics(Protocol):
@@ -150,120 +102,11 @@ def new_positions(
     return _Translation(request, old, new, wait).positions()
 
 
-def contexts_at(reader: TopicReader, topic: str, offsets: Offsets) -> dict[int, Context]:
-    """Return the records around each offset, as far as they are there."""
-    spans = reader.spans(topic)
-    contexts = {number: Context((), ()) for number in offsets}
-    for near in (NEAR, FAR):  # not each offset has a record
-        windows = {}
-        for number, context in contexts.items():
-            if not context.before or not context.after:
-                first, end = spans[number]
-                high = min(end, offsets[number] + near)
-                windows[number] = (min(high, max(first, offsets[number] - near)), high)
-        for number, records in reader.read(topic, windows).items():
-            contexts[number] = context_at(records, offsets[number])
-    return contexts
-
-
-def syncs_topics(reader: TopicReader, name: str | None) -> list[str]:
-    """Return the topics of syncs at these brokers, or the one that is named, if it is there."""
-    names = reader.names()
-    if name is not None:
-        return [name] if name in names else []
-    return sorted(filter(SYNCS_NAME.fullmatch, names))
-
-
-def bounds_of(
-    reader: TopicReader, syncs: str, topic: str, offsets: Mapping[int, int]
-) -> dict[int, Bounds]:
-    """Return the bounds of each offset of a topic, by these syncs.
-
-    Raises:
-        FormatError: the topic holds something else.
-    """
-    bounds = {number: Bounds(offset) for number, offset in offsets.items()}
-    first, end = reader.spans(syncs).get(0, (0, 0))
-    size = BLOCK
-    while end > first and not all(each.is_closed for each in bounds.values()):
-        start = max(first, end - size)
-        for key, value in reversed(list(reader.pairs(syncs, (start, end)))):
-            sync = decode_offset_sync(key, value)
-            if sync.topic == topic and sync.partition in bounds:
-                bounds[sync.partition].add(sync)
-        end, size = start, min(2 * size, BLOCK_MAX)
-    return bounds
-
-
-def first_since(
-    reader: TopicReader, topic: str, times_ms: Mapping[int, int], spans: Windows
-) -> dict[int, int]:
-    """Return the offset of the first record that is as new as its partition's time, where there is
-    one. Records are taken to be in the order of their times, more or less.
-    """
-    found: dict[int, int] = {}
-    probes: dict[int, _Probe] = {}
-    for number, offset in reader.offsets_at(topic, times_ms).items():
-        probes[number] = _Probe(offset, spans[number][1])
-    while probes:
-        windows = {number: probe.window for number, probe in probes.items()}
-        for number, records in reader.read(topic, windows).items():
-            after = probes.pop(number).after(records, times_ms[number])
-            if isinstance(after, _Probe):
-                probes[number] = after
-            else:
-                found[number] = after
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    """The search for the first record that is new enough: it is at `low` or later, and before
-    `high`. The next records that are read are those from `at` on; `width` offsets, of which not
-    each has one.
-    """
-
-    low: int
-    high: int
-    at: int = -1
-    width: int = PROBED
-
-    @property
-    def window(self) -> tuple[int, int]:
-        start = max(self.low, self.at)
-        return start, min(self.high, start + self.width)
-
-    def after(self, records: Sequence[TopicRecord], time_ms: int) -> _Probe | int:
-        """Return the next probe; or the offset, once it is known."""
-        start, end = self.window
-        older: list[int] = []
-        newer: list[int] = []
-        for each in records:
-            is_older = (each.timestamp or 0) < time_ms
-            (older if is_older else newer).append(each.offset)
-        if newer and (older or start == self.low):
-            return newer[0]
-        if not records and end < self.high:  # a stretch that was compacted
-            return replace(self, width=2 * self.width)
-        low = older[-1] + 1 if older else self.low
-        high = self.high if older else start
-        if low >= high:
-            return high
-        is_near = high - low <= PROBED
-        return _Probe(low, high, low if is_near else (low + high) // 2)
-
-
 class _Missing(NamedTuple):
     """Records that a mirror has not brought yet, or some of them."""
 
     records: int
     is_all: bool
-
-    @classmethod
-    def of_all(cls, partitions: Collection[_Missing]) -> _Missing:
-        """Return the records of several partitions."""
-        is_all = all(each.is_all for each in partitions)
-        return cls(sum(each.records for each in partitions), is_all)
 
     @property
     def told(self) -> str:
@@ -305,7 +148,7 @@ class _Translation:
         changes: list[PositionChange] = []
         for number in sorted(offsets):
             after, place = offsets[number], places.get(number)
-            if number not in request.read and after == self._first(number):
+            if number not in request.read and after == self._spans[number][0]:
                 place = after
             again = skipped = None
             if place is not None:
@@ -330,8 +173,7 @@ class _Translation:
         request, brokers = self._request, self._new.brokers
         topic = request.new_topic
         if not self._spans:
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"{brokers} has no topic {topic}",
                 hint=f'name it: --topic {request.old_topic}=TOPIC (in a spec, "topics")',
             )
@@ -339,33 +181,28 @@ class _Translation:
         gone = sorted(request.read.keys() - self._spans.keys())
         if gone and request.way != BY_FILE:
             numbers = ", ".join(map(str, gone))
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"{topic} has no partition {numbers} at {brokers}, and the job has read it in "
                 f"{request.old_topic}",
                 hint="another number of partitions distributes the records anew: name the offset "
                 "of each new partition (--by offsets --offsets FILE)",
             )
-        if request.way == BY_FILE:
-            yield from self._of_file(request.offsets)
-
-    def _of_file(self, offsets: Offsets | None) -> Iterator[Finding]:
-        topic = self._request.new_topic
+        if request.way != BY_FILE:
+            return
+        offsets = request.offsets
         if offsets is None:
             fact = f"the file of offsets names no partition of {topic}"
-            yield Finding("refuse", fact, hint=f"a line for each: {topic},0,OFFSET")
+            yield refuse(fact, hint=f"a line for each: {topic},0,OFFSET")
             return
         unknown = sorted(offsets.keys() - self._spans.keys())
         if unknown:
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"the file of offsets names {topic}/{unknown[0]}, and {topic} has no such "
-                f"partition at {self._new.brokers}",
+                f"partition at {brokers}",
                 hint=f"it has {', '.join(map(str, sorted(self._spans)))}",
             )
         for number in sorted(self._spans.keys() - offsets.keys()):
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"the file of offsets does not name {topic}/{number}: the job would read it "
                 "from its beginning",
                 hint=f"add a line: {topic},{number},OFFSET",
@@ -386,8 +223,7 @@ class _Translation:
                 asked[number] = offsets[number]
                 continue
             self._findings.append(
-                Finding(
-                    "refuse",
+                refuse(
                     f"{topic}/{number} ends at offset {end} at {self._old.brokers}, and the job "
                     f"has read up to {offsets[number]}: these are other brokers, or another topic",
                     hint="name the brokers that the job has read so far: --from-brokers "
@@ -404,33 +240,28 @@ class _Translation:
         """
         topic, brokers = self._request.new_topic, self._new.brokers
         while True:
-            places = self._found(offsets, contexts, bounds)
+            places: dict[int, int] = {}
+            searched: dict[int, Context] = {}
+            for number in contexts.keys() & self._spans.keys():
+                first, end = self._spans[number]
+                if any(contexts[number]):
+                    searched[number] = contexts[number]
+                elif offsets[number] == 0 or first == end:
+                    # It has read nothing, or there is nothing that it could have read.
+                    places[number] = first
+            window = self._request.window
+            search = TopicSearch(self._new, topic, self._spans, bounds, window)
+            places |= search.places(searched)
             missing: dict[int, _Missing] = {}
             if self._request.way in BY_COMPARING:
                 unknown = {each: contexts[each] for each in contexts if each not in places}
                 missing = self._not_there_yet(offsets, unknown)
-            told = _Missing.of_all(missing.values()).told
+            records = sum(each.records for each in missing.values())
+            told = _Missing(records, all(each.is_all for each in missing.values())).told
             line = f"{topic} at {brokers} lags: {told} are not there yet"
             if not missing or not self._wait(line):
                 return places, missing
             self._spans = dict(self._new.spans(topic))
-
-    def _found(
-        self, offsets: Offsets, contexts: Mapping[int, Context], bounds: Mapping[int, Bounds]
-    ) -> dict[int, int]:
-        places: dict[int, int] = {}
-        searched: dict[int, Context] = {}
-        for number, context in contexts.items():
-            if number not in self._spans:
-                continue
-            first, end = self._spans[number]
-            if any(context):
-                searched[number] = context
-            elif offsets[number] == 0 or first == end:
-                # It has read nothing, or there is nothing that it could have read.
-                places[number] = first
-        search = _Search(self._new, self._request, self._spans, bounds)
-        return places | search.places(searched)
 
     def _not_there_yet(
         self, offsets: Offsets, contexts: Mapping[int, Context]
@@ -439,17 +270,16 @@ class _Translation:
         found among them, or is older than all of them.
         """
         missing: dict[int, _Missing] = {}
-        tails, read = {}, {}
+        if self._old is None or not contexts:
+            return missing
+        firsts, tails, read = self._old.spans(self._request.old_topic), {}, {}
         for number, context in contexts.items():
             if number in self._spans and context.before:
                 first, end = self._spans[number]
                 tails[number] = (max(first, end - FAR), end)
                 offset = offsets[number]
-                read[number] = (max(0, offset - self._request.window), offset)
-        if self._old is None or not tails:
-            return missing
-        firsts = self._old.spans(self._request.old_topic)
-        read = {number: (max(firsts[number][0], low), end) for number, (low, end) in read.items()}
+                low = offset - self._request.window
+                read[number] = (max(0, low, firsts[number][0]), offset)
         records = self._old.read(self._request.old_topic, read)
         for number, tail in self._new.read(self._request.new_topic, tails).items():
             ours, first = records[number], read[number][0]
@@ -475,16 +305,14 @@ class _Translation:
                 self._bounds = {number: each for number, each in found.items() if each.is_known}
                 return
             if topics:
-                yield Finding(
-                    "refuse",
+                yield refuse(
                     f"{reader.brokers} has the offset syncs of {len(topics)} mirrors: "
                     f"{', '.join(topics)}",
                     hint=f'name one: --syncs {topics[0]} (in a spec, "syncs")',
                 )
                 return
         wanted = request.syncs or "a topic mm2-offset-syncs.ALIAS.internal"
-        yield Finding(
-            "refuse",
+        yield refuse(
             f"neither {old.brokers} nor {self._new.brokers} has {wanted}, in which MirrorMaker 2 "
             "writes down its offsets",
             hint="name the brokers and the topic that it writes to (--syncs TOPIC); without one, "
@@ -493,23 +321,31 @@ class _Translation:
 
     def _of_bounds(self, places: Mapping[int, int]) -> Iterator[Finding]:
         """Compare the records of the syncs that stand in for records which are gone."""
-        request, syncs = self._request, {}
+        request, old = self._request, self._old
+        if old is None:
+            return
+        syncs, ours, theirs = {}, {}, {}
+        spans = old.spans(request.old_topic) if self._bounds else {}
         for number, each in self._bounds.items():
             sync = each.low or each.high
             is_there = number in self._spans and number not in self._missing
-            if sync is not None and is_there and number not in places:
-                syncs[number] = sync
-        if self._old is None or not syncs:
+            if sync is None or not is_there or number in places:
+                continue
+            syncs[number] = sync
+            first, end = spans.get(number, (0, 0))
+            if first <= sync.upstream < end:
+                ours[number] = (sync.upstream, sync.upstream + 1)
+            first, end = self._spans[number]
+            if first <= sync.downstream < end:
+                theirs[number] = (sync.downstream, sync.downstream + 1)
+        if not syncs:
             return
-        ours = _clipped(self._old.spans(request.old_topic), {n: syncs[n].upstream for n in syncs})
-        theirs = _clipped(self._spans, {number: syncs[number].downstream for number in syncs})
-        before = self._old.read(request.old_topic, ours)
+        before = old.read(request.old_topic, ours)
         after = self._new.read(request.new_topic, theirs)
         for number, sync in syncs.items():
             pairs = zip(before.get(number, ()), after.get(number, ()), strict=False)
             if not all(are_same(*pair) for pair in pairs):
-                yield Finding(
-                    "refuse",
+                yield refuse(
                     f"MirrorMaker 2 says that {request.old_topic}/{number} has at {sync.upstream} "
                     f"the record that {request.new_topic}/{number} has at {sync.downstream}, and "
                     "these are two different ones",
@@ -517,8 +353,7 @@ class _Translation:
                     "name the right ones (--syncs TOPIC), or --by records",
                 )
                 continue
-            yield Finding(
-                "warn",
+            yield warn(
                 f"{request.old_topic}/{number}: the records around {request.read[number]} are not "
                 f"found on both sides. By MirrorMaker 2 the job stands in {request.new_topic} at "
                 f"{self._lowest(number)} or later, up to {self._again_max(number):,} records",
@@ -607,8 +442,7 @@ class _Translation:
             first, end = self._spans[number]
             offset = offsets.get(number)
             if number in self._missing:
-                yield Finding(
-                    "refuse",
+                yield refuse(
                     f"{name}: the mirror lags, and {self._missing[number].told} that the job has "
                     f"read in {request.old_topic} are not at {brokers} yet",
                     OTHER,
@@ -617,22 +451,19 @@ class _Translation:
                     "there. Would they still come, it would read them again",
                 )
             elif offset is None:
-                yield Finding(
-                    "refuse",
+                yield refuse(
                     f"{name}: the records that the job has read last in {request.old_topic} are "
                     f"not found at {brokers}, in {request.window:,} records around their time",
                     hint="was the topic compacted? Look at more "
                     "(--window N), or name the offsets (--by offsets --offsets FILE)",
                 )
             elif not first <= offset <= end:
-                yield Finding(
-                    "refuse",
+                yield refuse(
                     f"{name} would be read from {offset} on, and {brokers} has {first} to {end}",
                     hint="correct the offset, or wait until the mirror has brought it",
                 )
         if self._old is None:
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"nobody can say whether the new offsets of {topic} are where the job stands in "
                 f"{request.old_topic}: its brokers are not named",
                 OTHER,
@@ -643,20 +474,16 @@ class _Translation:
         known = places.keys() | self._bounds.keys() | self._missing.keys()
         unproved = [number for number in sorted(request.read) if number not in known]
         if unproved:
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"{_named(request.old_topic, unproved)}: the records that the job has read last "
                 f"are not found in {topic} at {brokers}, so that nothing proves its new offsets",
                 OTHER,
                 f"look at more records (--window N); {_UNPROVED}",
             )
 
-        begun = [
-            number for number in self._new_partitions if offsets.get(number) != self._first(number)
-        ]
+        begun = [n for n in self._new_partitions if offsets.get(n) != self._spans[n][0]]
         if begun:
-            yield Finding(
-                "refuse",
+            yield refuse(
                 f"{_named(topic, begun)}: new to the job, and not read from its first record on: "
                 "nothing proves that the records before were read",
                 OTHER,
@@ -667,9 +494,6 @@ class _Translation:
     def _new_partitions(self) -> list[int]:
         """The partitions that the job has not read before."""
         return sorted(self._spans.keys() - self._request.read.keys())
-
-    def _first(self, number: int) -> int:
-        return self._spans[number][0]
 
     def _planned(self, offsets: Offsets) -> Offsets | None:
         """Return the ends of the planned batch in the new topic, each found by its records."""
@@ -683,33 +507,29 @@ class _Translation:
         ends, missing = self._places(moved, self._contexts(moved), {})
         planned = dict(offsets)
         for number in sorted(moved):
+            planned_up_to = (
+                f"a batch is planned that reads {request.old_topic}/{number} up to {moved[number]}"
+            )
             found = ends.get(number)
             if found is not None and number in offsets and offsets[number] <= found:
                 planned[number] = found
-                continue
-            if number in missing and number in offsets:
+            elif number in missing and number in offsets:
                 planned[number] = max(offsets[number], self._spans[number][1])
-                self._findings.append(
-                    Finding(
-                        "refuse",
-                        f"a batch is planned that reads {request.old_topic}/{number} up to "
-                        f"{moved[number]}, and {missing[number].told} of it are not in "
-                        f"{request.new_topic} yet",
-                        OTHER,
-                        "wait for longer (--timeout 10min); or, where they will never come, "
-                        f'"waive": ["{OTHER}"]: the batch then ends with what is there',
-                    )
+                refusal = refuse(
+                    f"{planned_up_to}, and {missing[number].told} of it are not in "
+                    f"{request.new_topic} yet",
+                    OTHER,
+                    "wait for longer (--timeout 10min); or, where they will never come, "
+                    f'"waive": ["{OTHER}"]: the batch then ends with what is there',
                 )
-                continue
-            self._findings.append(
-                Finding(
-                    "refuse",
-                    f"a batch is planned that reads {request.old_topic}/{number} up to "
-                    f"{moved[number]}, and where that is in {request.new_topic} is not known",
+                self._findings.append(refusal)
+            else:
+                refusal = refuse(
+                    f"{planned_up_to}, and where that is in {request.new_topic} is not known",
                     hint='plan it anew: --planned-batch drop (in a spec, "planned_batch": '
                     '"drop"), if the sink does not have it; or start the job once where it is',
                 )
-            )
+                self._findings.append(refusal)
         return planned
 
     def _of_new_partitions(
@@ -717,10 +537,12 @@ class _Translation:
     ) -> Iterator[Finding]:
         """Tell of partitions that are read from their first record on."""
         topic = self._request.new_topic
-        new = [number for number in self._new_partitions if offsets[number] == self._first(number)]
+        new = [
+            number for number in self._new_partitions if offsets[number] == self._spans[number][0]
+        ]
         if not new:
             return
-        records = sum(self._spans[number][1] - self._first(number) for number in new)
+        records = sum(self._spans[number][1] - self._spans[number][0] for number in new)
         fact = f"{_named(topic, new)}: new to the job, which reads it from its first record on"
         yield Finding("warn" if records else "note", f"{fact} ({records:,} records)")
         read = [
@@ -734,8 +556,7 @@ class _Translation:
         for number in new:
             times = [record.timestamp for record in firsts[number] if record.timestamp is not None]
             if times and read and times[0] <= max(read):
-                yield Finding(
-                    "refuse",
+                yield refuse(
                     f"{topic}/{number} is new to the job, and begins with a record that is older "
                     "than what the job has read: it may be a copy of one from another partition",
                     OTHER,
@@ -758,94 +579,7 @@ class _Translation:
         return len(self._new.read(topic, {number: (start, end)})[number])
 
 
-def _clipped(spans: Windows, offsets: Offsets) -> Windows:
-    """Return the windows of one record each, as far as they are within the spans."""
-    windows = {}
-    for number, offset in offsets.items():
-        first, end = spans.get(number, (0, 0))
-        if first <= offset < end:
-            windows[number] = (offset, offset + 1)
-    return windows
-
-
 def _named(topic: str, numbers: Sequence[int]) -> str:
     names = ", ".join(f"{topic}/{number}" for number in numbers[:SHOWN_MAX])
     more = len(numbers) - SHOWN_MAX
     return f"{names} and {more} more" if more > 0 else names
-
-
-class _Search:
-    """The search for places in the partitions of a new topic: near the time of the records that are
-    looked for, or between the bounds that are known.
-    """
-
-    def __init__(
-        self,
-        new: TopicReader,
-        request: TopicRequest,
-        spans: Windows,
-        bounds: Mapping[int, Bounds],
-    ) -> None:
-        self._new, self._topic, self._bounds = new, request.new_topic, bounds
-        self._spans = {number: self._between(number, span) for number, span in spans.items()}
-        sizes = [size for size in WINDOWS if size < request.window]
-        self._sizes = (*sizes, request.window)
-
-    def _between(self, number: int, span: tuple[int, int]) -> tuple[int, int]:
-        """Return the part of a partition between its bounds, and a little around it."""
-        first, end = span
-        bounds = self._bounds.get(number)
-        if bounds is not None and bounds.low is not None:
-            first = min(end, max(first, bounds.low.downstream - NEAR))
-        if bounds is not None and bounds.high is not None:
-            end = max(first, min(end, bounds.high.downstream + NEAR))
-        return first, end
-
-    def places(self, contexts: Mapping[int, Context]) -> dict[int, int]:
-        """Return the offsets of those that are found."""
-        starts = self._starts(contexts)
-        places: dict[int, int] = {}
-        unknown = sorted(contexts)
-        for size in self._sizes:
-            found = self._round({number: contexts[number] for number in unknown}, starts, size)
-            is_last = size == self._sizes[-1]
-            for number, place in found.items():
-                if is_last or place.is_firm:
-                    places[number] = place.offset
-            unknown = [number for number in unknown if number not in places]
-        return places
-
-    def _starts(self, contexts: Mapping[int, Context]) -> dict[int, int]:
-        """Return the offsets around which copies of the nearest records can be expected."""
-        starts = {number: self._spans[number][1] for number in contexts}
-        asked: dict[int, int] = {}
-        for number, context in contexts.items():
-            first, end = self._spans[number]
-            bounds = self._bounds.get(number)
-            is_near = bounds is not None and end - first <= self._sizes[-1]
-            if not is_near and context.time_ms is not None:
-                asked[number] = context.time_ms
-            elif bounds is not None and bounds.low is not None:
-                starts[number] = first
-        return {**starts, **first_since(self._new, self._topic, asked, self._spans)}
-
-    def _round(
-        self, contexts: Mapping[int, Context], starts: Offsets, size: int
-    ) -> dict[int, Place]:
-        """Look for places among so many records of each partition; a few partitions at once."""
-        places: dict[int, Place] = {}
-        numbers = list(contexts)
-        at_once = max(1, HELD_MAX // size)
-        for place in range(0, len(numbers), at_once):
-            windows = {}
-            for number in numbers[place : place + at_once]:
-                first, end = self._spans[number]
-                # A little before that time, too; all of it where little follows.
-                low = min(starts[number] - max(size // 4, AROUND), end - size)
-                low = max(first, low)
-                windows[number] = (low, min(end, low + size))
-            for number, records in self._new.read(self._topic, windows).items():
-                found = find_place(contexts[number], records)
-                if found is not None:
-                    places[number] = found
-        return places

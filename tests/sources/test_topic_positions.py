@@ -9,9 +9,9 @@ import pytest
 from stateshift.sources.topic_positions import (
     TopicPositions,
     TopicRequest,
-    first_since,
     new_positions,
 )
+from stateshift.sources.topic_search import first_since
 from stateshift.survey import Finding, PositionChange
 from tests.support.kafka import MemoryTopics, offset_sync, record
 
@@ -258,7 +258,7 @@ RIGHT = ((0, 40, 57), (1, 45, 10), (0, 75, 92), (1, 55, 20), (0, 90, 107))
 def test_by_mirrormaker_the_place_is_found_between_two_of_its_syncs(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stateshift.sources.topic_positions.BLOCK", block)
+    monkeypatch.setattr("stateshift.sources.topic_search.BLOCK", block)
     positions = asked(way="mirrormaker", from_brokers=mirrored(*RIGHT))
     assert positions.findings == ()
     assert counts(positions) == [(97, 0, 0), (15, 0, 0)]
@@ -267,7 +267,7 @@ def test_by_mirrormaker_the_place_is_found_between_two_of_its_syncs(
 def test_syncs_are_read_back_no_further_than_they_are_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stateshift.sources.topic_positions.BLOCK", 4)
+    monkeypatch.setattr("stateshift.sources.topic_search.BLOCK", 4)
     many = [(0, number, number) for number in range(20)] * 50
     at, alone = mirrored(*many, *RIGHT), mirrored(*RIGHT)
     for brokers_asked in (at, alone):

@@ -7,7 +7,9 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -15,9 +17,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from stateshift.engines.spark.survey.table_logs import data_files, iceberg_table
+from stateshift.engines.spark.survey.table_logs import (
+    data_files,
+    iceberg_table,
+    metadata_in_catalog,
+)
 from stateshift.engines.spark.survey.table_positions import digest_of_rows, iceberg_at
-from stateshift.errors import StateshiftError
+from stateshift.errors import ClusterError, StateshiftError
 from stateshift.specification import Spec
 from stateshift.storage.opening import open_storage
 from tests.support.checkpoints import Checkpoint, put
@@ -258,6 +264,67 @@ def test_a_catalog_needs_pyiceberg(ground: Ground, monkeypatch: pytest.MonkeyPat
     (refusal,) = refusals(ground, moved(table="catalog://lake/shop.orders"))
     assert "pyiceberg is not installed here" in refusal.message
     assert "stateshift[iceberg]" in (refusal.hint or "")
+
+
+class RestCatalog(BaseHTTPRequestHandler):
+    """A catalog of one table, `shop.orders`, as Iceberg's REST specification has it; for those who
+    bring the token.
+    """
+
+    table: dict[str, Any]
+
+    def do_GET(self) -> None:
+        if self.headers.get("Authorization") != "Bearer sesame":
+            code, answer = 401, {"error": {"message": "who are you?", "type": "x", "code": 401}}
+        elif self.path.startswith("/v1/config"):
+            code, answer = 200, {"defaults": {}, "overrides": {}}
+        elif self.path.startswith("/v1/namespaces/shop/tables/orders"):
+            code, answer = 200, self.table
+        else:
+            code = 404
+            answer = {"error": {"message": "none", "type": "NoSuchTableException", "code": 404}}
+        content = json.dumps(answer).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *words: object) -> None:
+        """Say nothing."""
+
+
+def test_a_catalog_is_asked_over_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg import catalog as catalogs
+
+    at = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    own = catalogs.load_catalog("made", type="sql", **at)
+    own.create_namespace("shop")
+    made = own.create_table("shop.orders", pyarrow.schema([("id", pyarrow.int64())]))
+    metadata = json.loads(made.metadata.model_dump_json())
+    RestCatalog.table = {"metadata-location": made.metadata_location, "metadata": metadata}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), RestCatalog)
+    Thread(target=server.serve_forever, daemon=True).start()
+    uri = f"http://127.0.0.1:{server.server_address[1]}"
+
+    def asked(table: str, token: str = "sesame") -> str:
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", uri)
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TOKEN", token)
+        monkeypatch.setattr(catalogs, "_ENV_CONFIG", type(catalogs._ENV_CONFIG)())
+        return metadata_in_catalog(f"catalog://lake/{table}")
+
+    try:
+        assert asked("shop.orders") == made.metadata_location
+        with pytest.raises(ClusterError, match=r"the catalog lake gave no table shop\.gone"):
+            asked("shop.gone")
+        with pytest.raises(ClusterError, match="who are you") as refused:
+            asked("shop.orders", "wrong")
+        assert "pyiceberg --catalog lake describe" in (refused.value.hint or "")
+    finally:
+        server.shutdown()
+        server.server_close()
+    with pytest.raises(ClusterError, match="the catalog lake gave no table"):
+        asked("shop.orders")
 
 
 def test_the_files_of_a_real_table_in_a_real_catalog(

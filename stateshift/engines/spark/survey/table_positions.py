@@ -55,7 +55,16 @@ from stateshift.formats.iceberg_metadata import IcebergTable, Snapshot
 from stateshift.plain import JsonObject
 from stateshift.specification.transform import Reposition
 from stateshift.storage import locations
-from stateshift.survey import Endpoint, Finding, NewPosition, PositionChange, TableFacts
+from stateshift.survey import (
+    Endpoint,
+    Finding,
+    NewPosition,
+    PositionChange,
+    TableFacts,
+    note,
+    refuse,
+    warn,
+)
 
 OTHER = "other-records"
 LOST = "lost-offsets"
@@ -112,13 +121,12 @@ def compare_tables(
     """
     before, after = ours.words, theirs.words
     if has_same_files(ours, theirs):
-        return (0, 0), Finding("note", f"{after} has the files of {before} ({len(ours.files)})")
+        return (0, 0), note(f"{after} has the files of {before} ({len(ours.files)})")
     counts = ours.records, theirs.records
     ways = f'{ways}; or, where you know better, "waive": ["{OTHER}"]'
     if None in counts or counts[0] != counts[1]:
         shown = ["an unknown number of" if count is None else f"{count:,}" for count in counts]
-        return (None, None), Finding(
-            "refuse",
+        return (None, None), refuse(
             f"{after} has {shown[1]} records, and {before} has {shown[0]}: the job would miss "
             "some, or get some twice",
             OTHER,
@@ -127,17 +135,26 @@ def compare_tables(
     fact = f"{after} has as many records as {before} ({counts[0]:,}), in other files"
     if opening is None:
         hint = 'to compare their rows: --compare-rows (in a spec, "compare_rows": true)'
-        return (0, 0), Finding("warn", f"{fact}: their rows were not compared", hint=hint)
+        return (0, 0), warn(f"{fact}: their rows were not compared", hint=hint)
     try:
         are_same = digest_of_rows(ours, opening) == digest_of_rows(theirs, opening)
     except StateshiftError as error:
         fact = f"{fact}: their rows cannot be compared: {error.fact}"
-        return (None, None), Finding("refuse", fact, OTHER, ways)
+        return (None, None), refuse(fact, OTHER, ways)
     if are_same:
         fact = f"{after} has the {counts[0]:,} rows of {before}, in other files"
-        return (0, 0), Finding("note", fact)
-    return (None, None), Finding(
-        "refuse", f"{after} has other rows than {before}, and as many ({counts[0]:,})", OTHER, ways
+        return (0, 0), note(fact)
+    return (None, None), refuse(
+        f"{after} has other rows than {before}, and as many ({counts[0]:,})", OTHER, ways
+    )
+
+
+def _not_compared(words: str) -> Finding:
+    return refuse(
+        f"nobody can say whether {words} is what the job has read",
+        OTHER,
+        'name the table that it has read: --from-table LOCATION (in a spec, "from_table"); or, '
+        f'where you know it, "waive": ["{OTHER}"]',
     )
 
 
@@ -238,17 +255,17 @@ def delta_position(
             "another table does not have"
         )
         hint = "let the job read that snapshot to its end where it is"
-        refusals.append(Finding("refuse", fact, hint=hint))
+        refusals.append(refuse(fact, hint=hint))
     elif details["index"] in SCHEMA_CHANGES:
         fact = f"source {source} stands at a change of its table's schema ({at})"
-        refusals.append(Finding("refuse", fact, hint=_READ_ON))
+        refusals.append(refuse(fact, hint=_READ_ON))
     elif details["index"] >= 0:
         fact = f"source {source} has read {at} of its table in part (up to file {details['index']})"
-        refusals.append(Finding("refuse", fact, hint=_READ_ON))
+        refusals.append(refuse(fact, hint=_READ_ON))
     table = table_at(location, opening)
     if table.wrong is not None:
         fact = f"the Delta table {location} could not be asked: {table.wrong}"
-        refusals.append(Finding("refuse", fact, hint=table.hint))
+        refusals.append(refuse(fact, hint=table.hint))
     old_id, old_version = endpoint.details["table_id"], endpoint.details["version"]
     is_same_table = table.id == old_id
     version = old_version if change.version is None and is_same_table else change.version
@@ -256,8 +273,7 @@ def delta_position(
         version = _equal_version(change, table, old_version, opening)
     if version is None and table.wrong is None:
         refusals.append(
-            Finding(
-                "refuse",
+            refuse(
                 f"{location} is another table (its id is {table.id}, and the job has read "
                 f"{old_id}): which of its versions comes next is not known",
                 hint=f"name the first one that the job reads (--version V): it has versions up "
@@ -268,8 +284,7 @@ def delta_position(
     is_planned = len(offsets) > 1
     if is_planned and (not is_same_table or version != old_version):
         refusals.append(
-            Finding(
-                "refuse",
+            refuse(
                 f"a batch is planned over the table of source {source}, whose versions are not "
                 f"those of {location}",
                 hint=_PLAN_ANEW,
@@ -305,16 +320,8 @@ def _delta_proof(
         if is_same_table:
             fact = f"{new} has the id of the table that the job has read, and was not compared"
             hint = 'name the table as it was: --from-table LOCATION (in a spec, "from_table")'
-            return (0, 0), (Finding("warn", fact, hint=hint),)
-        return (None, None), (
-            Finding(
-                "refuse",
-                f"nobody can say whether {new} before version {version} is what the job has read",
-                OTHER,
-                "name the table that it has read: --from-table LOCATION (in a spec, "
-                f'"from_table"); or, where you know it, "waive": ["{OTHER}"]',
-            ),
-        )
+            return (0, 0), (warn(fact, hint=hint),)
+        return (None, None), (_not_compared(f"{new} before version {version}"),)
     counts, finding = compare_tables(
         delta_at(change.from_table, old_version, opening, change.compare_rows),
         delta_at(new, version, opening, change.compare_rows),
@@ -472,18 +479,12 @@ class _SnapshotSearch:
         if before is not None and snapshot.id != self.last:
             steps = numbers[snapshot.id] - before
             fact = f"the job goes on behind {_words(snapshot)}, and it has read up to {self.last}"
-            return (max(0, steps), max(0, -steps)), Finding("note", fact)
+            return (max(0, steps), max(0, -steps)), note(fact)
         if before is not None:
             return self._proof_by_id(snapshot)
         words = f"{self.location} at snapshot {snapshot.id}"
         if self.old is None:
-            return (None, None), Finding(
-                "refuse",
-                f"nobody can say whether {words} is what the job has read",
-                OTHER,
-                "name the table that it has read: --from-table LOCATION (in a spec, "
-                f'"from_table"); or, where you know it, "waive": ["{OTHER}"]',
-            )
+            return (None, None), _not_compared(words)
         last = self.old.snapshot(self.last)
         if last is None:
             raise self._unknown_content(self.old)
@@ -501,9 +502,9 @@ class _SnapshotSearch:
             snapshot, manifest_list=None, parent=None
         ):
             fact = f"{self.location} and {self.change.from_table} have other snapshots {self.last}"
-            return (None, None), Finding("refuse", fact, OTHER, "one of them is no copy")
+            return (None, None), refuse(fact, OTHER, "one of them is no copy")
         fact = f"{self.location} has the snapshot that the job has read last: {_words(snapshot)}"
-        return (0, 0), Finding("note", fact)
+        return (0, 0), note(fact)
 
 
 def iceberg_position(
@@ -585,7 +586,7 @@ def _findings(search: _SnapshotSearch, snapshot: Snapshot) -> tuple[Finding, ...
     if snapshot.operation in SKIPPED_BY_OPTION:
         fact = f"snapshot {snapshot.id} is of the operation {snapshot.operation}"
         hint = f"let the job have streaming-skip-{snapshot.operation}-snapshots=true"
-        findings.append(Finding("warn", f"{fact}: Spark stops at it", hint=hint))
+        findings.append(warn(f"{fact}: Spark stops at it", hint=hint))
     newest = search.table.line[0].manifest_list
     try:
         opened = None if newest is None else search.opening(locations.parent(newest))
@@ -595,7 +596,7 @@ def _findings(search: _SnapshotSearch, snapshot: Snapshot) -> tuple[Finding, ...
     if not is_there:
         fact = f"{search.location} names its files at {newest}, where there is none: nobody can "
         hint = "copy a table by Iceberg's rewrite_table_path, which rewrites those paths"
-        findings.append(Finding("refuse", f"{fact}read the table", LOST, hint))
+        findings.append(refuse(f"{fact}read the table", LOST, hint))
     return tuple(findings)
 
 
