@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 from stateshift.engines.views import Opening
 from stateshift.errors import Interrupted, StateshiftError
 from stateshift.formats.offset_file import BYTES_MAX, decode_offset_file
-from stateshift.sources.kinds import DELTA, ICEBERG, UNTRANSLATED
+from stateshift.sources.kinds import DELTA, FILE, ICEBERG, UNTRANSLATED
 from stateshift.sources.topic_positions import (
     OpenTopics,
     Patience,
     TopicPositions,
-    TopicReader,
     TopicRequest,
     new_positions,
 )
+from stateshift.sources.topic_search import TopicReader
 from stateshift.sources.topics import EITHER, KAFKA
 from stateshift.specification import JobSpec, KafkaSpec
 from stateshift.specification.transform import Reposition
@@ -77,6 +77,8 @@ def positions_of(
         if not isinstance(change, Reposition):
             continue
         kind = KAFKA.name if change.table is None else "table"
+        if change.root is not None:
+            kind = FILE.name
         position = NewPosition(change.source or "", kind)
         try:
             endpoint = locate(change)
@@ -106,6 +108,8 @@ def endpoint_of(endpoints: Iterable[Endpoint], change: Reposition) -> Endpoint:
         kinds, what = (DELTA.name,), "table of Delta, which has versions"
     elif change.snapshot is not None or change.as_of is not None:
         kinds, what = (ICEBERG.name,), "table of Iceberg, which has snapshots"
+    elif change.root is not None:
+        kinds, what = (FILE.name,), "folder of files"
     elif change.table is not None:
         kinds, what = (DELTA.name, ICEBERG.name), "table of Delta or Iceberg"
     shown = ", ".join(f"{end.index} ({end.kind})" for end in sources) or "none"

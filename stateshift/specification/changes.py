@@ -244,7 +244,8 @@ TRANSFORMS: Mapping[str, Keys] = {
     ),
     "reposition": _change(
         Reposition,
-        "A source reads on from elsewhere: from other topics or brokers, or from another table.",
+        "A source reads on from elsewhere: from other topics or brokers, from another table, or, "
+        "of Flink, from files in another folder.",
         source=TEXT("Its index, name or uid. Left out where the job has one such source."),
         topics=NAMES("Old topic -> new topic; one that is not named keeps its name."),
         by=WAY(f"Of a topic: how its new offsets are found: {WAYS_EXPECTED}."),
@@ -267,6 +268,8 @@ TRANSFORMS: Mapping[str, Keys] = {
         as_of=TIME("The same snapshot by a time: the newest one then."),
         from_table=LOCATION("Where the table is that it has read so far: both are compared."),
         compare_rows=BOOLEAN("Compare all rows of both tables, if their files differ."),
+        root=LOCATION("Of files that Flink reads: the folder in which the job reads on."),
+        from_root=LOCATION("The folder in which it has read them so far."),
         accept_again=BATCH("How many records, versions or snapshots may be read again."),
         accept_skipped=BATCH("How many may be skipped."),
     ),
@@ -405,19 +408,23 @@ def _repair(reader: Reader, place: Place, known: Known) -> None:
         reader.complaints.add(place, message, "'files'; or 'batch', 'leave', 'take', 'rebuild'")
 
 
+_OF_TOPICS = frozenset(("by", "topics", "offsets", "window", "syncs", "timeout"))
 _OF_TABLES = frozenset(("table", "version", "snapshot", "as_of", "from_table", "compare_rows"))
+_OF_FILES = frozenset(("root", "from_root"))
 
 
 def _reposition(reader: Reader, place: Place, known: Known) -> None:
-    """A source is a topic's or a table's; each has keys of its own."""
-    keys_of_topics = {"by", "topics", "offsets", "window", "syncs", "timeout"}
-    of_topics = sorted(keys_of_topics & known.keys())
-    of_tables = sorted(_OF_TABLES & known.keys())
-    is_of_both = bool(of_topics and of_tables)
-    if is_of_both:
-        message = f"{of_topics[0]!r} beside {of_tables[0]!r}"
-        reader.complaints.add(place, message, "keys of a topic, or of a table")
-    elif of_tables:
+    """A source is a topic's, a table's or one of files; each has keys of its own."""
+    given = known.keys() - {"kind"}
+    own = [sorted(keys & given) for keys in (_OF_TOPICS, _OF_TABLES, _OF_FILES)]
+    present = [keys for keys in own if keys]
+    if len(present) > 1:
+        message = f"{present[0][0]!r} beside {present[1][0]!r}"
+        reader.complaints.add(place, message, "keys of a topic, of a table, or of files")
+    elif _OF_FILES & given:
+        reader.need(place, known, "root")
+        reader.need(place, known, "from_root")
+    elif _OF_TABLES & given:
         reader.need(place, known, "table")
         if {"snapshot", "as_of"} <= known.keys():
             message = "'snapshot' beside 'as_of'"

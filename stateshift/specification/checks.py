@@ -413,6 +413,9 @@ def _new_offsets(spec: Spec, read: ReadJob) -> Flaws:
     for change, place in zip(read.job.transform, places, strict=True):
         if isinstance(change, Reposition) and change.by is not None:
             ways.append((change.by, place))
+        if isinstance(change, Reposition) and change.root is not None and read.job.flink is None:
+            expected = "'data', which copies files and rewrites their paths in the source's log"
+            yield place, "'root' of a Spark job", expected
     if kafka is not None and read.job.flink is not None and not ways:
         message = "'kafka' of a Flink job whose topics stay"
         yield read.at("kafka"), message, "a 'reposition' in 'transform'"

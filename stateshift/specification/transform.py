@@ -151,7 +151,8 @@ class Evolve:
 
 @dataclass(frozen=True, slots=True)
 class Reposition:
-    """A source reads on from elsewhere: other topics or brokers, or another table.
+    """A source reads on from elsewhere: other topics or brokers, another table, or files in another
+    folder, `root` in the place of `from_root`.
 
     `source` is None where the job has one source of that kind. `syncs` is a topic of MirrorMaker's,
     and `timeout` how many seconds a mirror that lags is waited for. `version` is the first one of a
@@ -174,6 +175,8 @@ class Reposition:
     as_of: int | None = None
     from_table: str | None = None
     compare_rows: bool = False
+    root: str | None = None
+    from_root: str | None = None
     accept_again: int = 0
     accept_skipped: int = 0
 
@@ -182,7 +185,8 @@ class Reposition:
         """The way back: by the records. MirrorMaker copies one way, and a file is of one way."""
         back = {new: old for old, new in self.topics.items()}
         by = BY_RECORDS if self.by in (BY_MIRROR, BY_FILE) else self.by
-        return replace(self, topics=back, by=by, syncs=None, accept_again=0, accept_skipped=0)
+        turned = replace(self, topics=back, by=by, syncs=None, accept_again=0, accept_skipped=0)
+        return replace(turned, root=self.from_root, from_root=self.root)
 
     @property
     def at_standby(self) -> Reposition:

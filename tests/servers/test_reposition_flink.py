@@ -1,11 +1,13 @@
-"""Real Flink jobs that read on at other brokers. There the topic has another name and one partition
-more, and the same records at other offsets: behind others, with the ends of transactions between
-them, and without those that were read long ago. Sums by key, of which every one is written, are
-those of a batch over all records: none is lost, and none is added twice.
+"""Real Flink jobs that read on at other brokers, or in files that were copied. At the brokers the
+topic has another name and one partition more, and the same records at other offsets: behind others,
+with the ends of transactions between them, and without those that were read long ago. Sums by key,
+of which every one is written, are those of a batch over all records: none is lost, and none is
+added twice.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -167,4 +169,58 @@ def test_a_job_reads_on_at_other_brokers_without_a_loss_and_without_a_repetition
         job = shop.start(main_class, new, new_topic, target)
         found = shop.written(ALL + len(LATE))
         assert_exact(found, *range(ALL), *LATE)
+        cluster.cancelled(job)
+
+
+@pytest.mark.parametrize(
+    ("server", "version"), [("flink-1.20", "1.20.5"), ("flink-a", "2.3.0")], ids=["1.20.5", "2.3.0"]
+)
+def test_a_job_reads_on_in_copied_files_without_a_loss_and_without_a_repetition(
+    tmp_path: Path, server: str, version: str
+) -> None:
+    """Two files are half read, others wait, and some come later. The old ones are then gone."""
+    try:
+        connector = connector_jars(version)
+    except Unavailable as reason:
+        pytest.skip(f"cannot be had: {reason}")
+    old, new = tmp_path / "in", tmp_path / "elsewhere" / "in"
+    each, count = 120, 8  # lines of a file, and files
+
+    def put(folder: Path, number: int) -> None:
+        held = range(each * number, each * (number + 1))
+        (folder / f"part {number}.txt").write_text("".join(f"{line}\n" for line in held))
+
+    old.mkdir()
+    for number in range(count):
+        put(old, number)
+    with group(tmp_path / "servers", server) as servers:
+        cluster = cluster_of(servers, server)
+        shop = Shop(cluster, job_jar(cluster.lib, connector, tmp_path), "", "", tmp_path)
+        words = {"output": tmp_path / "sums", "line-ms": 20}
+        job = started(cluster, shop.jar, "jobs.SumsOfFiles", {**words, "files": old})
+        shop.written(each)
+        image = cluster.stopped(job, tmp_path / "taken")
+        assert len(lines(tmp_path / "sums")) < each * count
+
+        target = tmp_path / "repositioned"
+        env = {"STATESHIFT_WORKDIRS": str(tmp_path / "runs"), "PYTHONPATH": str(ROOT)}
+        command = ("reposition", image, "--to", target, "--root", new, "--from-root", old, "--yes")
+        shutil.copytree(old, new)
+        for file in new.iterdir():
+            file.write_text("0\n")
+        refused = stateshift(*command, cwd=tmp_path, code=4, env=env)
+        assert "is shorter than the file that the job reads" in refused.err and not target.exists()
+        for number in range(count):
+            put(new, number)
+        told = stateshift(*command, "--json", cwd=tmp_path, env=env).json["sources"]
+        assert len(told) > 2 and {(one["again"], one["skipped"]) for one in told} == {(0, 0)}
+        assert all(one["partition"].startswith(f"file:{new}/part ") for one in told)
+        assert any(one["from"] for one in told), "a file that is half read"
+        stateshift("verify", target, "--deep", cwd=tmp_path)
+
+        shutil.rmtree(old)
+        put(new, count)  # a file that the job has not seen before
+        words = {**words, "line-ms": 0, "files": new}
+        job = started(cluster, shop.jar, "jobs.SumsOfFiles", words, target)
+        assert_exact(shop.written(each * (count + 1)), *range(each * (count + 1)))
         cluster.cancelled(job)

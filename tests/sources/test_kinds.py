@@ -188,8 +188,8 @@ def test_a_file_that_is_read_in_parts_is_told_by_its_part() -> None:
     part = file_source.FileSplit("1", path, 100, 50, 0, 900, ("h",), 120, 3)
     waiting = file_source.FileSplit("2", path, 0, 900, 0, 900)
     enumerated = file_source.FileEnumerator((waiting,), ("s3://lake/in/a",))
-    state = ConnectorState(1, written.encode_file_enumerator(enumerated))
-    source = of_flink(FlinkSource((ConnectorState(1, written.encode_file_split(part)),), state))
+    state = ConnectorState(1, file_source.encode_file_enumerator(enumerated))
+    source = of_flink(FlinkSource((ConnectorState(1, file_source.encode_file_split(part)),), state))
     assert source.kind.name == "file"
     assert positions_of("file", source.details) == (
         SourcePosition("s3://lake/in/a from byte 100 to 150", "3 records behind byte 120"),

@@ -135,6 +135,20 @@ def test_brokers_of_a_flink_job_are_named_with_its_reposition() -> None:
         parse_spec(json.dumps({**spec([], kafka=kafka), "engine": "flink"}))
 
 
+def test_files_in_another_folder_are_those_of_a_flink_job() -> None:
+    change = {"kind": "reposition", "root": "file:///new/in", "from_root": "file:///old/in"}
+    flink = {**spec([change]), "engine": "flink"}
+    VALIDATOR.validate(flink)
+    assert written(parse_spec(json.dumps(flink))) == [change]
+    assert refused([change]) == [("/jobs/0/transform/0", "'root' of a Spark job")]
+    one = {**spec([{"kind": "reposition", "root": "/in"}]), "engine": "flink"}
+    with pytest.raises(SpecError, match="'from_root' is missing"):
+        parse_spec(json.dumps(one))
+    both = {**spec([{**change, "by": "records"}]), "engine": "flink"}
+    with pytest.raises(SpecError, match="'by' beside 'from_root'"):
+        parse_spec(json.dumps(both))
+
+
 def test_each_source_is_repositioned_once() -> None:
     first = {"kind": "reposition", "source": "0", "table": "/lake/a"}
     other = {**first, "source": "1"}

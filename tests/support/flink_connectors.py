@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from struct import Struct
-
-from stateshift.formats.flink.file_source import (
-    MAGIC,
-    FileEnumerator,
-    FileSplit,
-    Numbers,
-    Uri,
-    string_bytes,
-)
-from stateshift.formats.flink.file_source import (
-    SPLIT_VERSION as FILE_SPLIT_VERSION,
-)
+from stateshift.formats.flink.file_source import Numbers
 from stateshift.formats.flink.java_data import DataOutput
 from stateshift.formats.flink.kafka import (
     SPLIT_VERSION,
@@ -28,8 +16,6 @@ from stateshift.formats.flink.operator_state import (
     CommitterState,
     SubtaskCommittables,
 )
-
-HEAD, LENGTH = Struct("<IiII"), Struct("<I")
 
 
 def encode_cluster_split(version: int, split: KafkaSplit) -> bytes:
@@ -95,46 +81,6 @@ def _subtask(subtask: SubtaskCommittables) -> bytes:
     for number in subtask.numbers:
         out.i4(number)
     return out.content()
-
-
-def encode_file_split(split: FileSplit) -> bytes:
-    """Return the bytes of a split of FileSource."""
-    out = DataOutput()
-    out.utf(split.id)
-    _write_uri(out, split.path)
-    out.i8(split.start, split.length, split.modified_ms, split.size)
-    out.i4(len(split.hosts))
-    for host in split.hosts:
-        out.utf(host)
-    out.boolean(split.offset is not None)
-    if split.offset is not None and split.records is not None:
-        out.i8(split.offset, split.records)
-    return out.content()
-
-
-def encode_file_enumerator(enumerator: FileEnumerator) -> bytes:
-    """Return the bytes of FileSource's enumerator."""
-    splits = [encode_file_split(split) for split in enumerator.splits]
-    paths = [path.encode("utf-8") for path in enumerator.found]
-    pieces = [HEAD.pack(MAGIC, FILE_SPLIT_VERSION, len(splits), len(paths))]
-    for content in (*splits, *paths):
-        pieces += (LENGTH.pack(len(content)), content)
-    return b"".join(pieces)
-
-
-def _write_uri(out: DataOutput, uri: Uri) -> None:
-    out.boolean(True)
-    for text in (uri.scheme, uri.user, uri.host):
-        _write_nullable(out, text)
-    out.i4(uri.port)
-    for text in (uri.path, uri.query, uri.fragment):
-        _write_nullable(out, text)
-
-
-def _write_nullable(out: DataOutput, text: str | None) -> None:
-    out.boolean(text is not None)
-    if text is not None:
-        out.put(string_bytes(text))
 
 
 def encode_numbers(numbers: Numbers) -> bytes:

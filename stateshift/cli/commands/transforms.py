@@ -283,7 +283,9 @@ def rename(
     "stateshift reposition /data/orders --to /data/orders-2 --table /lake/orders-2 --version 1 "
     "--from-table /lake/orders\n"
     "stateshift reposition /data/clicks --to /data/clicks-2 --source clicks "
-    "--table catalog://lake/shop.clicks",
+    "--table catalog://lake/shop.clicks\n"
+    "stateshift reposition s3://old/savepoint-1 --to s3://new/savepoint-1 --root s3://new/in "
+    "--from-root s3://old/in",
     e7="the fleet failed",
 )
 def reposition(
@@ -353,6 +355,13 @@ def reposition(
     compare_rows: Annotated[
         bool, flag("--compare-rows", "Compare all rows if the tables' files differ.")
     ] = False,
+    root: Annotated[
+        str | None,
+        option("--root", "LOCATION", "Flink: the folder of files that it reads afterwards."),
+    ] = None,
+    from_root: Annotated[
+        str | None, option("--from-root", "LOCATION", "The folder that it has read them in.")
+    ] = None,
     accept_again: Annotated[
         int | None,
         option("--accept-again", "N", "So many records may be read again. [0]", min=0),
@@ -370,18 +379,22 @@ def reposition(
 ) -> int:
     """Copy an image for a job that reads on from elsewhere.
 
-    From other topics or other brokers of Kafka, or, of Spark, from another table of Delta or
-    Iceberg. The records around each old offset are looked for at the new place, and every partition
-    gets its offset there. The plan shows what would be read again or skipped: anything but nothing
-    is refused until you accept that number.
+    From other topics or other brokers of Kafka; of Spark, from another table of Delta or Iceberg;
+    of Flink, from files in another folder, which are compared by their sizes.
+
+    The records around each old offset are looked for at the new place, and every partition gets its
+    offset there. The plan shows what would be read again or skipped: anything but nothing is
+    refused until you accept that number.
 
     --by records finds the record that was read last. --by mirrormaker looks for it between two
     offset syncs of MirrorMaker 2, and counts what may be read again where it is gone. --by
     timestamp asks for the time of the next record, --by offsets takes a file; both are compared
     with the records. --by earliest, latest and timestamp:MS are for topics without these records.
     """
-    if (by is None) == (table is None):
-        raise typer.BadParameter("--by for topics of Kafka, or --table for a table")
+    if [by, table, root].count(None) != 2:
+        raise typer.BadParameter(
+            "--by for topics of Kafka, or --table for a table, or --root for files"
+        )
     if by is not None and to_brokers is None:
         raise typer.BadParameter("--by needs --to-brokers: the brokers that the job will read")
     if by in ("records", "timestamp", "mirrormaker") and from_brokers is None:
@@ -401,6 +414,8 @@ def reposition(
         as_of=as_of,
         from_table=from_table,
         compare_rows=compare_rows or None,
+        root=root,
+        from_root=from_root,
         accept_again=accept_again,
         accept_skipped=accept_skipped,
     )

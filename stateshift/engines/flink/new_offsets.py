@@ -1,7 +1,9 @@
 """The operators of sources that read on from elsewhere, rewritten. Pure.
 
-    NewOffsets(topics, offsets, dropped)        new topics, offsets in them, and states that go
-    rewrite_operator(operator, streams, new)    the operator, its rewritten state in the metadata
+    NewOffsets(topics, offsets, dropped, roots)   new topics, offsets in them, states that go, and
+                                                  folders of files, old -> new
+    rewrite_operator(operator, streams, new)      the operator, its rewritten state in the metadata
+    moved_path(uri, roots)                        a file's path below its new folder
 
 A source of Kafka knows its partitions in two places: each reader has splits, with the next offset
 of each, and the enumerator all partitions that it has found. Both are rewritten. A partition that
@@ -14,6 +16,10 @@ offset of its own (version 3) waits there still. FlinkKafkaConsumer has a list o
     after     reader 0: shop/0 17         enumerator: shop/0, shop/1, shop/2
               reader 1: shop/1 9, shop/2 0
 
+A source of files knows them in the same two places: readers have splits of files, the enumerator
+those that no reader has, and the paths that it has found so far. Their paths are rewritten. The
+hosts of a split, which are those of the old storage, go.
+
 All other states, and the header in front of them, keep their bytes. Partitions that the new topics
 do not have go. `dropped` states have no elements afterwards.
 """
@@ -21,13 +27,22 @@ do not have go. `dropped` states have no elements afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import Self, TypedDict
+from typing import NotRequired, Self, TypedDict
 
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import Incompatible
 from stateshift.formats import bounds
+from stateshift.formats.flink.file_source import (
+    FileEnumerator,
+    FileSplit,
+    Uri,
+    decode_file_enumerator,
+    decode_file_split,
+    encode_file_enumerator,
+    encode_file_split,
+)
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.kafka import (
     ASSIGNED,
@@ -59,6 +74,8 @@ from stateshift.formats.flink.operator_state import (
     split_elements,
 )
 from stateshift.formats.flink.stream_handles import Inline, StreamHandle
+from stateshift.specification.location import scheme_named
+from stateshift.storage import locations
 
 Place = tuple[str, int]  # a topic, and the number of a partition
 
@@ -69,30 +86,35 @@ class PlainNewOffsets(TypedDict):
     topics: Mapping[str, str]
     offsets: Mapping[str, Mapping[str, int]]
     dropped: Sequence[str]
+    roots: NotRequired[Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class NewOffsets:
     """The new name of each topic, the next offset of every partition of the new topics, and the
-    states whose elements are dropped.
+    states whose elements are dropped; or the new folders of files.
     """
 
     topics: Mapping[str, str]
     offsets: Mapping[str, Mapping[int, int]]
     dropped: tuple[str, ...] = ()
+    roots: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self) -> PlainNewOffsets:
         offsets = {}
         for topic, partitions in self.offsets.items():
             offsets[topic] = {str(number): offset for number, offset in partitions.items()}
-        return {"topics": self.topics, "offsets": offsets, "dropped": list(self.dropped)}
+        dropped = list(self.dropped)
+        made: PlainNewOffsets = {"topics": self.topics, "offsets": offsets, "dropped": dropped}
+        return {**made, "roots": self.roots} if self.roots else made
 
     @classmethod
     def of(cls, plain: PlainNewOffsets) -> Self:
         offsets = {}
         for topic, partitions in plain["offsets"].items():
             offsets[topic] = {int(number): offset for number, offset in partitions.items()}
-        return cls(plain["topics"], offsets, tuple(plain["dropped"]))
+        roots = plain.get("roots", {})
+        return cls(plain["topics"], offsets, tuple(plain["dropped"]), roots)
 
     @property
     def places(self) -> list[Place]:
@@ -129,16 +151,13 @@ def rewrite_operator(operator: OperatorState, streams: Streams, new: NewOffsets)
             if file is not None:
                 readers[subtask.index] = file
     coordinator = operator.coordinator
+    known = None if coordinator is None else decode_source_coordinator(coordinator.content)
     if new.offsets:
-        known: KafkaEnumerator | None = None
-        if coordinator is not None:
-            state = decode_source_coordinator(coordinator.content)
-            known = decode_enumerator(state.version, state.content)
-        added = _rewrite_readers([*readers.values()], known, new)
-        if coordinator is not None and known is not None:
-            rewritten = encode_enumerator(_rewritten_enumerator(known, new, added))
-            content = encode_source_coordinator(ConnectorState(known.version, rewritten))
-            coordinator = replace(coordinator, content=content)
+        known = _rewrite_topics([*readers.values()], known, new)
+    if new.roots:
+        known = _rewrite_files([*readers.values()], known, new.roots)
+    if coordinator is not None and known is not None and (new.offsets or new.roots):
+        coordinator = replace(coordinator, content=encode_source_coordinator(known))
     subtasks: list[SubtaskState] = []
     for subtask in operator.all_subtasks:
         reader = readers.get(subtask.index)
@@ -184,6 +203,18 @@ def _handle_of(reader: _SubtaskFile, name: str) -> Partitioned:
             content += element
         states.append(StateOffsets(state.name, state.mode, Longs.of(offsets)))
     return Partitioned(tuple(states), Inline(name, bytes(content)))
+
+
+def _rewrite_topics(
+    readers: Sequence[_SubtaskFile], state: ConnectorState | None, new: NewOffsets
+) -> ConnectorState | None:
+    """Rewrite the splits of each reader, and return the state of the enumerator."""
+    known = None if state is None else decode_enumerator(state.version, state.content)
+    added = _rewrite_readers(readers, known, new)
+    if known is None:
+        return None
+    rewritten = encode_enumerator(_rewritten_enumerator(known, new, added))
+    return ConnectorState(known.version, rewritten)
 
 
 def _rewrite_readers(
@@ -266,3 +297,49 @@ def _rewritten_enumerator(
             subtasks[-1] = (subtasks[-1][0], subtasks[-1][1] + 1)
     counts = tuple(subtasks) if known.version == 0 else ()
     return replace(known, splits=tuple(splits), subtasks=counts)
+
+
+# ---- files
+
+
+def moved_path(uri: Uri, roots: Mapping[str, str]) -> Uri | None:
+    """Return the path of a file below its new folder; None if it is in none of the old ones. A
+    scheme of the same file system stays spelled as the job spells it.
+    """
+    location = locations.normal(str(uri))
+    for old, new in roots.items():
+        if locations.is_within(location, old):
+            below = locations.join(new, locations.relative(location, old))
+            scheme, colon, _ = new.partition("://")
+            before = uri.scheme or "file"
+            if not colon or scheme_named(scheme).file_system == scheme_named(before).file_system:
+                scheme = before
+            place = locations.parse(below)
+            authority = f"//{place.authority}" if place.authority else ""
+            return Uri.of(f"{scheme}:{authority}{place.path}")
+    return None
+
+
+def _moved_split(split: FileSplit, roots: Mapping[str, str]) -> FileSplit:
+    uri = moved_path(split.path, roots)
+    return split if uri is None else replace(split, path=uri, hosts=())
+
+
+def _rewrite_files(
+    readers: Sequence[_SubtaskFile], state: ConnectorState | None, roots: Mapping[str, str]
+) -> ConnectorState | None:
+    """Rewrite the splits of each reader, and return the state of the enumerator."""
+    for reader in readers:
+        elements = reader.elements.get(READER_STATE, [])
+        for number, element in enumerate(elements):
+            (held,) = decode_versioned_elements(element, READER_STATE)
+            split = _moved_split(decode_file_split(held.version, held.content), roots)
+            written = ConnectorState(held.version, encode_file_split(split))
+            elements[number] = encode_versioned_element(written)
+    if state is None:
+        return None
+    known = decode_file_enumerator(state.version, state.content)
+    splits = [_moved_split(split, roots) for split in known.splits]
+    found = [str(moved_path(Uri.of(path), roots) or path) for path in known.found]
+    moved = FileEnumerator(tuple(splits), tuple(found))
+    return ConnectorState(state.version, encode_file_enumerator(moved))

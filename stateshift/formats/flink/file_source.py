@@ -29,12 +29,13 @@ bytes these are.
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from stateshift.errors import FormatError, UnknownVersion
-from stateshift.formats.flink.java_data import DataInput
+from stateshift.formats.flink.java_data import DataInput, DataOutput
 from stateshift.formats.flink.values import read_string
 
 MAGIC: Final = 0xDEADBEEF
@@ -45,6 +46,7 @@ _STATUSES: Final = frozenset(("UNASSIGNED", "ASSIGNED", "COMPLETED"))
 _ICEBERG: Final = "the enumerator of IcebergSource"
 _HEAD = struct.Struct("<IiII")
 _LENGTH = struct.Struct("<I")
+_URI = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,21 @@ class Uri:
 
     def __str__(self) -> str:
         scheme = "" if self.scheme is None else f"{self.scheme}:"
+        user = "" if self.user is None else f"{self.user}@"
         port = "" if self.port < 0 else f":{self.port}"
-        host = "" if self.host is None else f"//{self.host}{port}"
+        host = "" if self.host is None else f"//{user}{self.host}{port}"
         return f"{scheme}{host}{self.path or ''}"
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the parts of a path as Path.toString writes it: nothing in it is escaped."""
+        parts = _URI.fullmatch(text)
+        assert parts is not None, "an expression that takes everything"
+        scheme, authority, path = parts.groups()
+        user, _, address = (authority or "").rpartition("@")
+        host, _, port = address.partition(":")
+        number = int(port) if port.isdecimal() else -1
+        return cls(scheme, user or None, host or None, number, path, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +154,43 @@ def decode_file_enumerator(version: int, content: bytes) -> FileEnumerator:
             raise data.wrong("a path is not UTF-8", at) from error
     data.require_end("bytes behind the last path")
     return FileEnumerator(tuple(splits), tuple(found))
+
+
+def encode_file_split(split: FileSplit) -> bytes:
+    """Return the bytes of a split of FileSource."""
+    out = DataOutput()
+    out.utf(split.id)
+    uri = split.path
+    out.boolean(True)
+    for text in (uri.scheme, uri.user, uri.host):
+        _write_nullable(out, text)
+    out.i4(uri.port)
+    for text in (uri.path, uri.query, uri.fragment):
+        _write_nullable(out, text)
+    out.i8(split.start, split.length, split.modified_ms, split.size)
+    out.i4(len(split.hosts))
+    for host in split.hosts:
+        out.utf(host)
+    out.boolean(split.offset is not None)
+    if split.offset is not None and split.records is not None:
+        out.i8(split.offset, split.records)
+    return out.content()
+
+
+def encode_file_enumerator(enumerator: FileEnumerator) -> bytes:
+    """Return the bytes of FileSource's enumerator."""
+    splits = [encode_file_split(split) for split in enumerator.splits]
+    paths = [path.encode("utf-8") for path in enumerator.found]
+    pieces = [_HEAD.pack(MAGIC, SPLIT_VERSION, len(splits), len(paths))]
+    for content in (*splits, *paths):
+        pieces += (_LENGTH.pack(len(content)), content)
+    return b"".join(pieces)
+
+
+def _write_nullable(out: DataOutput, text: str | None) -> None:
+    out.boolean(text is not None)
+    if text is not None:
+        out.put(string_bytes(text))
 
 
 def _take_sized(data: DataInput) -> bytes:

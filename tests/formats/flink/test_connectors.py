@@ -59,12 +59,12 @@ CODECS = {
     ),
     "file split": Codec(
         file_source.decode_file_split,
-        lambda _, value: written.encode_file_split(value),
+        lambda _, value: file_source.encode_file_split(value),
         (1,),
     ),
     "file enumerator": Codec(
         file_source.decode_file_enumerator,
-        lambda _, value: written.encode_file_enumerator(value),
+        lambda _, value: file_source.encode_file_enumerator(value),
         (1,),
     ),
     "numbers": Codec(

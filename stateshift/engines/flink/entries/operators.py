@@ -298,14 +298,11 @@ def each_endpoint(metadata: Metadata, streams: Streams) -> Iterator[Endpoint]:
 
 def source_of(operator: OperatorState, streams: Streams) -> SourceReading | None:
     """Return the reading of an operator that is a source; None for any other."""
-    listed = (subtask.managed_operator for subtask in operator.all_subtasks)
-    states = chain.from_iterable(handle.states for handle in listed if handle is not None)
-    names = {state.name for state in states}
-    has_splits = bool(names & {READER_STATE, CONSUMER_STATE})
+    has_splits = bool(_names_of_states(operator) & {READER_STATE, CONSUMER_STATE})
     if operator.coordinator is None and not has_splits:
         return None
     try:
-        reading = of_flink(_source(operator, streams, names))
+        reading = of_flink(state_of_source(operator, streams))
     except (FormatError, StorageError):
         reading = SourceReading(UNKNOWN)
     # Sinks have coordinators as well.
@@ -329,7 +326,8 @@ def positions_in(state: str, content: bytes, count: int) -> list[tuple[SourcePos
     return positions
 
 
-def _source(operator: OperatorState, streams: Streams, names: set[str]) -> FlinkSource:
+def state_of_source(operator: OperatorState, streams: Streams) -> FlinkSource:
+    """Return the splits of an operator that is a source, and its enumerator."""
     enumerator = None
     if operator.coordinator is not None:
         enumerator = decode_source_coordinator(operator.coordinator.content)
@@ -340,8 +338,16 @@ def _source(operator: OperatorState, streams: Streams, names: set[str]) -> Flink
             splits += decode_versioned_elements(elements.content, READER_STATE, elements.count)
         else:
             consumed.append(elements.content)
-    states = {CONSUMER_STATE: tuple(consumed)} if CONSUMER_STATE in names else {}
-    return FlinkSource(tuple(splits), enumerator, states)
+    is_older = CONSUMER_STATE in _names_of_states(operator)
+    return FlinkSource(
+        tuple(splits), enumerator, {CONSUMER_STATE: tuple(consumed)} if is_older else {}
+    )
+
+
+def _names_of_states(operator: OperatorState) -> set[str]:
+    listed = (subtask.managed_operator for subtask in operator.all_subtasks)
+    states = chain.from_iterable(handle.states for handle in listed if handle is not None)
+    return {state.name for state in states}
 
 
 def open_transactions(operator: OperatorState, streams: Streams) -> list[dict[str, object]]:

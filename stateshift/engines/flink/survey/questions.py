@@ -28,6 +28,7 @@ from stateshift.engines.flink.image import is_readable, metadata_of, places_of
 from stateshift.engines.flink.new_offsets import NewOffsets, rewrite_operator
 from stateshift.engines.flink.rewrite.choice import id_of
 from stateshift.engines.flink.streams import Streams
+from stateshift.engines.flink.survey.new_roots import file_position, look_at_root
 from stateshift.engines.repositioning import (
     Outside,
     RefusedError,
@@ -202,7 +203,7 @@ def ask_positions(survey: Survey, outside: Outside) -> tuple[NewPosition, ...]:
 
     def locate(change: Reposition) -> Endpoint | None:
         if not is_readable(survey):
-            _look_at_brokers(change, outside)
+            _look_ahead(change, outside)
             return None
         image = survey.images[0]
         return endpoint_of(image.endpoints, _by_index(image, change))
@@ -213,13 +214,14 @@ def ask_positions(survey: Survey, outside: Outside) -> tuple[NewPosition, ...]:
     return positions_of(outside, locate, translate)
 
 
-def _look_at_brokers(change: Reposition, outside: Outside) -> None:
-    """Refuse brokers that do not answer, and topics that they do not have, before a job stops: its
-    savepoint tells the rest.
+def _look_ahead(change: Reposition, outside: Outside) -> None:
+    """Refuse brokers that do not answer, topics that they do not have, and folders without files,
+    before a job stops: its savepoint tells the rest.
     """
     kafka = outside.job.kafka
-    assert kafka is not None or change.table is not None, "a spec that is checked"
-    if kafka is None:
+    if change.root is not None:
+        look_at_root(change, outside.opening)
+    if kafka is None or change.by is None:
         return
     with outside.open_topics(kafka.bootstrap_servers, kafka.properties) as new:
         for old_name, name in change.topics.items():
@@ -257,6 +259,8 @@ def _position(
     source = endpoint.index
     if change.table is not None:
         raise RefusedError(f"source {source} of Flink reads no Delta table that could be replaced")
+    if change.root is not None:
+        return file_position(survey, change, endpoint, outside)
     _require_topics(endpoint)
     found = topics_elsewhere(TopicSource(source, change, _read(endpoint)), outside)
     findings = tuple(chain.from_iterable(each.findings for each in found))
