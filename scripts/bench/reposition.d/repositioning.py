@@ -86,9 +86,9 @@ class Bench:
 
     def fill(self, topic: str, partitions: int, each: int, shift: int = 0) -> None:
         producer = self._producer()
-        for number in range(-shift, each):
-            when = FIRST_MS + 10 * number
-            for partition in range(partitions):
+        for partition in range(partitions):  # one by one: a batch is of one partition
+            for number in range(-shift, each):
+                when = FIRST_MS + number  # none of 10 million is in the future
                 value = b"%d/%d" % (partition, number)
                 producer.send(topic, value, key=b"k", partition=partition, timestamp_ms=when)
         producer.close()
@@ -157,7 +157,7 @@ def measured(bench: Bench) -> Iterator[tuple[str, list[float], int]]:
     for name, topic, read, way in ways:
         rounds = [bench.positions(topic, read, way) for _ in range(bench.rounds)]
         yield name, [seconds for seconds, _ in rounds], rounds[-1][1]
-    when = FIRST_MS + 10 * (bench.each // 2)
+    when = FIRST_MS + bench.each // 2
     own = [bench.reset_offsets(when) for _ in range(bench.rounds)]
     yield "`kafka-consumer-groups --reset-offsets --to-datetime --dry-run`, likewise", own, 0
 
