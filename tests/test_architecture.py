@@ -514,6 +514,7 @@ PROGRAMS = (
     "stateshift.job.one_batch",
     "stateshift.check.spark.capture",
     "stateshift.check.flink.capture",
+    "stateshift.check.answering",
 )
 
 

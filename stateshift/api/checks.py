@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from stateshift.api.images import opening_of, place_of
@@ -57,8 +56,9 @@ def check(
         allow_non_restored: whether Flink may drop state that no operator of the code reads.
         timeout_seconds: how long the file may take.
         waive: rules whose hazards are accepted.
-        rehearse: start a query of Spark from a fork in a scratch place, changed as the verdict asks
-            for. Its sink is replaced by nothing, and it runs one batch. Nothing of it stays.
+        rehearse: start it from a fork in a scratch place, changed as the verdict asks for. A query
+            of Spark runs one batch, without its sink. Of a job of Flink, the keyed operators are
+            restored and opened in a local Flink. Nothing of it stays.
         adapters: how storages are opened, where a test has its own.
 
     Returns:
@@ -98,15 +98,10 @@ def check(
 def _rehearsed(checked: Checked, code: Code, adapters: Adapters | None) -> Checked:
     """Return a verdict with what a start from a fork showed; `never` is not tried."""
     from stateshift.api.runs import apply
-    from stateshift.check.spark.checking import rehearse
-    from stateshift.check.verdict import verdict_of
+    from stateshift.check.flink import checking as flink
+    from stateshift.check.spark import checking as spark
     from stateshift.documents.check import spec_for
 
-    if checked.engine != "spark":
-        raise PlanError(
-            "only queries of Spark are rehearsed",
-            hint=f"stateshift fork {quote(checked.image)} --to ELSEWHERE, and start the job there",
-        )
     if checked.stubbed:
         raise _without_sources("this machine does not reach all of them")
     (query,) = checked.queries
@@ -114,13 +109,12 @@ def _rehearsed(checked: Checked, code: Code, adapters: Adapters | None) -> Check
         return checked  # no state is there from which Spark would start it
     with tempfile.TemporaryDirectory(prefix="stateshift-rehearsal-") as scratch:
         fork = f"{scratch}/checkpoint"
-        spec = spec_for(query.changes, checked.image)
+        spec = spec_for(query.changes, checked.image, checked.engine)
         (job,) = spec["jobs"]
         job = {**job, "remote_location": fork, "mode": "fork", "sync": False}
         apply({**spec, "jobs": [job]}, workdir=f"{scratch}/run", adapters=adapters)
-        shown = rehearse(query, code, fork).as_difference()
-    differences = (*query.differences, shown)
-    judged = replace(query, differences=differences, verdict=verdict_of(differences))
+        rehearse = flink.rehearse if checked.engine == "flink" else spark.rehearse
+        judged = rehearse(query, code, fork).judged(query)
     return replace(checked, queries=(judged,))
 
 

@@ -220,7 +220,7 @@ class CodeCheck:
 
     @property
     def verdict(self) -> str:
-        """The worst one: `starts`, `starts-but`, `starts-after` or `never`."""
+        """The worst one: `starts`, `not-known`, `starts-but`, `starts-after` or `never`."""
         return self.checked.verdict
 
     def to_dict(self) -> list[Plain]:

@@ -7,6 +7,7 @@
 A verdict a query, the worst of its differences:
 
     starts         the engine continues, and computes what the code says
+    not-known      nothing speaks against it, and a plan does not tell everything
     starts-but     it continues, and the state holds something else than the code takes it for
     starts-after   it refuses the state as it is; commands make another that it takes
     never          it refuses it, and no command of stateshift changes that

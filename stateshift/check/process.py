@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stateshift.check import answering
 from stateshift.errors import PlanError, SpecError
 from stateshift.plain import JsonObject
 from stateshift.storage.locations import redact
@@ -27,7 +28,7 @@ LOG_LINES = 12  # of the file's output, in an error message
 class Capture:
     """A program that runs a user's file and writes down what it would start.
 
-    script       the program: it takes the path of a request
+    script       the path of a `capture.py`, whose `run` makes an answer of a request
     python       the interpreter that runs it
     request      what the request holds beside the file, its arguments, `answer` and `scratch`
     environment  variables beside those of this process
@@ -72,6 +73,21 @@ def run_capture(capture: Capture, file: str, code: Code) -> JsonObject:
         return plain
 
 
+def rehearsal_in(answer: JsonObject, name: str | None, code: Code) -> JsonObject:
+    """Return the end of a rehearsal, of an answer.
+
+    Raises:
+        PlanError: the file did not start the query or job this time.
+    """
+    rehearsed: JsonObject | None = answer["rehearsed"]
+    if rehearsed is None:
+        raise PlanError(
+            f"{code.file} started {name or 'a query without a name'} once, and not twice",
+            hint="does it do something else when it is run again?",
+        )
+    return rehearsed
+
+
 @dataclass(frozen=True, slots=True)
 class FileRun:
     """The process of one file, and its output."""
@@ -86,7 +102,7 @@ class FileRun:
         with open(self.log, "wb") as log:
             try:
                 process = subprocess.Popen(
-                    [python, self.capture.script, request],
+                    [python, answering.__file__, self.capture.script, request],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

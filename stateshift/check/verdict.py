@@ -8,11 +8,11 @@ from typing import Literal
 
 from stateshift.specification.transform import Change
 
-Verdict = Literal["starts", "starts-but", "starts-after", "never"]
-VERDICTS: tuple[Verdict, ...] = ("starts", "starts-but", "starts-after", "never")
+Verdict = Literal["starts", "not-known", "starts-but", "starts-after", "never"]
+VERDICTS: tuple[Verdict, ...] = ("starts", "not-known", "starts-but", "starts-after", "never")
 # From the best to the worst. `note` is something to know that changes no verdict.
-Level = Literal["note", "starts-but", "starts-after", "never"]
-LEVELS: tuple[Level, ...] = ("note", "starts-but", "starts-after", "never")
+Level = Literal["note", "not-known", "starts-but", "starts-after", "never"]
+LEVELS: tuple[Level, ...] = ("note", "not-known", "starts-but", "starts-after", "never")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,31 +101,41 @@ class Stubbed:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The end of a query's start from a fork. `batch` and `rows` are None where none was run."""
+    """The end of a start from a fork: what the engine did, or the error by which it failed.
 
+    answers   rules of which it answers what is not known, in these places
+    is_final  whether an error is the engine's word on the state; else something else was missing
+    """
+
+    engine: str
     seconds: float
-    batch: int | None
-    rows: int | None
+    did: str
     error: str | None = None
+    answers: frozenset[tuple[str, str]] = frozenset()
+    is_final: bool = True
 
-    def as_difference(self) -> Difference:
-        """Return the finding that it is."""
-        place = "a fork"
+    def judged(self, query: CheckedQuery) -> CheckedQuery:
+        """Return the verdict with what the start showed."""
+        shown = Difference("note", "rehearsal", "a fork", f"{self.did}, after {self.seconds:g} s")
         if self.error is not None:
-            fact = f"Spark started it, and it failed: {self.error}"
-            return Difference("never", "rehearsal", place, fact)
-        read = "there was nothing to read"
-        if self.batch is not None:
-            read = f"batch {self.batch} of {self.rows:,} records was computed"
-        fact = f"Spark started it, and {read}, after {self.seconds:g} s"
-        return Difference("note", "rehearsal", place, fact)
+            failed = f"{self.engine} started it, and it failed: {self.error}"
+            level: Level = "never" if self.is_final else "not-known"
+            shown = replace(shown, level=level, message=failed)
+        differences = []
+        for difference in query.differences:
+            is_answered = self.error is None and (difference.rule, difference.place) in self.answers
+            if not is_answered:
+                differences.append(difference)
+        judged = (*differences, shown)
+        return replace(query, differences=judged, verdict=verdict_of(judged))
 
 
 def with_waivers(differences: Iterable[Difference], rules: Sequence[str]) -> tuple[Difference, ...]:
     """Return the differences; hazards of these rules are notes, and change no verdict."""
     judged = []
     for difference in differences:
-        is_waived = difference.level == "starts-but" and difference.rule in rules
+        is_hazard = difference.level in ("not-known", "starts-but")
+        is_waived = is_hazard and difference.rule in rules
         judged.append(replace(difference, level="note") if is_waived else difference)
     return tuple(judged)
 
@@ -133,5 +143,4 @@ def with_waivers(differences: Iterable[Difference], rules: Sequence[str]) -> tup
 def verdict_of(differences: tuple[Difference, ...]) -> Verdict:
     """Return the verdict of all differences together."""
     levels = [LEVELS.index(difference.level) for difference in differences]
-    worst = LEVELS[max(levels, default=0)]
-    return "starts" if worst == "note" else worst
+    return VERDICTS[max(levels, default=0)]

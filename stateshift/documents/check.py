@@ -25,7 +25,7 @@ from stateshift.storage.locations import Redacted
 if TYPE_CHECKING:
     from stateshift.check.verdict import Checked, CheckedQuery, Difference
 
-VerdictWord = Literal["starts", "starts-but", "starts-after", "never"]
+VerdictWord = Literal["starts", "not-known", "starts-but", "starts-after", "never"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class DifferenceDocument(TypedDict):
     """One way in which code and state differ."""
 
     level: Annotated[
-        Literal["note", "starts-but", "starts-after", "never"],
+        Literal["note", "not-known", "starts-but", "starts-after", "never"],
         "the verdict that it leads to; a note leads to none",
         At("own.level"),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -52,18 +53,28 @@ def digest(folder: Path) -> str:
     return parts.hexdigest()
 
 
+def notebook(script: str) -> str:
+    """Return a notebook of a script, with magics, and with a cell of another language."""
+    cells = [{"cell_type": "markdown", "source": ["# Orders"]}]
+    for source in ("%pip install nothing\n!ls", "%%bash\nexit 1", *script.split("\n\n\n")):
+        cells.append({"cell_type": "code", "source": source.splitlines(keepends=True)})
+    return json.dumps({"cells": cells, "nbformat": 4})
+
+
 @pytest.mark.spark
 @pytest.mark.row("W-24", on="Spark")
-def test_unchanged_code_starts_and_nothing_is_written(tmp_path: Path) -> None:
-    file, before = tmp_path / "job.py", digest(WINDOW)
-    file.write_text(BASES["window"].script)
+@pytest.mark.parametrize("suffix", [".py", pytest.param(".ipynb", marks=pytest.mark.slow)])
+def test_unchanged_code_starts_and_nothing_is_written(suffix: str, tmp_path: Path) -> None:
+    file, before = tmp_path / f"job{suffix}", digest(WINDOW)
+    script = BASES["window"].script
+    file.write_text(notebook(script) if suffix == ".ipynb" else script)
     checked = api.check(WINDOW, str(file), arguments=[str(GROUND)], stub=True)
     (document,) = checked.to_dict()
     assert checked.verdict == "starts"
     assert document["sources"] == [{"id": "0", "kind": "file", "detail": f"{GROUND}/in"}]
     assert [stub["kind"] for stub in document["stubbed"]] == ["json"]  # type: ignore[attr-defined]
     assert digest(WINDOW) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["job.py"]
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.spark
@@ -104,6 +115,8 @@ def test_a_file_that_is_not_there_and_an_interpreter_that_is_not_are_wrong_reque
 ) -> None:
     with pytest.raises(SpecError, match="there is no file"):
         api.check(WINDOW, str(tmp_path / "job.py"))
+    with pytest.raises(SpecError, match="a Python file or a notebook"):
+        api.check(WINDOW, str(tmp_path / "job.jar"))
     (tmp_path / "job.py").write_text("")
     with pytest.raises(SpecError, match="--python"):
         api.check(WINDOW, str(tmp_path / "job.py"), python=str(tmp_path / "python"))

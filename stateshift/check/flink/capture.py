@@ -1,13 +1,13 @@
 """Plan the job of a jar or of a file of SQL by Flink itself, and write down its operators.
 
-    python capture.py REQUEST.json
-
 REQUEST holds
 
     file, arguments    the user's file, and the arguments of a jar
     main_class         of a jar; null for the one that its manifest names
     parallelism        as `flink run -p` has it; null for Flink's configuration
     jars, conf         the class path of a distribution, and the folder of its configuration or null
+    rehearse           null, or the job that is really restored: its name, `from`, the folder of an
+                       image, and the `backend` where neither the code nor `conf` names one
     answer, scratch    where the answer goes; an empty folder for what Flink writes
 
 No cluster is there, and no job starts. Flink runs in a JVM of its own, through Py4J. A jar's `main`
@@ -15,11 +15,17 @@ runs as in `flink info` (PackagedProgram, StreamPlanEnvironment): what it would 
 it, and is its job. Statements of SQL are executed one by one, and each that would start a job is
 planned only. The ids of operators are those that Flink's own StreamGraphHasherV2 gives.
 
+To rehearse, a MiniCluster in the same JVM restores the keyed operators of a job, each with one
+subtask. It opens them, and compares the types of their state. All other operators, sources and
+sinks among them, are not there: silent sources take the place of those that a keyed one reads.
+
 The answer:
 
     flink      the version
     error      why the file did not get as far as a job; null if it did
-    jobs       name, operators:
+    rehearsed  seconds, operators (their names), error (null if they were restored), is_short (of
+               memory), is_of_state (Flink refuses the state); null where nothing was to restore
+    jobs       name, backend (null: neither code nor configuration names it), operators:
                id, user_id (setUidHash), uid, name, source
                numbered     whether the planner of SQL made the uid with a number that another run
                             gives to another node: no file keeps the plan
@@ -32,10 +38,11 @@ The answer:
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
+import socket
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +66,13 @@ PLAN = re.compile(
 )
 SETTING = re.compile(r"SET\s+'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'", re.IGNORECASE)
 NUMBERED = re.compile(r"\d+_[a-z]")  # as ExecNodeBase makes uids
+# Settings of a job by which it would write elsewhere.
+WRITES = (
+    *("execution.checkpointing.", "state.checkpoint", "state.savepoints.", "dstl."),
+    *("state.changelog.", "state.backend.changelog."),
+)
+STATE_ERRORS = ("StateMigrationException", "BackendBuildingException")
+BETWEEN_LOOKS = 0.1  # seconds
 SHOWING = ("SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SELECT", "WITH", "VALUES", "QUIT", "EXIT")
 
 
@@ -101,6 +115,8 @@ class Flink:
         plain = self.flink.configuration.Configuration
         self.configuration = loading.loadConfiguration(conf) if conf else plain()
         self.jobs: list[Json] = []
+        self.jars: Java = []
+        self.rehearsed: Json | None = None
 
     def version(self) -> str:
         return str(self.flink.runtime.util.EnvironmentInformation.getVersion())
@@ -125,6 +141,10 @@ class Flink:
         parallelism = self.request["parallelism"] or -1
         built = program.build()
         graph = planning.getPipelineFromProgram(built, self.configuration, parallelism, False)
+        self.gateway.jvm.Thread.currentThread().setContextClassLoader(
+            built.getUserCodeClassLoader()
+        )
+        self.jars = built.getJobJarAndDependencies()
         self.catch(graph)
 
     # ---- SQL --------------------------------------------------------------------------------
@@ -237,10 +257,25 @@ class Flink:
                 "key": self.snapshot(node.getStateKeySerializer()),
             }
             operators.append({**facts, **vertices[own], "node": node.getId()})
+        self.jobs.append({"name": name, "backend": self.backend(graph), "operators": operators})
+        rehearsal = self.request["rehearse"]
+        if rehearsal is not None and rehearsal["name"] == name:
+            self.rehearsed = self.rehearse(graph, nodes, ids)
+            return
         plain = self.plain_hashes(hasher, graph, nodes)
         for operator in operators:
             operator["plain_id"] = plain.get(operator.pop("node"))
-        self.jobs.append({"name": name, "operators": operators})
+
+    def backend(self, graph: Java) -> str | None:
+        """Return the state backend that the code or the configuration names."""
+        chosen = graph.getStateBackend()
+        if chosen is not None:
+            return str(chosen.getClass().getSimpleName())
+        for settings in (graph.getJobConfiguration().toMap(), self.configuration.toMap()):
+            for key in ("state.backend.type", "state.backend"):
+                if key in settings:
+                    return str(settings[key])
+        return None
 
     def plain_hashes(self, hasher: Java, graph: Java, nodes: list[Java]) -> dict[int, str]:
         """Return the ids that the operators had without uids; the graph has none afterwards."""
@@ -256,6 +291,112 @@ class Flink:
             return hashes(hasher, graph)
         except Exception:  # Flink makes no ids where the job forbids it
             return {}
+
+    # ---- rehearsing -------------------------------------------------------------------------
+
+    def rehearse(self, graph: Java, nodes: list[Java], ids: dict[int, str]) -> Json:
+        """Restore the keyed operators of a job from an image, and stop once they are open."""
+        begun = time.monotonic()
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            names = self.prune(graph, nodes, ids, silent.getsockname()[1])
+            error = self.restore(graph) if names else None
+        return {
+            "seconds": round(time.monotonic() - begun, 1),
+            "operators": names,
+            "error": error and causes(error),
+            "is_short": "OutOfMemoryError" in (error or ""),
+            "is_of_state": any(name in (error or "") for name in STATE_ERRORS),
+        }
+
+    def prune(self, graph: Java, nodes: list[Java], ids: dict[int, str], port: int) -> list[str]:
+        """Leave the keyed operators of a graph, and silent sources for what they read."""
+        keyed = [node for node in nodes if node.getStateKeySerializer() is not None]
+        for node in nodes:
+            node.setParallelism(1)
+            node.setSlotSharingGroup("default")
+            if node in keyed:
+                node.setUserHash(node.getUserHash() or ids[node.getId()])
+                continue
+            for edge in list(node.getInEdges()):
+                graph.getStreamNode(edge.getSourceId()).getOutEdges().remove(edge)
+            self.field(node, "inEdges").set(node, self.gateway.jvm.java.util.ArrayList())
+        graph.getSourceIDs().clear()
+        graph.getSinkIDs().clear()
+        for node in nodes:
+            if node in keyed:
+                continue
+            if node.getOutEdges().isEmpty():
+                self.field(graph, "streamNodes").get(graph).remove(node.getId())
+            else:
+                self.silence(node, port)
+                graph.getSourceIDs().add(node.getId())
+        return [str(node.getOperatorName()) for node in keyed]
+
+    def silence(self, node: Java, port: int) -> None:
+        """Make a source of a node that waits for a line from a port, and never gets one."""
+        streaming = self.flink.streaming
+        functions = streaming.api.functions.source
+        try:
+            read = functions.SocketTextStreamFunction("127.0.0.1", port, "\n", 0)
+        except TypeError:  # Flink 2 has moved it
+            read = functions.legacy.SocketTextStreamFunction("127.0.0.1", port, "\n", 0)
+        operators = streaming.api.operators
+        factory = operators.SimpleOperatorFactory.of(operators.StreamSource(read))
+        task = self.gateway.jvm.Class.forName(
+            "org.apache.flink.streaming.runtime.tasks.SourceStreamTask"
+        )
+        self.field(node, "operatorFactory").set(node, factory)
+        self.field(node, "jobVertexClass").set(node, task)
+        serializers = self.array(self.flink.api.common.typeutils.TypeSerializer, [])
+        self.field(node, "typeSerializersIn").set(node, serializers)
+        node.setUserHash(None)
+
+    def field(self, owner: Java, name: str) -> Java:
+        field = owner.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        return field
+
+    def restore(self, graph: Java) -> str | None:
+        """Run a graph from an image until all its tasks run; return the error if they do not."""
+        rehearsal = self.request["rehearse"]
+        runtime = self.flink.runtime
+        storage = runtime.state.storage.JobManagerCheckpointStorage()
+        graph.setCheckpointStorage(storage)
+        graph.getCheckpointConfig().disableCheckpointing()
+        settings = graph.getJobConfiguration()
+        for key in list(settings.toMap()):
+            if key.startswith(WRITES):
+                settings.removeKey(key)
+        loader = self.gateway.jvm.Thread.currentThread().getContextClassLoader()
+        translating = self.flink.client.FlinkPipelineTranslationUtil
+        job = translating.getJobGraphUnderUserClassLoader(loader, graph, self.configuration, 1)
+        job.addJars(self.jars)
+        restoring = runtime.jobgraph.SavepointRestoreSettings
+        job.setSavepointRestoreSettings(restoring.forPath(rehearsal["from"], True))
+        own = self.flink.configuration.Configuration()
+        for key, value in self.configuration.toMap().items():
+            if key.startswith("state.backend") and not key.startswith(WRITES):
+                own.setString(key, value)
+        if self.backend(graph) is None and rehearsal["backend"] is not None:
+            own.setString("state.backend.type", rehearsal["backend"])
+        own.setString("rest.port", "0")
+        own.setString("io.tmp.dirs", self.request["scratch"])
+        building = runtime.minicluster.MiniClusterConfiguration.Builder()
+        cluster = runtime.minicluster.MiniCluster(building.setConfiguration(own).build())
+        cluster.start()
+        cluster.submitJob(job).get()
+        while True:
+            execution = cluster.getExecutionGraph(job.getJobID()).get()
+            failure = execution.getFailureInfo()
+            if failure is not None:
+                return str(failure.getExceptionAsString())
+            tasks = []
+            vertices = execution.getAllExecutionVertices().iterator()
+            while vertices.hasNext():
+                tasks.append(str(vertices.next().getExecutionState()))
+            if tasks and all(task == "RUNNING" for task in tasks):
+                return None
+            time.sleep(BETWEEN_LOOKS)
 
     def snapshot(self, serializer: Java) -> str | None:
         """Return the snapshot of a serializer, as a savepoint holds it."""
@@ -294,16 +435,21 @@ def statements(text: str) -> Iterator[str]:
 
 def reason(error: BaseException) -> str:
     """Return the first line of an error, and of the causes that a JVM names for it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return causes(str(error)) or type(error).__name__
+
+
+def causes(text: str) -> str:
+    """Return the first line of a text of Java's, and its last causes."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith("Caused by: ")]
     first = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), None)
-    parts = [first or (lines[0] if lines else type(error).__name__), *told[-1:]]
+    parts = [first or "".join(lines[:1]), *told[-2:]]
     return "; ".join(parts)[:TEXT_MAX]
 
 
 def run(request: Json) -> Json:
     """Plan the file; return the answer."""
-    answer: Json = {"flink": None, "error": None, "jobs": []}
+    answer: Json = {"flink": None, "error": None, "jobs": [], "rehearsed": None}
     try:
         flink = Flink(launch(request), request)
         answer["flink"] = flink.version()
@@ -311,25 +457,8 @@ def run(request: Json) -> Json:
             flink.plan_sql()
         else:
             flink.plan_jar()
-        answer["jobs"] = flink.jobs
+        answer.update(jobs=flink.jobs, rehearsed=flink.rehearsed)
     except Exception as error:
         traceback.print_exc()
         answer["error"] = reason(error)
     return answer
-
-
-def main() -> None:
-    """Answer the request that the command line names."""
-    request = json.loads(Path(sys.argv[1]).read_text())
-    answer = run(request)
-    target = Path(request["answer"])
-    temporary = target.with_suffix(".new")
-    temporary.write_text(json.dumps(answer, indent=1))
-    os.replace(temporary, target)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # the JVM ends with this process
-
-
-if __name__ == "__main__":
-    main()

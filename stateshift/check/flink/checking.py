@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stateshift.check.flink import capture
-from stateshift.check.flink.compare import FlinkTarget, Pair, compare
+from stateshift.check.flink.compare import KEYED, STATE, VALUES, FlinkTarget, Pair, compare
 from stateshift.check.flink.job import CodeJob, code_job
-from stateshift.check.process import Capture, run_capture
-from stateshift.check.verdict import Checked
+from stateshift.check.process import Capture, rehearsal_in, run_capture
+from stateshift.check.verdict import Checked, CheckedQuery, Rehearsal
 from stateshift.engines.flink.image import flink_facts, flink_image
-from stateshift.engines.registry import engine
+from stateshift.engines.registry import engine, find_image
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, PlanError, SpecError
 from stateshift.plain import JsonObject
 from stateshift.specification.transform import Rescale, find_change
+from stateshift.storage.opening import open_patiently
 from stateshift.survey import Survey
 
 if TYPE_CHECKING:
@@ -78,8 +79,40 @@ def judge(
     )
 
 
-def plan_file(code: Code) -> JsonObject:
-    """Return the jobs that a file starts, as Flink plans them.
+def rehearse(query: CheckedQuery, code: Code, fork: str) -> Rehearsal:
+    """Have a Flink in one process restore the keyed operators of a job from a fork, and open them.
+
+    Raises:
+        PlanError: the file does not start the job this time, or its state needs more memory.
+    """
+    _, _, survey = find_image(fork, open_patiently)
+    (image,) = survey.images
+    providers = {(each.provider or "canonical").rpartition(" ")[2] for each in image.operators}
+    native = sorted(providers - {"canonical"})
+    which = {"name": query.query, "from": fork, "backend": native[0] if native else None}
+    answer = plan_file(code, which)
+    told = rehearsal_in(answer, query.query, code)
+    if told["is_short"]:
+        raise PlanError(
+            "a rehearsal of Flink restores all keyed state in one process, whose memory it exceeds",
+            hint="fork the image (stateshift fork), and start the job from it on a cluster",
+        )
+    did = f"Flink restored these keyed operators and opened them: {', '.join(told['operators'])}"
+    answers = {(VALUES, KEYED)}
+    if any(job["name"] == query.query and job["backend"] for job in answer["jobs"]):
+        answers.add(("backend", STATE))
+    return Rehearsal(
+        engine="Flink",
+        seconds=told["seconds"],
+        did=did,
+        error=told["error"],
+        answers=frozenset(answers),
+        is_final=told["is_of_state"],
+    )
+
+
+def plan_file(code: Code, which: JsonObject | None = None) -> JsonObject:
+    """Return the jobs that a file starts, as Flink plans them; `which` of them is rehearsed.
 
     Raises:
         SpecError: the file is no jar or SQL, or there is no distribution of Flink.
@@ -109,6 +142,7 @@ def plan_file(code: Code) -> JsonObject:
             "conf": conf if os.path.isdir(conf) else None,
             "main_class": code.main_class,
             "parallelism": code.parallelism,
+            "rehearse": which,
         },
         lacks={"No module named 'py4j'": no_py4j},
     )

@@ -14,8 +14,8 @@ tasks run, but for those of keys, which the job's graph names.
     new-operator      operators that begin without state                   note
     generated-ids     ids that another graph would change                  note
     numbered-ids      uids that SQL's planner numbers anew in each run      starts-after
-    backend           native state, which one backend reads                note
-    value-types       what only the running job tells                      note
+    backend           native state, and another backend, or nobody says    starts-after, not-known
+    value-types       what only the running job tells                      not-known
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from stateshift.check.flink.job import CodeJob, CodeOperator, Role
+from stateshift.check.flink.job import BACKENDS, CodeJob, CodeOperator, Role
 from stateshift.check.verdict import CheckedPart, CheckedQuery, Difference, verdict_of, with_waivers
 from stateshift.engines.flink.image import metadata_of
+from stateshift.formats.flink.operator_state import STATES
 from stateshift.formats.flink.versions import READ_BY, WRITTEN_BY, flink_version, newest_for
 from stateshift.specification.transform import Convert, Drop, Rename, Rescale
 from stateshift.survey import Image, Operator
 
 GROUPS_MIN, GROUPS_MAX = 1 << 7, 1 << 15  # KeyGroupRangeAssignment
 LISTED = 5
-NUMBERED = "numbered-ids"
+NUMBERED, VALUES = "numbered-ids", "value-types"
+STATE, KEYED, UNKEYED = "the state", "the keyed state", "the operator state"
 KEEP_PLAN = (
     "the planner numbers its uids anew in each run: keep the plan in a file (COMPILE PLAN, EXECUTE "
     "PLAN), and check a file of SQL that executes it"
@@ -335,33 +337,53 @@ def numbered_ids(pair: Pair) -> Iterator[Difference]:
 
 
 def backend(pair: Pair) -> Iterator[Difference]:
-    """Yield that one backend alone reads the state."""
+    """Yield that one backend alone reads the state, if it is not known to be the job's."""
     providers = {operator.provider or "canonical" for operator, _ in pair.matched}
     native = sorted(providers - {"canonical"})
-    if native:
+    own = pair.job.backend
+    canonical = "a canonical savepoint starts with any: flink stop --type canonical"
+    fact = f"it is native to {', '.join(native)}"
+    if native and (own not in BACKENDS.values() or "changelog" in native):
+        unknown, hint = f"nobody knows whether {own} reads it", "--rehearse"
+        if own is None:
+            unknown = "neither the code nor conf/ of this Flink names a state backend"
+            hint = "name the cluster's configuration, $FLINK_CONF_DIR"
+        hint += f", or accept it, --waive backend; {canonical}"
+        yield Difference("not-known", "backend", STATE, f"{fact}, and {unknown}", hint=hint)
+    elif not all(name.endswith(str(own)) for name in native):
         yield Difference(
-            "note",
+            "starts-after",
             "backend",
-            "the state",
-            f"it is native to {', '.join(native)}: no other backend reads it, and the cluster's "
-            "settings are not looked at",
-            hint="a canonical savepoint starts with any: flink stop --type canonical",
+            STATE,
+            f"{fact}, and the job's state backend is {own}: it does not read it",
+            old=", ".join(native),
+            new=own,
+            hint=f"set state.backend.type to {native[0].rpartition(' ')[2]}; {canonical}",
         )
 
 
 def value_types(pair: Pair) -> Iterator[Difference]:
-    """Yield the states whose types nobody has compared."""
-    states: list[str] = []
-    for operator, _ in pair.matched:
-        states += _names_of_states(operator)
-    if states:
-        yield Difference(
-            "note",
-            "value-types",
-            "the state",
-            f"the types of values are known only when the job runs: {', '.join(states[:LISTED])}"
-            f"{'' if len(states) <= LISTED else f' and {len(states) - LISTED} more'}",
-        )
+    """Yield the states whose types nobody has compared: those with keys, and the others."""
+    keyed, unkeyed = [], []
+    for operator, _ in pair.meant:
+        own = [state for state in _states_of(operator) if state["kind"] != "operator"]
+        keyed += [str(state["name"]) for state in own]
+        if _role(operator) == "keyed" and not own:
+            keyed.append(f"all of {operator.uid or operator.id}")
+        for state in _states_of(operator):
+            if state["kind"] == "operator" and state["name"] not in STATES:
+                unkeyed.append(str(state["name"]))
+    told = [name for name in keyed if not name.startswith("_timer_state/")]
+    accept = f"accept it: --waive {VALUES}"
+    for place, names, hint in (
+        (KEYED, told, f"have Flink open it: --rehearse, or {accept}"),
+        (UNKEYED, unkeyed, f"a rehearsal does not open it; to {accept}"),
+    ):
+        if names:
+            more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+            shown = f"{', '.join(names[:LISTED])}{more}"
+            fact = f"the types of values are known only when the job runs: {shown}"
+            yield Difference("not-known", VALUES, place, fact, hint=hint)
 
 
 RULES = (
@@ -420,12 +442,8 @@ def _key(operator: Operator) -> str | None:
     return str(keys[0]) if keys else None
 
 
-def _names_of_states(operator: Operator) -> list[str]:
-    return [str(state["name"]) for state in _states_of(operator)]
-
-
 def _states(operator: Operator) -> str:
-    names = _names_of_states(operator)
+    names = [str(state["name"]) for state in _states_of(operator)]
     return ", ".join(names or [store.name for store in operator.stores])
 
 

@@ -16,6 +16,11 @@ from stateshift.formats.flink.type_names import type_name
 from stateshift.plain import JsonObject
 
 Role = Literal["keyed", "source", "operator"]
+# Words in the names of Flink's backends and their classes, and the format that they read.
+BACKENDS = {
+    "rocksdb": "rocksdb",
+    **dict.fromkeys(("hashmap", "filesystem", "jobmanager", "memory", "fs"), "hashmap"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +64,10 @@ class CodeOperator:
 
 @dataclass(frozen=True, slots=True)
 class CodeJob:
-    """A job of the code."""
+    """A job of the code. `backend` is None where neither code nor configuration names one."""
 
     name: str
+    backend: str | None
     operators: tuple[CodeOperator, ...]
 
     @property
@@ -75,7 +81,10 @@ class CodeJob:
 
 def code_job(plain: JsonObject) -> CodeJob:
     """Return a job of the answer."""
-    return CodeJob(plain["name"], tuple(_operator(each) for each in plain["operators"]))
+    operators = tuple(_operator(each) for each in plain["operators"])
+    backend: str | None = plain["backend"]
+    words = [word for word in BACKENDS if word in (backend or "").lower()]
+    return CodeJob(plain["name"], BACKENDS[words[0]] if words else backend, operators)
 
 
 def _operator(plain: JsonObject) -> CodeOperator:

@@ -1,7 +1,5 @@
 """Run a user's file in a local PySpark, and write down the queries that it would start.
 
-    python capture.py REQUEST.json
-
 Runs in any environment that has PySpark 4: it imports nothing of stateshift. REQUEST holds
 
     file, arguments    the user's file, and its own arguments
@@ -38,7 +36,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import runpy
 import shutil
@@ -666,21 +663,3 @@ def run(request: Json) -> Json:
             answer["error"] = f"{type(error).__name__}: {_first_line(error)}"
     caught = {"queries": capture.queries, "rehearsed": capture.rehearsed}
     return {**answer, "stubbed": list(capture.stubs.values()), **caught}
-
-
-def main() -> None:
-    """Answer the request that the command line names."""
-    request = json.loads(Path(sys.argv[1]).read_text())
-    sys.path[0] = os.path.dirname(request["file"])  # as `python FILE` has it; not this folder
-    answer = run(request)
-    target = Path(request["answer"])
-    temporary = target.with_suffix(".new")
-    temporary.write_text(json.dumps(answer, indent=1))
-    os.replace(temporary, target)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # a session of Spark takes seconds to stop, and has done nothing
-
-
-if __name__ == "__main__":
-    main()

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stateshift.check.process import Capture, run_capture
+from stateshift.check.process import Capture, rehearsal_in, run_capture
 from stateshift.check.spark import capture
-from stateshift.check.spark.compare import Pair, compare
+from stateshift.check.spark.compare import compare
 from stateshift.check.spark.files import (
     ENTRIES_MAX,
     has_windows,
@@ -20,10 +20,11 @@ from stateshift.check.spark.files import (
     stored_query,
     write_copy,
 )
+from stateshift.check.spark.pair import Pair
 from stateshift.check.spark.query import CapturedQuery, captured_query
 from stateshift.check.verdict import Checked, CheckedQuery, Rehearsal, Stubbed
 from stateshift.engines.views import ShownEntry
-from stateshift.errors import PlanError
+from stateshift.errors import PlanError, SpecError
 from stateshift.formats.spark.uris import plain_location
 from stateshift.plain import JsonObject
 from stateshift.storage.locations import redact
@@ -84,15 +85,14 @@ def rehearse(query: CheckedQuery, code: Code, fork: str) -> Rehearsal:
         PlanError: the file does not start it this time.
     """
     which = {"name": query.query, "location": query.location, "from": fork}
-    told = _plan_file(code.file, code, None, which)["rehearsed"]
-    if told is None:
-        raise PlanError(
-            f"{code.file} started query {query.query or 'without a name'} once, and not twice",
-            hint="does it do something else when it is run again?",
-        )
+    told = rehearsal_in(_plan_file(code.file, code, None, which), query.query, code)
+    did = "Spark started it, and there was nothing to read"
+    if told["batch"] is not None:
+        records = f"{told['rows']:,} records"
+        did = f"Spark started it, and batch {told['batch']} of {records} was computed"
     error = told["error"]
     shown = None if error is None else f"[{error['class']}] {error['message']}"
-    return Rehearsal(told["seconds"], told["batch"], told["rows"], shown)
+    return Rehearsal(engine="Spark", seconds=told["seconds"], did=did, error=shown)
 
 
 def _plan_file(
@@ -101,8 +101,11 @@ def _plan_file(
     """Return the queries that a file starts, as Spark plans them, or starts `which` of them.
 
     Raises:
+        SpecError: it is a jar or SQL.
         PlanError: it starts none, or there is no Spark that plans as this needs it.
     """
+    if file.endswith((".jar", ".sql")):
+        raise SpecError.of("--with", "of Spark, it is a Python file or a notebook", file)
     python = code.python or sys.executable
     submit = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     if code.packages:

@@ -16,12 +16,9 @@ that establish them, with what Spark did to each.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import pairwise, permutations
-from math import gcd
+from itertools import permutations
 
 from stateshift.check.spark.columns import (
     ColumnChange,
@@ -32,8 +29,11 @@ from stateshift.check.spark.columns import (
     paths_of,
     takes,
 )
+from stateshift.check.spark.pair import Pair, is_same_kind
 from stateshift.check.spark.plan_lines import aliases, changed_lines
-from stateshift.check.spark.query import CapturedQuery, Operator, Source, StoredQuery
+from stateshift.check.spark.query import Operator
+from stateshift.check.spark.sources import DROPPED, sources
+from stateshift.check.spark.windows import watermarks, windows
 from stateshift.check.verdict import (
     CheckedPart,
     CheckedQuery,
@@ -51,10 +51,7 @@ from stateshift.specification.transform import Change, Convert, Drop, Evolve, Re
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-DELAY = "spark.watermarkDelayMs"
-GRID_STARTS_MIN = 3  # so many different windows show the grid on which they begin
 NEW_COLUMNS = "what is in the state already has null in a new column, or 0 in a count"
-DROPPED = "what is dropped stays behind; the rest of the state was made with it"
 EXPORT = "keep what is in it: stateshift export"
 
 # The columns that an aggregate keeps; one if it is not here.
@@ -79,35 +76,7 @@ KINDS = {
     "transformWithStateInPySparkExec": "transformWithState (Python)",
 }
 # The kinds that hold a function of the user's.
-WITH_FUNCTIONS = (
-    "flatMapGroupsWithState",
-    "applyInPandasWithState",
-    "transformWithStateExec",
-    "transformWithStateInPandasExec",
-    "transformWithStateInPySparkExec",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The new query, the checkpoint's, and the old code's where that was given."""
-
-    new: CapturedQuery
-    stored: StoredQuery
-    before: CapturedQuery | None = None
-
-    @property
-    def shared(self) -> Iterator[tuple[Operator, Operator]]:
-        """Yield the operators that both have under one id and name: the old, the new."""
-        old = {operator.id: operator for operator in self.stored.operators}
-        for operator in self.new.operators:
-            if operator.id in old and _is_same_kind(old[operator.id], operator):
-                yield old[operator.id], operator
-
-    def before_of(self, operator: Operator) -> Operator | None:
-        """Return the operator of the old code; None where nobody has given that."""
-        own = () if self.before is None else self.before.operators
-        return next((each for each in own if each.id == operator.id), None)
+WITH_FUNCTIONS = tuple(name for name in KINDS if "WithState" in name)
 
 
 def compare(pair: Pair, waived: Sequence[str] = ()) -> CheckedQuery:
@@ -161,7 +130,7 @@ def operators(pair: Pair) -> Iterator[Difference]:
     old = {operator.id: operator for operator in pair.stored.operators}
     new = {operator.id: operator for operator in pair.new.operators}
     is_same = old.keys() == new.keys()
-    if is_same and all(_is_same_kind(old[number], new[number]) for number in old):
+    if is_same and all(is_same_kind(old[number], new[number]) for number in old):
         return
     was, now = _listed(pair.stored.operators), _listed(pair.new.operators)
     message = f"the stateful operators were {was}, and are {now}: Spark refuses the checkpoint"
@@ -171,12 +140,6 @@ def operators(pair: Pair) -> Iterator[Difference]:
         yield Difference("starts-after", "operators", "query", message, was, now, renumbered, hint)
         return
     yield Difference("never", "operators", "query", message, was, now, hint=EXPORT)
-
-
-def _is_same_kind(old: Operator, new: Operator) -> bool:
-    if old.name is None or new.name is None:
-        return set(old.stores) == set(new.stores)
-    return old.name == new.name or {old.name, new.name} == {AGGREGATION, REAL_TIME_AGGREGATION}
 
 
 def _listed(shown: Sequence[Operator]) -> str:
@@ -211,7 +174,7 @@ def _renumbered(pair: Pair) -> tuple[Change, ...] | None:
 
 
 def _fits(old: Operator, new: Operator) -> bool:
-    if not _is_same_kind(old, new) or old.stores.keys() != new.stores.keys():
+    if not is_same_kind(old, new) or old.stores.keys() != new.stores.keys():
         return False
     for name, schema in new.stores.items():
         theirs = old.stores[name]
@@ -441,216 +404,7 @@ def _names_of(schema: StoreSchema) -> list[str]:
     return [field.name for field in fields_of(schema.value)]
 
 
-# ---- windows, watermarks -------------------------------------------------------------------------
-
-
-def windows(pair: Pair) -> Iterator[Difference]:
-    """Yield windows of the code that are not those in the state."""
-    for _, new in pair.shared:
-        spans = pair.stored.spans.get(new.id, ())
-        if not spans:
-            continue
-        if new.name == "sessionWindowStateStoreSaveExec":
-            yield from _sessions(new, spans)
-        elif new.windows:
-            yield from _windows(new, spans)
-
-
-def _windows(operator: Operator, spans: Sequence[tuple[int, int]]) -> Iterator[Difference]:
-    lengths = sorted({end - start for start, end in spans})
-    own = sorted({window.length_us for window in operator.windows})
-    was, now = (" and ".join(map(_span, each)) for each in (lengths, own))
-    place = f"operator {operator.id}"
-    if not set(lengths) <= set(own):
-        message = f"windows in the state are {was} long, and the code's {now}"
-        yield Difference("starts-but", "window-length", place, message, was, now)
-        return
-    if len(operator.windows) != 1:
-        return
-    (window,) = operator.windows
-    slide = window.slide_us or window.length_us
-    starts = sorted({start for start, _ in spans})
-    off = [start for start in starts if (start - window.start_us) % slide]
-    steps = [later - earlier for earlier, later in pairwise(starts)]
-    grid = reduce(gcd, steps, 0)
-    is_coarser = len(starts) >= GRID_STARTS_MIN and grid > slide
-    if off or is_coarser:
-        message = (
-            f"windows in the state begin every {_span(grid)}, and the code's every {_span(slide)}"
-        )
-        if grid % slide == 0 and off:
-            message = "windows in the state begin at other times than the code's"
-        yield Difference("starts-but", "window-slide", place, message, _span(grid), _span(slide))
-
-
-def _sessions(operator: Operator, spans: Sequence[tuple[int, int]]) -> Iterator[Difference]:
-    gap = _microseconds(operator.gaps[0]) if len(operator.gaps) == 1 else None
-    shortest = min(end - start for start, end in spans)
-    if gap is None or gap == shortest:
-        return
-    how = "lasts" if shortest < gap else "lasts at least"
-    was, now = _span(shortest), _span(gap)
-    message = f"the shortest session in the state {how} {was}, and the code's gap is {now}"
-    yield Difference("starts-but", "session-gap", f"operator {operator.id}", message, was, now)
-
-
-_UNITS = {
-    "WEEK": 604_800_000_000,
-    "DAY": 86_400_000_000,
-    "HOUR": 3_600_000_000,
-    "MINUTE": 60_000_000,
-    "SECOND": 1_000_000,
-    "MILLISECOND": 1_000,
-    "MICROSECOND": 1,
-}
-
-
-def _microseconds(gap: str) -> int | None:
-    """Return a fixed gap, of Spark's text of an interval; None if each row has its own."""
-    text = gap.upper().removeprefix("INTERVAL ")
-    text = text.replace("'", "")
-    words = text.split()
-    amounts, units = words[::2], words[1::2]
-    if not words or len(words) % 2:
-        return None
-    total = 0.0
-    for amount, unit in zip(amounts, units, strict=True):
-        size = _UNITS.get(unit.removesuffix("S"))
-        if size is None or not re.fullmatch(r"-?\d+(\.\d+)?", amount):
-            return None
-        count = float(amount)
-        total += count * size
-    return round(total)
-
-
-def _span(microseconds: float) -> str:
-    for unit, name in ((3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s")):
-        if microseconds and microseconds % unit == 0:
-            return f"{int(microseconds // unit)} {name}"
-    return f"{microseconds / 1000:g} ms"
-
-
-def watermarks(pair: Pair) -> Iterator[Difference]:
-    """Yield event-time columns in the state whose delay is another now."""
-    for old, new in pair.shared:
-        delays: dict[tuple[int | None, int | None], None] = {}
-        for store in new.stores.keys() & old.stores.keys():
-            was, now = old.stores[store], new.stores[store]
-            for theirs, mine in ((was.key, now.key), (was.value, now.value)):
-                before, after = fields_of(theirs), fields_of(mine)
-                if takes(after, before, nullability=False):
-                    for one, other in zip(before, after, strict=True):
-                        delays[one.metadata.get(DELAY), other.metadata.get(DELAY)] = None
-        for one_delay, other_delay in delays:
-            if one_delay != other_delay:
-                yield _delayed(new, one_delay, other_delay)
-
-
-def delay_text(milliseconds: int | None) -> str:
-    """Return a watermark's delay as people write it."""
-    return "none" if milliseconds is None else _span(milliseconds * 1000)
-
-
-def _delayed(operator: Operator, was: int | None, now: int | None) -> Difference:
-    old, new = delay_text(was), delay_text(now)
-    message = f"the watermark's delay was {old}, and is {new}"
-    if now is None:
-        message += ": late rows count again, and the state is never cleaned"
-    elif was is not None:
-        message += ": other rows are late than those that the state was made of"
-    return Difference("starts-but", "watermark", f"operator {operator.id}", message, old, new)
-
-
-# ---- sources, settings ---------------------------------------------------------------------------
-
-
-def sources(pair: Pair) -> Iterator[Difference]:
-    """Yield sources that are not those of the offset log."""
-    old, new = pair.stored.sources, pair.new.sources
-    if len(old) != len(new):
-        yield _other_number(old, new)
-        return
-    exchanged = _exchanged(old, new)
-    if exchanged is not None:
-        yield exchanged
-        return
-    for number, (theirs, mine) in enumerate(zip(old, new, strict=True)):
-        yield from source_differences(f"source {number}", theirs, mine)
-
-
-def _other_number(old: Sequence[Source], new: Sequence[Source]) -> Difference:
-    message = (
-        f"the offset log is of {len(old)} sources, and the code has {len(new)}: "
-        "Spark cannot continue"
-    )
-    was, now = (", ".join(source.text for source in each) for each in (old, new))
-    kept = _kept_sources(old, new)
-    if kept is None:
-        hint = "keep the sources as they were, and give the new one a query of its own"
-        return Difference("never", "sources", "query", message, was, now, hint=hint)
-    gone = sorted(set(range(len(old))) - set(kept))
-    dropped = tuple(map(str, gone))
-    moved = {str(number): str(place) for place, number in enumerate(kept) if number != place}
-    changes: list[Change] = [Drop(sources=dropped)]
-    if moved:
-        changes.append(Rename(sources=moved))
-    return Difference(
-        "starts-after", "sources", "query", message, was, now, tuple(changes), hint=DROPPED
-    )
-
-
-def _kept_sources(old: Sequence[Source], new: Sequence[Source]) -> list[int] | None:
-    """Return the old sources' numbers that the new ones have, if each is told by what it reads."""
-    kept = []
-    for source in new:
-        same = [number for number, each in enumerate(old) if each.reads_as(source)]
-        if len(same) != 1 or same[0] in kept:
-            return None
-        kept.append(same[0])
-    return kept
-
-
-def _exchanged(old: Sequence[Source], new: Sequence[Source]) -> Difference | None:
-    kept = _kept_sources(old, new)
-    if kept is None or kept == sorted(kept):
-        return None
-    if not all(source.rested for source in old if source.places):
-        return None  # Spark refuses files of another folder
-    message = "sources are in another order: each continues from another one's offsets"
-    was, now = (", ".join(source.text for source in each) for each in (old, new))
-    return Difference(
-        "starts-but", "source-order", "query", message, was, now, hint="write them in the old order"
-    )
-
-
-def source_differences(place: str, old: Source, new: Source) -> Iterator[Difference]:
-    """Yield the differences of one source."""
-    if not old.is_of_kind(new):
-        message = f"the offset log is of {old.kind}, and the code reads {new.kind}"
-        hint = "start the query with a new checkpoint, or keep the source"
-        yield Difference("never", "source-kind", place, message, old.text, new.text, hint=hint)
-    elif old.topics and new.topics and not set(old.topics) <= set(new.topics):
-        gone = ", ".join(sorted(set(old.topics) - set(new.topics)))
-        message = f"the offset log has offsets of {gone}, which the code does not read"
-        yield Difference("starts-but", "source-topics", place, message, old.text, new.text)
-    elif old.places and new.places and not old.reads_as(new):
-        yield _other_place(place, old, new)
-
-
-def _other_place(place: str, old: Source, new: Source) -> Difference:
-    """Return the difference of a file source that reads elsewhere.
-
-    Spark lists the files of the newest batch once more, as files below the new folder
-    (MicroBatchExecution.populateStartOffsets, PartitioningAwareFileIndex.basePaths). If the source
-    had none in it, or has no folder but a pattern, there is nothing that does not fit.
-    """
-    was, now = old.text, new.text
-    if old.rested or any("*" in path for path in new.places):
-        message = f"the source was {was}: all files of {now} are new to it"
-        return Difference("starts-but", "source-place", place, message, was, now)
-    message = f"the source was {was}, and is {now}: Spark fails with 'Wrong basePath'"
-    hint = "give the file the arguments that it has in production: after -- on the command line"
-    return Difference("never", "source-place", place, message, was, now, hint=hint)
+# ---- settings ----------------------------------------------------------------------------------
 
 
 def settings(pair: Pair) -> Iterator[Difference]:

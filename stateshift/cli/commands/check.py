@@ -13,6 +13,7 @@ from stateshift.errors import PlanError, VerifyError
 
 EXIT_CODES = {
     "starts": 0,
+    "not-known": VerifyError.exit_code,
     "starts-but": VerifyError.exit_code,
     "starts-after": PlanError.exit_code,
     "never": PlanError.exit_code,
@@ -27,7 +28,7 @@ EXIT_CODES = {
     (2, 3, 4, 5, 6),
     e0="the code starts from this state",
     e4="it does not: not at all, or only after the commands that are printed; or the file fails",
-    e5="it starts, and would take the state for something else",
+    e5="it starts, and would take the state for something else; or that is not known",
 )
 def check(
     terminal: Terminal,
@@ -80,7 +81,7 @@ def check(
         option("--waive", "RULE", "A hazard that you take responsibility for. Repeatable."),
     ] = None,
     rehearse: Annotated[
-        bool, flag("--rehearse", "Start the query for one batch: from a fork, without its sink.")
+        bool, flag("--rehearse", "Start it from a fork: one batch; of Flink, the keyed operators.")
     ] = False,
     write_spec: Annotated[
         str | None,

@@ -15,10 +15,11 @@ TONES: dict[str, Tone] = {
     "never": "bad",
     "starts-after": "warn",
     "starts-but": "warn",
+    "not-known": "warn",
     "starts": "good",
     "note": "dim",
 }
-ORDER = ("never", "starts-after", "starts-but", "note")
+ORDER = ("never", "starts-after", "starts-but", "not-known", "note")
 CUT = 400  # letters of a plan's line
 
 
@@ -52,6 +53,7 @@ def verdict_words(facts: QueryFacts) -> str:
     commands = "command" if number == 1 else "commands"
     words = {
         "starts": "starts",
+        "not-known": "may start: see what is not known",
         "starts-but": "starts, but not from the state that it expects",
         "starts-after": f"starts after {number} {commands}"
         if number

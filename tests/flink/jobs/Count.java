@@ -6,6 +6,7 @@ import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.PrimitiveArrayTypeInfo;
+import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.runtime.state.FunctionInitializationContext;
 import org.apache.flink.runtime.state.FunctionSnapshotContext;
@@ -29,6 +30,7 @@ import org.apache.flink.util.Collector;
  *   --keys 10 --kind string      how many keys, of which type (string, long, int, tuple)
  *   --output FOLDER              lines are written to FOLDER/orders/*.txt
  *   --slow-us 0                  how long a count takes: with a fast source, records pile up before it
+ *   --counted long               the type of the counts in the state; int: it is not started, but planned and refused
  *   --payload 0                  so many bytes more for each key
  *   --fails-at 0                 from this number on every record fails, as --fails-with says: record (it cannot be
  *                                divided) or outage (something else is not there)
@@ -52,7 +54,8 @@ public final class Count {
 
     private static void add(StreamExecutionEnvironment env, Arguments arguments, String name) {
         Keys keys = new Keys(arguments.text("kind", "string"), arguments.number("keys", 10));
-        Counting counting = new Counting(arguments.number("slow-us", 0), (int) arguments.number("payload", 0),
+        Counting counting = new Counting(arguments.text("counted", "long"), arguments.number("slow-us", 0),
+                (int) arguments.number("payload", 0),
                 arguments.number("fails-at", 0), arguments.text("fails-with", "record").equals("outage"));
         String output = arguments.text("output", "");
         Lines lines = new Lines(output.isEmpty() ? "" : output + "/" + name, arguments.truth("ends", true));
@@ -89,6 +92,7 @@ public final class Count {
 
     static final class Counting extends KeyedProcessFunction<Object, Long, String> implements CheckpointedFunction {
         private static final long serialVersionUID = 1L;
+        private final String counted;
         private final long slowUs;
         private final int payload;
         private final long failsAt;
@@ -96,7 +100,8 @@ public final class Count {
         private transient ValueState<Long> count;
         private transient ValueState<byte[]> ballast;
 
-        Counting(long slowUs, int payload, long failsAt, boolean outage) {
+        Counting(String counted, long slowUs, int payload, long failsAt, boolean outage) {
+            this.counted = counted;
             this.slowUs = slowUs;
             this.payload = payload;
             this.failsAt = failsAt;
@@ -104,8 +109,10 @@ public final class Count {
         }
 
         @Override
+        @SuppressWarnings({"unchecked", "rawtypes"})
         public void initializeState(FunctionInitializationContext context) throws Exception {
-            count = context.getKeyedStateStore().getState(new ValueStateDescriptor<>("count", Types.LONG));
+            TypeInformation<Long> type = counted.equals("long") ? Types.LONG : (TypeInformation) Types.INT;
+            count = context.getKeyedStateStore().getState(new ValueStateDescriptor<>("count", type));
             if (payload > 0) {
                 ballast = context.getKeyedStateStore().getState(
                         new ValueStateDescriptor<>("payload", PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO));
