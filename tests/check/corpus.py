@@ -123,7 +123,7 @@ out = orders.groupBy("word").applyInPandasWithState(
     total, "word string, count long", "count long", "update", "NoTimeout")
 """
 )
-
+STORED = Job(WINDOW.lines, settings={PROVIDER: ROCKSDB})
 BASES = {
     "window": WINDOW,
     "keyed": KEYED,
@@ -136,6 +136,7 @@ BASES = {
     "union": UNION,
     "limit": LIMIT,
     "groups": GROUPS,
+    "stored": STORED,
 }
 
 
@@ -168,6 +169,7 @@ CAUTIOUS = (
 # Without the old code: the checkpoint does not tell these.
 HIDDEN = (
     "window: sum of another column",
+    "stored: sum of another column",
     "window: count of a condition",
     "window: complete",
     "join: wider range",
@@ -268,6 +270,13 @@ CHANGES: Mapping[str, Change] = {
     ),
     "chain: a limit more": Change("chain", {".count()": '.count().dropDuplicates(["count"])'}),
     "stateless: a filter": Change("stateless", {".select": '.where("id > 3").select'}),
+    "stateless: a column more": Change("stateless", {'"word"': '"word", "user"'}),
+    "stateless: a rate limit": Change(
+        "stateless",
+        {
+            "orders": "spark.readStream.schema(COLUMNS).option('maxFilesPerTrigger', 5).json(f'{place}/in')"
+        },
+    ),
     "stateless: an aggregation": Change(
         "stateless", {'.select("id", "word")': '.groupBy("word").count()'}, mode="update"
     ),
@@ -306,4 +315,22 @@ CHANGES: Mapping[str, Change] = {
     "groups: another key": Change("groups", {'groupBy("word")': 'groupBy("user")'}),
     "groups: two keys": Change("groups", {'groupBy("word")': 'groupBy("word", "user")'}),
     "groups: another function": Change("groups", {"sum(len(frame) for": "2 * sum(len(frame) for"}),
+    "stored: nothing": Change("stored"),
+    "stored: HDFS's provider": Change(
+        "stored", settings={PROVIDER: f"{STATE}.HDFSBackedStateStoreProvider"}
+    ),
+    "stored: an aggregate more": Change("stored", {TOTAL: TOTAL + ', F.min("n").alias("least")'}),
+    "stored: sum of another column": Change("stored", {'F.sum("amount")': 'F.sum("price")'}),
+    "stored: a key more": Change("stored", {'"word")': '"word", "user")'}),
+    "stored: Avro": Change(
+        "stored", settings={"spark.sql.streaming.stateStore.encodingFormat": "avro"}
+    ),
+    "within: two columns": Change("within", {'["word"]': '["word", "user"]'}),
+    "within: no longer within": Change(
+        "within", {"dropDuplicatesWithinWatermark": "dropDuplicates"}
+    ),
+    "session: sum for count": Change("session", {".count()": '.agg(F.sum("n").alias("count"))'}),
+    "session: an aggregate more": Change(
+        "session", {".count()": '.agg(F.count("*").alias("count"), F.max("n").alias("most"))'}
+    ),
 }

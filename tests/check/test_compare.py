@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
 import pytest
 
-from stateshift.check.spark.compare import Pair, compare
+from stateshift.check.spark.compare import compare
 from stateshift.check.spark.files import ENTRIES_MAX, has_windows, read_small_files, stored_query
+from stateshift.check.spark.pair import Pair
 from stateshift.check.spark.query import CapturedQuery, StoredQuery, captured_query
 from stateshift.check.verdict import CheckedQuery
 from stateshift.engines.registry import find_image
@@ -83,3 +85,11 @@ def test_sparks_planner_refuses_no_state_that_a_rule_lets_pass(name: str) -> Non
     """Each refusal is found by a rule of ours, which says more than Spark does."""
     checked = verdict(name, before=True)
     assert "refused" not in [each.rule for each in checked.differences]
+
+
+def test_the_page_tells_what_spark_did_with_the_changes_of_its_own_list() -> None:
+    page = (GOLDEN.parents[2] / "stateshift" / "check" / "README.md").read_text()
+    rows = re.findall(r"^\|.*\| `([^`]+: [^`]+)` \| (\w+) \| `([a-z-]+)` \|$", page, re.MULTILINE)
+    assert len(rows) >= 20
+    for name, did, said in rows:
+        assert (did, said) == (OUTCOMES[name][0], verdict(name, before=True).verdict), name
