@@ -43,5 +43,11 @@ def answer(facts: AnswerFacts) -> Iterator[Block]:
 
 
 def _cell(value: object) -> str:
-    text = value if isinstance(value, str) else "" if value is None else json.dumps(value)
+    text = (
+        value
+        if isinstance(value, str)
+        else ""
+        if value is None
+        else json.dumps(value, ensure_ascii=False)
+    )
     return text if len(text) <= WIDTH_MAX else f"{text[: WIDTH_MAX - 1]}…"

@@ -140,9 +140,7 @@ class StateChange:
     @property
     def rewrites_state(self) -> bool:
         changes = (self.renumber, self.compact, self.partitions, self.provider, self.codec)
-        return any(
-            (*changes, self.checkpoint_format, self.takes_a_part, self.merge, self.evolve)
-        )
+        return any((*changes, self.checkpoint_format, self.takes_a_part, self.merge, self.evolve))
 
     @property
     def makes_other_rows(self) -> bool:
