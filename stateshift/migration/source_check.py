@@ -133,11 +133,11 @@ def files_read_lately(inquiry: Inquiry, job: JobSpec) -> frozenset[str]:
     modified = {file.path: file.modified for file in storage.list()}
     for kept in () if state is None else state.kept:
         age = inquiry.adapters.clock.now() - kept.at
-        if not kept.checked or age > LATELY_SECONDS:
+        if not kept.checked or not -CLOCKS_SECONDS <= age <= LATELY_SECONDS:
             continue
         image = image_of_epoch(inquiry.engine, job.source, open_storage, kept.epoch)
         for path in () if image is None else image.needed_files:
-            if modified.get(path, kept.at) <= kept.at + CLOCKS_SECONDS:
+            if 0 < modified.get(path, 0.0) <= kept.at + CLOCKS_SECONDS:  # 0: not known
                 found.add(path)
     return frozenset(found)
 

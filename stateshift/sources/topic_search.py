@@ -3,7 +3,7 @@
     contexts_at(reader, topic, offsets)      the records around each offset
     bounds_of(reader, syncs, topic, …)       what MirrorMaker 2 has written down of each
     first_since(reader, topic, times, …)     the first record as new as a time, by the records
-    places_of(reader, topic, contexts, …)    the offsets in a new topic
+    TopicSearch.places                       the offsets in a new topic
 
 The search begins at the time of the last record that was read, and takes in more of the partition
 until the place is found, up to `window` records. Brokers tell an offset of a time

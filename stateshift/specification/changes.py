@@ -229,9 +229,10 @@ TRANSFORMS: Mapping[str, Keys] = {
         Prune,
         "Without the entries of which a condition is true.",
         where=TEXT(
-            "The condition in SQL (DuckDB's): on `key`, and on `value` of an operator with one "
-            "store. It has to fit all stores."
+            "The condition, as DuckDB's SQL has it, with times in UTC: on `key`, and on `value` of "
+            "an operator with one store. It has to fit all stores of the operator."
         ),
+        operator=TEXT("Its id. Left out where the job has one."),
     ),
     "merge": _change(
         Merge,

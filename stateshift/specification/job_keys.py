@@ -358,8 +358,8 @@ STANDBY = Keys(
     StandbySpec,
     rpo=DURATION(
         "How much of the source's work may be lost at most, such as 5min: `on.rpo` is notified "
-        "once it would be more, and once it is less again. A round begins a quarter of it, and at "
-        "most 10 s, after the last."
+        "once it would be more, and once it is less again. The next round begins after a quarter "
+        "of it, or after 10 s if that is sooner."
     ),
 )
 

@@ -9,7 +9,7 @@
     {"kind": "drop", "operators": ["1"], "sources": ["2"]}
     {"kind": "split", "by": 4, "part": 0}  or  {"kind": "split", "column": "country", "values":
                                                ["de", "fr"]}
-    {"kind": "prune", "where": "key.country = 'de'"}
+    {"kind": "prune", "where": "key.country = 'de'", "operator": "0"}
     {"kind": "merge", "locations": ["/there"], "sum": ["count"]}
     {"kind": "evolve", "operator": "0", "store": "default",
      "add": [{"name": "last", "type": "long", "default": 0, "after": "count"}],
@@ -112,10 +112,11 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """The entries of which a condition in SQL is true stay behind."""
+    """The entries of an operator of which a condition in SQL is true stay behind."""
 
     kind: ClassVar[str] = "prune"
     where: str
+    operator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ and LIMIT ends it early. A table that is named twice is held meanwhile, in memor
 
 from __future__ import annotations
 
-import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from stateshift.engines.sql import complaint_of, nodes_of, open_database, parse
 from stateshift.engines.views import Opening, Readers
-from stateshift.errors import PlanError, SpecError, StateshiftError
+from stateshift.errors import SpecError
 from stateshift.table.tables import StateTable
 
 if TYPE_CHECKING:
@@ -46,29 +47,26 @@ def answer(
         PlanError: DuckDB is not installed.
         FormatError, StorageError: the state cannot be read.
     """
-    try:
+    with (
+        tempfile.TemporaryDirectory(prefix="stateshift-query-") as folder,
+        open_database(folder) as database,
+    ):
         import duckdb
-    except ImportError as error:
-        hint = "pip install 'stateshift[sql]'"
-        raise PlanError("SQL needs DuckDB, which is not installed", hint=hint) from error
-    with tempfile.TemporaryDirectory(prefix="stateshift-query-") as folder:
-        database = duckdb.connect(
-            config={"temp_directory": folder, "autoinstall_known_extensions": False}
-        )
+
         asking = _Asking(database, opening, readers)
         try:
             named = _tables_named(database, sql, tables)
             for table in named:
                 asking.give(table)
-            if _scans(database, sql) > len(named):
+            if max(named.values(), default=0) > 1 or _scans(database, sql) > len(named):
                 for table in named:
                     asking.hold(table)
             rows = database.sql(sql).to_arrow_reader(ROWS)
             yield Answer(rows.schema, iter(rows))
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
+        except (duckdb.Error, pa.ArrowException) as error:
             raise asking.failure or _misunderstood(error, tables) from error
-        finally:
-            database.close()
+        except OSError as error:  # Arrow tells of what a reader raises in this way
+            raise asking.failure or error from error
 
 
 class _Asking:
@@ -80,7 +78,7 @@ class _Asking:
         self, database: duckdb.DuckDBPyConnection, opening: Opening, readers: Readers | None
     ) -> None:
         self._database, self._opening, self._readers = database, opening, readers
-        self.failure: StateshiftError | None = None
+        self.failure: Exception | None = None
 
     def give(self, table: StateTable) -> None:
         """Let it be read once, under its name."""
@@ -107,38 +105,33 @@ class _Asking:
     def _watched(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         try:
             yield from reader
-        except StateshiftError as error:
+        except Exception as error:
             self.failure = error
             raise
 
 
 def _tables_named(
     database: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[StateTable]
-) -> list[StateTable]:
-    """Return the tables that a question names.
+) -> dict[StateTable, int]:
+    """Return the tables that a question names, and how often.
 
     Raises:
         SpecError: it is no single SELECT: nothing else is carried out.
     """
-    ((text,),) = database.execute("select json_serialize_sql(?)", [sql]).fetchall()
-    parsed = json.loads(text)
-    if parsed.get("error"):
-        is_unread = parsed["error_type"] == "parser"
-        fact = parsed["error_message"] if is_unread else "it is no SELECT, and nothing else is done"
+    question = parse(database, sql)
+    if question.get("error"):
+        is_unread = question["error_type"] == "parser"
+        fact = (
+            question["error_message"] if is_unread else "it is no SELECT, and nothing else is done"
+        )
         raise SpecError.of("SQL", fact, sql, "one SELECT")
-    if len(parsed["statements"]) != 1:
+    if len(question["statements"]) != 1:
         raise SpecError.of("SQL", "several statements", sql, "one SELECT")
-    names: set[str] = set()
-    nodes: list[object] = [parsed]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, list):
-            nodes.extend(node)
-        elif isinstance(node, dict):
-            if node.get("type") == "BASE_TABLE":
-                names.add(str(node["table_name"]).lower())
-            nodes.extend(node.values())
-    return [table for table in tables if table.name in names]
+    names = Counter[str]()
+    for node in nodes_of(question):
+        if node.get("type") == "BASE_TABLE":
+            names[str(node["table_name"]).lower()] += 1
+    return {table: names[table.name] for table in tables if table.name in names}
 
 
 def _scans(database: duckdb.DuckDBPyConnection, sql: str) -> int:
@@ -150,10 +143,9 @@ def _scans(database: duckdb.DuckDBPyConnection, sql: str) -> int:
 
 
 def _misunderstood(error: Exception, tables: Sequence[StateTable]) -> SpecError:
-    fact = str(error).strip().partition("\n\nLINE")[0].replace("\n", " ")
     if len(tables) > TABLES_TOLD:
         places = " ".join(dict.fromkeys(quote(table.location) for table in tables))
         hint = f"stateshift query {places}   # lists the {len(tables)} tables"
     else:
         hint = f"the tables: {', '.join(table.name for table in tables) or 'none'}"
-    return SpecError.of("SQL", fact, hint=hint)
+    return SpecError.of("SQL", complaint_of(error), hint=hint)

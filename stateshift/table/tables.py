@@ -75,7 +75,7 @@ def _names(stores: Iterable[tuple[str, str]]) -> Iterator[str]:
             own = f"state_{own[:8]}"
         words = [own, *(word for word in store.split("/") if word != "default")]
         plain = "_".join(re.sub(r"\W+", "_", word, flags=re.ASCII).strip("_") for word in words)
-        plain = plain.lower() or "state"
+        plain = plain.lower() if plain[:1].isalpha() else f"state_{plain.lower()}"
         name, number = plain, 2
         while name in taken:
             name, number = f"{plain}_{number}", number + 1

@@ -72,6 +72,11 @@ WRITES = (
     *("state.changelog.", "state.backend.changelog."),
 )
 STATE_ERRORS = ("StateMigrationException", "BackendBuildingException")
+# What a backend fails on, too, and says nothing of the state.
+OTHER_ERRORS = (
+    *("No space left", "UnsatisfiedLinkError", "NoClassDefFoundError", "ClassNotFoundException"),
+    *("Could not load the native", "OutOfMemoryError", "Permission denied"),
+)
 BETWEEN_LOOKS = 0.1  # seconds
 SHOWING = ("SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SELECT", "WITH", "VALUES", "QUIT", "EXIT")
 
@@ -300,12 +305,14 @@ class Flink:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             names = self.prune(graph, nodes, ids, silent.getsockname()[1])
             error = self.restore(graph) if names else None
+        text = error or ""
+        is_refused = any(name in text for name in STATE_ERRORS)
         return {
             "seconds": round(time.monotonic() - begun, 1),
             "operators": names,
             "error": error and causes(error),
             "is_short": "OutOfMemoryError" in (error or ""),
-            "is_of_state": any(name in (error or "") for name in STATE_ERRORS),
+            "is_of_state": is_refused and not any(name in text for name in OTHER_ERRORS),
         }
 
     def prune(self, graph: Java, nodes: list[Java], ids: dict[int, str], port: int) -> list[str]:

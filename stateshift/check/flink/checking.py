@@ -97,9 +97,16 @@ def rehearse(query: CheckedQuery, code: Code, fork: str) -> Rehearsal:
             "a rehearsal of Flink restores all keyed state in one process, whose memory it exceeds",
             hint="fork the image (stateshift fork), and start the job from it on a cluster",
         )
-    did = f"Flink restored these keyed operators and opened them: {', '.join(told['operators'])}"
-    answers = {(VALUES, KEYED)}
-    if any(job["name"] == query.query and job["backend"] for job in answer["jobs"]):
+    answers: set[tuple[str, str]] = set()
+    did = "the job has no keyed operator: nothing was restored"
+    if told["operators"]:
+        did = (
+            f"Flink restored these keyed operators, and opened them: {', '.join(told['operators'])}"
+        )
+        answers.add((VALUES, KEYED))
+    if told["operators"] and any(
+        job["name"] == query.query and job["backend"] for job in answer["jobs"]
+    ):
         answers.add(("backend", STATE))
     return Rehearsal(
         engine="Flink",

@@ -185,7 +185,8 @@ def query(
     from stateshift.table.rows import rows_of, save
     from stateshift.table.tables import tables_of
 
-    sql = words.pop() if len(words) > 1 and " " in words[-1] else None
+    is_asked = re.match(r"\s*\(*\s*(select|with|from)\s", words[-1], re.IGNORECASE)
+    sql = words.pop() if is_asked and len(words) > 1 else None
     opening = terminal.opening()
     tables = tables_of(words, opening)
     if sql is None:

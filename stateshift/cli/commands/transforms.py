@@ -215,19 +215,22 @@ def prune(
     source: Source,
     to: To,
     where: Annotated[
-        str, option("--where", "CONDITION", "Which entries stay behind, in SQL (DuckDB's).")
+        str, option("--where", "CONDITION", "Which entries stay behind, in SQL; times in UTC.")
     ],
+    operator: Annotated[
+        str | None, option("--operator", "N", "Whose entries, if the job has several operators.")
+    ] = None,
     waive: Waive = None,
     fork: Fork = False,
     no_sync: NoSync = False,
 ) -> int:
     """Copy a checkpoint without the entries that a condition names.
 
-    The condition is asked of `key`, and of `value` where an operator has one store; `stateshift
-    query` shows the columns. All stores lose the same keys. Source and target are compared: what
-    the condition names is gone, and all else is the same.
+    The condition is one expression over `key`, and over `value` where the operator has one store;
+    `stateshift query` shows the columns. All stores of the operator lose the same keys. Source and
+    target are compared: what the condition names is gone, and all else is the same.
     """
-    change: Keys = {"kind": "prune", "where": where}
+    change: Keys = drop_empty(kind="prune", where=where, operator=operator)
     job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job])
 

@@ -158,8 +158,8 @@ def _of_found(
     """Refuse files of which the job would not read all, where it looks for new ones."""
     if before is None:
         yield refuse(
-            f"{change.from_root} cannot be listed: nobody knows whether {change.root} has every "
-            "file that the job has not found yet, and those that it has read as they were",
+            f"{change.from_root} cannot be listed, so its files cannot be compared with those of "
+            f"{change.root}: a file that the job has not found yet may be missing there",
             OTHER,
             f'where you know that, "waive": ["{OTHER}"]',
         )
@@ -173,6 +173,17 @@ def _of_found(
             OTHER,
             f'put what is new into files of its own; or "waive": ["{OTHER}"]',
         )
+    in_both = sorted((before.keys() & sizes.keys()) - found)
+    others = [path for path in in_both if before[path] != sizes[path]]
+    if others:
+        yield refuse(
+            f"{_named(others)}: not found by the job yet, and of another size in {change.root}",
+            OTHER,
+            f'copy the files to their end first; or "waive": ["{OTHER}"]',
+        )
+    more = sizes.keys() - before.keys() - found
+    if more:
+        yield note(f"{len(more):,} files are in {change.root} alone: they are new input to the job")
     unread = sorted(before.keys() - found - sizes.keys())
     if unread:
         yield refuse(

@@ -292,19 +292,28 @@ def _of_prune(
         yield Finding("refuse", fact, hint="one after the other: two jobs")
         return
     part = part_of_condition(change.prune, image, stores)
-    for store in stores:
-        where = f"{name}: operator {store.operator}"
+    own = [store for store in stores if store.operator == part["operator"]]
+    if not own:
+        operators = ", ".join(dict.fromkeys(store.operator for store in stores))
+        fact = f"{name}: `prune` is of one operator with state, and of none of these: {operators}"
+        yield Finding("refuse", fact, hint='name one: "operator" in the spec, --operator')
+        return
+    for store in own:
         if store.rules is None:
-            fact = f"{where}, store {store.store} cannot be read: {store.unknown}"
+            fact = f"{name}: store {store.store} cannot be read: {store.unknown}"
             yield Finding("refuse", fact, hint="leave `prune` out")
-            continue
-        for condition in conditions(part, store.operator).values():
-            try:
-                condition.check()
-            except PlanError as error:
-                hint = error.hint or f"{look}   # shows the columns"
-                yield Finding("refuse", f"{where}, {error.fact}", hint=hint)
-                return
+            return
+    for condition in conditions(part, own[0].operator).values():
+        try:
+            condition.check()
+        except PlanError as error:
+            fact = f"{name}: operator {own[0].operator}, {error.fact}"
+            if len(own) > 1:
+                fact += f"; the operator has {len(own)} stores, so only `key` can be asked"
+            yield Finding("refuse", fact, hint=error.hint or f"{look}   # shows the columns")
+            return
+    fact = f"{name}: entries of operator {own[0].operator} stay behind; nothing else does"
+    yield Finding("note", fact)
     fact = f"{name}: a key that comes again begins with nothing; a sink keeps what it has of it"
     yield Finding("note", fact)
 

@@ -1,14 +1,17 @@
 """Entries that are left behind by a condition in SQL on their columns, by DuckDB.
 
-    {"where": "key.country = 'de'", "rules": {"<operator>/<store>": KeyRule},
+    {"where": "key.country = 'de'", "operator": "0", "rules": {"<operator>/<store>": KeyRule},
      "values": {"<operator>/<store>": "<schema>"}}
 
-A condition is asked of `key`, and of `value` where an operator has one store: the entries of
-several belong together. It has to fit every store, so that none of them keeps what others lose.
+A condition is of one operator. It is asked of `key`, and of `value` where the operator has one
+store: the entries of several belong together. It has to fit every store, so that none of them keeps
+what others lose; and it is one expression that says the same of an entry whenever it is asked, for
+it is asked of each store, and once more when source and target are compared.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -21,12 +24,24 @@ from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import array, arrow_type
 from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.sql import complaint_of, nodes_of, open_database, parse
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject, from_plain
 
 if TYPE_CHECKING:
+    import duckdb
+
     from stateshift.formats.blocks import RowBlock
+
+ROW = "stateshift_row"
+CLOCKS = frozenset(
+    (
+        *("now", "today", "age", "get_current_time", "get_current_timestamp"),
+        *("current_date", "current_time", "current_timestamp", "transaction_timestamp"),
+        *("localtime", "localtimestamp", "current_localtime", "current_localtimestamp"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -37,15 +52,22 @@ class Condition:
     view: StoreView
 
     def check(self) -> None:
-        """Ask it of no entry.
+        """Check that it fits the columns.
 
         Raises:
-            PlanError: DuckDB is not installed, or the condition does not fit the columns.
+            PlanError: it does not, or is none; or DuckDB is not installed.
         """
+        assert self.view.key is not None, "asked before whether the columns are known"
+        names = Counter(name.lower() for name in self.view.key.names)
+        twice = [name for name, count in names.items() if count > 1]
+        if twice:
+            raise PlanError(f"store {self.view.store} has several columns {twice[0]} in its key")
+        with open_database() as database:
+            _check_expression(database, self.where)
         self._true_of(self._table([], []))
 
     def false_of(self, block: RowBlock) -> RowBlock:
-        """Return the entries of which it is not true."""
+        """Return the entries that stay."""
         view = self.view
         keys, values = keys_of(view, block.keys), None
         if keys is None:
@@ -67,20 +89,48 @@ class Condition:
 
     def _true_of(self, rows: pa.Table) -> list[int]:
         """Return the numbers of the rows of which it is true."""
-        try:
+        rows = rows.append_column(ROW, pa.array(range(len(rows)), pa.int64()))
+        with open_database() as database:
             import duckdb
-        except ImportError as error:
-            hint = "pip install 'stateshift[sql]'"
-            raise PlanError("`prune` needs DuckDB, which is not installed", hint=hint) from error
-        rows = rows.append_column("row number", pa.array(range(len(rows)), pa.int64()))
-        with duckdb.connect() as database:
+
             database.register("entries", rows)
             try:
-                asked = f'select "row number" from entries where ({self.where}\n)'
+                asked = f"select {ROW} from entries where ({self.where}\n)"
                 return [number for (number,) in database.sql(asked).fetchall()]
             except duckdb.Error as error:
-                fact = str(error).strip().partition("\n\nLINE")[0].replace("\n", " ")
-                raise PlanError(f"store {self.view.store}: {fact}") from error
+                hint = "compare with values of the column's type, such as 'text'" if rows else None
+                raise PlanError(
+                    f"store {self.view.store}: {complaint_of(error)}", hint=hint
+                ) from error
+
+
+def _check_expression(database: duckdb.DuckDBPyConnection, where: str) -> None:
+    """Refuse what is no expression over one entry, or does not always say the same of it.
+
+    Raises:
+        PlanError: it is none, or may say something else later.
+    """
+    asked, told = parse(database, f"select {where}"), f"the condition {where!r}"
+    if asked.get("error"):
+        is_unread = asked["error_type"] == "parser"
+        fact = asked["error_message"] if is_unread else "it is not one expression"
+        raise PlanError(f"{told}: {fact}")
+    node = asked["statements"][0]["node"]
+    is_plain = node["from_table"]["type"] == "EMPTY" and not node["where_clause"]
+    if len(asked["statements"]) > 1 or len(node["select_list"]) != 1 or not is_plain:
+        raise PlanError(f"{told} is not one expression")
+    volatile = "select function_name from duckdb_functions() where stability = 'VOLATILE'"
+    changing = {name for (name,) in database.sql(volatile).fetchall()} | CLOCKS
+    for part in nodes_of(node["select_list"]):
+        column = (part.get("column_names") or ["key"])[0].lower()
+        function = str(part.get("function_name", "")).lower()
+        if part.get("class") in ("SUBQUERY", "LAMBDA"):
+            raise PlanError(f"{told} has a SELECT, or a function of its own, in it")
+        for name in {function, column} & changing:
+            hint = "write the time or the value itself"
+            raise PlanError(f"{told} asks {name}, which changes", hint=hint)
+        if column not in ("key", "value"):
+            raise PlanError(f"{told} asks {column}: an entry has `key` and `value`")
 
 
 def conditions(part: JsonObject, operator: str) -> dict[str, Condition]:
@@ -97,6 +147,8 @@ def conditions(part: JsonObject, operator: str) -> dict[str, Condition]:
 
 def filter_of(part: JsonObject, operator: str) -> Callable[[str, RowBlock], RowBlock]:
     """Return the function that leaves behind the entries of which the condition is true."""
+    if part["operator"] != operator:
+        return lambda store, block: block
     asked = conditions(part, operator)
 
     def kept(store: str, block: RowBlock) -> RowBlock:

@@ -242,15 +242,21 @@ def part_of_condition(prune: Prune, image: Image, stores: tuple[StoreState, ...]
     values: dict[str, str] = {}
     schemas = spark_image(image).schemas
     stores_of_operator = Counter(store.operator for store in stores)
+    operator = prune.operator
+    if operator is None and len(stores_of_operator) == 1:
+        (operator,) = stores_of_operator
     asks_values = re.search(r"\bvalue\b", prune.where, re.IGNORECASE) is not None
     for store in stores:
+        if store.operator != operator:
+            continue
         rules |= store.named_rules
         for name in store.named_rules if asks_values else ():
             schema = schemas[name]
             is_alone = stores_of_operator[store.operator] == 1 and not store.families
             if is_alone and not schema["avro"] and not schema["lists"]:
                 values[name] = schema["value"]
-    return {"where": prune.where, "rules": plain.to_plain(rules), "values": values}
+    part = {"where": prune.where, "operator": operator, "values": values}
+    return {**part, "rules": plain.to_plain(rules)}
 
 
 NEWER = "4.0 or later"
