@@ -17,8 +17,8 @@ from stateshift.survey import Facts
 
 @dataclass(frozen=True)
 class Awaited:
-    """The evidence that the job goes on: files below a location, or its cluster's word. An epoch of
-    it takes so many seconds.
+    """The evidence that the job goes on: files below a location, or its cluster's word.
+    `epoch_seconds` is the length of the first epoch, in seconds: `submit` counts from its end.
     """
 
     location: str

@@ -109,6 +109,9 @@ class ClusterSpec:
     options: JsonObject = field(default_factory=dict)
 
 
+SUBMIT_SECONDS_MAX = 300.0  # for the first committed batch, where the spec does not say
+
+
 @dataclass(frozen=True, slots=True)
 class SubmitSpec:
     """The start of a job. `options` are the cluster kind's own (application, arguments, conf,
@@ -117,7 +120,7 @@ class SubmitSpec:
 
     options: JsonObject = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    seconds_max: float = 300.0
+    seconds_max: float = SUBMIT_SECONDS_MAX
     prepare: bool = False
     check: str | None = None
 

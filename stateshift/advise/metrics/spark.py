@@ -29,7 +29,7 @@ from stateshift.advise.evaluate.spark_batches import (
 )
 from stateshift.advise.metrics.driver import Driver
 from stateshift.engines.spark.layout import METADATA, number_of_log
-from stateshift.engines.spark.real_time import real_time_seconds
+from stateshift.engines.spark.real_time import real_time_lengths
 from stateshift.errors import (
     FormatError,
     Interrupted,
@@ -151,8 +151,8 @@ class SparkQuery:
             place = classify(self.checkpoint.inside(file.path))
             if place.operator is not None and place.partition is not None:
                 state_files.append((place.operator, place.partition, file.size))
-        starts = {number: entry.timestamp_ms / 1000 for number, entry in entries.items()}
         written = {number: file.modified for number, file in offset_logs.items()}
+        lengths = real_time_lengths(entries, written, commits)
         sample = SparkSample(
             time=self.clock.now(),
             batches=tuple(batches),
@@ -165,7 +165,7 @@ class SparkQuery:
             driver=report,
             driver_trouble=trouble,
             shards=shards_of(state_files),
-            real_time_seconds=real_time_seconds(starts, written, commits),
+            real_time_seconds=lengths[0] if lengths else None,
         )
         return replace(sample, lag=waiting_now(sample))
 

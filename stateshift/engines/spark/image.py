@@ -59,7 +59,8 @@ class SparkImage:
 
     offsets, commits    how many batches each log names; None where nobody has counted
     batch_timestamp_ms  when the image's batch was planned
-    real_time_seconds   how long its last batch in real-time mode took; None of micro-batches
+    real_time_lengths   the seconds of those of its last two batches that look like real-time
+                        mode, the newest first; none of micro-batches
     newest              the newest batches, where the image is of an earlier one: a rewind
     backlog             the input since then, by source
     schemas             "<operator>/<store>" -> the schema of its rows; only where changes need it
@@ -68,11 +69,16 @@ class SparkImage:
     offsets: int | None = None
     commits: int | None = None
     batch_timestamp_ms: int | None = None
-    real_time_seconds: float | None = None
+    real_time_lengths: tuple[float, ...] = ()
     strangers: tuple[Strangers, ...] = ()
     newest: Newest | None = None
     backlog: tuple[Backlog, ...] = ()
     schemas: Mapping[str, StoreSchema] = field(default_factory=dict)
+
+    @property
+    def real_time_seconds(self) -> float | None:
+        """The length of the last batch in real-time mode; None of micro-batches."""
+        return self.real_time_lengths[0] if self.real_time_lengths else None
 
     def described(self) -> Mapping[str, object]:
         described: dict[str, object] = {"strangers": tuple(asdict(held) for held in self.strangers)}

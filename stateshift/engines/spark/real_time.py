@@ -19,35 +19,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from stateshift.engines.spark.image import spark_image
+from stateshift.formats.spark.offsets import OffsetEntry
 from stateshift.formats.spark.operator_metadata import REAL_TIME_AGGREGATION
 from stateshift.survey import Image
 
 SECONDS_MIN = 4.0  # Spark takes no batches of less than 5 s (realTimeMode.minBatchDuration)
+SECONDS_DEFAULT = 300.0  # of Trigger.RealTime, where the job says nothing
 PLANNED_WITHIN = 0.25  # the part of a batch by which the two clocks may differ
+# The kinds of sinks, as a spec names them, that real-time mode takes. It also takes foreach and the
+# console, which a spec does not name.
+SINKS = ("kafka",)
+LAST_BATCHES = 2  # the number of batches that show the mode
 
 
-def real_time_seconds(
-    planned: Mapping[int, float], written: Mapping[int, float], committed: Mapping[int, float]
-) -> float | None:
-    """Return the length of the last batch in real-time mode; None if the last two were in none. Of
-    each batch: the time of its plan, of its offset log, and of its commit.
+def real_time_lengths(
+    entries: Mapping[int, OffsetEntry],
+    written: Mapping[int, float],
+    committed: Mapping[int, float],
+) -> tuple[float, ...]:
+    """Return the seconds of those of the last two batches that look like real-time mode, the newest
+    first. `written` and `committed` are the times of the files of the two logs, by batch.
     """
-    for batch in sorted(planned.keys() & committed.keys(), reverse=True)[:2]:
+    lengths = []
+    for batch in sorted(entries.keys() & committed.keys(), reverse=True)[:LAST_BATCHES]:
         before = committed.get(batch - 1)
         if not before or not written.get(batch):
             continue
+        planned = entries[batch].timestamp_ms / 1000
         seconds = written[batch] - before
-        is_planned_first = abs(planned[batch] - before) <= PLANNED_WITHIN * seconds
+        is_planned_first = abs(planned - before) <= PLANNED_WITHIN * seconds
         if seconds >= SECONDS_MIN and is_planned_first:
-            return seconds
-    return None
+            lengths.append(seconds)
+    return tuple(lengths)
 
 
 def is_in_real_time(image: Image) -> bool:
-    """Whether the query's last batches were in real-time mode, as far as its checkpoint shows."""
-    if spark_image(image).real_time_seconds is not None:
+    """Whether one of the query's last batches was in real-time mode, as far as its checkpoint
+    shows. Where that is wrong, stateshift waits too long, or checks less.
+    """
+    if spark_image(image).real_time_lengths:
         return True
     return any(operator.name == REAL_TIME_AGGREGATION for operator in image.operators)
+
+
+def shows_real_time_twice(image: Image) -> bool:
+    """Whether both of the last two batches look like real-time mode."""
+    return len(spark_image(image).real_time_lengths) == LAST_BATCHES
 
 
 def longest_batch(images: Iterable[Image]) -> float:

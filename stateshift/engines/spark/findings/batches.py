@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings.rewind import REPEATED, WAIVE, may_know, way_out
 from stateshift.engines.spark.image import name_of, spark_image
+from stateshift.engines.spark.real_time import SINKS, is_in_real_time, shows_real_time_twice
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.planned_image import NAME_THE_SINK, SKIPPING, lacks_state
 from stateshift.survey import Finding, Image, Level, SinkFacts
@@ -50,7 +51,7 @@ def of_batches(move: Move) -> Iterator[Finding]:
         if image.planned > image.epoch + 1:
             yield planned.several()
         elif image.planned > image.epoch:
-            yield planned.fate()
+            yield from planned.fates()
 
 
 def _without_commits(move: Move, image: Image, name: str) -> Iterator[Finding]:
@@ -96,12 +97,24 @@ class _PlannedBatch:
     def sink(self) -> SinkFacts | None:
         return self.job_move.facts.sink
 
-    def fate(self) -> Finding:
-        """Report what becomes of it, where it is the only one."""
+    def fates(self) -> Iterator[Finding]:
+        """Report what becomes of it, where it is the only one. The times of files alone show
+        real-time mode: where the sink is of a kind that this mode refuses, they are wrong.
+        """
         if self.job_move.job.target is None:
-            return self._report("note", "it runs again where it is, over the same input")
-        if spark_image(self.image).real_time_seconds is not None:
-            return self._report("note", "in real-time mode Spark drops its plan, and reads on anew")
+            yield self._report("note", "it runs again where it is, over the same input")
+            return
+        is_possible = self.sink is None or self.sink.kind in SINKS
+        if is_possible and shows_real_time_twice(self.image):
+            yield self._report("note", "in real-time mode, Spark drops its plan, and reads on anew")
+            return
+        yield self._fate_of_micro_batch()
+        if is_in_real_time(self.image):
+            yield self._report(
+                "note", "if the job is in real-time mode, Spark drops its plan, and reads on anew"
+            )
+
+    def _fate_of_micro_batch(self) -> Finding:
         if self.job_move.kept_batch(self.image) is None:
             return self._dropped()
         if self.job_move.skips_kept_batch(self.image) and self.image.operators:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from stateshift.engines.findings import of_new_positions
 from stateshift.engines.spark.image import spark_image
+from stateshift.engines.spark.layout import commit_path, under
 from stateshift.engines.spark.real_time import is_in_real_time
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.inputs import delta_sources
@@ -32,6 +33,7 @@ from stateshift.survey import (
     Endpoint,
     Finding,
     Image,
+    Survey,
     TableFacts,
     TopicRecord,
     Topics,
@@ -57,6 +59,10 @@ _READ_TWICE = (
 )
 _WAIVE_OTHER = f'or, where the records before these offsets do not matter, "waive": ["{OTHER}"]'
 
+_UNTIMED = (
+    "in real-time mode a batch reads until it ends, and neither the checkpoint nor its storage "
+    "tells when the last one did"
+)
 _NAME_IT = 'name it: "sources": [{"kind": "delta", "location": "…"}]'
 _RESTORE = (
     "restore what is missing, or, where it is not needed (and the job has failOnDataLoss false), "
@@ -69,11 +75,14 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The next offset of each partition; `batch_ms` is when the last batch was planned."""
+    """The next offset of each partition; `batch_ms` is when the last batch was planned, or ended in
+    real-time mode. Where it is None, `untimed` is the reason.
+    """
 
     offsets: Offsets
     batch_ms: int | None = None
     now_ms: float = 0.0
+    untimed: str = "the checkpoint does not tell the time of the batch that read them"
 
 
 def of_replay(move: Move) -> Iterator[Finding]:
@@ -120,21 +129,38 @@ def of_topics(move: Move) -> Iterator[Finding]:
     """Report the topics that the checkpoints of the job, and of those that join it, read next."""
     facts = move.facts
     if facts.wanted_offsets:
-        newest = max(map(_read_until_ms, move.images), default=0)
-        batch_ms = newest if newest >= FIRST_BATCH_MS else None
-        yield from of_offsets(Wanted(facts.wanted_offsets, batch_ms, 1000 * facts.at), facts.topics)
+        yield from of_offsets(_wanted(move, facts.wanted_offsets), facts.topics)
 
 
-def _read_until_ms(image: Image) -> int:
-    """Return the time up to which the image's batch has read; 0 where it is not known. A batch in
-    real-time mode reads until it ends.
+def _wanted(move: Move, offsets: Offsets) -> Wanted:
+    """Return the offsets, with the time up to which the last batches of the job have read."""
+    now_ms = 1000 * move.facts.at
+    newest = 0
+    for survey in (move.facts.source, *move.facts.merges):
+        for image in survey.images:
+            read_until_ms = _read_until_ms(image, survey)
+            if read_until_ms is None:
+                return Wanted(offsets, None, now_ms, _UNTIMED)
+            newest = max(newest, read_until_ms)
+    if newest < FIRST_BATCH_MS:
+        return Wanted(offsets, None, now_ms)
+    return Wanted(offsets, newest, now_ms)
+
+
+def _read_until_ms(image: Image, survey: Survey) -> int | None:
+    """Return the time up to which the image's batch has read; 0 of one without a time. A batch in
+    real-time mode reads until it ends: None where nothing tells when that was.
     """
     details = spark_image(image)
-    if not is_in_real_time(image):
-        return details.batch_timestamp_ms or 0
-    if details.batch_timestamp_ms is None or details.real_time_seconds is None:
-        return 0
-    return details.batch_timestamp_ms + int(1000 * details.real_time_seconds)
+    planned_ms = details.batch_timestamp_ms or 0
+    if not is_in_real_time(image) or image.epoch is None:
+        return planned_ms
+    if planned_ms and details.real_time_seconds is not None:
+        return planned_ms + int(1000 * details.real_time_seconds)
+    # That of a copy that did not keep the times of files is too late: it bounds the records, too.
+    commit = under(image.path, commit_path(image.epoch))
+    times = [file.modified for file in survey.files if file.path == commit]
+    return int(1000 * times[0]) if times and times[0] else None
 
 
 def of_offsets(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
@@ -233,6 +259,11 @@ def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:
     elif topics.records is None:
         why = f" ({topics.unread})" if topics.unread else ""
         fact = f"whether these are the records that the job has read was not asked{why}"
+        yield Finding("note", fact, hint=_ASK_SOURCE)
+    elif wanted.batch_ms is None:
+        fact = (
+            f"whether these are the records that the job has read was not checked: {wanted.untimed}"
+        )
         yield Finding("note", fact, hint=_ASK_SOURCE)
     elif not late:
         yield Finding(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
+from math import ceil
 from shlex import quote
 
 from stateshift.engines.findings import of_faster_storage, of_free_space, of_standby
@@ -29,7 +30,7 @@ from stateshift.engines.spark.layout import rollback_of, under
 from stateshift.engines.spark.real_time import longest_batch
 from stateshift.engines.spark.rewrite.in_place import of_in_place
 from stateshift.engines.spark.rewrite.merge import of_joining
-from stateshift.engines.spark.rewrite.move import Move
+from stateshift.engines.spark.rewrite.move import Move, long_enough_stop
 from stateshift.engines.spark.survey.checkpoint import directory_of
 from stateshift.specification.grammars import NEVER
 from stateshift.specification.job_relations import job_to_stop
@@ -124,11 +125,27 @@ def of_real_time(move: Move) -> Iterator[Finding]:
                 hint="give the job's trigger a shorter batch, or the standby a longer rpo",
             )
         elif move.runs and move.job.moves:
-            yield Finding(
-                "note",
-                f"{fact}. A stop waits for the end of a batch; cut short, it would be read again "
-                "and written to the sink twice",
-            )
+            yield _of_stop(move, fact, seconds)
+
+
+def _of_stop(move: Move, fact: str, seconds: float) -> Finding:
+    """Return a note that a stop waits for a batch of so many seconds, or a warning that it does
+    not wait long enough.
+    """
+    waits = move.batch_end_seconds_max
+    if waits >= seconds:
+        return Finding(
+            "note",
+            f"{fact}. A stop waits for the end of a batch; cut short, it would be read again "
+            "and written to the sink twice",
+        )
+    return Finding(
+        "warn",
+        f"{fact}, and a stop waits {waits:.0f} s for the end of a batch: cut short, it is read "
+        "again and written to the sink twice",
+        hint='give the job a longer stop: "stop": '
+        f'{{"seconds_max": {ceil(long_enough_stop(seconds))}}}',
+    )
 
 
 def of_target(move: Move) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ from stateshift.engines.spark.plan import publication
 from stateshift.engines.spark.plan.borrowed import from_their_places
 from stateshift.engines.spark.plan.fingerprint import epoch_after, identity_of, plan_of, provisional
 from stateshift.engines.spark.plan.rounds import round_plan, with_shortest_chains
-from stateshift.engines.spark.real_time import longest_batch
+from stateshift.engines.spark.real_time import SECONDS_DEFAULT, longest_batch
 from stateshift.engines.spark.rewrite import in_place
 from stateshift.engines.spark.rewrite.files import Reshaping, reshaping_of
 from stateshift.engines.spark.rewrite.logs import keep_files
@@ -54,6 +54,7 @@ from stateshift.purpose import Purpose
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.grammars import NEVER
 from stateshift.specification.job_relations import job_to_stop
+from stateshift.specification.model import SUBMIT_SECONDS_MAX
 from stateshift.step import (
     AnyStep,
     CompareImages,
@@ -70,9 +71,6 @@ from stateshift.survey import Facts, Image, ShardFiles, Survey
 # Files of a query's fence: what it would plan next with, and what it would commit that with; or the
 # last two it plans.
 FENCES_MAX = 2
-
-# How long a job may take to stop, where the spec does not say.
-STOP_SECONDS_MAX = 300
 
 
 def halt_plan(move: Move) -> Plan:
@@ -92,12 +90,7 @@ def _stop(move: Move) -> StopJob:
     job = move.job
     options = dict(job.stop)
     tag = options.pop("tag", None)
-    seconds_max = options.pop("seconds_max", None)
-    if seconds_max is None:
-        cluster = move.spec.cluster(job.source_cluster).options if job.source_cluster else {}
-        # Half of it is for the batch that runs, once the job has answered the marker.
-        default = STOP_SECONDS_MAX + 2 * longest_batch(move.images)
-        seconds_max = cluster.get("seconds_max", default)
+    options.pop("seconds_max", None)
     again = job.source_submit
     return StopJob(
         name="halt/stop",
@@ -105,7 +98,7 @@ def _stop(move: Move) -> StopJob:
         job=job.name,
         location=job.source,
         tag=tag,
-        seconds_max=float(seconds_max),
+        seconds_max=move.stop_seconds_max,
         options=options,
         restart=None if again is None else again.options,
         restart_environment={} if again is None else again.environment,
@@ -356,9 +349,19 @@ def _start(move: Move, images: Iterable[Image]) -> Iterator[Phase]:
             idle_notes.append(layout.under(image.path, IDLE))
         location = move.target if job.target else move.source
         epoch = epoch_after(move)
-        seconds = longest_batch(images)
+        seconds = _first_batch_seconds(move, begun)
         awaited = Awaited(location, epoch, tuple(commits), tuple(idle_notes), seconds)
     return start(job, move.facts, handed, awaited, fences)
+
+
+def _first_batch_seconds(move: Move, images: Iterable[Image]) -> float:
+    """Return the seconds of the job's first batch: in real-time mode, it commits as that ends."""
+    seconds = longest_batch(images)
+    submit = move.job.submit
+    # Format 2 is what real-time mode needs. The checkpoint does not show the job's next trigger.
+    may_begin_it = move.change.checkpoint_format == "v2"
+    is_default = submit is not None and submit.seconds_max == SUBMIT_SECONDS_MAX
+    return max(seconds, SECONDS_DEFAULT) if may_begin_it and is_default else seconds
 
 
 PLANS: Mapping[Purpose, Callable[[Move], Plan]] = {

@@ -43,10 +43,12 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.places import Rewriting, rewriting_of
+from stateshift.engines.spark.real_time import longest_batch
 from stateshift.engines.spark.survey.planned_image import after_planned, narrow_image, planned_files
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offset_conf import CODEC
 from stateshift.specification import JobSpec, Spec
+from stateshift.specification.options import SPARK_KINDS
 from stateshift.specification.transform import (
     Change,
     Compact,
@@ -66,6 +68,7 @@ from stateshift.specification.transform import (
 from stateshift.step import CopyFiles
 from stateshift.survey import Facts, Image
 
+STOP_SECONDS_MAX = 300.0  # how long a job may take to stop, where the spec does not say
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.internal.stateStore.partitions")
 CLASSES = {
     HDFS: "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
@@ -206,6 +209,13 @@ def leave_dropped(job: JobSpec, image: Image) -> Image:
     return replace(narrow_image(image, goes, shards), operators=operators)
 
 
+def long_enough_stop(batch_seconds: float) -> float:
+    """Return the seconds for a stop whose half is enough for the batch that runs: a job of Spark's
+    own clusters gets the other half to answer the stop marker.
+    """
+    return STOP_SECONDS_MAX + 2 * batch_seconds
+
+
 @dataclass(frozen=True)
 class Move:
     """One job as it is to move."""
@@ -260,6 +270,24 @@ class Move:
         """Whether the job may run: its cluster says so, or does not know."""
         cluster = self.facts.source_cluster
         return cluster is not None and cluster.state in ("running", "queued", "unknown")
+
+    @property
+    def stop_seconds_max(self) -> float:
+        """The seconds that the job may take to stop: the stop's, the cluster's, or a default."""
+        given = self.job.stop.get("seconds_max")
+        if given is None and self.job.source_cluster:
+            given = self.spec.cluster(self.job.source_cluster).options.get("seconds_max")
+        if given is None:
+            given = long_enough_stop(longest_batch(self.images))
+        return float(given)
+
+    @property
+    def batch_end_seconds_max(self) -> float:
+        """The seconds that a stop waits for the end of the batch that runs."""
+        cluster = self.job.source_cluster
+        if cluster and self.spec.cluster(cluster).kind in SPARK_KINDS:
+            return self.stop_seconds_max / 2  # the other half is for the answer, and for a kill
+        return self.stop_seconds_max
 
     def number_after(self, image: Image) -> int:
         """Return the number that the image's last batch has at the target."""

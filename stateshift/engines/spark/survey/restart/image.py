@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
 from stateshift.engines.spark.image import Backlog, Newest, SparkImage
-from stateshift.engines.spark.real_time import real_time_seconds
+from stateshift.engines.spark.real_time import LAST_BATCHES, real_time_lengths
 from stateshift.engines.spark.small_files import KEPT_EACH, Reading
 from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
@@ -131,7 +131,7 @@ def surveyed_image(
         offsets=len(listed.offsets),
         commits=len(listed.commits),
         batch_timestamp_ms=last_batch.timestamp_ms,
-        real_time_seconds=_real_time_seconds(reading, listed, files),
+        real_time_lengths=_real_time_lengths(reading, listed, files),
         strangers=counted_strangers(listed.strangers),
         newest=rewound_from,
         backlog=backlog,
@@ -303,16 +303,16 @@ def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
     return _LastBatch(dict(entry.conf), entry.offsets, entry.timestamp_ms)
 
 
-def _real_time_seconds(
+def _real_time_lengths(
     reading: Reading, listed: ListedFiles, files: Iterable[FileInfo]
-) -> float | None:
-    """Return the length of the last batch in real-time mode; None of micro-batches."""
+) -> tuple[float, ...]:
+    """Return the seconds of those of the last two batches that look like real-time mode."""
     modified = {file.path: file.modified for file in files}
-    done = sorted(listed.commits & listed.offsets)[-2:]
-    planned = {batch: entry.timestamp_ms / 1000 for batch, entry in _offset_logs(reading, done)}
+    done = sorted(listed.commits & listed.offsets)[-LAST_BATCHES:]
+    entries = dict(_offset_logs(reading, done))
     written = {batch: modified[reading.path(layout.offset_path(batch))] for batch in done}
     commits = {batch: modified[reading.path(layout.commit_path(batch))] for batch in listed.commits}
-    return real_time_seconds(planned, written, commits)
+    return real_time_lengths(entries, written, commits)
 
 
 def _offset_logs(
