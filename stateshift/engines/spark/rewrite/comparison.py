@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver, key_makers
-from stateshift.engines.spark.rewrite.stores import belongs, of_stores
+from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import Add, adders
 from stateshift.survey import ShardFiles
 from stateshift.world import ReadFrom
@@ -75,7 +75,9 @@ def compared_as(
     unframes = settings.get(ROWS) == PLAIN_ROWS and framed
     keep = None
     if PART in settings:
-        keep = belongs(json.loads(settings[PART]), shard.operator, shard.shard)
+        from stateshift.engines.spark.rewrite.pruning import filter_of  # with Arrow
+
+        keep = filter_of(json.loads(settings[PART]), shard.operator, shard.shard)
     evolutions = of_stores(json.loads(settings.get(EVOLVE, "{}")), shard.operator)
     evolvers = {store: evolver(evolution, framed) for store, evolution in evolutions.items()}
     sessions = key_makers(json.loads(settings.get(SESSIONS, "{}")), shard.operator, parting=False)

@@ -12,7 +12,6 @@ it is asked of each store, and once more when source and target are compared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from stateshift.engines.spark.entries.columnar import keys_of, values_of
 from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import array, arrow_type
-from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.spark.rewrite.stores import Kept, belongs, of_stores
 from stateshift.engines.sql import complaint_of, nodes_of, open_database, parse
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark.types import decode_struct
@@ -145,15 +144,17 @@ def conditions(part: JsonObject, operator: str) -> dict[str, Condition]:
     return found
 
 
-def filter_of(part: JsonObject, operator: str) -> Callable[[str, RowBlock], RowBlock]:
-    """Return the function that leaves behind the entries of which the condition is true."""
+def filter_of(part: JsonObject, operator: str, shard: int) -> Kept:
+    """Return the function that leaves behind, of one shard, what does not belong to the part."""
+    if "where" not in part:
+        return belongs(part, operator, shard)
     if part["operator"] != operator:
         return lambda store, block: block
     asked = conditions(part, operator)
 
-    def kept(store: str, block: RowBlock) -> RowBlock:
+    def stay(store: str, block: RowBlock) -> RowBlock:
         if store not in asked:
             raise FormatError(f"entries of the store {store}, which no schema describes")
         return asked[store].false_of(block) if len(block) else block
 
-    return kept
+    return stay

@@ -40,6 +40,7 @@ from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver, key_makers
+from stateshift.engines.spark.rewrite.pruning import filter_of
 from stateshift.engines.spark.rewrite.shards import (
     frame_rows,
     internal_families,
@@ -47,7 +48,7 @@ from stateshift.engines.spark.rewrite.shards import (
     with_family,
 )
 from stateshift.engines.spark.rewrite.sources import RowChecks, SourceSums, Straight
-from stateshift.engines.spark.rewrite.stores import belongs, of_stores
+from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import Add, adders
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.blocks import Binary, Flags, Ints, RowBlock, binary, part, whole
@@ -172,7 +173,7 @@ class Gathering:
     def read(self, source: ShardFiles) -> Iterator[tuple[str, RowBlock]]:
         """Yield the entries of a source that are wanted, in the targets' encoding."""
         change, part = self._framing(source), self.options.get("part")
-        keep = belongs(part, source.operator, source.shard) if part else None
+        keep = filter_of(part, source.operator, source.shard) if part else None
         entries = self._checks.fold_shard(source, self.options["settings"])
         for store, block in self.sums.watched(source, entries):
             if keep is not None:

@@ -134,10 +134,6 @@ def belongs(part: JsonObject, operator: str, shard: int) -> Kept:
     if "shards" in part:
         is_kept = shard in part["shards"]
         return lambda store, block: block if is_kept else _taken(block, [False] * len(block))
-    if "where" in part:
-        from stateshift.engines.spark.rewrite.pruning import filter_of
-
-        return filter_of(part, operator)
     column, values = part["column"], frozenset(part["values"])
     plain_rules = of_stores(part["rules"], operator)
     rules = {store: from_plain(KeyRule, rule) for store, rule in plain_rules.items()}
