@@ -284,6 +284,15 @@ class Survey:
             yield from image.findings
 
 
+def image_around(path: str, images: Iterable[str]) -> str | None:
+    """Return the innermost of these images that a file is in; None where it is in none."""
+    innermost = None
+    for image in sorted(images, key=len):
+        if not image or path.startswith(f"{image}/"):
+            innermost = image
+    return innermost
+
+
 def sizes_of(survey: Survey, paths: Iterable[str]) -> list[int]:
     """Return the sizes of these files, as far as the survey lists them."""
     wanted = set(paths)

@@ -296,7 +296,7 @@ class Engine(Protocol):
             images: where the images lie below it.
             restorable: whether an earlier epoch gets around the damage.
         Returns:
-            None where that is all there is to say.
+            None where there is nothing to add.
         """
         ...
 

@@ -45,7 +45,7 @@ from stateshift.step.claims import note_at_primary
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Survey
+from stateshift.survey import Finding, Survey, image_around
 
 __all__ = [
     "Difference",
@@ -255,19 +255,23 @@ def _checked_together(images: Collection[Judged], part: NumberedPart | None) -> 
 def _with_hints(
     findings: Iterable[Finding], judged: list[JudgedImage], engine: Engine, location: str
 ) -> Iterator[Finding]:
-    """Yield the findings with hints: none to verify, which was just done. If an earlier epoch
-    works, the first damage tells how to get to it.
+    """Yield the findings with hints: none to verify, which was just done. If an earlier epoch of
+    the damaged image works, the first damage in it tells how to get to it.
     """
-    is_restorable = any(image.epochs for image in judged)
     images = [image.path for image in judged]
-    is_told = False
+    told: set[str | None] = set()
     for finding in findings:
         if finding.hint and finding.hint.startswith("stateshift verify"):
             finding = replace(finding, hint=None)
-        if finding.is_damage and not finding.hint and not (is_restorable and is_told):
+        if finding.is_damage and not finding.hint:
             assert finding.path is not None, "damage is of a file"
-            hint = engine.way_out(finding.path, location, images, is_restorable)
-            finding, is_told = replace(finding, hint=hint), True
+            damaged = image_around(finding.path, images)
+            around = [image for image in judged if damaged in (None, image.path)]
+            is_restorable = any(image.epochs for image in around)
+            if not (is_restorable and damaged in told):
+                hint = engine.way_out(finding.path, location, images, is_restorable)
+                finding = replace(finding, hint=hint)
+                told.add(damaged)
         yield finding
 
 

@@ -28,7 +28,7 @@ from stateshift.migration.gathering import (
     source_now,
 )
 from stateshift.specification import JobSpec
-from stateshift.specification.transform import Drop
+from stateshift.specification.transform import Drop, Repair, find_change
 from stateshift.step.claims import state_at
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Rearranged
@@ -209,11 +209,18 @@ def _damage_in(
     by_names = inquiry.engine.judge(at, None, None).findings
     deep = DeepCheck(history=False)  # which finds nothing that keeps a job from restarting
     fleet = inquiry.adapters.fleet
-    readers = cast("Readers", fleet) if hasattr(fleet, "deep") else None
+    is_shared = hasattr(fleet, "deep") and not _has_other_files(job)
+    readers = cast("Readers", fleet) if is_shared else None
     to_the_end = inquiry.engine.judge(at, deep, readers).findings
     found = [*to_the_end, *_damage_in_planned_state(inquiry, job, survey, image, to_the_end)]
     refusals = [finding for finding in found if finding.level == "refuse"]
     return [finding for finding in refusals if finding not in by_names]
+
+
+def _has_other_files(job: JobSpec) -> bool:
+    """Whether some files of the image are not at its location, where other processes look."""
+    repair = find_change(job.transform, Repair)
+    return repair is not None and bool(repair.take or repair.rebuild)
 
 
 def _copied_files(inquiry: Inquiry, facts: Facts) -> Rearranged:

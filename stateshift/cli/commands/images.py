@@ -275,13 +275,14 @@ def repair(
 ) -> int:
     """Put a new image together from what is whole.
 
-    The new image of a damaged Spark checkpoint is the newest batch of which every file is there:
-    an older snapshot and the changes since, files of a copy (--also), logs that follow from
-    others. The plan names them. Batches after that one run again. The damaged checkpoint stays as
-    it is.
+    The new image of a damaged Spark checkpoint is the newest batch that can be made whole: with an
+    older snapshot and the changes since, with files of a copy (--also), or with logs that follow
+    from others. The plan names these files. Batches after that one run again. The damaged
+    checkpoint stays as it is.
 
     A Spark checkpoint that was copied by other means (distcp, a renamed bucket) may name the place
-    where it was made: --was-at. The new image names its own.
+    where it was made: --was-at. The new image names its own. With --was-at alone nothing is looked
+    for: the checkpoint is moved, and fenced as `stateshift move` does it.
 
     After a CLAIM restore from a native savepoint, checkpoints of Flink 2.2 and 2.3 look for
     the savepoint's files in their own folder. The files are not there, so the restore fails

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import METADATA, is_commit
-from stateshift.specification.transform import Change, Repair
+from stateshift.specification.transform import Change, Repair, find_change
 from stateshift.storage.protocol import Storage
 from stateshift.survey import (
     ClusterFacts,
@@ -20,6 +21,7 @@ from stateshift.survey import (
     SinkFacts,
     Survey,
     TableFacts,
+    image_around,
 )
 
 if TYPE_CHECKING:
@@ -64,8 +66,14 @@ class SparkEngine:
         from stateshift.engines.spark.survey.mended import with_repair
         from stateshift.engines.spark.survey.own_places import with_own_places
 
+        repair = find_change(changes, Repair)
         storage, changes = with_repair(opening(location), changes, opening)
         surveyed = survey(storage, thorough, changes=changes)
+        if repair is not None and repair.take:
+            from stateshift.engines.spark.check.copies import refused_copies
+
+            refused = refused_copies(opening(location), repair, opening)
+            surveyed = replace(surveyed, findings=(*surveyed.findings, *refused))
         return storage, with_own_places(storage, surveyed, opening)
 
     def own_part(self, spec: Spec, job: JobSpec, survey: Survey) -> Survey:
@@ -167,8 +175,7 @@ class SparkEngine:
     ) -> str | None:
         from stateshift.engines.spark.check.judgement import way_out
 
-        around = [image for image in images if path.startswith(image)]
-        return way_out(path, location, max(around, key=len, default=""), restorable)
+        return way_out(path, location, image_around(path, images) or "", restorable)
 
     def find_repair(self, location: str, also: Sequence[str], opening: Opening) -> Repair:
         from stateshift.engines.spark.check.repair import find_repair

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,8 @@ from stateshift import look
 from stateshift.engines.spark.image import fork_id
 from stateshift.errors import PlanError
 from stateshift.formats.spark.commits import decode_commit
+from stateshift.migration.gathering import Inquiry
+from stateshift.migration.source_check import damages
 from stateshift.specification import Spec
 from stateshift.specification.transform import Repair
 from tests.contracts.faulty import Effects, Faulty, Killed, at
@@ -44,7 +47,7 @@ def found(ground: Ground, *also: str) -> Repair:
     return look.find_repair(SOURCE, also, ground.open)
 
 
-def spec(repair: Repair, **keys: object) -> Spec:
+def spec(repair: Repair, **keys: Any) -> Spec:
     change = {key: value for key, value in asdict(repair).items() if value not in ((), {}, None)}
     waive = ["repeated-batches"]
     return spec_of(transform=[{"kind": "repair", **change}], waive=waive, **keys)
@@ -206,11 +209,106 @@ def test_damaged_offsets_of_the_planned_batch_are_told_as_lost(tmp_path: Path) -
     assert "offsets/6" not in carried_out(ground, repair)
 
 
-def test_an_operator_that_is_gone_comes_from_a_copy(tmp_path: Path) -> None:
+def test_an_operator_that_is_gone_leaves_nothing_to_compare_a_copy_with(tmp_path: Path) -> None:
     ground = damaged(tmp_path, {path: None for path in WHOLE.files() if path.startswith("state/")})
     copied(ground)
-    assert found(ground, COPY).take.keys() >= {"state/0/0/6.delta", "state/0/1/6.delta"}
-    carried_out(ground, found(ground, COPY))
+    with pytest.raises(PlanError, match="nothing shows that the state of operator 0") as refused:
+        found(ground, COPY)
+    assert f"stateshift verify {COPY} --deep" in (refused.value.hint or "")
+
+
+REWRITTEN = Checkpoint(batches=6, snapshots=(3, 5), keys=2)
+
+
+def test_a_copy_of_the_same_batches_whose_state_was_rewritten_is_refused(tmp_path: Path) -> None:
+    """As after `prune`, which keeps the query's id and its offsets."""
+    assert REWRITTEN.offsets(5) == WHOLE.offsets(5)
+    ground = damaged(tmp_path, {"state/0/1/6.delta": b""})
+    copied(ground, REWRITTEN)
+    with pytest.raises(PlanError, match="has other state than") as refused:
+        found(ground, COPY)
+    assert "leave that copy out" in (refused.value.hint or "")
+
+
+def test_one_shard_that_differs_is_enough_to_refuse_a_copy(tmp_path: Path) -> None:
+    ground = damaged(tmp_path, {"state/0/1/6.delta": b""})
+    copied(ground)
+    for path, content in REWRITTEN.files().items():
+        if path.startswith("state/0/0/"):
+            put(ground.disk.open(COPY), path, content)
+    with pytest.raises(PlanError, match=r"both have state/0/0/6\.delta whole, and it differs"):
+        found(ground, COPY)
+
+
+def test_a_damaged_file_of_either_side_shows_nothing_and_an_older_one_does(tmp_path: Path) -> None:
+    damage = {"state/0/1/6.delta": b"", "state/0/1/5.delta": None, "state/0/1/5.snapshot": None}
+    ground = damaged(tmp_path, damage)
+    copied(ground)
+    put(ground.disk.open(COPY), "state/0/0/6.delta", WHOLE.files()["state/0/0/6.delta"][:-9])
+    assert found(ground, COPY).take.keys() == damage.keys() - {"state/0/1/5.snapshot"}
+
+
+@pytest.mark.parametrize(
+    ("copy", "fact"),
+    [
+        (REWRITTEN, "has other state than"),
+        (Checkpoint(batches=6, query=OTHER), "is another query's checkpoint"),
+        (Checkpoint(batches=6, shards=3), "has no batch that"),
+        (Checkpoint(batches=4, snapshots=(3,)), "has no state/0/1/6.delta of the same history"),
+    ],
+)
+def test_a_plan_looks_at_the_copy_again(tmp_path: Path, copy: Checkpoint, fact: str) -> None:
+    """The spec may name another place by now, or the copy be another one."""
+    ground = damaged(tmp_path, {"state/0/1/6.delta": b""})
+    copied(ground)
+    repair = found(ground, COPY)
+    other = "file:///elsewhere/orders"
+    ground.write(copy, other)
+    edited = spec(replace(repair, take=dict.fromkeys(repair.take, other)))
+    refused = [one for one in ground.propose(edited).refusals if fact in one.message]
+    assert refused
+    assert all(one.hint and one.waive is None for one in refused)
+    with pytest.raises(PlanError):
+        ground.apply(edited)
+    assert ground.held(TARGET) == {}
+
+
+def test_a_checkpoint_without_commits_is_refused_at_once(tmp_path: Path) -> None:
+    gone = {f"commits/{batch}": None for batch in range(6)}
+    ground = damaged(tmp_path, {**gone, "state/0/1/6.delta": b""})
+    with pytest.raises(PlanError, match="has no commits/"):
+        found(ground)
+
+
+def test_other_processes_do_not_read_files_of_a_copy(tmp_path: Path) -> None:
+    """They open the damaged checkpoint by its location."""
+
+    class Elsewhere:
+        def deep(self, *asked: object) -> None:
+            raise AssertionError("the damaged checkpoint is read in another process")
+
+    ground = damaged(tmp_path, {"state/0/1/6.delta": b""})
+    copied(ground)
+    asked = spec(found(ground, COPY))
+    adapters = replace(ground.adapters, fleet=cast("Any", Elsewhere()))
+    assert damages(Inquiry(asked, adapters, ground.workdir()), asked.jobs[0]) == ()
+
+
+def test_each_query_of_a_folder_is_told_its_own_way_out(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    for query in ("one", "other"):
+        ground.write(WHOLE, prefix=query)
+        put(ground.source, f"{query}/state/0/1/6.delta", b"")
+    for batch in range(5):
+        ground.source.remove(f"other/commits/{batch}")
+        ground.source.remove(f"other/offsets/{batch}")
+    judged = look.restartable(SOURCE, ground.open, thorough=True)
+    assert [bool(image.epochs) for image in judged.images] == [True, False]
+    hints = {one.path: one.hint or "" for one in judged.findings if one.is_damage}
+    repair = f"stateshift repair {SOURCE}/one --to {SOURCE}-one-repaired"
+    assert hints["one/state/0/1/6.delta"] == repair
+    assert hints["other/state/0/1/6.delta"].startswith("restore other/state/0/1/6.delta from")
+    assert f"--to {SOURCE}-other-repaired --also COPY" in hints["other/state/0/1/6.delta"]
 
 
 def test_where_nothing_is_whole_each_batch_says_why(tmp_path: Path) -> None:

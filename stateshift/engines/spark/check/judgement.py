@@ -192,8 +192,11 @@ def _of_planned(at: ImageAt) -> Iterator[Finding]:
 
 def way_out(path: str, location: str, image: str, restorable: bool) -> str:
     """Return a hint for the damaged or missing file at `path`, of the image at `image`."""
-    at = location.rstrip("/") + (f"/{image}" if image else "")
-    repair = f"stateshift repair {quote(at)} --to {quote(f'{at}-repaired')}"
+    folder = location.rstrip("/")
+    at = f"{folder}/{image}" if image else folder
+    # Beside a folder of queries, not inside of it: there it would be one more of them.
+    to = "-".join((folder, *image.split("/"), "repaired")) if image else f"{folder}-repaired"
+    repair = f"stateshift repair {quote(at)} --to {quote(to)}"
     if restorable:
         return repair
     place = classify(path[len(image) :].lstrip("/") if image else path)
@@ -209,7 +212,8 @@ def way_out(path: str, location: str, image: str, restorable: bool) -> str:
             hint = f"{_COPY}: nothing else says which files the source has read"
         case _:
             hint = _COPY
-    return f"{hint.format(path=path)}; or, of that copy: {repair} --also COPY"
+    which = "that copy" if hint.startswith(_COPY) else "a copy"
+    return f"{hint.format(path=path)}; or let repair take it from {which}: {repair} --also COPY"
 
 
 # The number of folders with strangers that are named one by one.

@@ -14,25 +14,29 @@ and the batch is looked at again. A snapshot and changes that contradict each ot
 wrong: only a copy of the snapshot decides. If nothing is left to try, the batch before it is next.
 So a batch is chosen if, and only if, nothing of it is refused any more.
 
-A copy is a standby, a fork or a backup. It has the same query id, or that of its fork, and its
-history is the same up to the newest batch that both have planned in the same way, byte for byte:
-offsets name the millisecond. Of a fork, or if the id is lost, that batch does not count: the fork
-may have run it with other code. State version v is the work of batch v - 1. A file of a later
-batch is never taken.
+A copy is a standby, a fork or a backup (`copies`). A file of a batch that the copy has not planned
+in the same way is never taken, and none of a store whose state is not shown to be the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.check.copies import (
+    LOG_MAX,
+    DamagedCheckpoint,
+    Opening,
+    SoundCopy,
+    refused_files,
+    sound_copies,
+)
 from stateshift.engines.spark.check.image import faults_at
 from stateshift.engines.spark.check.portions import Place
 from stateshift.engines.spark.check.snapshots import check_histories
-from stateshift.engines.spark.image import fork_id
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
 from stateshift.engines.spark.survey.mended import with_repair
 from stateshift.engines.spark.survey.planned_image import planned_files
@@ -45,37 +49,16 @@ from stateshift.specification.transform import Repair
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, Survey
 
-LOG_MAX = 1 << 26
 TOLD_MAX = 10  # batches whose fault is told
-
-Opening = Callable[[str], Storage]
-
-
-@dataclass(frozen=True)
-class _SoundCopy:
-    """Another place with files of the same history, up to the batch `until`."""
-
-    location: str
-    paths: frozenset[str]
-    until: int
-    identity: str | None
-
-    def has(self, path: str) -> bool:
-        """Whether the copy has this file, of a batch that both have planned in the same way."""
-        if path not in self.paths:
-            return False
-        place = classify(described_file(path) or path)
-        batch = place.version
-        if batch is not None and place.area == "state":
-            batch -= 1
-        return batch is None or batch <= self.until
+STATE = "state"
 
 
 def find_repair(location: str, also: Sequence[str], opening: Opening) -> Repair:
     """Return the repair that gives the newest batch.
 
     Raises:
-        PlanError: no batch can be put together, nothing is damaged, or a copy is none.
+        PlanError: no batch can be put together, nothing is damaged, or `also` names a place that is
+            no copy, or has other state.
     """
     storage = opening(location)
     survey = surveyed(storage)
@@ -83,68 +66,48 @@ def find_repair(location: str, also: Sequence[str], opening: Opening) -> Repair:
         hint = f"stateshift inspect {quote(location)}"
         raise PlanError(f"{location} is not one query's checkpoint ({survey.kind})", hint=hint)
     paths = frozenset(file.path for file in survey.files)
-    identity = survey.images[0].identity
-    copies = [_copy_at(opening(place), storage, paths, identity) for place in also]
-    ids = {copy.identity for copy in copies if copy.identity is not None}
-    if identity is None and len(ids) > 1:
-        raise PlanError(
-            f"the query's id is damaged, and the copies have {len(ids)} ids "
-            f"({', '.join(sorted(ids))}): either may be the job's",
-            hint="give --also alone the copy that has the job's own id: its log and its progress "
-            "name it",
-        )
-    search = _RepairSearch(storage, paths, tuple(copies), opening)
-    return search.newest()
+    own = DamagedCheckpoint(storage, paths, survey.images[0].identity)
+    copies = sound_copies(own, also, opening)
+    _refuse_without_commits(own, copies)
+    repair = _RepairSearch(own, copies, opening).newest()
+    for refused in refused_files(own, {copy.location: copy for copy in copies}, repair):
+        raise PlanError(refused.message, hint=refused.hint)
+    return repair
 
 
-def _copy_at(
-    copy: Storage, own: Storage, paths: frozenset[str], identity: str | None
-) -> _SoundCopy:
-    """Return a copy, and how far its history is that of the checkpoint."""
-    survey = surveyed(copy)
-    other = survey.images[0] if survey.kind == "checkpoint" else None
-    if other is None:
-        hint = f"stateshift inspect {quote(copy.location)}"
-        raise PlanError(f"{copy.location} is not one query's checkpoint", hint=hint)
-    forked = fork_id(replace(other, identity=identity), copy.location)
-    if None not in (identity, other.identity) and other.identity not in (identity, forked):
+def _refuse_without_commits(own: DamagedCheckpoint, copies: Iterable[SoundCopy]) -> None:
+    """Refuse a checkpoint without a commit log, as Spark before 2.2 left it."""
+    commits_there = list(filter(layout.is_commit, own.paths))
+    for copy in copies:
+        commits_there += filter(layout.is_commit, filter(copy.has, copy.paths))
+    if not commits_there:
         raise PlanError(
-            f"{copy.location} is another query's checkpoint: its id is {other.identity}, and the "
-            f"one of {own.location} is {identity}",
-            hint="leave it out, and name a standby, a fork or a backup of this job",
+            f"{own.storage.location} has no commits/: a Spark before 2.2 wrote it, or the folder is "
+            "lost. A repair goes back to a batch by its commit",
+            hint="name a standby, a fork or a backup that has them: --also COPY; or start from it",
         )
-    held = frozenset(file.path for file in survey.files)
-    for path in sorted(held & paths, key=layout.number_of_log, reverse=True):
-        if not layout.is_offset(path):
-            continue
-        content = own.read(path, LOG_MAX)
-        with suppress(FormatError):
-            is_timed = offsets.decode_offsets(content).timestamp_ms > 0
-            if is_timed and content == copy.read(path, LOG_MAX):
-                # A fork may have run that batch itself, with other code.
-                until = layout.number_of_log(path) - (other.identity != identity)
-                return _SoundCopy(copy.location, held, until, other.identity)
-    raise PlanError(
-        f"{copy.location} has no batch that {own.location} has planned in the same way: nothing "
-        "shows that its files are of the same history",
-        hint="leave it out; or, where it is the newer one, look whether it is whole: stateshift "
-        f"verify {quote(copy.location)} --deep",
-    )
 
 
 @dataclass
 class _RepairSearch:
     """One checkpoint, and what has been done so far about its damage."""
 
-    storage: Storage
-    paths: frozenset[str]
-    copies: tuple[_SoundCopy, ...]
+    own: DamagedCheckpoint
+    copies: tuple[SoundCopy, ...]
     opening: Opening
     left: set[str] = field(default_factory=set)
     taken: dict[str, str] = field(default_factory=dict)
     rebuilt: dict[str, str] = field(default_factory=dict)
     tried: set[tuple[str, str]] = field(default_factory=set)
     doubted: set[str] = field(default_factory=set)
+
+    @property
+    def storage(self) -> Storage:
+        return self.own.storage
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return self.own.paths
 
     def newest(self) -> Repair:
         faults: dict[int, Finding] = {}
@@ -214,7 +177,8 @@ class _RepairSearch:
         image = survey.images[0]
         entry = self._offsets(batch)
         if not image.operators and entry is not None and entry.watermark_ms > 0:
-            yield Finding("refuse", "no state is there, though the query has a watermark")
+            fact = "state/ holds no operator's state, though the query has a watermark"
+            yield Finding("refuse", fact, path=STATE)
             return
         if image.epoch != batch or batch not in image.epochs:
             yield Finding("refuse", f"no job can restart from batch {batch}")
@@ -266,6 +230,11 @@ class _RepairSearch:
             hint += (
                 '; or write {"id":"…"} into metadata: the job\'s log and its progress name the id'
             )
+        if STATE in {fault.path for fault in faults.values()}:
+            hint = (
+                "nothing is left to compare a copy with: start from a standby or a backup itself, "
+                "if it is whole: stateshift verify COPY --deep"
+            )
         return PlanError(f"no batch of {self.storage.location} is whole ({why})", hint=hint)
 
     # ---- ways around one file
@@ -291,7 +260,7 @@ class _RepairSearch:
         self.taken.pop(path, None)  # no copy of it is any better
         return self._leave(path, place, batch) or self._rebuild(path, place, batch)
 
-    def _take_from(self, copy: _SoundCopy, path: str) -> None:
+    def _take_from(self, copy: SoundCopy, path: str) -> None:
         self.tried.add((path, copy.location))
         for each in (path, f"{path}.crc"):
             self.taken.pop(each, None)

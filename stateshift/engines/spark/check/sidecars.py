@@ -40,6 +40,12 @@ def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding
             yield from _hadoop(storage, path, hidden, layout.is_spare(layout.inside(image, path)))
 
 
+def of_file(storage: Storage, path: str) -> Iterator[Finding]:
+    """Yield the findings of the checksums beside one file, where there are any."""
+    yield from _spark(storage, f"{path}.crc")
+    yield from _hadoop(storage, path, layout.hidden_checksum(path), spare=False)
+
+
 def orphans(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """Yield one note about all tables that no snapshot names: they take space, and nothing else."""
     start = layout.under(image.path, "state/")

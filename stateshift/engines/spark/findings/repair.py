@@ -17,13 +17,12 @@ def of_repair(move: Move) -> Iterator[Finding]:
     """Report the files that are left out, taken and rebuilt. Refuse a repair beside anything else,
     and a planned batch that is lost where a sink may have it.
     """
-    repair, job = move.repair, move.job
+    repair = move.repair
     if repair is None:
         return
-    is_alone = len(job.transform) == 1 and job.mode in ("move", "fork") and job.target is not None
-    if not is_alone or len(move.images) != 1:
-        fact = "a repair beside another change, in place, or of several queries"
-        yield Finding("refuse", fact, hint="repair the checkpoint first: a job of its own")
+    refused = tuple(_not_alone(move))
+    yield from refused
+    if refused:
         return
     (image,) = move.images
     if repair.leave:
@@ -54,6 +53,23 @@ def of_repair(move: Move) -> Iterator[Finding]:
             yield Finding("refuse", fact, waive=REPEATED, hint=WAIVE)
         else:
             yield Finding("warn", fact)
+
+
+def _not_alone(move: Move) -> Iterator[Finding]:
+    """Refuse a repair that is not of one checkpoint, to another place, and nothing else."""
+    job, images = move.job, len(move.images)
+    if len(job.transform) != 1:
+        hint = "repair the checkpoint first, in a job of its own; then change the new image"
+        yield Finding("refuse", "a repair beside another change", hint=hint)
+    if job.target is None:
+        hint = 'say where the new image goes: "remote_location"'
+        yield Finding("refuse", "a repair in place", hint=hint)
+    if job.mode not in ("move", "fork"):
+        hint = 'stop the job, and repair with "mode": "move" or "fork"'
+        yield Finding("refuse", f'a repair in rounds ("mode": "{job.mode}")', hint=hint)
+    if images != 1:
+        hint = "name the checkpoint of one query as the job's location: a job for each"
+        yield Finding("refuse", f"a repair of {images} queries at once", hint=hint)
 
 
 def _named(paths: Sequence[str]) -> str:
