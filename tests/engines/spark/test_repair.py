@@ -248,6 +248,13 @@ def test_a_damaged_file_of_either_side_shows_nothing_and_an_older_one_does(tmp_p
     assert found(ground, COPY).take.keys() == damage.keys() - {"state/0/1/5.snapshot"}
 
 
+def test_the_log_of_a_source_is_taken_whatever_the_state(tmp_path: Path) -> None:
+    whole = replace(WHOLE, inputs="file:///in")
+    ground = damaged(tmp_path, {"sources/0/4": None}, whole)
+    copied(ground, whole)
+    assert found(ground, COPY) == Repair(batch=5, take={"sources/0/4": COPY})
+
+
 @pytest.mark.parametrize(
     ("copy", "fact"),
     [

@@ -184,7 +184,7 @@ def _shards_by_store(paths: Iterable[str]) -> dict[StoreName, set[int | None]]:
     by_store: dict[StoreName, set[int | None]] = {}
     for path in paths:
         place = classify(described_file(path) or path)
-        if place.operator is not None:
+        if place.operator is not None and place.area.startswith("state"):
             store = place.store if place.area == "state" else None
             by_store.setdefault((place.operator, store), set()).add(place.partition)
     return by_store

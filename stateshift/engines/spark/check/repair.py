@@ -82,8 +82,8 @@ def _refuse_without_commits(own: DamagedCheckpoint, copies: Iterable[SoundCopy])
         commits_there += filter(layout.is_commit, filter(copy.has, copy.paths))
     if not commits_there:
         raise PlanError(
-            f"{own.storage.location} has no commits/: a Spark before 2.2 wrote it, or the folder is "
-            "lost. A repair goes back to a batch by its commit",
+            f"{own.storage.location} has no commits/: a Spark before 2.2 wrote it, or the folder "
+            "is lost. A repair goes back to a batch by its commit",
             hint="name a standby, a fork or a backup that has them: --also COPY; or start from it",
         )
 
