@@ -55,7 +55,7 @@ def real_time_lengths(
 
 def is_in_real_time(image: Image) -> bool:
     """Whether one of the query's last batches was in real-time mode, as far as its checkpoint
-    shows. Where that is wrong, stateshift waits too long, or checks less.
+    shows. stateshift waits too long, or checks less, where that is wrong.
     """
     if spark_image(image).real_time_lengths:
         return True

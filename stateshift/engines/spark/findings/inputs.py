@@ -76,7 +76,7 @@ Place = tuple[str, int]
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The next offset of each partition; `batch_ms` is when the last batch was planned, or ended in
-    real-time mode. Where it is None, `untimed` is the reason.
+    real-time mode. `untimed` is the reason where it is None.
     """
 
     offsets: Offsets

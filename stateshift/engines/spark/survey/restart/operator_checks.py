@@ -104,7 +104,9 @@ def check_schemas(reading: Reading, path: str, decoded: OperatorMetadata, files:
         name = schema.rpartition("/")[2]
         if name not in listed:
             fact = f"the schema {name} is missing, which {reading.path(path)} names"
-            reading.refuse(f"{fact}: Spark refuses to start", path)
+            own = f"state/{schema.rpartition('/state/')[2]}" if "/state/" in schema else path
+            hint = f"restore {reading.path(own)} from a copy of the checkpoint"
+            reading.refuse(f"{fact}: Spark refuses to start", own, hint=hint)
             return
 
 
