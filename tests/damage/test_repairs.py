@@ -29,5 +29,6 @@ def test_what_is_repaired_is_the_whole_image_at_that_batch_and_the_rest_is_refus
     assert [one for one in found if one.result == "wrong"] == []
     results = {one.result for one in found}
     assert "repaired" in results
-    if also:
-        assert not [one for one in found if "no batch" in one.told]
+    if also:  # of two that contradict each other, a copy tells only where its offsets are the same
+        lost = [one for one in found if "no batch" in one.told and "contradict" not in one.told]
+        assert not lost
