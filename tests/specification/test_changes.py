@@ -27,6 +27,7 @@ GOOD = [
     {"kind": "drop", "operators": ["1"], "sources": ["2"]},
     {"kind": "split", "by": 4, "part": 0},
     {"kind": "split", "column": "country", "values": ["de", "fr", "", None]},
+    {"kind": "prune", "where": "key.country = 'de'", "operator": "0"},
     {"kind": "merge", "locations": ["file:///there"], "sum": ["count"]},
     {
         "kind": "evolve",

@@ -303,7 +303,7 @@ class Flink:
         """Restore the keyed operators of a job from an image, and stop once they are open."""
         begun = time.monotonic()
         with socket.create_server(("127.0.0.1", 0)) as silent:
-            names = self.prune(graph, nodes, ids, silent.getsockname()[1])
+            names = self.keep_keyed(graph, nodes, ids, silent.getsockname()[1])
             error = self.restore(graph) if names else None
         text = error or ""
         is_refused = any(name in text for name in STATE_ERRORS)
@@ -315,7 +315,9 @@ class Flink:
             "is_of_state": is_refused and not any(name in text for name in OTHER_ERRORS),
         }
 
-    def prune(self, graph: Java, nodes: list[Java], ids: dict[int, str], port: int) -> list[str]:
+    def keep_keyed(
+        self, graph: Java, nodes: list[Java], ids: dict[int, str], port: int
+    ) -> list[str]:
         """Leave the keyed operators of a graph, and silent sources for what they read."""
         keyed = [node for node in nodes if node.getStateKeySerializer() is not None]
         for node in nodes:

@@ -194,7 +194,7 @@ def _of_stores(change: StateChange, image: Image, name: str, look: str) -> Itera
         for store in stores:
             yield from _of_split_store(change.split, store, name, look)
         yield from _of_parts(change.split, name)
-    if change.prune:
+    if change.pruning:
         yield from _of_prune(change, image, name, stores, look)
     yield from of_evolution(change, image, name, stores, look)
     if change.provider not in (None, provider):
@@ -286,12 +286,12 @@ def _of_prune(
     """Refuse a condition that does not fit every store: what belongs together goes together."""
     from stateshift.engines.spark.rewrite.pruning import conditions
 
-    assert change.prune is not None, "asked for"
+    assert change.pruning is not None, "asked for"
     if change.split or change.partitions or change.provider or change.evolve:
         fact = f"{name}: `prune` beside another change of the state"
         yield Finding("refuse", fact, hint="one after the other: two jobs")
         return
-    part = part_of_condition(change.prune, image, stores)
+    part = part_of_condition(change.pruning, image, stores)
     own = [store for store in stores if store.operator == part["operator"]]
     if not own:
         operators = ", ".join(dict.fromkeys(store.operator for store in stores))

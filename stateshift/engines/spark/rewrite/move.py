@@ -96,7 +96,7 @@ class StateChange:
     dropped_operators: tuple[str, ...] = ()
     dropped_sources: tuple[str, ...] = ()
     split: Split | None = None
-    prune: Prune | None = None
+    pruning: Prune | None = None
     merge: Merge | None = None
     evolve: tuple[Evolve, ...] = ()
     repositions: tuple[Reposition, ...] = ()
@@ -109,7 +109,7 @@ class StateChange:
             rewind=None if repair is None else repair.batch,
             evolve=tuple(change for change in changes if isinstance(change, Evolve)),
             repositions=tuple(change for change in changes if isinstance(change, Reposition)),
-            prune=find_change(changes, Prune),
+            pruning=find_change(changes, Prune),
             merge=find_change(changes, Merge),
         )
         for change in changes:
@@ -138,7 +138,7 @@ class StateChange:
     @property
     def takes_a_part(self) -> bool:
         """Whether some entries stay behind."""
-        return self.split is not None or self.prune is not None
+        return self.split is not None or self.pruning is not None
 
     @property
     def rewrites_state(self) -> bool:

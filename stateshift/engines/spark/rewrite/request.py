@@ -162,7 +162,7 @@ class Request:
     @cached_property
     def part(self) -> JsonObject | None:
         """Return the options of the part of the entries that is asked for."""
-        split, prune = self.change.split, self.change.prune
+        split, prune = self.change.split, self.change.pruning
         if prune is not None:
             return part_of_condition(prune, self.image, self.stores)
         if split is None:
