@@ -56,9 +56,10 @@ def answer(
         asking = _Asking(database, opening, readers)
         try:
             named = _tables_named(database, sql, tables)
-            for table in named:
+            is_repeated = max(named.values(), default=0) > 1
+            for table in () if is_repeated else named:
                 asking.give(table)
-            if max(named.values(), default=0) > 1 or _scans(database, sql) > len(named):
+            if is_repeated or _scans(database, sql) > len(named):
                 for table in named:
                     asking.hold(table)
             rows = database.sql(sql).to_arrow_reader(ROWS)

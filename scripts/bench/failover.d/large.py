@@ -1,7 +1,7 @@
 """A standby of a large state: see `failover-large`.
 
     python large.py [--gb 20] [--minutes 3]      measure, and write the page
-    python large.py --play FOLDER                write a batch each two seconds, until killed
+    python large.py --play FOLDER                write a batch each ten seconds, until killed
 
 The bytes are Spark's, HDFS-backed: a snapshot of random values and a delta a batch for each of 200
 partitions.

@@ -72,7 +72,7 @@ WRITES = (
     *("state.changelog.", "state.backend.changelog."),
 )
 STATE_ERRORS = ("StateMigrationException", "BackendBuildingException")
-# What a backend fails on, too, and says nothing of the state.
+# Errors of a backend that say nothing about the state.
 OTHER_ERRORS = (
     *("No space left", "UnsatisfiedLinkError", "NoClassDefFoundError", "ClassNotFoundException"),
     *("Could not load the native", "OutOfMemoryError", "Permission denied"),

@@ -205,9 +205,7 @@ def convert(
 @shortcut(
     "stateshift prune /data/orders --to /data/orders-2 --where \"key.country = 'de'\"\n"
     'stateshift prune /data/orders --to /data/orders-2 --where "key.window.end < timestamp '
-    "'2026-01-01'\"\n"
-    'stateshift prune /data/orders --to /data/orders-2 --where "key.id in (select id from '
-    "read_csv('gone.csv'))\""
+    "'2026-01-01'\" --operator 0"
 )
 def prune(
     terminal: Terminal,

@@ -15,7 +15,6 @@ checkpoint with a repair asks again: a spec may be edited, or a copy go on meanw
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from stateshift.errors import FormatError, MissingFile, PlanError, TooLarge
 from stateshift.formats.spark import offsets
 from stateshift.formats.spark.names import CheckpointPath, classify, described_file
 from stateshift.specification.transform import Repair
+from stateshift.step.contents import digest_of
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding
 
@@ -252,21 +252,13 @@ def _newest_whole(
     """Return the newest of these files that both have whole, and whether it is equal."""
     for path in files:
         with suppress(MissingFile):
-            digest = _digest(own.storage, path)
-            is_equal = digest == _digest(copy.storage, path)
+            digest = digest_of(own.storage.chunks(path))
+            is_equal = digest == digest_of(copy.storage.chunks(path))
             if is_equal and digest[0] > NO_ENTRIES_MAX:
                 return path, True
             if not is_equal and is_whole(own.storage, path) and is_whole(copy.storage, path):
                 return path, False
     return None, False
-
-
-def _digest(storage: Storage, path: str) -> tuple[int, bytes]:
-    digest, size = hashlib.sha256(), 0
-    for chunk in storage.chunks(path):
-        digest.update(chunk)
-        size += len(chunk)
-    return size, digest.digest()
 
 
 def is_whole(storage: Storage, path: str) -> bool:
