@@ -249,7 +249,7 @@ def removed(at_work: Ground, place: str) -> None:
 
         storage = open_patiently(where)
         for file in storage.list():
-            storage.delete(file.path)
+            storage.remove(file.path)
         return
     hadoop.run(
         Path(at_work.environment["HADOOP_CONF_DIR"]), "dfs", "-rm", "-r", "-f", "-skipTrash", where
