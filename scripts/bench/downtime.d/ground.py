@@ -11,11 +11,12 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,10 @@ def ground(
     finally:
         for place in places:
             at_work.stop(place)
+        for path in folder.rglob("*.pid"):  # of a job that a failover has started
+            with suppress(ProcessLookupError, ValueError, IndexError):
+                os.killpg(int(path.read_text().split()[0]), signal.SIGKILL)
+        for place in places:
             removed(at_work, place)
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
