@@ -180,7 +180,9 @@ class ImageDetails(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One job's (or one query's) whole state at one epoch, as files."""
+    """One job's (or one query's) whole state at one epoch, as files. Those in `read_before` were
+    read to their end already: a look for damage may leave them out.
+    """
 
     path: str
     name: str | None
@@ -200,6 +202,7 @@ class Image:
     findings: tuple[Finding, ...] = ()
     details: ImageDetails | None = None
     planned_state: PlannedState | None = None
+    read_before: tuple[str, ...] = ()
 
     @property
     def state_files(self) -> Iterator[str]:

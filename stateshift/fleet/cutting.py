@@ -216,7 +216,10 @@ def _together(answers: Sequence[Json]) -> Json:
 
 def _settings_of_parts(cutter: Cutter, there: Sequence[Portion]) -> list[list[Settings]]:
     """Return for each portion the settings of its parts, its own where it stays whole."""
-    sizes = [sum(sizes_of(survey, image.needed)) for survey, image in there]
+    sizes = []
+    for survey, image in there:
+        read = set(image.needed) - set(image.read_before)
+        sizes.append(sum(sizes_of(survey, read)))
     settings: list[list[Settings]] = [[image.settings] for _, image in there]
     divisible: dict[int, ShardAt] = {}
     for number, (survey, image) in enumerate(there):

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 LOOKS_WHILE_IT_RUNS = 3
 SECONDS_BETWEEN = 0.5
-LATELY_SECONDS = 3600.0  # what a standby's round has read since, and nobody wrote to, is known
+# Files that a standby's round has read, and nobody wrote to, are known for so long, by the rounds
+# after it and by whoever starts the job.
+LATELY_SECONDS = 3600.0
 CLOCKS_SECONDS = 1.0  # by which the clocks of a storage and of who writes there may differ
 
 Look = Callable[[], tuple[Storage, Survey]]
@@ -74,9 +76,15 @@ def _look_at_moved(
     images: list[Image] = []
     for image in survey.images:
         moved = kind.taken_along(job, number, image)
-        left = [shard for shard in moved.shards if not set(shard.files).issubset(checked)]
-        images.append(replace(moved, shards=tuple(left)))
+        images.append(without_known(moved, checked))
     return storage, replace(survey, images=tuple(images))
+
+
+def without_known(image: Image, known: Collection[str]) -> Image:
+    """Return an image of which these files are not read again, and no shard of such alone."""
+    left = [shard for shard in image.shards if not set(shard.files).issubset(known)]
+    read_before = tuple(path for path in image.needed if path in known)
+    return replace(image, shards=tuple(left), read_before=read_before)
 
 
 def damage_in(
@@ -233,10 +241,12 @@ def _copied_files(inquiry: Inquiry, facts: Facts) -> Rearranged:
     return Rearranged(open_storage(facts.source.location), places)
 
 
-def damage_of_copy(inquiry: Inquiry, job: JobSpec, facts: Facts) -> Finding | None:
+def damage_of_copy(
+    inquiry: Inquiry, job: JobSpec, facts: Facts, known: Collection[str]
+) -> Finding | None:
     """Return the first reason for which a job could not be started from what rounds have copied,
-    once it is published. Copies are read where they are; logs and metadata that are still to be
-    published, at the source.
+    once it is published. Copies are read where they are, but the `known` ones; logs and metadata
+    that are still to be published, at the source.
     """
     engine = inquiry.engine
     facts = engine.as_copied(facts)
@@ -244,7 +254,7 @@ def damage_of_copy(inquiry: Inquiry, job: JobSpec, facts: Facts) -> Finding | No
     for image in facts.source.images:
         if image.epoch is None:
             continue
-        moved = replace(engine.taken_along(job, 0, image), epochs=())
+        moved = replace(without_known(engine.taken_along(job, 0, image), known), epochs=())
         at = ImageAt(storage, facts.source, moved, image.path or facts.source.location)
         by_names = engine.judge(at, None, None).findings
         for finding in engine.judge(at, DeepCheck(history=False), None).findings:

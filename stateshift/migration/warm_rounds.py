@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -45,7 +45,7 @@ from stateshift.migration.observation import (
 )
 from stateshift.migration.plan_book import NumberedPlan
 from stateshift.migration.round_choice import FRESH_SECONDS, Choice, Epochs, Look, Rounds, decide
-from stateshift.migration.source_check import damage_of_copy, damages
+from stateshift.migration.source_check import LATELY_SECONDS, damage_of_copy, damages
 from stateshift.migration.standby_source import follow, is_at, kept_epoch, way_without
 from stateshift.migration.standby_state import (
     Publication,
@@ -98,10 +98,19 @@ class Failure:
 
 @dataclass(frozen=True)
 class Check:
-    """A copy that was read to its end: when that was done, and how long it took."""
+    """A copy that was read to its end: when that was done, and how long it took to read what was
+    not known. `digests` are those of its files; all of them were read until `whole_at`.
+    """
 
     at: float
     seconds: float
+    digests: Mapping[str, str]
+    whole_at: float
+    whole_seconds: float
+
+    def is_known(self, now: float) -> bool:
+        """Whether what was read need not be read again yet."""
+        return now - self.whole_at < max(LATELY_SECONDS, CHECK_PAUSE * self.whole_seconds)
 
 
 class WarmRounds:
@@ -496,8 +505,9 @@ class WarmRounds:
                 yield ReadUpTo(writer.job, begun[0])
 
     def _is_check_due(self, job: JobSpec) -> bool:
-        """Whether the copy is read to its end before it is published. A large one is not, for so
-        long that reading takes a tenth of the time; an earlier epoch that was read is kept then.
+        """Whether the copy is read to its end before it is published: what is new in it, and once
+        an hour all of it. If that takes long it is not, for so long that reading takes a tenth of
+        the time; an earlier epoch that was read is kept then.
         """
         last = self._checks.get(job.name)
         if job.verify_source != "deep" or last is None:
@@ -509,9 +519,23 @@ class WarmRounds:
         that is not what the source has is made again.
         """
         context, name = self.context, look.job.name
-        began = context.now()
-        damage = damage_of_copy(context.inquiry_at_pace, look.job, facts)
-        self._checks[name] = Check(context.now(), context.now() - began)
+        began, last = context.now(), self._checks.get(name)
+        digests: dict[str, str] = {}
+        for (location, path), copy in facts.brought.items():
+            if location == facts.source.location:
+                digests[path] = copy.digest
+        if last is not None and not last.is_known(began):
+            last = None
+        read = {} if last is None else last.digests
+        known = {path for path, digest in digests.items() if read.get(path) == digest}
+        damage = damage_of_copy(context.inquiry_at_pace, look.job, facts, known)
+        now = context.now()
+        if damage is not None:
+            self._checks[name] = Check(now, now - began, {}, -LATELY_SECONDS, now - began)
+        elif last is None:  # the next round brings little beside a whole copy
+            self._checks[name] = Check(now, 0.0, digests, began, now - began)
+        else:
+            self._checks[name] = replace(last, at=now, seconds=now - began, digests=digests)
         if damage is None:
             return False
         if damage.path is not None and self._remove_bad_copy(facts, damage.path):

@@ -15,9 +15,10 @@ from stateshift.errors import ClusterError, PlanError
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.standby import STATE, claim_path, decode_state
 from stateshift.migration.gathering import Inquiry, image_of_epoch
-from stateshift.migration.source_check import files_read_lately
-from stateshift.specification import Spec
+from stateshift.migration.source_check import damage_of_copy, files_read_lately
+from stateshift.specification import JobSpec, Spec
 from stateshift.standby.location import failover_spec
+from stateshift.survey import Facts, Finding
 from stateshift.workdir import Workdir
 from tests.engines.flink import golden
 from tests.migration.test_warm import Ended, Standby
@@ -308,3 +309,36 @@ def test_a_flink_job_goes_on_from_either_checkpoint(tmp_path: Path, back: int) -
     report = ground.apply(spec, "failover")
     assert report.state == "finished"
     assert golden.looked_at(ground.disk, TARGET)[1].images[0].epoch == kept[back]
+
+
+def test_a_round_reads_what_is_new_and_a_large_copy_once_an_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading all of it takes five minutes here. Every epoch that is published was read."""
+    ground = Standby(tmp_path, 1, looks=90)
+    ground.look = lambda: None  # type: ignore[method-assign]
+    ground.job.moods, ground.job.retained = {"batch": 0.01}, 100
+    ground.acts = {20: lambda: hours_pass(ground)}
+    reads: list[tuple[float, set[str]]] = []
+
+    def slowly(inquiry: Inquiry, job: JobSpec, facts: Facts, known: set[str]) -> Finding | None:
+        new = set(facts.source.images[0].state_files).difference(known)
+        reads.append((ground.clock.time, new))
+        ground.clock.time += 0.01 * len(new) if known else 300.0
+        return damage_of_copy(inquiry, job, facts, known)
+
+    monkeypatch.setattr("stateshift.migration.warm_rounds.damage_of_copy", slowly)
+    with pytest.raises(Ended):
+        ground.apply(running_spec(mode="warm", cutover="never"))
+    state = decode_state(ground.disk.snapshot(TARGET)[STATE])
+    assert [kept.checked for kept in state.kept] == [True, True]
+    began = reads[0][0]
+    within = [new for at, new in reads if at - began < 3600.0]
+    assert len(within) > 2
+    assert sum(map(len, within)) == len(set[str]().union(*within)), "each file once"
+    again = [new for at, new in reads if at - began >= 3600.0]
+    assert again and not within[0].isdisjoint(again[0])
+
+
+def hours_pass(ground: Standby) -> None:
+    ground.clock.time += 2 * 3600.0

@@ -33,10 +33,11 @@ from stateshift.engines.spark.check.joins import Join
 from stateshift.engines.spark.check.portions import Place, part_of, shard_place
 from stateshift.engines.spark.check.snapshots import Tally
 from stateshift.engines.spark.entries import single_file as decoding
-from stateshift.engines.spark.entries.fold import fold_shard
+from stateshift.engines.spark.entries.fold import changes_since, fold_shard
 from stateshift.engines.spark.entries.row_check import RowCheck
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
+from stateshift.engines.spark.survey.own_places import JOIN
 from stateshift.engines.spark.survey.planned_image import (
     NAME_THE_SINK,
     after_planned,
@@ -49,7 +50,7 @@ from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.compression import codec_of
-from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.names import DEFAULT_STORE, classify
 from stateshift.formats.spark.offset_conf import codec_in, is_strict
 from stateshift.formats.spark.schema import decode_schema
 from stateshift.formats.spark.type_json import check_schema
@@ -201,7 +202,7 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
 def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
     """Read zips to their ends, as Spark does; warn of a wrong directory, which it reads last."""
     for path in image.needed:
-        if not path.endswith(".zip"):
+        if not path.endswith(".zip") or path in image.read_before:
             continue
         doubts: Sequence[str] = ()
         try:
@@ -245,15 +246,18 @@ class _StateReader:
 
     def check(self, shard: ShardFiles, join: Join, tally: Tally | None) -> Iterator[Finding]:
         """Read one store of one shard to its end, and add its entries to the join and the tally."""
+        operator = next(each for each in self.image.operators if each.id == shard.operator)
+        settings = self.image.settings
+        is_of_join = operator.name == JOIN or shard.store != DEFAULT_STORE
+        if not is_of_join:  # its stores are compared with each other
+            shard, settings = changes_since(shard, settings, self.image.read_before)
         yield from self._codecs(shard)
-        strict = is_strict(self.image.settings)
-        shards = next(each.shards for each in self.image.operators if each.id == shard.operator)
+        strict, shards = is_strict(settings), operator.shards
         rows = RowCheck(self.storage.chunks, shard, strict, shards)
 
         def deleted(store: str, keys: Binary) -> None:
             rows.check_deleted(self.views.of(shard.operator, store), keys)
 
-        settings = self.image.settings
         try:
             for store, block in fold_shard(self.storage.chunks, shard, settings, deleted=deleted):
                 if tally is not None:

@@ -170,6 +170,7 @@ def _without(image: Image, shards: tuple[ShardFiles, ...], needed: list[str]) ->
         image,
         shards=shards,
         needed=tuple(needed),
+        read_before=tuple(set(image.read_before).intersection(needed)),
         embedded=(),
         first_read=(),
         endpoints=(),

@@ -31,8 +31,10 @@ ZIP_MAX = 1 << 28
 
 def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """Compare every checksum of what the image needs with its file."""
-    listed = {file.path for file in survey.files}
+    listed, known = {file.path for file in survey.files}, set(image.read_before)
     for path in image.needed:
+        if path.removesuffix(".crc") in known:
+            continue
         if path.endswith(".crc"):
             yield from _spark(storage, path)
         hidden = layout.hidden_checksum(path)

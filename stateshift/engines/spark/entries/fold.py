@@ -3,6 +3,7 @@
     HDFS-backed  [N.snapshot] N.delta ...                key and value are UnsafeRows
     RocksDB      [N.zip SSTs/x.sst ...] N.changelog ...  as RocksDB holds them, without the column
                                                          family's two bytes
+    "stateshift.changes-alone": "true"                   a setting: the changelogs' entries alone
 
 Column families have their ids per partition, so two images of one state differ in them; their names
 do not. An entry's store is "<store>" without column families and "<store>/<family>" with them.
@@ -26,8 +27,8 @@ tested on every golden checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -66,6 +67,8 @@ from stateshift.world import ReadFrom
 # Called with (store, keys): what the files of a shard delete.
 Deleted = Callable[[str, Binary], None]
 
+CHANGES_ALONE = "stateshift.changes-alone"
+
 # Later than any sequence number of RocksDB's, which have 56 bits.
 _AFTER_TABLES = 1 << 60
 PLAINLY = "take this run back (`stateshift rollback WORKDIR`), then compact without keeping tables"
@@ -90,6 +93,22 @@ def fold_shard(
         yield from _RocksDB(read, shard, settings, deleted).fold_shard(bytes_max)
     else:
         raise FormatError("these files are not of one state store provider", shard.files[0])
+
+
+def changes_since(
+    shard: ShardFiles, settings: Mapping[str, str], read_before: Collection[str]
+) -> tuple[ShardFiles, Mapping[str, str]]:
+    """Return the part of a shard that was not read before, and the settings to fold it with:
+    changelogs of a RocksDB shard, or all of it, since a new snapshot is read with its tables.
+    """
+    base = [path for path in shard.files if path.endswith((".zip", ".sst"))]
+    if not set(base) <= set(read_before):
+        return shard, settings
+    zips = newest_files(base, ".zip")[:1]
+    new = [path for path in shard.files if path not in read_before]
+    if zips:
+        settings = {**settings, CHANGES_ALONE: "true"}
+    return replace(shard, files=(*zips, *new)), settings
 
 
 def writes_in_time(
@@ -172,6 +191,7 @@ class _RocksDB:
         self._between = delimiter(settings)
         self._part = rocksdb_version.part_in(settings)
         self._version = rocksdb_version.Version(shard.files)
+        self._changes_alone = CHANGES_ALONE in settings
 
     def fold_shard(self, bytes_max: int) -> Iterator[tuple[str, RowBlock]]:
         """Yield the entries: see `fold_shard`."""
@@ -183,6 +203,8 @@ class _RocksDB:
     def _settled(self, bytes_max: int) -> Iterator[RowBlock]:
         """Yield the result of tables and changelogs: by key, where tables are sorted runs."""
         changes = self.changes(newest_files(self._shard.files, ".zip"))
+        if self._changes_alone:
+            return settle_writes(changes, self._between, bytes_max)
         if self._version.runs:
             runs = map(self._ascending, self._version.runs)
             return merge_runs([*runs, *in_runs(changes, bytes_max)], self._between)
