@@ -13,7 +13,6 @@ The copy has SHIFT records more in front. No MirrorMaker runs: what it would wri
 from __future__ import annotations
 
 import argparse
-import struct
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ ROOT = HERE.parents[2]
 for folder in ("servers.d", "bench"):
     sys.path.insert(0, str(ROOT / "scripts" / folder))
 
+from filling import fill, fill_syncs  # noqa: E402
 from pages import put_down, told, wrapped  # noqa: E402
 from servers import Servers, downloads  # noqa: E402
 
@@ -84,31 +84,10 @@ class Bench:
         admin.create_topics([made], timeout_ms=300_000)
         admin.close()
 
-    def fill(self, topic: str, partitions: int, each: int, shift: int = 0) -> None:
-        producer = self._producer()
-        for partition in range(partitions):  # one by one: a batch is of one partition
-            for number in range(-shift, each):
-                when = FIRST_MS + number  # none of 10 million is in the future
-                value = b"%d/%d" % (partition, number)
-                producer.send(topic, value, key=b"k", partition=partition, timestamp_ms=when)
-        producer.close()
-
     def fill_syncs(self) -> None:
-        """The syncs of all partitions in turn, evenly over their records."""
-        producer, name = self._producer(), b"wide"
+        records = dict.fromkeys(range(self.partitions), self.each)
         rounds = max(1, self.syncs // self.partitions)
-        for turn in range(rounds):
-            upstream = turn * self.each // rounds
-            value = struct.pack(">qq", upstream, upstream + SHIFT)
-            for partition in range(self.partitions):
-                key = struct.pack(">h", len(name)) + name + struct.pack(">i", partition)
-                producer.send(SYNCS, value, key=key, partition=0)
-        producer.close()
-
-    def _producer(self) -> Any:
-        from kafka import KafkaProducer
-
-        return KafkaProducer(bootstrap_servers=self.address, linger_ms=100, batch_size=1 << 18)
+        fill_syncs(self.address, SYNCS, "wide", records, SHIFT, rounds)
 
     def positions(self, topic: str, read: Mapping[int, int], way: str) -> tuple[float, int]:
         """Find new offsets once. Return the seconds, and the records that were read."""
@@ -118,6 +97,8 @@ class Bench:
             old, new = Counting(opened), Counting(other)
             found = new_positions(request, old, new)  # type: ignore[arg-type]
         seconds = time.perf_counter() - began
+        told_of = f"{topic} by {way}: {seconds:.1f} s, {old.records:,} and {new.records:,} records"
+        print(told_of, file=sys.stderr, flush=True)
         expected = {number: offset + SHIFT for number, offset in read.items()}
         assert found.read == expected, (way, found.read, expected)
         assert all((each.again, each.skipped) == (0, 0) for each in found.changes)
@@ -157,7 +138,7 @@ def measured(bench: Bench) -> Iterator[tuple[str, list[float], int]]:
     for name, topic, read, way in ways:
         rounds = [bench.positions(topic, read, way) for _ in range(bench.rounds)]
         yield name, [seconds for seconds, _ in rounds], rounds[-1][1]
-    when = FIRST_MS + bench.each // 2
+    when = FIRST_MS + SHIFT + bench.each // 2
     own = [bench.reset_offsets(when) for _ in range(bench.rounds)]
     yield "`kafka-consumer-groups --reset-offsets --to-datetime --dry-run`, likewise", own, 0
 
@@ -185,7 +166,8 @@ def main() -> None:
                 for name, shift in ((topic, 0), (f"{topic}-copy", SHIFT)):
                     bench.make(name, partitions)
                     print(f"filling {name}", file=sys.stderr, flush=True)
-                    bench.fill(name, partitions, each, shift)
+                    numbers = range(SHIFT - shift, SHIFT + each)
+                    fill(bench.address, name, dict.fromkeys(range(partitions), numbers), FIRST_MS)
             bench.make(SYNCS, 1)
             print(f"filling {SYNCS}", file=sys.stderr, flush=True)
             bench.fill_syncs()
