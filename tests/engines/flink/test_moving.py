@@ -548,6 +548,7 @@ def test_a_rolled_back_move_leaves_nothing(ground: Ground) -> None:
             "no operator has the uid or id 'nobody'",
         ),
         ({"transform": [{"kind": "compact"}]}, "cannot be changed by 'compact'"),
+        ({"transform": [{"kind": "rewind", "batch": 1}]}, "cannot be changed by 'rewind'"),
         ({"transform": [{"kind": "convert", "flink": "new"}]}, "'new' is no version of Flink"),
         (
             {"transform": [{"kind": "rescale", "max_parallelism": 32769}]},

@@ -170,6 +170,27 @@ def test_no_table_and_a_table_that_lacks_what_comes_next(ground: Ground) -> None
     assert lost.waive == "lost-offsets" and "lacks a file that the job reads next" in lost.message
 
 
+@pytest.mark.parametrize(
+    ("versions", "first", "damaged", "says"),
+    [
+        ([{"x": 5}, {"b": 9}, {"c": 1}, {"d": 2}], 0, None, "has 15 records, and"),
+        ([{"d": 2}], 3, None, "can no longer show version 2"),
+        ([{"d": 2}, {"e": 1}], 5, None, "can no longer show version 2"),
+        ([{"a": 5}, {"b": 7}, {"c": 1}, {"d": 2}], 0, 1, f"{1:020d}.json"),
+    ],
+    ids=["history was rewritten", "log is cut", "log is cut behind it", "a commit is cut"],
+)
+def test_a_table_of_the_same_id_whose_log_is_another_one_is_refused(
+    ground: Ground, versions: list[dict[str, int]], first: int, damaged: int | None, says: str
+) -> None:
+    with_table(ground, NEW, ID, versions, first)
+    if damaged is not None:
+        ground.put(f"{NEW}/_delta_log/{damaged:020d}.json", b'{"add": {"path"')
+    (found,) = refusals(ground, moved())
+    assert says in found.message
+    assert found.hint or found.waive or damaged is not None
+
+
 def test_a_checkpoint_of_the_table_stands_for_the_commits_before(ground: Ground) -> None:
     head = f"{NEW}/_delta_log/{1:020d}"
     adds = [{"add": {"path": name, "size": 10 * n}} for name, n in (("a", 5), ("b", 7))]

@@ -294,6 +294,8 @@ def files_at(storage: Storage, version: int) -> list[TableFile]:
             f"{storage.location} can no longer show version {version}: its commit {missing[0]} is "
             "gone",
             location=storage.location,
+            hint="its log was cleaned up. To compare nothing, leave out --from-table (in a spec, "
+            '"from_table")',
         )
     adds: dict[str, JsonObject] = {}
     for file in checkpoint:
