@@ -370,6 +370,36 @@ class PositionChange(NamedTuple):
     skipped: int | None
 
 
+class Committed(NamedTuple):
+    """An offset that a consumer group has committed, and what its consumer wrote beside it."""
+
+    offset: int
+    metadata: str = ""
+
+
+class GroupOffset(NamedTuple):
+    """The next record of a partition for a consumer group: before, if it has committed one, and
+    as it is set.
+    """
+
+    topic: str
+    partition: int
+    before: Committed | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommit:
+    """The offsets that a consumer group gets at brokers, which a file of properties tells how to
+    reach.
+    """
+
+    group: str
+    brokers: str
+    properties: str | None
+    offsets: tuple[GroupOffset, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class NewPosition:
     """A source that reads on from elsewhere: the endpoint as it will be, and its offset in each
@@ -384,6 +414,7 @@ class NewPosition:
     changes: tuple[PositionChange, ...] = ()
     findings: tuple[Finding, ...] = ()
     brokers: Mapping[str, str] = field(default_factory=dict)
+    commit: GroupCommit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
     storage(location)  opens where bytes live
     cluster(name)      where jobs run
+    groups(brokers, …) the consumer groups of brokers, and a file of client properties
     transforms         pure functions from source streams to target streams, by name
     entries            per engine: a shard's files, read as entries, many at once
     fence              the run that has fenced an image off, if one has
@@ -27,15 +28,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from stateshift.clusters.protocol import Cluster, Origin
-from stateshift.errors import Interrupted
+from stateshift.errors import Interrupted, StorageError
 from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Content, Input, Storage
-from stateshift.survey import ShardFiles
+from stateshift.survey import Committed, ShardFiles
 
 if TYPE_CHECKING:
     from stateshift.formats.blocks import RowBlock
@@ -124,6 +126,35 @@ class Meter(Protocol):
     def done(self, files: int, bytes: int) -> None: ...
 
     def say(self, line: str) -> None: ...
+
+
+class ConsumerGroups(Protocol):
+    """The consumer groups of brokers, while one connection lasts."""
+
+    def state(self, group: str) -> str:
+        """Return the state of a group in Kafka's words; nothing for one that is not there."""
+        ...
+
+    def committed(self, group: str) -> Mapping[tuple[str, int], Committed]:
+        """Return the committed offsets of a group, by topic and partition."""
+        ...
+
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], Committed | None]) -> None:
+        """Set the offsets of these partitions; None is for one that is forgotten.
+
+        Raises:
+            StorageError: the brokers refuse them, as they do while the group has members.
+        """
+        ...
+
+
+# (brokers, a file of client properties) -> their consumer groups
+OpenGroups = Callable[[str, str | None], AbstractContextManager[ConsumerGroups]]
+
+
+def no_groups(brokers: str, properties: str | None) -> AbstractContextManager[ConsumerGroups]:
+    """Refuse: who has no way to brokers carries out no step that needs one."""
+    raise StorageError(f"{brokers} cannot be asked from here", location=brokers)
 
 
 class Limits(Protocol):
@@ -224,6 +255,7 @@ class World:
     stop: threading.Event = field(default_factory=threading.Event)
     parallel: int = 4
     cores: int = 1
+    groups: OpenGroups = no_groups
     fence: Callable[[str], str | None] = lambda location: None
     fencing: Callable[[str], Fencing] = lambda location: Fencing()
     pace: Limits | None = None

@@ -11,7 +11,7 @@ from typing import TypedDict
 from stateshift.plain import JsonObject
 from stateshift.plan import Phase
 from stateshift.specification import JobSpec
-from stateshift.step import AwaitProgress, FenceSource, PrepareJob, SubmitJob
+from stateshift.step import AwaitProgress, CommitOffsets, FenceSource, PrepareJob, SubmitJob
 from stateshift.survey import Facts
 
 
@@ -87,6 +87,13 @@ def start(
             attempt=facts.attempt,
         )
         yield Phase("confirm", (progress,))
+
+
+def group_steps(facts: Facts) -> Iterator[CommitOffsets]:
+    """Yield the steps that have consumer groups read on where the job does."""
+    commits = [each.commit for each in facts.positions if each.commit is not None]
+    for number, commit in enumerate(commits):
+        yield CommitOffsets(f"publish/offsets-{number}", commit)
 
 
 def _submission(job: JobSpec, facts: Facts, handed: Handed) -> _Submission:

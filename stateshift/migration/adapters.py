@@ -28,7 +28,17 @@ from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Guarded, Pace, Sparing, Throttled, Unsynced
 from stateshift.survey import TopicRecord
 from stateshift.workdir import Workdir
-from stateshift.world import Claimed, Clock, Fencing, Meter, Spared, Unwatched, World
+from stateshift.world import (
+    Claimed,
+    Clock,
+    ConsumerGroups,
+    Fencing,
+    Meter,
+    OpenGroups,
+    Spared,
+    Unwatched,
+    World,
+)
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -78,6 +88,15 @@ def open_kafka(brokers: str, properties: str | None) -> AbstractContextManager[T
     return open_topics(brokers, properties)
 
 
+def open_kafka_groups(
+    brokers: str, properties: str | None
+) -> AbstractContextManager[ConsumerGroups]:
+    """Connect to brokers for their consumer groups, likewise."""
+    from stateshift.sources.groups import open_groups
+
+    return open_groups(brokers, properties)
+
+
 def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> Carrier:
     """Start a Spark application. Nothing of Spark is imported before."""
     from stateshift.fleet.spark import open_carrier
@@ -123,6 +142,7 @@ class Adapters:
     ask_topics: AskTopics = ask_kafka
     ask_records: AskRecords | None = None
     open_topics: OpenTopics = open_kafka
+    open_groups: OpenGroups = open_kafka_groups
 
 
 def real_adapters(meter: Meter | None = None, stop: threading.Event | None = None) -> Adapters:
@@ -195,6 +215,7 @@ def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> Worl
         transforms=Transforms(),
         entries=Entries(),
         clock=adapters.clock,
+        groups=adapters.open_groups,
         run=run,
         meter=adapters.meter,
         stop=adapters.stop,

@@ -26,13 +26,25 @@ from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
 from stateshift.sources.kafka import with_remembered
 from stateshift.sources.topic_positions import OpenTopics, Wait
 from stateshift.specification import JobSpec, Spec
-from stateshift.specification.transform import Change, Rewind, locations_merged
+from stateshift.specification.transform import Change, Reposition, Rewind, locations_merged
 from stateshift.step.claims import state_at
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Rearranged
-from stateshift.survey import ClusterFacts, Facts, Image, NewPosition, SinkFacts, Survey, Topics
+from stateshift.survey import (
+    ClusterFacts,
+    Facts,
+    Finding,
+    GroupCommit,
+    GroupOffset,
+    Image,
+    NewPosition,
+    SinkFacts,
+    Survey,
+    Topics,
+    refuse,
+)
 from stateshift.terms import terms_of
 from stateshift.workdir import Workdir
 
@@ -122,7 +134,45 @@ def _positions(inquiry: Inquiry, job: JobSpec, source: Survey) -> tuple[NewPosit
         return wait
 
     open_topics = _topics_of_standby(inquiry, job, source.epoch)
-    return inquiry.engine.ask_positions(job, source, adapters.open_storage, open_topics, patience)
+    positions = inquiry.engine.ask_positions(
+        job, source, adapters.open_storage, open_topics, patience
+    )
+    changes = [change for change in job.transform if isinstance(change, Reposition)]
+    groups = [None if job.mode == "fork" else change.commit for change in changes]
+    pairs = zip(positions, groups, strict=True)
+    return tuple(_with_commit(inquiry, job, position, group) for position, group in pairs)
+
+
+def _with_commit(
+    inquiry: Inquiry, job: JobSpec, position: NewPosition, group: str | None
+) -> NewPosition:
+    """Return the position with the offsets that a consumer group gets there. A group with members
+    is refused: they would commit their own.
+    """
+    kafka = job.kafka
+    if group is None or kafka is None or not position.changes:
+        return position
+    brokers = kafka.bootstrap_servers
+    try:
+        with inquiry.adapters.open_groups(brokers, kafka.properties) as groups:
+            state, committed = groups.state(group), groups.committed(group)
+    except StateshiftError as error:
+        told = refuse(error.fact, hint=error.hint)
+        return replace(position, findings=(*position.findings, told))
+    offsets = []
+    for change in position.changes:
+        topic, _, partition = change.partition.rpartition("/")
+        before = committed.get((topic, int(partition)))
+        offsets.append(GroupOffset(topic, int(partition), before, change.after))
+    told = Finding("note", f"the group {group} at {brokers} gets {len(offsets)} offsets")
+    if state not in ("", "Dead", "Empty"):
+        told = refuse(
+            f"the group {group} at {brokers} has members (it is {state}), which read on where they "
+            "are",
+            hint='stop them first; or leave out --commit (in a spec, "commit")',
+        )
+    commit = GroupCommit(group, brokers, kafka.properties, tuple(offsets))
+    return replace(position, commit=commit, findings=(*position.findings, told))
 
 
 def _topics_of_standby(inquiry: Inquiry, job: JobSpec, epoch: int | None) -> OpenTopics:

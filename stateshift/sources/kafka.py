@@ -35,9 +35,10 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from stateshift import plain
@@ -49,9 +50,11 @@ from stateshift.survey import TopicRecord
 
 # A partition, and an offset range in it: from the first, to before the end.
 Windows: TypeAlias = Mapping[int, tuple[int, int]]
-# kafka-python's TopicPartition and ConsumerRecord: named tuples without types.
-TopicPartition: TypeAlias = Any
-ConsumerRecord: TypeAlias = Any
+# kafka-python has no types: a client is a KafkaConsumer or a KafkaAdminClient, the others are named
+# tuples.
+Client: TypeAlias = Any
+TopicPartition: TypeAlias = Client
+ConsumerRecord: TypeAlias = Client
 
 
 class FoundOffset(Protocol):
@@ -91,6 +94,7 @@ class Consumer(Protocol):
 _log = logging.getLogger(__name__)
 
 CONNECT_MS, REQUEST_MS, POLL_MS = 10_000, 20_000, 500
+POLL_RECORDS = 10_000  # each poll looks at all partitions
 READ_SECONDS = 30.0  # without a record
 BEFORE = 3  # records before an offset by which a topic is known again
 LOG_APPEND_TIME = 1  # a record's timestamp_type (org.apache.kafka.common.record.TimestampType)
@@ -232,10 +236,13 @@ def _batches(
             number = partition.partition
             _, end = windows[number]
             yield number, [record for record in batch if record.offset < end]
-        for number, partition in list(unread.items()):
-            _, end = windows[number]
-            if consumer.position(partition) >= end:
-                del unread[number]
+            if batch[-1].offset + 1 >= end:
+                unread.pop(number, None)
+        if not batches:
+            # The last offsets of a window need have no record. Only the position tells that, and
+            # kafka-python looks at all partitions for each: it is not asked for at every poll.
+            positions = {number: consumer.position(each) for number, each in unread.items()}
+            unread = {n: each for n, each in unread.items() if positions[n] < windows[n][1]}
         if len(unread) < len(consumer.assignment()):
             # Not paused: kafka-python 3.0 keeps what a paused partition has left, and may give it
             # out only after the next fetch of another one, which then never comes.
@@ -258,9 +265,30 @@ def _digest(content: bytes | None) -> str | None:
     return None if content is None else hashlib.sha256(content).hexdigest()
 
 
+def _consumer(
+    brokers: str, properties: str | None, connect_ms: int
+) -> AbstractContextManager[Consumer]:
+    """Give a consumer that belongs to no group."""
+    own = {
+        "group_id": None,
+        "enable_auto_commit": False,
+        "allow_auto_create_topics": False,
+        "max_poll_records": POLL_RECORDS,
+    }
+    return open_client("KafkaConsumer", brokers, properties, connect_ms, own)
+
+
 @contextmanager
-def _consumer(brokers: str, properties: str | None, connect_ms: int) -> Iterator[Consumer]:
-    """Give a consumer that belongs to no group; whatever it raises becomes one error."""
+def open_client(
+    kind: str,
+    brokers: str,
+    properties: str | None,
+    connect_ms: int = CONNECT_MS,
+    own: Mapping[str, object] = MappingProxyType({}),
+) -> Iterator[Client]:
+    """Give one of kafka-python's clients, with options of its own; whatever it raises becomes one
+    error.
+    """
     _log.debug("ask the brokers %s, timeout %d ms", brokers, connect_ms)
     options: dict[str, str | bool] = {}
     if properties:
@@ -273,21 +301,17 @@ def _consumer(brokers: str, properties: str | None, connect_ms: int) -> Iterator
             fact = f"{path} cannot be read: {reason}"
             raise StorageError(fact, location=properties, hint=hint) from error
         options = client_options(text, properties)
-    consumer_of, error_of = _client()
+    client_of, error_of = _client(kind)
     try:
-        consumer = consumer_of(
+        client = client_of(
             bootstrap_servers=brokers.split(","),
-            group_id=None,
-            enable_auto_commit=False,
-            allow_auto_create_topics=False,
             bootstrap_timeout_ms=connect_ms,
             request_timeout_ms=REQUEST_MS,
+            **own,
             **options,
         )
-        try:
-            yield consumer
-        finally:
-            consumer.close()
+        with closing(client):
+            yield client
     except (error_of, OSError, ValueError, LookupError, AssertionError) as error:
         # A LookupError: a partition has no leader yet.
         why = str(error) if str(error).startswith("gave no records") else type(error).__name__
@@ -308,9 +332,9 @@ def _spans_of(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     return {each.partition: (int(first[each]), int(end[each])) for each in partitions}
 
 
-def _client() -> tuple[Callable[..., Consumer], type[Exception]]:
+def _client(kind: str) -> tuple[Callable[..., Client], type[Exception]]:
     try:
-        from kafka import KafkaConsumer
+        import kafka
         from kafka.errors import KafkaError
     except ImportError as error:
         raise PlanError(
@@ -319,7 +343,7 @@ def _client() -> tuple[Callable[..., Consumer], type[Exception]]:
         ) from error
     # It would print every attempt on stderr.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
-    return KafkaConsumer, KafkaError
+    return getattr(kafka, kind), KafkaError
 
 
 def client_options(text: str, path: str) -> dict[str, str | bool]:

@@ -260,6 +260,11 @@ TRANSFORMS: Mapping[str, Keys] = {
             "the old brokers, then at the new ones."
         ),
         timeout=DURATION("How long a mirror that lags is waited for."),
+        commit=TEXT(
+            "A consumer group that gets the new offsets of these topics before the job is started: "
+            "it must have no members then. A rollback puts its old offsets back. A failover leaves "
+            "the group alone."
+        ),
         table=LOCATION(
             "Of a table of Delta or Iceberg: where the job reads on. One of Iceberg may be that of "
             "a catalog: catalog://NAME/SCHEMA.TABLE."
@@ -409,7 +414,7 @@ def _repair(reader: Reader, place: Place, known: Known) -> None:
         reader.complaints.add(place, message, "'files'; or 'batch', 'leave', 'take', 'rebuild'")
 
 
-_OF_TOPICS = frozenset(("by", "topics", "offsets", "window", "syncs", "timeout"))
+_OF_TOPICS = frozenset(("by", "topics", "offsets", "window", "syncs", "timeout", "commit"))
 _OF_TABLES = frozenset(("table", "version", "snapshot", "as_of", "from_table", "compare_rows"))
 _OF_FILES = frozenset(("root", "from_root"))
 

@@ -416,6 +416,9 @@ def _new_offsets(spec: Spec, read: ReadJob) -> Flaws:
         if isinstance(change, Reposition) and change.root is not None and read.job.flink is None:
             expected = "'data', which copies files and rewrites their paths in the source's log"
             yield place, "'root' of a Spark job", expected
+        if isinstance(change, Reposition) and change.commit and read.job.mode == "fork":
+            expected = "a move: beside a fork the old job goes on, and with it its group"
+            yield place, "'commit' in a fork", expected
     if kafka is not None and read.job.flink is not None and not ways:
         message = "'kafka' of a Flink job whose topics stay"
         yield read.at("kafka"), message, "a 'reposition' in 'transform'"

@@ -156,7 +156,8 @@ class Reposition:
     folder, `root` in the place of `from_root`.
 
     `source` is None where the job has one source of that kind. `syncs` is a topic of MirrorMaker's,
-    and `timeout` how many seconds a mirror that lags is waited for. `version` is the first one of a
+    and `timeout` how many seconds a mirror that lags is waited for; `commit` a consumer group that
+    gets the new offsets. `version` is the first one of a
     Delta table that is read; `snapshot` the one of an Iceberg table up to which the job has read,
     `as_of` its time in milliseconds. `accept_again` and `accept_skipped` are how many records,
     versions or snapshots may be read again or skipped.
@@ -170,6 +171,7 @@ class Reposition:
     window: int = 20_000
     syncs: str | None = None
     timeout: float = 60.0
+    commit: str | None = None
     table: str | None = None
     version: int | None = None
     snapshot: int | None = None
@@ -191,8 +193,11 @@ class Reposition:
 
     @property
     def at_standby(self) -> Reposition:
-        """The same, where MirrorMaker's syncs may be lost: by the records that were kept."""
-        return replace(self, by=BY_RECORDS, syncs=None) if self.by == BY_MIRROR else self
+        """The same, where MirrorMaker's syncs may be lost: by the records that were kept. Nothing
+        that only watches the job keeps it from being started: no offsets are committed.
+        """
+        by = BY_RECORDS if self.by == BY_MIRROR else self.by
+        return replace(self, by=by, syncs=None, commit=None)
 
 
 @dataclass(frozen=True, slots=True)

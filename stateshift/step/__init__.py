@@ -22,6 +22,7 @@ BringFiles      rounds      bring a bundle of files while the job runs
 KeepBrought     rounds      keep of it what belongs to the image, and remove the rest
 CompareImages   images      fold the entries of both images and compare
 KeepOwners      owners      give the target's files to whom the source's belong
+CommitOffsets   group_offsets  set the offsets of a consumer group where the job reads on
 SubmitJob       starting    find the tag, else submit with it
 AwaitProgress   starting    wait until the job restored from this image commits a batch
 """
@@ -36,6 +37,7 @@ from stateshift.step.files import (
     StageFiles,
     WriteFile,
 )
+from stateshift.step.group_offsets import CommitOffsets
 from stateshift.step.images import CompareImages
 from stateshift.step.jobs import PrepareJob, StopJob
 from stateshift.step.owners import KeepOwners
@@ -67,6 +69,7 @@ AnyStep = (
     | KeepBrought
     | CompareImages
     | KeepOwners
+    | CommitOffsets
     | SubmitJob
     | AwaitProgress
 )
@@ -77,6 +80,7 @@ __all__ = [
     "AwaitProgress",
     "BringFiles",
     "ClaimTarget",
+    "CommitOffsets",
     "CompareImages",
     "CopyFiles",
     "CopyInOrder",

@@ -145,6 +145,15 @@ class OwnersGiven(Evidence):
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetsCommitted(Evidence):
+    """How many offsets of a consumer group were set, at a moment."""
+
+    group: str
+    offsets: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class FenceReadied(Evidence):
     """`why` no file could be written beforehand."""
 
@@ -284,6 +293,7 @@ _KINDS: Mapping[str, type[Evidence]] = {
     "aside": FilesSetAside,  # SetAside
     "operators": ImagesCompared,  # CompareImages
     "given": OwnersGiven,  # KeepOwners
+    "group": OffsetsCommitted,  # CommitOffsets
     "ready": FenceReadied,  # ReadyFence
     "fenced": SourceFenced,  # FenceSource
     "generation": TargetClaimed,  # ClaimTarget

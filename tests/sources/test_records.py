@@ -74,7 +74,7 @@ class Consumer:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Any:
     def put(partitions: dict[int, tuple[int, int, Sequence[int]]], mute: bool = False) -> Consumer:
         consumer = Consumer(partitions, mute)
-        monkeypatch.setattr(kafka, "_client", lambda: (lambda **options: consumer, KeyError))
+        monkeypatch.setattr(kafka, "_client", lambda kind: (lambda **options: consumer, KeyError))
         return consumer
 
     return put
@@ -105,6 +105,24 @@ def test_a_partition_or_a_topic_that_is_not_there_has_no_records(broker: Any) ->
     broker({0: (0, 10, range(10))})
     read = kafka.records("b:1", None, {"orders": {5: 3}, "payments": {0: 1}})
     assert read == {"orders": {}, "payments": {}}
+
+
+def test_a_login_that_ends_while_records_are_read_is_an_error_of_the_brokers(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = broker({0: (0, 10, range(10))})
+    polls, poll = iter(range(1)), consumer.poll
+
+    def expires(timeout_ms: int) -> Any:
+        if next(polls, None) is None:
+            raise KeyError("SaslAuthenticationFailedError")
+        return poll(timeout_ms)
+
+    monkeypatch.setattr(consumer, "poll", expires)
+    with pytest.raises(TransientStorageError, match=r"b:1 does not answer .* \(KeyError\)") as told:
+        kafka.records("b:1", None, {"orders": {0: 5}})
+    assert "want TLS or a login" in (told.value.hint or "")
+    assert consumer.closed
 
 
 def test_a_broker_that_gives_no_records_is_not_waited_for_without_end(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from struct import pack
 
-from stateshift.errors import TransientStorageError
-from stateshift.survey import TopicRecord
+from stateshift.errors import StorageError, TransientStorageError
+from stateshift.survey import Committed, TopicRecord
 
 Partition = list[TopicRecord]
 
@@ -85,18 +85,51 @@ class MemoryTopics:
 
 
 @dataclass
+class MemoryGroups:
+    """What consumer groups of one cluster have committed. One with members takes nothing."""
+
+    offsets: dict[str, dict[tuple[str, int], Committed]] = field(default_factory=dict)
+    active: set[str] = field(default_factory=set)
+    on_commit: Callable[[], None] = lambda: None
+
+    def state(self, group: str) -> str:
+        return "Stable" if group in self.active else "Empty" if group in self.offsets else ""
+
+    def committed(self, group: str) -> dict[tuple[str, int], Committed]:
+        return dict(self.offsets.get(group, {}))
+
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], Committed | None]) -> None:
+        if group in self.active and offsets:
+            raise StorageError("UnknownMemberIdError")
+        for place, each in offsets.items():  # one by one: who is killed has set some of them
+            self.on_commit()
+            self.offsets.setdefault(group, {}).pop(place, None)
+            if each is not None:
+                self.offsets[group][place] = each
+
+
+@dataclass
 class MemoryKafka:
     """Clusters of brokers, by the address that a spec has for them. Others do not answer."""
 
     clusters: dict[str, MemoryTopics] = field(default_factory=dict)
+    groups: MemoryGroups = field(default_factory=MemoryGroups)
 
     def add(self, brokers: str) -> MemoryTopics:
         return self.clusters.setdefault(brokers, MemoryTopics(brokers))
 
     @contextmanager
     def open_topics(self, brokers: str, properties: str | None) -> Iterator[MemoryTopics]:
+        self._require(brokers)
+        yield self.clusters[brokers]
+
+    @contextmanager
+    def open_groups(self, brokers: str, properties: str | None) -> Iterator[MemoryGroups]:
+        self._require(brokers)
+        yield self.groups
+
+    def _require(self, brokers: str) -> None:
         if brokers not in self.clusters:
             raise TransientStorageError(
                 f"{brokers} does not answer as Kafka does", location=brokers, hint="are they up?"
             )
-        yield self.clusters[brokers]

@@ -337,6 +337,10 @@ def reposition(
     timeout: Annotated[
         str | None, option("--timeout", "TIME", "How long a mirror may lag. [60s]")
     ] = None,
+    commit: Annotated[
+        str | None,
+        option("--commit", "GROUP", "A consumer group that gets the new offsets, too."),
+    ] = None,
     table: Annotated[
         str | None,
         option("--table", "LOCATION", "The table of Delta or Iceberg that it reads afterwards."),
@@ -409,6 +413,7 @@ def reposition(
         window=window,
         syncs=syncs,
         timeout=timeout,
+        commit=commit,
         table=table,
         version=version,
         snapshot=snapshot,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stateshift import migration
-from stateshift.errors import PlanError, SpecError, StalePlan
+from stateshift.errors import PlanError, SpecError, StalePlan, TransientStorageError
 from stateshift.migration import Adapters
 from stateshift.specification import Spec
 from tests.support.checkpoints import Checkpoint, put
@@ -48,6 +48,7 @@ class KafkaGround(Ground):
         return replace(
             super().adapters,
             open_topics=self.kafka.open_topics,
+            open_groups=self.kafka.open_groups,
             ask_topics=lambda kafka, topics: {name: {0: (0, 99)} for name in topics},
         )
 
@@ -209,6 +210,25 @@ def test_brokers_that_do_not_answer_stop_the_plan(ground: KafkaGround) -> None:
     del ground.kafka.clusters[OLD]
     (refusal,) = refusals(ground, moved())
     assert refusal.message.startswith("old:9092 does not answer as Kafka does")
+
+
+@pytest.mark.parametrize("side", [OLD, NEW])
+@pytest.mark.parametrize("reads", [0, 1])
+def test_a_login_that_ends_half_way_leaves_everything_as_it_was(
+    ground: KafkaGround, monkeypatch: pytest.MonkeyPatch, side: str, reads: int
+) -> None:
+    topics, left = ground.kafka.clusters[side], [reads]
+    read = topics.read
+
+    def expires(topic: str, windows: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise TransientStorageError(f"{side} does not answer as Kafka does", location=side)
+        return read(topic, windows)
+
+    monkeypatch.setattr(topics, "read", expires)
+    (refusal,) = refusals(ground, moved(by="latest", accept_skipped=99))
+    assert refusal.message == f"{side} does not answer as Kafka does"
 
 
 def test_the_source_of_another_kind_or_of_several(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ from stateshift.engines.flink.rewrite.choice import asked_version
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
 from stateshift.engines.flink.rewrite.unkeyed import MANAGED
-from stateshift.engines.start import Awaited, Handed, start
+from stateshift.engines.start import Awaited, Handed, group_steps, start
 from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
 from stateshift.formats.marks import FOLDER
@@ -237,6 +237,8 @@ def move_plan(move: Move) -> Plan:
         return _plan(move, phases_of(*_start(move, epoch)), findings, epoch)
     copied, kept = _behind_rounds(move)
     keeping, gone_last = without_shown(move.facts, kept)
+    published: tuple[AnyStep, ...] = (*gone_last, _published("publish/metadata", move.target))
+    published += tuple(group_steps(move.facts))
     is_as_it_is = all(isinstance(step, CopyFiles) for step in copied)
     compared: Iterator[CompareImages] = compares(move)
     if move.job.verify == "none":
@@ -248,7 +250,7 @@ def move_plan(move: Move) -> Plan:
         Phase("copy", (*keeping, *copied)),
         Phase("transform", (_metadata(move),)),
         Phase("compare", tuple(compared)),
-        Phase("publish", (*gone_last, _published("publish/metadata", move.target)), ordered=True),
+        Phase("publish", published, ordered=True),
         *_start(move, epoch),
     )
     return _plan(move, phases, findings, epoch)

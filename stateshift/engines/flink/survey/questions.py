@@ -258,7 +258,11 @@ def _position(
     image = survey.images[0]
     source = endpoint.index
     if change.table is not None:
-        raise RefusedError(f"source {source} of Flink reads no Delta table that could be replaced")
+        raise RefusedError(
+            f"source {source} of Flink stands in a table of {endpoint.kind}: its position is not "
+            "translated",
+            "let the job read on in the table that it has read",
+        )
     if change.root is not None:
         return file_position(survey, change, endpoint, outside)
     _require_topics(endpoint)

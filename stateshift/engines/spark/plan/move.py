@@ -47,7 +47,7 @@ from stateshift.engines.spark.rewrite import in_place
 from stateshift.engines.spark.rewrite.files import Reshaping, reshaping_of
 from stateshift.engines.spark.rewrite.logs import keep_files
 from stateshift.engines.spark.rewrite.move import Move, planned_copies
-from stateshift.engines.start import Awaited, Handed, prepare_phase, start
+from stateshift.engines.start import Awaited, Handed, group_steps, prepare_phase, start
 from stateshift.formats.marks import IDLE
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.purpose import Purpose
@@ -233,6 +233,7 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         )
         fences = ()
     left_there, gone_last = without_shown(facts, keep_copied(facts, wanted, written))
+    visible = (*gone_last, *visible, *publication.keep_owners(move), *group_steps(facts))
     renamed = _renamed(facts, reshaping, rewriting)
     compares = tuple(_compares(move, copied, reshaping, planned))
     phases = phases_of(
@@ -240,7 +241,7 @@ def _phases_to_target(move: Move, reshaping: Reshaping) -> tuple[Phase, ...]:
         Phase("copy", (*fences_in_copy, *left_there, *first, *own, *copied.steps, *planned)),
         Phase("transform", (*rewriting.steps(), *reshaping.steps, *renamed)),
         Phase("compare", compares),
-        Phase("publish", (*gone_last, *visible, *publication.keep_owners(move)), ordered=True),
+        Phase("publish", visible, ordered=True),
         *_start(move, move.images),
     )
     return phases if move.repair is None else from_their_places(move.repair, phases)
