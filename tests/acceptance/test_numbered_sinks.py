@@ -190,12 +190,19 @@ def test_a_fork_runs_the_batch_again_where_the_sink_goes_by_the_query(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", ["hdfs", "rocksdb", "changelog"])
+@pytest.mark.parametrize(
+    ("sink", "provider"),
+    [
+        *(("foreach-batch", provider) for provider in ("hdfs", "rocksdb", "changelog")),
+        ("delta-batches", "hdfs"),
+    ],
+)
 def test_a_warm_move_brings_the_state_of_the_batch_in_which_the_job_was_stopped(
-    tmp_path: Path, provider: str
+    tmp_path: Path, sink: str, provider: str
 ) -> None:
     """The cluster stops the job by SIGKILL, between its sink's commit and Spark's."""
-    job = Numbered(tmp_path / "job", "foreach-batch", provider)
+    is_delta = sink == "delta-batches"
+    job = (on_delta if is_delta else Numbered)(tmp_path / "job", sink, provider)
     job.feed(0, FED)
     with job.waiting(job.folder / "checkpoint") as group:
         shutil.copytree(job.folder, tmp_path / "killed")
