@@ -302,6 +302,8 @@ def open_client(
             raise StorageError(fact, location=properties, hint=hint) from error
         options = client_options(text, properties)
     client_of, error_of = _client(kind)
+    from kafka.errors import UnsupportedCodecError
+
     try:
         client = client_of(
             bootstrap_servers=brokers.split(","),
@@ -312,6 +314,9 @@ def open_client(
         )
         with closing(client):
             yield client
+    except UnsupportedCodecError as error:
+        fact = f"records at {brokers} cannot be read: {error}"
+        raise PlanError(fact, hint="pip install 'stateshift[kafka]'") from error
     except (error_of, OSError, ValueError, LookupError, AssertionError) as error:
         # A LookupError: a partition has no leader yet.
         why = str(error) if str(error).startswith("gave no records") else type(error).__name__

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.errors import TransientStorageError
+from stateshift.errors import PlanError, TransientStorageError
 from stateshift.migration import propose
 from stateshift.migration.adapters import real_adapters
 from stateshift.sources.kafka import open_topics, records, spans
@@ -63,6 +63,31 @@ def fill(address: str, topic: str, records: int, partitions: int = 1) -> Any:
         producer.send(topic, str(number).encode(), partition=0).get(60)
     producer.close()
     return admin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_records_are_read_whatever_they_are_compressed_with(
+    servers: Servers, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafka import KafkaProducer
+
+    address, topic = servers.exports()["STATESHIFT_KAFKA"], f"in-{codec}"
+    fill(address, topic, 0)
+    producer = KafkaProducer(bootstrap_servers=address, compression_type=codec, linger_ms=50)
+    for number in range(100):
+        producer.send(topic, b"the value %d" % number)
+    producer.close()
+    with open_topics(address, None) as topics:
+        read = topics.read(topic, {0: (10, 100)})[0]
+    assert [record.offset for record in read] == list(range(10, 100))
+    assert read[0].value == sha256(b"the value 10").hexdigest()
+    if codec == "gzip":
+        return  # Python's own
+    monkeypatch.setattr(f"kafka.codec.has_{codec}", lambda: False)
+    with pytest.raises(PlanError, match=f"cannot be read.*{codec}") as caught:
+        records(address, None, {topic: {0: 10}})
+    assert "stateshift[kafka]" in (caught.value.hint or "")
 
 
 @pytest.mark.slow
