@@ -4,6 +4,7 @@ anything.
     with open_database() as database: ...
     parse(database, sql)       the parts of a SELECT, as DuckDB's own JSON
     complaint_of(error)        its complaint in one line
+    check_expression(database, where)   a condition on one entry
 """
 
 from __future__ import annotations
@@ -18,6 +19,15 @@ from stateshift.plain import JsonObject
 
 if TYPE_CHECKING:
     import duckdb
+
+
+CLOCKS = frozenset(
+    (
+        *("now", "today", "age", "get_current_time", "get_current_timestamp"),
+        *("current_date", "current_time", "current_timestamp", "transaction_timestamp"),
+        *("localtime", "localtimestamp", "current_localtime", "current_localtimestamp"),
+    )
+)
 
 
 @contextmanager
@@ -62,3 +72,36 @@ def nodes_of(part: object) -> Iterator[JsonObject]:
 def complaint_of(error: Exception) -> str:
     """Return DuckDB's complaint in one line, without its drawing."""
     return str(error).strip().partition("\n\nLINE")[0].replace("\n", " ")
+
+
+def check_expression(database: duckdb.DuckDBPyConnection, where: str) -> set[str]:
+    """Return the columns, `key` and `value`, of an expression. Refuse what is none over one entry,
+    or does not always say the same of it.
+
+    Raises:
+        PlanError: it is none, or may say something else later.
+    """
+    asked, told = parse(database, f"select {where}"), f"the condition {where!r}"
+    if asked.get("error"):
+        is_unread = asked["error_type"] == "parser"
+        fact = asked["error_message"] if is_unread else "it is not one expression"
+        raise PlanError(f"{told}: {fact}")
+    node = asked["statements"][0]["node"]
+    is_plain = node["from_table"]["type"] == "EMPTY" and not node["where_clause"]
+    if len(asked["statements"]) > 1 or len(node["select_list"]) != 1 or not is_plain:
+        raise PlanError(f"{told} is not one expression")
+    volatile = "select function_name from duckdb_functions() where stability = 'VOLATILE'"
+    changing = {name for (name,) in database.sql(volatile).fetchall()} | CLOCKS
+    columns: set[str] = set()
+    for part in nodes_of(node["select_list"]):
+        columns.update(name.lower() for name in part.get("column_names", [])[:1])
+        column = (part.get("column_names") or ["key"])[0].lower()
+        function = str(part.get("function_name", "")).lower()
+        if part.get("class") in ("SUBQUERY", "LAMBDA"):
+            raise PlanError(f"{told} has a SELECT, or a function of its own, in it")
+        for name in {function, column} & changing:
+            hint = "write the time or the value itself"
+            raise PlanError(f"{told} asks {name}, which changes", hint=hint)
+        if column not in ("key", "value"):
+            raise PlanError(f"{told} asks {column}: an entry has `key` and `value`")
+    return columns

@@ -35,7 +35,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
@@ -92,7 +92,9 @@ _CLASS_MAX: Final = 256  # bytes of a class's name that are looked at, without i
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
-    """A state by the header. Serializers are None if they are not known."""
+    """A state by the header. Serializers are None if they are not known. `span` is where it begins
+    and ends in the header, where that is read to its end.
+    """
 
     name: str
     kind: str
@@ -101,6 +103,7 @@ class StateInfo:
     value: Serializer | None = None
     key: Serializer | None = None  # of broadcast state
     unknown: str | None = field(default=None, compare=False)  # the first unknown snapshot's class
+    span: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,8 @@ def _listed_states(data: DataInput) -> tuple[StateInfo, ...] | None:
 
 def read_state(data: DataInput) -> StateInfo | None:
     """Read the state that begins here; None where one of its serializers is not known."""
-    name, at, kind = data.utf(), data.at, data.i4()
+    start, name = data.at, data.utf()
+    at, kind = data.at, data.i4()
     if kind not in KINDS:
         raise data.wrong(f"unknown kind of state {kind}", at)
     described = _StateReader(name, KINDS[kind])
@@ -180,7 +184,7 @@ def read_state(data: DataInput) -> StateInfo | None:
         described.read(data)
     except Unknown:
         return None
-    return described.state()
+    return replace(described.state(), span=(start, data.at))
 
 
 @dataclass

@@ -11,7 +11,7 @@
     map        i64 4f2c69a3d70, i32 n, n * (utf, u1 + [i32 + bytes], u1 + [i32 + snapshot])
     RowData    i32 n, n types of SQL, each an object of Java's; i32 1333245, i32 1, i32 n, snapshots
     ArrayData, MapData    types, and serializers, each an object of Java's
-    Avro       utf class, schema
+    Avro       class, schema: each utf, since version 3 a string as its serializer writes it
 
 An unknown serializer ends the readable part: snapshots have no length (`Unknown`), but for those in
 maps. `values` reads what serializers write; one whose values only the job's classes can read
@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from stateshift.formats.flink import binary_rows, values
 from stateshift.formats.flink.avro_data import avro_reader
@@ -44,7 +44,7 @@ _OUTER, _NESTED, _NESTED_VERSION = 911108, 1333245, 1
 _SIMPLE_WITH_CLASS, _SIMPLE_VERSION = 2, 3
 _PROXY_OLD, _PROXY = 1, 2  # of Flink before 1.7, and since
 _COMPOSITE_OLD = 2  # up to it a composite has no number in front of what the outer one adds
-_MAP: Final = 0x4F2C69A3D70
+OPTIONAL_MAP: Final = 0x4F2C69A3D70
 DEPTH_MAX: Final = 32
 
 
@@ -54,7 +54,8 @@ class Serializer:
 
     `fields` names the parts of `inner`, or an enum's constants; `columns` are SQL's types. A
     number that the outer one adds is its `setting`: whether a Row has a kind, or a list nulls; the
-    padding of null. `registered` are subclasses by their tags; `others` those that were met.
+    padding of null. `registered` are subclasses by their tags; `others` those that were met. `span`
+    is where its snapshot begins and ends in the bytes that it was read from.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Serializer:
     schema: str | None = None
     registered: tuple[tuple[str, Serializer], ...] = ()
     others: tuple[tuple[str, Serializer], ...] = field(default=(), compare=False)
+    span: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)
 
     @cached_property
     def reader(self) -> Reader:
@@ -114,6 +116,11 @@ def read_snapshot(data: DataInput, nested: bool = False, depth: int = 0) -> Seri
         raise data.wrong("serializers are nested too deeply")
     if not nested:
         _read_proxy(data)
+    at = data.at
+    return replace(_read_named(data, depth), span=(at, data.at))
+
+
+def _read_named(data: DataInput, depth: int) -> Serializer:
     at, class_name = data.at, data.utf()
     meant = misspelt(class_name)
     if meant is not None:
@@ -296,24 +303,33 @@ def read_enum(snapshot: _Snapshot) -> Serializer:
     return replace(snapshot.serializer(), type=type_, fields=names)
 
 
-def _optional_map(snapshot: _Snapshot) -> list[tuple[str, DataInput | None]]:
-    """Read a map whose values have lengths: names, and values where they are there."""
-    data, at = snapshot.data, snapshot.data.at
-    if data.i8() != _MAP:
-        raise data.wrong(f"a snapshot of {snapshot.name} has no map where one begins", at)
-    found: list[tuple[str, DataInput | None]] = []
+class OptionalEntry(NamedTuple):
+    """An entry of a map in a snapshot: a name; the field or the class by itself, and the value,
+    where they are there.
+    """
+
+    name: str
+    key: DataInput | None
+    value: DataInput | None
+
+
+def optional_map(data: DataInput, name: str) -> list[OptionalEntry]:
+    """Read a map in a snapshot of `name`, whose values have lengths."""
+    at = data.at
+    if data.i8() != OPTIONAL_MAP:
+        raise data.wrong(f"a snapshot of {name} has no map where one begins", at)
+    found: list[OptionalEntry] = []
     for _ in range(data.items("entries")):
-        name = data.utf()
-        if data.boolean():
-            data.within()  # the field or the class by itself: by its name
-        found.append((name, data.within() if data.boolean() else None))
+        entry_name = data.utf()
+        key = data.within() if data.boolean() else None
+        found.append(OptionalEntry(entry_name, key, data.within() if data.boolean() else None))
     return found
 
 
 def _named_serializers(snapshot: _Snapshot) -> tuple[tuple[str, Serializer], ...]:
     """Read serializers with names; those that are not known here are opaque."""
     named = []
-    for name, content in _optional_map(snapshot):
+    for name, _, content in optional_map(snapshot.data, snapshot.name):
         serializer = Serializer("no serializer", 0)
         if content is not None:
             try:
@@ -343,7 +359,7 @@ def read_kryo(snapshot: _Snapshot) -> Serializer:
     """Read the class of Kryo's values; its registrations are not looked at."""
     type_ = snapshot.data.utf()
     for _ in range(3):
-        _optional_map(snapshot)
+        optional_map(snapshot.data, snapshot.name)
     return replace(snapshot.serializer(), type=type_)
 
 
@@ -421,10 +437,10 @@ def read_avro(snapshot: _Snapshot) -> Serializer:
     data = snapshot.data
     if snapshot.version == 1:
         return replace(snapshot.serializer(), schema=data.utf())
-    type_ = data.utf()
     if snapshot.version == 2:
-        return replace(snapshot.serializer(), type=type_, schema=data.utf())
-    return replace(snapshot.serializer(), type=type_, schema=values.read_utf8(data))
+        return replace(snapshot.serializer(), type=data.utf(), schema=data.utf())
+    type_, schema = values.read_string(data), values.read_string(data)
+    return replace(snapshot.serializer(), type=type_, schema=schema)
 
 
 def read_ttl_aware(snapshot: _Snapshot) -> Serializer:

@@ -23,24 +23,15 @@ from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import array, arrow_type
 from stateshift.engines.spark.rewrite.stores import Kept, belongs, of_stores
-from stateshift.engines.sql import complaint_of, nodes_of, open_database, parse
+from stateshift.engines.sql import check_expression, complaint_of, open_database
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject, from_plain
 
 if TYPE_CHECKING:
-    import duckdb
-
     from stateshift.formats.blocks import RowBlock
 
 ROW = "stateshift_row"
-CLOCKS = frozenset(
-    (
-        *("now", "today", "age", "get_current_time", "get_current_timestamp"),
-        *("current_date", "current_time", "current_timestamp", "transaction_timestamp"),
-        *("localtime", "localtimestamp", "current_localtime", "current_localtimestamp"),
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -62,7 +53,7 @@ class Condition:
         if twice:
             raise PlanError(f"store {self.view.store} has several columns {twice[0]} in its key")
         with open_database() as database:
-            _check_expression(database, self.where)
+            check_expression(database, self.where)
         self._true_of(self._table([], []))
 
     def false_of(self, block: RowBlock) -> RowBlock:
@@ -101,35 +92,6 @@ class Condition:
                 raise PlanError(
                     f"store {self.view.store}: {complaint_of(error)}", hint=hint
                 ) from error
-
-
-def _check_expression(database: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Refuse what is no expression over one entry, or does not always say the same of it.
-
-    Raises:
-        PlanError: it is none, or may say something else later.
-    """
-    asked, told = parse(database, f"select {where}"), f"the condition {where!r}"
-    if asked.get("error"):
-        is_unread = asked["error_type"] == "parser"
-        fact = asked["error_message"] if is_unread else "it is not one expression"
-        raise PlanError(f"{told}: {fact}")
-    node = asked["statements"][0]["node"]
-    is_plain = node["from_table"]["type"] == "EMPTY" and not node["where_clause"]
-    if len(asked["statements"]) > 1 or len(node["select_list"]) != 1 or not is_plain:
-        raise PlanError(f"{told} is not one expression")
-    volatile = "select function_name from duckdb_functions() where stability = 'VOLATILE'"
-    changing = {name for (name,) in database.sql(volatile).fetchall()} | CLOCKS
-    for part in nodes_of(node["select_list"]):
-        column = (part.get("column_names") or ["key"])[0].lower()
-        function = str(part.get("function_name", "")).lower()
-        if part.get("class") in ("SUBQUERY", "LAMBDA"):
-            raise PlanError(f"{told} has a SELECT, or a function of its own, in it")
-        for name in {function, column} & changing:
-            hint = "write the time or the value itself"
-            raise PlanError(f"{told} asks {name}, which changes", hint=hint)
-        if column not in ("key", "value"):
-            raise PlanError(f"{told} asks {column}: an entry has `key` and `value`")
 
 
 def conditions(part: JsonObject, operator: str) -> dict[str, Condition]:
