@@ -5,6 +5,7 @@ The blocks of one page run in their order, in one new folder:
     orders                        a checkpoint that Spark 4.3 wrote
     savepoint                     a savepoint that Flink 2.3 wrote, of a job with two operators
     orders-savepoint              one of a job that reads Kafka
+    typed-savepoint               one of a job with state of many types
     orders.py                     from configs/examples: a new version of the job
     move.json                     a spec that moves `orders`
     payment-fraud.dataflow.json   from configs/examples
@@ -76,6 +77,8 @@ def furnish(folder: Path) -> None:
     _copy_checkpoint(folder)
     (savepoint,) = (GOLDEN.parent / "flink-2.3.0" / "count-two" / "image").iterdir()
     shutil.copytree(savepoint, folder / "savepoint")
+    (typed,) = (GOLDEN.parent / "flink-2.3.0" / "typed-canonical" / "image").iterdir()
+    shutil.copytree(typed, folder / "typed-savepoint")
     (of_kafka,) = (GOLDEN.parent / "kafka" / "2.3.0-source" / "image").iterdir()
     shutil.copytree(of_kafka, folder / "orders-savepoint")
     shutil.copy(ROOT / "configs" / "examples" / "payment-fraud.dataflow.json", folder)

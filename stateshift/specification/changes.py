@@ -65,7 +65,7 @@ NAME = Kind("name", as_it_stands, ANY_TEXT)
 COLUMN = Keys(
     None,
     name=TEXT("What it is called; inside of a struct, with dots."),
-    type=TYPE("Its type, as Spark's JSON or SQL names it."),
+    type=TYPE("Its type, as Spark's JSON or SQL, Java or Avro names it."),
     default=ANY_JSON("What it holds for keys that are there already; null where nothing is said."),
     after=NAME("The column it comes after; left out, the last; blank, none."),
 )
@@ -232,7 +232,8 @@ TRANSFORMS: Mapping[str, Keys] = {
             "The condition, as DuckDB's SQL has it, with times in UTC: on `key`, and on `value` of "
             "an operator with one store. It has to fit all stores of the operator."
         ),
-        operator=TEXT("Its id. Left out where the job has one."),
+        operator=TEXT("Its id, or of Flink its uid. Left out where the job has one."),
+        store=TEXT("Of Flink: one state alone, whose `value` may be asked, too."),
     ),
     "merge": _change(
         Merge,
@@ -306,21 +307,23 @@ TRANSFORMS: Mapping[str, Keys] = {
     ),
     "evolve": _change(
         Evolve,
-        "Other columns in the rows of a store, for a job whose query has changed.",
-        operator=TEXT("The stateful operator's id."),
+        "Other columns in the rows of a store, or other fields in a state of Flink, for a job that "
+        "has changed.",
+        operator=TEXT("The stateful operator's id, or of Flink its uid."),
         store=TEXT("Its store, as `inspect --entries` calls it; left out, default."),
         add=COLUMNS(
             "New columns, each with a name, a type, a default and the column it comes after."
         ),
         widen=TYPES("Column -> wider type."),
         rename=TYPES("Column -> new name."),
-        drop=TEXTS("Columns to remove."),
+        drop=TEXTS("Columns to remove; of Flink, * for the whole state."),
         nullable=TEXTS(
             "Columns that may be null from now on; * for all. Another Spark may see them so."
         ),
         widen_key=TYPES("The same for columns of the key: entries move to where they then belong."),
         rename_key=TYPES("The same for columns of the key."),
         nullable_key=TEXTS("The same for columns of the key."),
+        order=TEXTS("Of Flink: all fields in their new order; those of an object keep theirs."),
     ),
 }
 
@@ -400,7 +403,7 @@ def _split(reader: Reader, place: Place, known: Known) -> None:
 
 def _evolve(reader: Reader, place: Place, known: Known) -> None:
     if not known.keys() - {"kind", "operator", "store"}:
-        expected = "add, widen, rename, drop, nullable or one for keys"
+        expected = "add, widen, rename, drop, nullable, order or one for keys"
         reader.complaints.add(place, "nothing is asked for", expected)
 
 

@@ -15,6 +15,7 @@
      "add": [{"name": "last", "type": "long", "default": 0, "after": "count"}],
      "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
      "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
+    {"kind": "evolve", "operator": "count", "store": "order", "order": ["f1", "f0"]}  (Flink)
     {"kind": "reposition", "source": "0", "topics": {"orders": "shop-orders"}, "by": "records"}
     {"kind": "reposition", "source": "1", "table": "/lake/orders-2", "version": 1}
     {"kind": "reposition", "source": "clicks", "table": "catalog://lake/shop.clicks"}
@@ -117,6 +118,7 @@ class Prune:
     kind: ClassVar[str] = "prune"
     where: str
     operator: str | None = None
+    store: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Evolve:
     widen_key: Mapping[str, str] = field(default_factory=dict)
     rename_key: Mapping[str, str] = field(default_factory=dict)
     nullable_key: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:

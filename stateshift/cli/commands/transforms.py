@@ -218,17 +218,20 @@ def prune(
     operator: Annotated[
         str | None, option("--operator", "N", "Whose entries, if the job has several operators.")
     ] = None,
+    store: Annotated[
+        str | None, option("--store", "NAME", "Flink: of one state alone; it may ask `value`, too.")
+    ] = None,
     waive: Waive = None,
     fork: Fork = False,
     no_sync: NoSync = False,
 ) -> int:
-    """Copy a checkpoint without the entries that a condition names.
+    """Copy an image without the entries that a condition names.
 
     The condition is one expression over `key`, and over `value` where the operator has one store;
     `stateshift query` shows the columns. All stores of the operator lose the same keys. Source and
     target are compared: what the condition names is gone, and all else is the same.
     """
-    change: Keys = drop_empty(kind="prune", where=where, operator=operator)
+    change: Keys = drop_empty(kind="prune", where=where, operator=operator, store=store)
     job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job])
 
@@ -439,7 +442,8 @@ def reposition(
 @shortcut(
     "stateshift evolve /data/orders --to /data/orders-2 --add max:integer --widen total=long\n"
     "stateshift evolve /data/orders --to /data/orders-2 --operator 1 --add "
-    "last:string=none@count --drop spare"
+    "last:string=none@count --drop spare\nstateshift evolve /savepoints/savepoint-1 --to "
+    "/savepoints/evolved --operator totals --store order --widen count=long --add note:String"
 )
 def evolve(
     terminal: Terminal,
@@ -479,15 +483,22 @@ def evolve(
     nullable_key: Annotated[
         list[str] | None, option("--nullable-key", "NAME", "The same for a column of the key.")
     ] = None,
+    order: Annotated[
+        str | None, option("--order", "NAMES", "Flink: all fields in their new order, with commas.")
+    ] = None,
     waive: Waive = None,
     fork: Fork = False,
     no_sync: NoSync = False,
 ) -> int:
-    """Change the columns of state that Spark refuses.
+    """Change columns and fields that the engine refuses.
 
     Use it when the query has one aggregate more or less, or a wider column, or when a newer
     Spark treats a column as nullable and the old one did not. A new column holds its default
     for every key that exists. Write columns inside a struct with dots.
+
+    In a canonical savepoint of Flink, fields of POJOs, Row, rows of SQL and Avro change. Columns
+    of Row and SQL are f0, f1, ...; the value of a state that is no object is `value`. --drop '*'
+    leaves a state behind.
     """
     change = drop_empty(
         kind="evolve",
@@ -500,6 +511,7 @@ def evolve(
         rename_key=pairs("--rename-key", "NAME=…", rename_key),
         nullable=nullable,
         nullable_key=nullable_key,
+        order=order,
     )
     changes = [{**change, "store": name} for name in store or ["default"]]
     job = one_job(source, to, changes, waive, fork_keys(fork, no_sync))

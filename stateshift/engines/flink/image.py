@@ -42,7 +42,7 @@ class FlinkImage:
     rigid            operator -> why it cannot be rescaled; only where that is asked for
     apart            operator -> why it cannot become one with others; only where that is asked for
     heads            operator -> role -> how the files of its operator state begin; only for these
-                     two
+                     two, and of its keyed state (`keyed`) for those that change its entries
     """
 
     metadata: Metadata

@@ -50,7 +50,7 @@ class _Depth:
 
 
 @dataclass
-class _Parser:
+class SchemaParser:
     """A schema that is read: its named types, and what is left of it that may be."""
 
     named: dict[str, Reader] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class _Parser:
 def avro_reader(schema: str) -> Reader | None:
     """Return the reader of a schema's values; None where it is no schema."""
     try:
-        return _Parser().reader(json.loads(schema), "")
+        return SchemaParser().reader(json.loads(schema), "")
     except (NoSchema, ValueError, RecursionError):
         return None
 

@@ -18,6 +18,8 @@ read by its type. Numbers in them are little-endian.
 Offsets count from the beginning of the row or array. Whatever lies outside of it is refused.
 
     row_reader(types, names)(span) -> {"f0": ...}       a span of bytes, with the words for errors
+    slot_reader(type)(span, place) -> Slot              a field as it is
+    encode_row(kind, slots) -> bytes
 
 Flink: table/data/binary/{BinaryRowData, BinaryArrayData, BinaryMapData, BinarySegmentUtils}, 1.15
 to 2.3.
@@ -36,6 +38,7 @@ from stateshift.formats.flink.times import date_text, instant_text, local_text, 
 KINDS: Final = ("+I", "-U", "+U", "-D")
 COMPACT_DECIMAL: Final = 18
 COMPACT_TIMESTAMP: Final = 3
+SHORT: Final = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
 _WORD: Final = 8
 _KIND_BITS: Final = 8
 _INLINE: Final = 0x80
@@ -96,7 +99,7 @@ def field_names(count: int) -> tuple[str, ...]:
 def row_reader(types: Sequence[LogicalType], names: Sequence[str]) -> SpanReader:
     """Return the reader of rows of these fields."""
     readers = [_field_reader(type_) for type_ in types]
-    header = (len(types) + 63 + _KIND_BITS) // 64 * _WORD
+    header = _bits(len(types))
     fixed = header + _WORD * len(types)
     fields = [
         (name, read, header + _WORD * number, *divmod(number + _KIND_BITS, 8))
@@ -117,6 +120,97 @@ def row_reader(types: Sequence[LogicalType], names: Sequence[str]) -> SpanReader
         return decoded
 
     return read_row
+
+
+def _bits(count: int) -> int:
+    return (count + 63 + _KIND_BITS) // 64 * _WORD
+
+
+class Slot(NamedTuple):
+    """The 8 bytes of a field; or, where it is elsewhere, that `part` of the row, filled up, and the
+    number (`low`) that stands beside its place.
+    """
+
+    content: bytes = bytes(_WORD)
+    part: bytes | None = None
+    low: int = 0
+    is_null: bool = False
+
+
+# Reads the slot of a field that is not null, at its place.
+SlotReader = Callable[[Span, int], Slot]
+
+
+def slot_places(row: Span, count: int) -> tuple[Sequence[int], Callable[[int], bool]]:
+    """Return the places of a row's fields, and the function that says whether one is null."""
+    bits = _bits(count)
+    row.part(0, bits + _WORD * count)
+    nulls = int.from_bytes(row.data[row.start : row.start + bits], "little") >> _KIND_BITS
+    first = row.start + bits
+    return range(first, first + _WORD * count, _WORD), lambda number: bool(nulls >> number & 1)
+
+
+def _reserved(type_: LogicalType) -> int:
+    """Return the bytes elsewhere that a field always has: BinaryRowWriter keeps them for null."""
+    if type_.root == "DECIMAL" and type_.size > COMPACT_DECIMAL:
+        return 2 * _WORD
+    is_long = type_.root.startswith("TIMESTAMP") and type_.size > COMPACT_TIMESTAMP
+    return _WORD if is_long else 0
+
+
+def null_slot(type_: LogicalType) -> Slot:
+    """Return the slot of a null."""
+    reserved = _reserved(type_)
+    return Slot(part=bytes(reserved) if reserved else None, is_null=True)
+
+
+def slot_reader(type_: LogicalType) -> SlotReader:
+    """Return the function that takes a field's slot as it is."""
+    reserved = _reserved(type_)
+    is_fixed = not reserved and type_.root.startswith(("DECIMAL", "TIMESTAMP"))
+
+    def read_slot(row: Span, place: int) -> Slot:
+        content = row.data[place : place + _WORD]
+        is_inline = type_.root in SHORT and content[-1] & _INLINE
+        if is_fixed or is_inline or type_.root in _FIXED:
+            return Slot(content)
+        low, offset = _PLACE.unpack(content)
+        size = _WORD if reserved == _WORD else low
+        part = row.part(offset, size).content()
+        return Slot(part=part + bytes(max(reserved - size, -size % _WORD)), low=low)
+
+    return read_slot
+
+
+def text_slot(text: str) -> Slot:
+    """Return the slot of a text."""
+    raw = text.encode()
+    if len(raw) < _WORD:
+        return Slot(raw.ljust(_WORD - 1, b"\0") + bytes((_INLINE | len(raw),)))
+    return Slot(part=raw + bytes(-len(raw) % _WORD), low=len(raw))
+
+
+def wide_decimal(content: bytes) -> Slot:
+    """Return the slot of a decimal of more digits, of one that fits in 8 bytes."""
+    number = int.from_bytes(content, "little", signed=True)
+    raw = number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
+    return Slot(part=raw.ljust(2 * _WORD, b"\0"), low=len(raw))
+
+
+def encode_row(kind: int, slots: Sequence[Slot]) -> bytes:
+    """Return a row of these fields."""
+    bits, nulls = _bits(len(slots)), 0
+    offset, contents, parts = bits + _WORD * len(slots), [], []
+    for number, slot in enumerate(slots):
+        nulls |= slot.is_null << number
+        if slot.part is None:
+            contents.append(slot.content)
+            continue
+        contents.append(_PLACE.pack(slot.low, offset))
+        parts.append(slot.part)
+        offset += len(slot.part)
+    first = (nulls << _KIND_BITS | kind).to_bytes(bits, "little")
+    return b"".join((first, *contents, *parts))
 
 
 def array_reader(item: LogicalType) -> SpanReader:
@@ -207,7 +301,7 @@ def _field_reader(type_: LogicalType) -> FieldReader:
     if fixed is not None:
         return fixed
     match type_.root:
-        case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
+        case root if root in SHORT:
             return short_reader(span_reader(type_))
         case "DECIMAL" if type_.size <= COMPACT_DECIMAL:
             scale = type_.scale

@@ -18,11 +18,19 @@ Flink: table/types/logical/*, 1.15 to 2.3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from stateshift.formats.flink.java_objects import JavaClass, JavaEnum, JavaObject, items_of
+from stateshift.formats.flink.java_data import DataOutput, encode_utf
+from stateshift.formats.flink.java_objects import (
+    MAGIC,
+    JavaClass,
+    JavaEnum,
+    JavaObject,
+    items_of,
+)
 
 PACKAGE: Final = "org.apache.flink.table.types.logical."
 DEPTH_MAX: Final = 16
@@ -153,6 +161,99 @@ def _atomic(root: str, nullable: bool, fields: Mapping[str, object]) -> LogicalT
         if 0 <= scale <= precision <= DECIMAL_DIGITS_MAX:
             return LogicalType("DECIMAL", nullable, precision, scale)
     raise _Unreadable
+
+
+_CLASSES: Final[Mapping[str, str]] = {
+    "BOOLEAN": "BooleanType",
+    "TINYINT": "TinyIntType",
+    "SMALLINT": "SmallIntType",
+    "INTEGER": "IntType",
+    "BIGINT": "BigIntType",
+    "FLOAT": "FloatType",
+    "DOUBLE": "DoubleType",
+    "DATE": "DateType",
+    "TIME_WITHOUT_TIME_ZONE": "TimeType",
+    "DECIMAL": "DecimalType",
+    "TIMESTAMP_WITHOUT_TIME_ZONE": "TimestampType",
+    "CHAR": "CharType",
+    "TIMESTAMP_WITH_LOCAL_TIME_ZONE": "LocalZonedTimestampType",
+    "VARCHAR": "VarCharType",
+    "BINARY": "BinaryType",
+    "VARBINARY": "VarBinaryType",
+}
+# The root of a type by its name in SQL, and the size where none is told.
+NAMES_OF_TYPES: Final[Mapping[str, tuple[str, int]]] = {
+    **{name: (root, 0) for root, name in _SIMPLE.items() if root in _CLASSES},
+    **{name: (root, 0 if name == "TIME" else 6) for root, name in _OF_PRECISION.items()},
+    **{name: (name, 1) for name in _OF_LENGTH},
+    "STRING": ("VARCHAR", TEXT_MAX),
+    "BYTES": ("VARBINARY", TEXT_MAX),
+    "DECIMAL": ("DECIMAL", 10),
+}
+_NAMED: Final = re.compile(r"(\w+) *(?:\( *(\d{1,10}) *(?:, *(\d{1,10}) *)?\))?( +NOT NULL)?")
+_ENUM_HANDLE: Final = 0x7E0006  # of java.lang.Enum, in a type with a kind
+
+
+def parse_type(text: str) -> LogicalType | None:
+    """Return the type of a name that has no others within; None for any other."""
+    named = _NAMED.fullmatch(text.strip().upper())
+    if named is None or named[1] not in NAMES_OF_TYPES:
+        return None
+    root, size = NAMES_OF_TYPES[named[1]]
+    size, scale = int(named[2] or size), int(named[3] or 0)
+    if root == "DECIMAL" and not 0 <= scale <= size <= DECIMAL_DIGITS_MAX:
+        return None
+    return LogicalType(root, named[4] is None, size, scale) if size <= TEXT_MAX else None
+
+
+def is_encodable(type_: LogicalType) -> bool:
+    """Whether `encode_type` knows the class of a type."""
+    return type_.root in _CLASSES
+
+
+def encode_type(type_: LogicalType) -> bytes:
+    """Return a type that has no others within as Java serializes it."""
+    numbers: dict[str, int] = {}
+    if type_.root in (*_OF_PRECISION, "DECIMAL"):
+        numbers["precision"] = type_.size
+    if type_.root == "DECIMAL":
+        numbers["scale"] = type_.scale
+    if type_.root in _OF_LENGTH:
+        numbers["length"] = type_.size
+    has_kind = type_.root.startswith("TIMESTAMP")
+    out, folder = DataOutput(), PACKAGE.replace(".", "/")
+    out.put(MAGIC + b"s")
+    _put_class(out, PACKAGE + _CLASSES[type_.root], 1, 2, len(numbers) + has_kind)
+    for name in numbers:
+        out.put(b"I" + encode_utf(name))
+    if has_kind:
+        out.put(b"L" + encode_utf("kind") + b"t" + encode_utf(f"L{folder}TimestampKind;"))
+    out.put(b"x")
+    _put_class(out, f"{PACKAGE}LogicalType", 1, 2, 2)
+    out.put(b"Z" + encode_utf("isNullable") + b"L" + encode_utf("typeRoot"))
+    out.put(b"t" + encode_utf(f"L{folder}LogicalTypeRoot;") + b"xp")
+    out.boolean(type_.nullable)
+    out.put(b"~")
+    _put_class(out, f"{PACKAGE}LogicalTypeRoot", 0, 0x12, 0)
+    out.put(b"x")
+    _put_class(out, "java.lang.Enum", 0, 0x12, 0)
+    out.put(b"xpt" + encode_utf(type_.root))
+    for number in numbers.values():
+        out.i4(number)
+    if has_kind:
+        out.put(b"~")
+        _put_class(out, f"{PACKAGE}TimestampKind", 0, 0x12, 0)
+        out.put(b"xq")
+        out.i4(_ENUM_HANDLE)
+        out.put(b"t" + encode_utf("REGULAR"))
+    return out.content()
+
+
+def _put_class(out: DataOutput, name: str, uid: int, flags: int, fields: int) -> None:
+    out.put(b"r" + encode_utf(name))
+    out.i8(uid)
+    out.u1(flags)
+    out.i2(fields)
 
 
 def _number(fields: Mapping[str, object], name: str) -> int:

@@ -90,7 +90,7 @@ class Serializer:
             return self
         if self.name == "AvroSerializer" and avro_reader(self.schema or "") is None:
             return self
-        opaque = (serializer.first_opaque() for serializer in self._within())
+        opaque = (serializer.first_opaque() for serializer in self.within())
         return next((one for one in opaque if one is not None), None)
 
     @cached_property
@@ -98,9 +98,9 @@ class Serializer:
         """Whether it is opaque, or has objects that may be of classes it does not describe."""
         if self.is_opaque or self.name == "PojoSerializer":
             return True
-        return any(serializer.may_be_unknown for serializer in self._within())
+        return any(serializer.may_be_unknown for serializer in self.within())
 
-    def _within(self) -> tuple[Serializer, ...]:
+    def within(self) -> tuple[Serializer, ...]:
         subclasses = (*self.registered, *self.others)
         return (*self.inner, *(serializer for _, serializer in subclasses))
 

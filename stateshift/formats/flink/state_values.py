@@ -36,7 +36,7 @@ _WINDOWS = ("VoidNamespace", "TimeWindow", "GlobalWindow", "CountWindow")
 _FIXED: Final = {
     f"{name}Serializer" for name in (*_NUMBERS, *_TIMES, *_SQL_TIMES, *_WINDOWS, "Enum")
 }
-_WINDOW_NAMES: Final = {
+WINDOW_NAMES: Final = {
     "TimeWindowSerializer": "window",
     "CountWindowSerializer": "window",
     "GlobalWindowSerializer": None,
@@ -61,6 +61,16 @@ def read_key(header: Header, state: StateInfo, raw: bytes) -> dict[str, object]:
 
 def key_parts(header: Header, state: StateInfo, data: DataInput) -> Iterator[tuple[str, object]]:
     """Yield the parts of a canonical entry's key, one by one."""
+    yield from own_key_parts(header, state, data)
+    of_map = state.value
+    if state.type == "MAP" and of_map is not None and of_map.name == "MapSerializer":
+        yield "map_key", value(of_map.inner[0], data)
+
+
+def own_key_parts(
+    header: Header, state: StateInfo, data: DataInput
+) -> Iterator[tuple[str, object]]:
+    """Yield the parts that come before the key in a map."""
     is_timer = state.kind == "timers"
     if is_timer:
         yield "timestamp", data.i8() ^ _SIGN
@@ -78,9 +88,6 @@ def key_parts(header: Header, state: StateInfo, data: DataInput) -> Iterator[tup
     yield from _named(namespace, value(namespace, data))
     if with_lengths:
         _read_length(data, start)
-    of_map = state.value
-    if state.type == "MAP" and of_map is not None and of_map.name == "MapSerializer":
-        yield "map_key", value(of_map.inner[0], data)
 
 
 def read_value(state: StateInfo, raw: bytes) -> object:
@@ -111,7 +118,7 @@ def read_value(state: StateInfo, raw: bytes) -> object:
 
 
 def _named(serializer: Serializer, namespace: object) -> Iterator[tuple[str, object]]:
-    name = _WINDOW_NAMES.get(serializer.name, "namespace")
+    name = WINDOW_NAMES.get(serializer.name, "namespace")
     if name is not None:
         yield name, namespace
 

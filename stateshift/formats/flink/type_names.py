@@ -4,6 +4,7 @@ type_name(serializer)   Long, List<Instant>, Tuple3<String, Long, Colour>, jobs.
 ROW<f0 BIGINT, f1 STRING>, Kryo of java.util.TreeSet
 type_fields(serializer) the fields of an object or a row: (name, type)
 unread_name(state)      what hides a state's values, where they cannot be read
+sql_shape(serializer)   the same for DuckDB, as its json_transform takes it: {"name": "VARCHAR"}
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from stateshift.formats.flink.avro_data import avro_fields
 from stateshift.formats.flink.keyed_state import StateInfo
+from stateshift.formats.flink.logical_types import LogicalType
 from stateshift.formats.flink.serializers import Serializer, snapshot_name
 
 _NAMES: Final[Mapping[str, str]] = {
@@ -73,6 +75,55 @@ def unread_name(state: StateInfo) -> str:
     if opaque is None:  # it has met objects of other classes than those that it describes
         return f"subclasses within {type_name(state.value)}"
     return type_name(opaque)
+
+
+def sql_shape(serializer: Serializer) -> object:
+    """Return the shape of a type's values for DuckDB; JSON of what SQL has no type for."""
+    inner = serializer.inner
+    match serializer.name:
+        case "PojoSerializer":
+            return dict(zip(serializer.fields, map(sql_shape, inner), strict=True))
+        case "TupleSerializer" | "ScalaCaseClassSerializer" | "RowSerializer":
+            return {f"f{number}": sql_shape(each) for number, each in enumerate(inner)}
+        case "RowDataSerializer":
+            return dict(
+                zip(serializer.fields, map(_shape_of_column, serializer.columns), strict=True)
+            )
+        case "AvroSerializer":
+            fields = avro_fields(serializer.schema or "")
+            return {name: _SHAPES.get(type_, "JSON") for name, type_ in fields}
+        case "TtlSerializer":
+            return {"last_access": "BIGINT", "value": sql_shape(inner[-1])}
+        case "NullableSerializer" | "TtlAwareSerializer":
+            return sql_shape(inner[-1])
+        case "ListSerializer":
+            return [sql_shape(inner[-1])]
+    return _SHAPES.get(serializer.name.removesuffix("Serializer"), "JSON")
+
+
+def _shape_of_column(column: LogicalType) -> object:
+    if column.root in ("ROW", "STRUCTURED_TYPE"):
+        return dict(zip(column.names, map(_shape_of_column, column.inner), strict=True))
+    return (
+        f"DECIMAL({column.size}, {column.scale})"
+        if column.root == "DECIMAL"
+        else _SHAPES.get(column.root, "JSON")
+    )
+
+
+_SHAPES: Final[Mapping[str, object]] = {
+    **dict.fromkeys(("Byte", "Short", "Int", "Long", "int", "long", "CountWindow"), "BIGINT"),
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT"), "BIGINT"),
+    **dict.fromkeys(("Float", "Double", "float", "double", "FLOAT", "DOUBLE"), "DOUBLE"),
+    **dict.fromkeys(("String", "StringData", "string", "Char", "Enum"), "VARCHAR"),
+    **dict.fromkeys(("CHAR", "VARCHAR", "BigDec"), "VARCHAR"),
+    **dict.fromkeys(("Boolean", "boolean", "BOOLEAN"), "BOOLEAN"),
+    **dict.fromkeys(("Instant", "Date", "TIMESTAMP_WITH_LOCAL_TIME_ZONE"), "TIMESTAMPTZ"),
+    **dict.fromkeys(("LocalDateTime", "TIMESTAMP_WITHOUT_TIME_ZONE"), "TIMESTAMP"),
+    **dict.fromkeys(("LocalDate", "DATE"), "DATE"),
+    **dict.fromkeys(("LocalTime", "TIME_WITHOUT_TIME_ZONE"), "TIME"),
+    "TimeWindow": ["BIGINT"],
+}
 
 
 def _within(serializer: Serializer) -> str:

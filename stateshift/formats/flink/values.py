@@ -42,7 +42,7 @@ _NULL_DATE_REST: Final = -(1 << 15)
 _SECOND_NANOS: Final = 1_000_000_000
 _NUMBER_BYTES_MAX: Final = 1_700  # Python writes numbers of 4,300 digits
 _SMALL: Final = (None, 0, 1, 10)
-_IS_NULL, _NO_SUBCLASS, _SUBCLASS, _TAGGED = 1, 2, 4, 8
+IS_NULL, NO_SUBCLASS, SUBCLASS, TAGGED = 1, 2, 4, 8
 
 
 class Unknown(Exception):
@@ -441,19 +441,19 @@ def pojo_of(
 
     def read_pojo(data: DataInput) -> object:
         at, flags = data.at, data.u1()
-        if flags & _IS_NULL:
+        if flags & IS_NULL:
             return None
-        if flags & _SUBCLASS:
+        if flags & SUBCLASS:
             name = data.utf()
             if name not in others:
                 return {"@class": name, **_unread(data, name)}
             return read_subclass(data, name, others[name])
-        if flags & _TAGGED:
+        if flags & TAGGED:
             tag = data.u1()
             if tag >= len(registered):
                 raise data.wrong(f"subclass {tag}, of {len(registered)}", at)
             return read_subclass(data, *registered[tag])
-        if flags != _NO_SUBCLASS:
+        if flags != NO_SUBCLASS:
             raise data.wrong(f"an object with flags {flags:#04x}", at)
         return read_fields(data)
 

@@ -619,6 +619,14 @@ KILLED = {
         [TWO],
         {"transform": [{"kind": "rescale", "parallelism": 3, "max_parallelism": 300}]},
     ),
+    "edit": (
+        [ONE],
+        {
+            "transform": [
+                {"kind": "prune", "operator": "orders-count", "where": "key.key in ('k1', 'k2')"}
+            ]
+        },
+    ),
     "union": (
         [],
         {"transform": [{"kind": "union", "operators": ["orders-source", "orders-count"]}]},

@@ -16,7 +16,9 @@ image lies, and under which ids its operators go: {what places are, "as": {id: i
 same, byte for byte, and so are not taken apart: each counts as one file. Broadcast state of those
 in `once` is read once: there is a copy of it for each subtask, and their number is another
 afterwards. "once" is {id: [names of such states that are read of another image already]}. Operators
-in "new_offsets", {id: NewOffsets}, are read as they will be: the new image has them so.
+in "new_offsets", {id: NewOffsets}, are read as they will be: the new image has them so; and so are
+keyed entries of those in "edits", {id in the target: Edit}. Values of the states in "read", {id:
+[state]}, are read to their ends by the serializers that the image names.
 
 Everything that is not taken apart into entries comes under a store that is `Whole`: a file, or a
 key group in the hashmap backend's own format. Broadcast state that is compared copy by copy counts
@@ -28,9 +30,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from stateshift.engines.flink.entries.edits import Edit, NumberedEntry
 from stateshift.engines.flink.entries.frames import check_operator
 from stateshift.engines.flink.entries.operators import first_section, is_hashmap
 from stateshift.engines.flink.new_offsets import NewOffsets, rewrite_operator
@@ -64,6 +69,8 @@ from stateshift.formats.flink.operator_handles import (
     Partitioned,
     expand_channels,
 )
+from stateshift.formats.flink.serializers import Unknown
+from stateshift.formats.flink.state_values import read_value
 from stateshift.formats.flink.stream_handles import StreamHandle, files_of
 from stateshift.formats.stream import Stream
 from stateshift.storage.protocol import CHUNK
@@ -113,11 +120,48 @@ def comparable(
     new_offsets = setting.get("new_offsets", {}).get(own.hex())
     if new_offsets is not None:
         operator = rewrite_operator(operator, streams, NewOffsets.of(new_offsets))
+    plain = setting.get("edits", {}).get(shard.operator)
+    if plain is not None:
+        yield from in_pieces(_edited(operator, streams, Edit.of(plain)))
+        operator = without_keyed(operator)
+    _check_values(operator, streams, setting.get("read", {}).get(shard.operator, ()))
     elsewhere = setting.get("once", {}).get(shard.operator)
     # Each state once, where some of them are read `elsewhere`.
     broadcast = Broadcast() if elsewhere is None else Broadcast(once=True, elsewhere=elsewhere)
     whole = shard.operator in setting.get("whole", ())
     yield from pairs_of(operator, streams, whole, broadcast)
+
+
+def _edited(operator: OperatorState, streams: Streams, edit: Edit) -> Iterator[Entry]:
+    """Yield the keyed entries of an operator as they will be."""
+    prefix = prefix_bytes(operator.max_parallelism)
+    for subtask in operator.all_subtasks:
+        handle = subtask.managed_keyed
+        first = first_section(handle) if isinstance(handle, KeyGroups) else None
+        if first is None or not isinstance(handle, KeyGroups) or handle.stream is None:
+            continue
+        file = edit.open(streams.head(handle.stream, first))
+        for entry in file.entries(numbered_entries(handle, prefix, streams)):
+            yield file.names[entry.state], entry.key, entry.value
+
+
+def _check_values(operator: OperatorState, streams: Streams, states: Container[str]) -> None:
+    """Check that values of some states are what their serializers write."""
+    prefix = prefix_bytes(operator.max_parallelism)
+    for subtask in operator.all_subtasks if states else ():
+        handle = subtask.managed_keyed
+        for entry in canonical_entries(handle, prefix, streams):
+            if entry.state.name in states:
+                with suppress(Unknown):  # a part that only the job's classes can read
+                    read_value(entry.state, entry.value)
+
+
+def without_keyed(operator: OperatorState) -> OperatorState:
+    """Return the operator without its managed keyed state."""
+    if not operator.subtasks:
+        return operator
+    subtasks = tuple(replace(subtask, managed_keyed=None) for subtask in operator.subtasks)
+    return replace(operator, subtasks=subtasks)
 
 
 def pairs_of(
@@ -247,11 +291,20 @@ class KeyedEntry(NamedTuple):
     value: bytes
 
 
-def canonical_entries(handle: KeyGroups, prefix: int, streams: Streams) -> Iterator[KeyedEntry]:
+def canonical_entries(
+    handle: KeyedHandle | None, prefix: int, streams: Streams
+) -> Iterator[KeyedEntry]:
     """Yield all entries of a canonical file; `prefix` bytes of a key say its group."""
     for header, group, content in canonical_sections(handle, streams):
         for number, key, value in entries(content, prefix, group, len(header.states)):
             yield KeyedEntry(header, header.states[number], group, key[prefix:], value)
+
+
+def numbered_entries(handle: KeyGroups, prefix: int, streams: Streams) -> Iterator[NumberedEntry]:
+    """Yield the same with the numbers of their states."""
+    for header, group, content in canonical_sections(handle, streams):
+        for number, key, value in entries(content, prefix, group, len(header.states)):
+            yield NumberedEntry(group, number, key[prefix:], value)
 
 
 def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:

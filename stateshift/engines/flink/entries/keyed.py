@@ -180,14 +180,6 @@ def hidden_states_of(operator: OperatorState, streams: Streams) -> Iterator[Hidd
         yield from hidden_states(subtask.managed_keyed, operator.max_parallelism, streams)
 
 
-def without_keyed(operator: OperatorState) -> OperatorState:
-    """Return the operator without its managed keyed state."""
-    if not operator.subtasks:
-        return operator
-    subtasks = tuple(replace(subtask, managed_keyed=None) for subtask in operator.subtasks)
-    return replace(operator, subtasks=subtasks)
-
-
 def keyed_alone(operator: OperatorState) -> OperatorState:
     """Return the operator with its managed keyed state alone."""
     subtasks = tuple(

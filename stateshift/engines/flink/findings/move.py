@@ -29,13 +29,23 @@ from stateshift.engines.flink.findings.taking import (
 from stateshift.engines.flink.findings.target import of_settings, of_versions
 from stateshift.engines.flink.image import flink_facts, flink_image, is_readable, names_of
 from stateshift.engines.flink.rewrite.choice import Choice, id_of
-from stateshift.engines.flink.rewrite.move import TRANSACTIONS, Move
+from stateshift.engines.flink.rewrite.move import (
+    TRANSACTIONS,
+    Move,
+    Rewritten,
+    pruned_operators,
+)
+from stateshift.engines.flink.rewrite.unkeyed import KEYED
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.key_groups import PARALLELISM_MAX
+from stateshift.formats.flink.keyed_state import decode_header
+from stateshift.formats.flink.serializers import Serializer
 from stateshift.specification.job_relations import sharing
 from stateshift.specification.transform import (
     Convert,
     Drop,
+    Evolve,
+    Prune,
     Rename,
     Reposition,
     Rescale,
@@ -192,6 +202,74 @@ def of_redistribution(move: Move) -> Iterator[Finding]:
         )
 
 
+def of_edits(move: Move) -> Iterator[Finding]:
+    """Refuse changes of entries beside others of the same operators, and note what they leave."""
+    changes = move.job.transform
+    prune, evolve = find_change(changes, Prune), find_change(changes, Evolve)
+    if prune is None and evolve is None:
+        return
+    if any(isinstance(change, Rescale | Union) for change in changes):
+        kind = "evolve" if prune is None else "prune"
+        fact = f"{kind!r} beside a rescale or a union"
+        yield refuse(fact, hint="one after the other: two runs")
+    if prune is not None and prune.operator is None:
+        yield from _of_unnamed(move, prune)
+    for rewritten in move.redistribution.rewritten:
+        edit, operator = rewritten.edit, f"operator {rewritten.operator}"
+        if edit is None:
+            continue
+        for state, asked in edit.evolve.items():
+            if asked.get("drop"):
+                dropped = ", ".join(asked["drop"])
+                yield warn(f"{operator}, state {state!r}: what is in {dropped} is left behind")
+        yield from _of_classes(move, rewritten)
+        if edit.where is not None:
+            yield note(
+                f"{operator}: entries stay behind, and nothing else; a key that comes again begins "
+                "with nothing, and a sink keeps what it has of it"
+            )
+
+
+def _of_unnamed(move: Move, prune: Prune) -> Iterator[Finding]:
+    """Refuse a condition that might be of several operators, or of none."""
+    names: dict[str, str] = {}
+    for survey in move.surveys:
+        names.update(names_of(survey.images[0]))
+    keyed = [names[id_] for id_ in pruned_operators(prune, move.surveys)]
+    if len(keyed) != 1:
+        fact = f"`prune` is of one operator with keyed state, and there are {len(keyed)}"
+        known = f": {', '.join(keyed)}" if keyed else ""
+        yield refuse(fact + known, hint="name it: --operator UID")
+
+
+def _of_classes(move: Move, rewritten: Rewritten) -> Iterator[Finding]:
+    """Warn of a class that would have other fields in one state than in another, or in the keys: a
+    job has one of that name.
+    """
+    (number, old), edit = rewritten.sources[0], rewritten.edit
+    left: list[tuple[str, Serializer | None]] = []
+    for head in flink_facts(move.surveys[number].images[0]).heads[old][KEYED]:
+        assert edit is not None, "asked before"
+        new = edit.open(head).head
+        header = decode_header(new, len(new))
+        left.append(("its keys", header.key))
+        left += [(f"state {state.name!r}", state.value) for state in header.states]
+    places: dict[str, dict[Serializer, str]] = {}
+    while left:
+        where, serializer = left.pop()
+        if serializer is not None:
+            left += [(where, inner) for inner in serializer.within()]
+            if serializer.name == "PojoSerializer":
+                places.setdefault(serializer.type or "", {})[serializer] = where
+    for name, known in places.items():
+        if len(known) > 1:
+            shown = " and ".join(sorted(known.values()))
+            yield warn(
+                f"operator {rewritten.operator}: {name} has other fields in {shown}",
+                hint="change all states of one class alike; keys stay as they are",
+            )
+
+
 def of_key_groups(move: Move) -> Iterator[Finding]:
     """Note differing max parallelisms: Flink refuses a job that sets one over all of them."""
     if move.redistribution.max_parallelism is not None:
@@ -234,7 +312,18 @@ def of_left(move: Move) -> Iterator[Finding]:
 
 
 # The kinds of `transform` for a Flink image.
-CHANGES = ("drop", "rename", "merge", "convert", "rescale", "repair", "union", "reposition")
+CHANGES = (
+    "drop",
+    "rename",
+    "merge",
+    "convert",
+    "rescale",
+    "repair",
+    "union",
+    "reposition",
+    "evolve",
+    "prune",
+)
 _INSTEAD = {
     "repartition": (
         '{"kind": "rescale", "parallelism": 4, "max_parallelism": 128} is what repartitions '
@@ -347,6 +436,7 @@ FINDINGS: tuple[Findings, ...] = (
     of_choice,
     of_left,
     of_redistribution,
+    of_edits,
     of_key_groups,
     of_versions,
     of_storage,

@@ -57,18 +57,19 @@ def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareIma
     for source in sources:
         operators.update(dict.fromkeys(source.operators.values()))
     whole = sorted(operator for operator in operators if move.rewritten(operator) is None)
+    by_id = {each.operator: each for each in map(move.rewritten, operators) if each is not None}
     # The operators whose unkeyed state is rewritten.
-    once: dict[str, list[str]] = {}
-    for operator in operators:
-        rewritten = move.rewritten(operator)
-        if rewritten is not None and rewritten.unkeyed:
-            once[operator] = []
+    once: dict[str, list[str]] = {id_: [] for id_, each in by_id.items() if each.unkeyed}
     at_target = {"root": move.target, "image": "", "checked": True, "whole": whole, "once": once}
+    edits = {id_: rewritten.edit.plain() for id_, rewritten in by_id.items() if rewritten.edit}
+    if edits:
+        at_target["read"] = {id_: list(plain["evolve"]) for id_, plain in edits.items()}
     sides = []
     for source in sources:
         survey, image = move.surveys[source.number], move.surveys[source.number].images[0]
         places = move.choice.taken[source.number].places
         own = {**places.plain(), "whole": whole, "once": once, "as": source.id_before}
+        own = {**own, "edits": edits} if edits else own
         if source.number == 0:
             new = {id_: each.plain() for id_, each in move.new_offsets.items()}
             own = {**own, "new_offsets": new} if new else own

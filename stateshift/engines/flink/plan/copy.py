@@ -111,6 +111,8 @@ def _copies_of_image(
             target=move.target,
             outputs=tuple(name for name, _ in pieces),
         )
+    if move.prunes:  # small state is in the metadata itself: no copy of it stays beside
+        return
     metadata = Named(
         infos[layout.under(survey.images[0].path, layout.METADATA)], metadata_copy(number)
     )
@@ -159,6 +161,7 @@ def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:
             "max_parallelism": rewritten.max_parallelism,
             "names": list(names),
             "loose": unkeyed,
+            **({} if rewritten.edit is None else {"edit": rewritten.edit.plain()}),
         },
         source=inputs[0].location,
         inputs=inputs[0].files,

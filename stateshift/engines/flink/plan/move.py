@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 
 from stateshift import plain
 from stateshift.engines.bundles import keep_copied as kept_of
@@ -305,12 +306,14 @@ def _metadata(move: Move) -> TransformShard:
         "version": newest_for(asked) if asked else None,
         "max_parallelism": move.redistribution.max_parallelism,
     }
-    inputs = []
+    inputs: list[Elsewhere] = []
     for number, survey in enumerate(move.surveys):
         path = layout.under(survey.images[0].path, layout.METADATA)
-        size = next(file.size for file in survey.files if file.path == path)
-        inputs.append(FileInfo(metadata_copy(number), size))
-    inputs += [FileInfo(summary(rewritten), 0) for rewritten in move.redistribution.rewritten]
+        info = next(file for file in survey.files if file.path == path)
+        kept = Elsewhere(move.target, (FileInfo(metadata_copy(number), info.size),))
+        inputs.append(Elsewhere(survey.location, (info,)) if move.prunes else kept)
+    for rewritten in move.redistribution.rewritten:
+        inputs.append(Elsewhere(move.target, (FileInfo(summary(rewritten), 0),)))
     files = _rewritten_files(move)
     if move.new_offsets:
         options["changed"] = {
@@ -318,16 +321,25 @@ def _metadata(move: Move) -> TransformShard:
             "operators": {id_: new.plain() for id_, new in move.new_offsets.items()},
             "paths": [file.path for file in files],
         }
+    if files:
+        inputs.append(Elsewhere(move.facts.source.location, files))
+    first, *beside = _by_location(inputs)
     return TransformShard(
         name="transform/metadata",
         transform=METADATA,
         options=options,
-        source=move.target,
-        inputs=tuple(inputs),
+        source=first.location,
+        inputs=first.files,
         target=move.target,
         outputs=(layout.STAGED,),
-        beside=(Elsewhere(move.facts.source.location, files),) if files else (),
+        beside=tuple(beside),
     )
+
+
+def _by_location(places: Iterable[Elsewhere]) -> Iterator[Elsewhere]:
+    """Yield the same files in their order, those of one location together."""
+    for location, own in groupby(places, key=attrgetter("location")):
+        yield Elsewhere(location, tuple(chain.from_iterable(place.files for place in own)))
 
 
 def _rewritten_files(move: Move) -> tuple[FileInfo, ...]:

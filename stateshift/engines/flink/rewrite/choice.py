@@ -17,7 +17,7 @@ image is called by its location, or by the id of the job that it was taken of.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.engines.flink.image import flink_image, metadata_of, places_of
@@ -30,6 +30,8 @@ from stateshift.specification import JobSpec
 from stateshift.specification.transform import (
     Convert,
     Drop,
+    Evolve,
+    Prune,
     Rename,
     Union,
     find_change,
@@ -159,16 +161,23 @@ def _without_empty_twins(
     return kept_of_each
 
 
-def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Iterator[str]:
+def _unknown(
+    job: JobSpec, images: Sequence[Image], made: Mapping[str, Sequence[Source]]
+) -> Iterator[str]:
     ids_of_each = [{operator.id for operator in image.operators} for image in images]
     named = [operator.name for operator in job.operators]
     yield from _not_among(named, set().union(*ids_of_each))
+    going: set[str] = set()
+    for sources in made.values():
+        going.update(old for _, old in sources)
     for change in job.transform:
         if isinstance(change, Drop | Rename):
             meant = [ids_of_each[number] for number in images_meant(job, len(images), change)]
             ids = set().union(*meant)
             if ids:
                 yield from _not_among(change.operators, ids)
+        if isinstance(change, Evolve | Prune) and change.operator is not None:
+            yield from _not_among([change.operator], going)
     yield from _not_among(unions_of(job), made)
 
 

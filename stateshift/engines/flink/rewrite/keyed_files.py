@@ -17,12 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, NoReturn
 
+from stateshift.engines.flink.entries.edits import Edit
 from stateshift.engines.flink.entries.image import (
     SectionPiece,
     in_file_order,
     is_canonical,
+    numbered_entries,
     sections_in_pieces,
     sections_of,
     uncompress,
@@ -30,8 +34,9 @@ from stateshift.engines.flink.entries.image import (
 from stateshift.engines.flink.entries.operators import first_section
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import Incompatible
+from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import KeyedHandle, KeyGroups
-from stateshift.formats.flink.keyed_state import Header, decode_header
+from stateshift.formats.flink.keyed_state import Header, decode_header, encode_section
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.storage.protocol import CHUNK, Content
 
@@ -113,6 +118,29 @@ def _file(image: int, origin: Origin, handle: KeyedHandle | None) -> KeyedFile |
     head = streams.head(handle.stream, first)
     header = decode_header(head, first) if is_canonical(handle, streams) else None
     return KeyedFile(image, origin.operator.max_parallelism, streams, handle, head, header)
+
+
+def edited_file(origin: Origin, subtask: int, edit: Edit, scratch: Scratch) -> Cut:
+    """Return the state of one subtask with its entries edited: the same key groups, in a new file
+    with a header of its own.
+    """
+    own = [each for each in origin.operator.all_subtasks if each.index == subtask]
+    handle = own[0].managed_keyed if own else None
+    if not isinstance(handle, KeyGroups):
+        return nothing(range(0))
+    groups = range(handle.first, handle.first + len(handle.offsets))
+    file = _file(0, origin, handle)
+    if file is None:
+        return nothing(groups)
+    prefix = prefix_bytes(file.was)
+    edited = edit.open(file.head)
+    sections = Sections(edited.head, scratch)
+    old = numbered_entries(handle, prefix, origin.streams)
+    for group, entries_of_group in groupby(edited.entries(old), itemgetter(0)):
+        number = group.to_bytes(prefix, "big")
+        listed = [(entry.state, number + entry.key, entry.value) for entry in entries_of_group]
+        sections.add(group, (encode_section(listed),))
+    return sections.cut(groups)
 
 
 def _renumbering(first: KeyedFile, file: KeyedFile) -> tuple[int, ...]:

@@ -16,21 +16,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from shlex import quote
 
+from stateshift.engines.flink.entries.edits import Edit
 from stateshift.engines.flink.image import CANONICAL, Beginnings, Obstacle, flink_facts, metadata_of
 from stateshift.engines.flink.new_offsets import NewOffsets
-from stateshift.engines.flink.rewrite.choice import Choice, Source, choose, sources_by_id
-from stateshift.engines.flink.rewrite.unkeyed import MANAGED, RAW, UNKEYED, handles_of, why_not
+from stateshift.engines.flink.rewrite.choice import Choice, Source, choose, id_of, sources_by_id
+from stateshift.engines.flink.rewrite.unkeyed import (
+    KEYED,
+    MANAGED,
+    RAW,
+    UNKEYED,
+    handles_of,
+    why_not,
+)
+from stateshift.errors import FormatError, PlanError
+from stateshift.formats.flink.evolution import Unfit
+from stateshift.formats.flink.keyed_state import Header, decode_header
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 from stateshift.formats.flink.operator_state import COMMITTER_STATE
+from stateshift.plain import JsonObject, to_plain
 from stateshift.specification import JobSpec, Spec
-from stateshift.specification.transform import Rescale, find_change
+from stateshift.specification.transform import Evolve, Prune, Rescale, find_change
 from stateshift.survey import Facts, Survey
 
 TRANSACTIONS = "open-transactions"  # the waiver
 _RESCALED = "cannot get another number of subtasks or key groups"
 _UNITED = "cannot become one of several"
+_EDITED = "cannot be changed so"
+FIELD_PARTS = ("add", "widen", "rename", "drop", "nullable", "order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,7 @@ class Rewritten:
 
     sources  the operators that it is made of
     unkeyed  the roles of its state that belongs to no key, where that is rewritten too
+    edit     how its keyed entries become others; those of every subtask stay its own
     """
 
     operator: str
@@ -46,6 +62,7 @@ class Rewritten:
     parallelism: int
     max_parallelism: int
     unkeyed: tuple[str, ...]
+    edit: Edit | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -141,6 +158,14 @@ def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Red
             known = metadata_of(surveys[number].images[0]).operators
             operators.append(next(operator for operator in known if operator.id.hex() == old))
         candidate = _Candidate(new, sources, tuple(operators))
+        edit = _asked_edit(job, surveys, candidate)
+        if isinstance(edit, Obstacle):
+            obstacles.append((candidate.operator, _EDITED, edit))
+            continue
+        if edit is not None:
+            numbers = operators[0].parallelism, operators[0].max_parallelism
+            rewritten.append(Rewritten(new, sources, *numbers, (), edit))
+            continue
         if rescale is None and not candidate.is_united:
             continue
         match _redistributed_operator(candidate, surveys, rescale or Rescale()):
@@ -152,6 +177,71 @@ def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Red
     return Redistribution(
         tuple(rewritten), rescale.max_parallelism if rescale else None, tuple(obstacles)
     )
+
+
+def _asked_edit(
+    job: JobSpec, surveys: Sequence[Survey], candidate: _Candidate
+) -> Edit | Obstacle | None:
+    """Return the change of an operator's entries, or the obstacle; None where none is asked."""
+    number, old = candidate.sources[0]
+    if candidate.is_united:
+        return None  # both at once are refused
+    every = [change for change in job.transform if isinstance(change, Evolve)]
+    evolve = [change for change in every if id_of(change.operator) == old]
+    prune = find_change(job.transform, Prune)
+    if prune is not None and old not in pruned_operators(prune, surveys):
+        prune = None
+    if not evolve and prune is None:
+        return None
+    kept = flink_facts(surveys[number].images[0])
+    if old in kept.apart:
+        return kept.apart[old]
+    heads = kept.heads.get(old, {}).get(KEYED, ())
+    try:
+        headers = [decode_header(head, len(head)) for head in heads]
+        edit = _edit_of(evolve, prune, headers)
+        for head in heads:
+            edit.open(head)
+    except (Unfit, PlanError, FormatError) as error:
+        hint = None if isinstance(error, Unfit) else error.hint
+        look = f"stateshift inspect --entries {quote(surveys[number].location)}"
+        return Obstacle(str(error), hint or f"{look}   # shows its states and their fields")
+    return edit
+
+
+def pruned_operators(prune: Prune, surveys: Sequence[Survey]) -> list[str]:
+    """Return the ids of the operators that a condition may be of: the one that it names, or all
+    with keyed state.
+    """
+    if prune.operator is not None:
+        return [id_of(prune.operator)]
+    keyed = []
+    for survey in surveys:
+        for operator in metadata_of(survey.images[0]).operators:
+            if any(subtask.managed_keyed for subtask in operator.all_subtasks):
+                keyed.append(operator.id.hex())
+    return keyed
+
+
+def _edit_of(evolve: Sequence[Evolve], prune: Prune | None, headers: Sequence[Header]) -> Edit:
+    """Return the change of entries; `Unfit` where it names what is not there."""
+    kinds: dict[str, str] = {}
+    for header in headers:
+        kinds.update((state.name, state.kind) for state in header.states)
+    own = [name for name, kind in kinds.items() if kind != "timers"]
+    asked: dict[str, JsonObject] = {}
+    for change in evolve:
+        if change.widen_key or change.rename_key or change.nullable_key:
+            raise Unfit("its keys stay: their hash says in which key group Flink looks for them")
+        is_sole = change.store == "default" and "default" not in kinds and len(own) == 1
+        told = {part: to_plain(getattr(change, part)) for part in FIELD_PARTS}
+        asked[own[0] if is_sole else change.store] = told
+    where, store = (None, None) if prune is None else (prune.where, prune.store)
+    for name in (*asked, store):
+        if name is not None and name not in own:
+            known = ", ".join(own) or "none"
+            raise Unfit(f"it has no state {name!r} with fields; its states are {known}")
+    return Edit(asked, where, store)
 
 
 def _redistributed_operator(
@@ -322,6 +412,12 @@ class Move:
                 if operator.id.hex() in taken.operators:
                     operators.append(operator)
         return operators
+
+    @property
+    def prunes(self) -> bool:
+        """Whether entries are left behind by a condition."""
+        edits = [rewritten.edit for rewritten in self.redistribution.rewritten]
+        return any(edit is not None and edit.where is not None for edit in edits)
 
     def rewritten(self, operator: str) -> Rewritten | None:
         for candidate in self.redistribution.rewritten:

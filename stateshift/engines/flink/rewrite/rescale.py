@@ -5,11 +5,12 @@ another max parallelism, which Flink itself refuses (FLINK-5052).
     cut     the sections of key groups, as they are, joined to the files of the new subtasks:
             nothing is decoded
     united  entries of several images in one section, once no key is in two of them
+    edited  entries of one subtask, some of which become others or stay behind
     dealt   each entry's key is read and hashed, gets its group's number, and goes to that group.
             That each was in the group its hash says before is checked on the way: who hashes keys
             otherwise is refused
 
-    Rescaler(origins, parallelism, max_parallelism, scratch)
+    Rescaler(origins, parallelism, max_parallelism, scratch, edit)
       .keyed(subtask) -> Cut(first, offsets, size, content)
       .unkeyed(subtask, role) -> Joined       role: operator, raw operator
 
@@ -28,6 +29,7 @@ from io import BytesIO
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from stateshift.engines.flink.entries.edits import Edit
 from stateshift.engines.flink.entries.image import header_of, is_canonical
 from stateshift.engines.flink.entries.operators import first_section
 from stateshift.engines.flink.image import CANONICAL, Obstacle
@@ -37,6 +39,7 @@ from stateshift.engines.flink.rewrite.keyed_files import (
     Origin,
     Sections,
     cut_of,
+    edited_file,
     keyed_files,
     keyed_handles,
     nothing,
@@ -97,12 +100,14 @@ class Rescaler:
         parallelism: int,
         max_parallelism: int,
         scratch: Scratch = BytesIO,
+        edit: Edit | None = None,
     ) -> None:
-        self._origins, self._scratch = origins, scratch
+        self._origins, self._scratch, self._edit = origins, scratch, edit
         self._parallelism, self._max_parallelism = parallelism, max_parallelism
-        self._files = keyed_files(origins)
 
     def keyed(self, subtask: int) -> Cut:
+        if self._edit is not None:
+            return edited_file(self._origins[0], subtask, self._edit, self._scratch)
         groups = groups_of(subtask, self._max_parallelism, self._parallelism)
         if not self._files:
             return nothing(groups)
@@ -111,6 +116,10 @@ class Rescaler:
         if is_dealt or len(self._origins) > 1:
             return self._sorted.cut(groups)
         return _joined(self._files, groups)
+
+    @cached_property
+    def _files(self) -> list[KeyedFile]:
+        return keyed_files(self._origins)
 
     @cached_property
     def _sorted(self) -> Sections:
@@ -141,6 +150,18 @@ def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes
     for _, handle in _handles(operator, role):
         if handle.stream is not None and handle.starts:
             heads.append(streams.head(handle.stream, min(handle.starts)))
+    return list(dict.fromkeys(heads))
+
+
+def keyed_heads(operator: OperatorState, streams: Streams) -> list[bytes]:
+    """Return the headers of the files of canonical keyed state; each once."""
+    heads = []
+    for handle in keyed_handles(operator):
+        if not isinstance(handle, KeyGroups) or not is_canonical(handle, streams):
+            continue
+        first = first_section(handle)
+        if first is not None and handle.stream is not None:
+            heads.append(streams.head(handle.stream, first))
     return list(dict.fromkeys(heads))
 
 

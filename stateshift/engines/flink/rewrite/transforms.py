@@ -4,8 +4,8 @@
     flink.cut       pieces of one file: options {"pieces": [[start, size], ...]}, one output each
     flink.metadata  the metadata of one image out of those of several: options {"taken": [...],
                     "version": n or null, "changed": sources of the first that read on elsewhere}
-    flink.rescale   an operator's state for other subtasks, of one image or of several: its files,
-                    and what is in them
+    flink.rescale   an operator's state for other subtasks, of one image or of several, or with its
+                    entries edited: its files, and what is in them
 
 Metadata is made last: it reads what `flink.rescale` says of its files (`RewrittenOperator`).
 """
@@ -19,6 +19,7 @@ from functools import cached_property, partial
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from stateshift.engines.flink.entries.edits import Edit
 from stateshift.engines.flink.new_offsets import (
     NewOffsets,
     PlainNewOffsets,
@@ -167,8 +168,10 @@ class _NewFiles:
             count = 1 + len(origin["paths"])
             origins.append(_origin(origin, left[:count]))
             left = left[count:]
-        options = self._options
-        return Rescaler(origins, options["parallelism"], options["max_parallelism"], self._scratch)
+        options, plain = self._options, self._options.get("edit")
+        parallelism, most = options["parallelism"], options["max_parallelism"]
+        edit = None if plain is None else Edit.of(plain)
+        return Rescaler(origins, parallelism, most, self._scratch, edit)
 
 
 class PlainOrigin(PlainPlaces):

@@ -22,7 +22,7 @@ from stateshift.formats.flink.metadata import SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 from stateshift.formats.flink.operator_state import COMPRESSED_FROM
 
-MANAGED, RAW = "operator", "raw operator"
+KEYED, MANAGED, RAW = "keyed", "operator", "raw operator"
 UNKEYED = (MANAGED, RAW)  # the roles of such state: managed, and an operator's own
 _COMPRESSED_AT = 4
 

@@ -18,8 +18,8 @@ from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.operators import endpoints_of, operators_of
 from stateshift.engines.flink.image import Beginnings, FlinkImage, Obstacle, flink_image
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
-from stateshift.engines.flink.rewrite.rescale import heads_of, why_not
-from stateshift.engines.flink.rewrite.unkeyed import UNKEYED
+from stateshift.engines.flink.rewrite.rescale import heads_of, keyed_heads, why_not
+from stateshift.engines.flink.rewrite.unkeyed import KEYED, UNKEYED
 from stateshift.engines.flink.streams import Streams, decode_once
 from stateshift.engines.flink.survey.findings import findings_of
 from stateshift.engines.single_file import folder_of_single
@@ -38,7 +38,15 @@ from stateshift.formats.flink.stream_handles import (
 )
 from stateshift.formats.flink.versions import WRITTEN_BY
 from stateshift.formats.marks import FOLDER
-from stateshift.specification.transform import Change, Repair, Rescale, Union, find_change
+from stateshift.specification.transform import (
+    Change,
+    Evolve,
+    Prune,
+    Repair,
+    Rescale,
+    Union,
+    find_change,
+)
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey, refuse
@@ -184,19 +192,22 @@ def _broken(at: str, path: str, error: FormatError) -> Image:
 def _with_obstacles(kept: FlinkImage, changes: Sequence[Change], streams: Streams) -> FlinkImage:
     """Return the same, with what changes want to know of an image before they are planned."""
     rescale, united = find_change(changes, Rescale), find_change(changes, Union) is not None
-    if rescale is None and not united:
+    edited = any(isinstance(change, Evolve | Prune) for change in changes)
+    if rescale is None and not united and not edited:
         return kept
     operators = kept.metadata.operators
     most = None if rescale is None else rescale.max_parallelism
     heads: dict[str, Beginnings] = {}
     for operator in operators:
         by_role = {role: heads_of(operator, streams, role) for role in UNKEYED}
+        if edited:
+            by_role[KEYED] = keyed_heads(operator, streams)
         heads[operator.id.hex()] = {role: own for role, own in by_role.items() if own}
     return replace(
         kept,
         heads=heads,
         rigid={} if rescale is None else _obstacles(operators, streams, most, united=False),
-        apart=_obstacles(operators, streams, most, united=True) if united else {},
+        apart=_obstacles(operators, streams, most, united=True) if united or edited else {},
     )
 
 

@@ -18,13 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from stateshift.engines.flink.entries.image import Broadcast, pairs_of
+from stateshift.engines.flink.entries.image import Broadcast, pairs_of, without_keyed
 from stateshift.engines.flink.entries.keyed import (
     hidden_states_of,
     keyed_alone,
     keyed_pairs_of,
     why_operator_is_opaque,
-    without_keyed,
 )
 from stateshift.engines.flink.entries.operators import source_of
 from stateshift.engines.flink.image import is_readable, metadata_of, places_of

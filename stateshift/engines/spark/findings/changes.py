@@ -287,6 +287,9 @@ def _of_prune(
     from stateshift.engines.spark.rewrite.pruning import conditions
 
     assert change.pruning is not None, "asked for"
+    if change.pruning.store is not None:
+        fact = f"{name}: all stores of a Spark operator lose the same keys"
+        yield Finding("refuse", fact, hint="leave `store` out")
     if change.split or change.partitions or change.provider or change.evolve:
         fact = f"{name}: `prune` beside another change of the state"
         yield Finding("refuse", fact, hint="one after the other: two jobs")
@@ -474,6 +477,9 @@ def of_evolution(
         yield Finding("refuse", fact, hint="leave `evolve` out")
         return
     for asked in change.evolve:
+        if asked.order:
+            fact = f"{name}: columns of Spark keep their order"
+            yield Finding("refuse", fact, hint="leave `order` out: `add` has `after`")
         if asked.operator in change.dropped_operators:
             fact = f"{name}: operator {asked.operator} is dropped, and its rows cannot evolve"
             yield Finding("refuse", fact, hint="leave `evolve` or `drop` out")

@@ -1,0 +1,946 @@
+"""Serializers made others, with the values that they wrote: fields added, dropped, renamed, widened
+and put in another order. Pure.
+
+    evolve_state(content, state, wishes) -> StateChange    of a state in a header's bytes
+    Wishes     changes of the fields of an object, by their names; inside of another with dots
+    Part       a snapshot as Flink would write it for the new class, and a function that reads an
+               old value and returns it as the new class is written
+
+Objects are POJOs, Row, rows of SQL (RowData), records of Avro; fields inside of tuples, lists, maps
+and values with a time to live are reached as well. Bytes of what stays are copied. A value that is
+no object has one field, `value`; a map's own key is reached as `map_key`.
+
+    POJO      fields in the order of their names (PojoTypeInfo); the classes that are derived from
+              it change with it. A new one is of a Java type: `long` is never null, `Long` may be
+    Row       fields f0, f1, ... of Java types, which may be null
+    RowData   columns f0, f1, ... of types of SQL; each is an object of Java's in the snapshot
+    Avro      the schema in the snapshot changes, and Flink's encoding of the values with it
+
+Flink: api/java/typeutils/runtime/{PojoSerializerSnapshot, RowSerializer}, table/runtime/typeutils/
+RowDataSerializer, table/data/writer/BinaryRowWriter, formats/avro/typeutils/AvroSerializerSnapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from operator import attrgetter
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from stateshift.formats.flink import values
+from stateshift.formats.flink.avro_data import SchemaParser, avro_reader
+from stateshift.formats.flink.binary_rows import (
+    COMPACT_DECIMAL,
+    SHORT,
+    Slot,
+    SlotReader,
+    Span,
+    encode_row,
+    field_names,
+    null_slot,
+    slot_places,
+    slot_reader,
+    text_slot,
+    wide_decimal,
+)
+from stateshift.formats.flink.java_data import DataInput, DataOutput, encode_utf
+from stateshift.formats.flink.java_objects import read_object
+from stateshift.formats.flink.keyed_state import StateInfo
+from stateshift.formats.flink.logical_types import (
+    NAMES_OF_TYPES,
+    LogicalType,
+    encode_type,
+    is_encodable,
+    parse_type,
+)
+from stateshift.formats.flink.serializers import (
+    OPTIONAL_MAP,
+    OptionalEntry,
+    Serializer,
+    optional_map,
+    read_snapshot,
+)
+from stateshift.plain import NOTHING, JsonObject
+
+T = TypeVar("T")
+Write = Callable[[DataInput], bytes]
+
+_I4: Final = struct.Struct(">i")
+_BASE: Final = "org.apache.flink.api.common.typeutils.base."
+_TABLE: Final = "org.apache.flink.table.runtime.typeutils."
+_SIMPLE_VERSION: Final = 3
+
+
+class Unfit(ValueError):
+    """The change does not fit the type: the message is the fact."""
+
+
+class Wish(NamedTuple):
+    """A change of one field: its kind (add, widen, rename, drop, nullable); the field's path, blank
+    for the object itself; the type or name that it gets; and the new field as the spec has it.
+    """
+
+    kind: str
+    path: str
+    to: str = ""
+    field: JsonObject = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The changes of an object."""
+
+    each: tuple[Wish, ...] = ()
+    order: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plain: JsonObject) -> Wishes:
+        """Return the wishes of an `evolve`."""
+        wishes = [Wish("add", field["name"], "", field) for field in plain.get("add", ())]
+        for kind in ("widen", "rename"):
+            wishes += [Wish(kind, path, to) for path, to in plain.get(kind, NOTHING).items()]
+        for kind in ("drop", "nullable"):
+            wishes += [Wish(kind, path) for path in plain.get(kind, ())]
+        return cls(tuple(wishes), tuple(plain.get("order", ())))
+
+    def __bool__(self) -> bool:
+        return bool(self.each or self.order)
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of changes."""
+        return {wish.kind for wish in self.each}
+
+    def own(self, kind: str) -> dict[str, Wish]:
+        """Return the wishes of a kind for fields of the object itself, by their paths."""
+        found = {}
+        for wish in self.each:
+            if wish.kind == kind and "." not in wish.path:
+                found[wish.path] = wish
+        return found
+
+    def inside(self, name: str) -> Wishes:
+        """Return the wishes for a field, and for the fields within it."""
+        within = []
+        for wish in self.each:
+            first, dot, rest = wish.path.partition(".")
+            is_of_type = wish.kind in ("widen", "nullable")
+            if wish.path == "*" or (first == name and (dot or is_of_type)):
+                within.append(wish._replace(path=rest))
+        return Wishes(tuple(within))
+
+    def among(self, names: Collection[str], others: bool = False) -> Wishes:
+        """Return the wishes for some fields, or for all `others`."""
+        kept = []
+        for wish in self.each:
+            if (wish.path.partition(".")[0] in names) != others:
+                kept.append(wish)
+        return Wishes(tuple(kept), self.order)
+
+    def require(self, names: Collection[str]) -> None:
+        """Refuse a field that is not there."""
+        for wish in self.each:
+            is_new = wish.kind == "add" and "." not in wish.path
+            if not is_new and wish.path.partition(".")[0] not in (*names, "*"):
+                raise Unfit(f"there is no field {wish.path}; there are {', '.join(names)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A serializer's snapshot, and a function that makes an old value a new one; for a new field
+    its value instead, None for null.
+    """
+
+    snapshot: bytes
+    write: Write
+    content: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """The snapshot of a state's values, and the functions that make new ones; `write_key` is of
+    the key in a map, `write` of an item in a list.
+    """
+
+    snapshot: bytes
+    write: Write
+    write_key: Write | None = None
+
+
+def evolve_state(content: bytes, state: StateInfo, wishes: Wishes) -> StateChange:
+    """Return a state changed, of a header's bytes; `Unfit` where it cannot be."""
+    serializer = state.value
+    if serializer is None:
+        raise Unfit("its values are written by a serializer that is not known here")
+    kinds = [each.name for each in (_core(serializer), *serializer.inner)]
+    if "RowDataSerializer" not in kinds and "nullable" in wishes.kinds:
+        raise Unfit("only the columns of SQL say whether they may be null")
+    if state.type == "MAP" and serializer.name == "MapSerializer":
+        keys = wishes.among(("map_key",)).inside("map_key")
+        if "drop" in keys.kinds:
+            raise Unfit("two keys of a map might become one: nothing can be dropped there")
+        key = evolve(content, serializer.inner[0], keys)
+        value = _evolve_any(content, serializer.inner[1], wishes.among(("map_key",), others=True))
+        made = _composite(content, serializer, (key, value))
+        return StateChange(made.snapshot, value.write, key.write if keys else None)
+    if state.type == "LIST" and serializer.name == "ListSerializer":
+        item = _evolve_any(content, serializer.inner[0], wishes)
+        return StateChange(_composite(content, serializer, (item,)).snapshot, item.write)
+    made = _evolve_any(content, serializer, wishes)
+    return StateChange(made.snapshot, made.write)
+
+
+def _evolve_any(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+    """Evolve a whole value: one that is no object has the field `value`."""
+    if _core(serializer).name in _OBJECTS:
+        return evolve(content, serializer, wishes)
+    wishes.require(("value",))
+    return evolve(content, serializer, wishes.inside("value"))
+
+
+def _core(serializer: Serializer) -> Serializer:
+    """Return the serializer of the objects in lists, maps, and values with a time to live."""
+    while serializer.name in _CARRIERS and serializer.inner:
+        serializer = serializer.inner[-1]
+    return serializer
+
+
+def evolve(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+    """Return a serializer changed; its snapshot is in `content`, where its span says."""
+    if not wishes:
+        return Part(content[slice(*serializer.span)], copying(serializer.reader))
+    if serializer.name in _CARRIERS:
+        *before, last = serializer.inner
+        parts = [evolve(content, inner, Wishes()) for inner in before]
+        return _composite(content, serializer, (*parts, evolve(content, last, wishes)))
+    return _OBJECTS.get(serializer.name, _evolve_number)(content, serializer, wishes)
+
+
+def copying(read: Callable[[DataInput], object]) -> Write:
+    """Return the function that copies what a reader reads."""
+
+    def copy(data: DataInput) -> bytes:
+        start = data.at
+        read(data)
+        return data.data[start : data.at]
+
+    return copy
+
+
+# ---- fields, of any kind of object ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Placed(Generic[T]):
+    """A field in its new place; `old` is its number before, None of a new one."""
+
+    name: str
+    old: int | None
+    part: T
+
+
+def _arranged(
+    names: Sequence[str],
+    wishes: Wishes,
+    change: Callable[[int, Wishes], T],
+    make: Callable[[JsonObject], T],
+) -> list[Placed[T]]:
+    """Return the fields of a changed object, each in its place."""
+    wishes.require(names)
+    dropped, renamed = wishes.own("drop"), wishes.own("rename")
+    fields: list[Placed[T]] = []
+    for number, name in enumerate(names):
+        if name in dropped:
+            continue
+        new_name = renamed[name].to if name in renamed else name
+        with _naming(name):
+            fields.append(Placed(new_name, number, change(number, wishes.inside(name))))
+    for name, wish in wishes.own("add").items():
+        after, places = wish.field.get("after"), ["", *(placed.name for placed in fields)]
+        if after is not None and after not in places:
+            raise Unfit(f"{name}: there is no field {after} that it could come after")
+        at = len(fields) if after is None else places.index(after)
+        with _naming(name):
+            fields.insert(at, Placed(name, None, make(wish.field)))
+    by_name = {placed.name: placed for placed in fields}
+    if len(by_name) < len(fields) or not fields:
+        (name, count), *_ = Counter(placed.name for placed in fields).most_common(1) or [("", 0)]
+        raise Unfit(f"there is a field {name} already" if count else "no field would be left")
+    if wishes.order and sorted(wishes.order) != sorted(by_name):
+        raise Unfit(f"`order` has to name each field once: {', '.join(by_name)}")
+    return list(map(by_name.__getitem__, wishes.order or by_name))
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Put the name of a field in front of what does not fit in it."""
+    try:
+        yield
+    except Unfit as error:
+        raise Unfit(f"{name}: {error}") from error
+
+
+def _in_order(old: Sequence[Write], fields: Sequence[Placed[Part]]) -> Write:
+    """Return the writer of fields behind each other."""
+    writes = list(old)
+    constants: list[bytes] = []
+    order = []
+    for placed in fields:
+        if placed.old is None:
+            order.append(len(writes) + len(constants))
+            constants.append(placed.part.content or b"")
+        else:
+            order.append(placed.old)
+            writes[placed.old] = placed.part.write
+
+    def write(data: DataInput) -> bytes:
+        contents = [write_field(data) for write_field in writes]
+        contents += constants
+        return b"".join([contents[number] for number in order])
+
+    return write
+
+
+# ---- composites ----------------------------------------------------------------------------------
+
+
+def _composite(content: bytes, serializer: Serializer, parts: Sequence[Part]) -> Part:
+    """Return a composite of changed parts; what it adds itself stays."""
+    start, end = serializer.span
+    first, last = serializer.inner[0].span[0], serializer.inner[-1].span[1]
+    inner = b"".join(map(attrgetter("snapshot"), parts))
+    if serializer.setting and serializer.name == "NullableSerializer":
+        raise Unfit("a null of this type has a fixed number of bytes")
+    combine = _CARRIERS.get(serializer.name, _in_turn)
+    write = combine([part.write for part in parts])
+    return Part(content[start:first] + inner + content[last:end], write)
+
+
+def _in_turn(writes: Sequence[Write]) -> Write:
+    return lambda data: b"".join([write(data) for write in writes])
+
+
+def _items(writes: Sequence[Write]) -> Write:
+    """Return the writer of a list, or of a map: behind a map's key it says whether null follows."""
+    item = writes[0]
+    if len(writes) == 2:
+        item = _in_turn((writes[0], _optional(writes[1], True)))
+
+    def write(data: DataInput) -> bytes:
+        count = data.items("items")
+        return _I4.pack(count) + b"".join([item(data) for _ in range(count)])
+
+    return write
+
+
+def _optional(write: Write, null: bool) -> Write:
+    """Return the writer of a value behind a byte, which is `null` where there is none."""
+
+    def write_optional(data: DataInput) -> bytes:
+        if data.boolean() == null:
+            return bytes((null,))
+        return bytes((not null,)) + write(data)
+
+    return write_optional
+
+
+_CARRIERS: Final[Mapping[str, Callable[[Sequence[Write]], Write]]] = {
+    "ListSerializer": _items,
+    "ArrayListSerializer": _items,
+    "SetSerializer": _items,
+    "MapSerializer": _items,
+    "GenericArraySerializer": lambda writes: _items([_optional(writes[0], False)]),
+    "NullableSerializer": lambda writes: _optional(writes[0], True),
+    "ScalaOptionSerializer": lambda writes: _optional(writes[0], False),
+    "TtlSerializer": _in_turn,
+    "TtlAwareSerializer": _in_turn,
+}
+
+
+def _evolve_tuple(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+    """Change fields of a tuple: their number is its class's."""
+    is_other = any(wish.kind != "widen" and "." not in wish.path for wish in wishes.each)
+    if is_other or wishes.order:
+        raise Unfit("a tuple has as many fields as its class")
+    names, inner = field_names(len(serializer.inner)), serializer.inner
+    change = partial(_evolve_numbered, content, inner)
+    fields = _arranged(names, wishes, change, _added_java)
+    return _composite(content, serializer, [placed.part for placed in fields])
+
+
+def _evolve_numbered(
+    content: bytes, serializers: Sequence[Serializer], number: int, wishes: Wishes
+) -> Part:
+    return evolve(content, serializers[number], wishes)
+
+
+# ---- values that are no objects ------------------------------------------------------------------
+
+_NUMBERS: Final[Mapping[str, str]] = {
+    "Byte": ">b",
+    "Short": ">h",
+    "Int": ">i",
+    "Long": ">q",
+    "Float": ">f",
+    "Double": ">d",
+}
+# The types of numbers of which each is one of another type as well.
+_EXACT: Final[Mapping[str, tuple[str, ...]]] = {
+    "Short": ("Byte",),
+    "Int": ("Byte", "Short"),
+    "Long": ("Byte", "Short", "Int"),
+    "Float": ("Byte", "Short"),
+    "Double": ("Byte", "Short", "Int", "Float"),
+}
+_PRIMITIVE: Final = ("byte", "short", "int", "long", "float", "double", "boolean", "char")
+# Java's types by the names of their serializers; a primitive one is never null.
+_JAVA: Final[Mapping[str, str]] = {
+    **{name: name.capitalize() for name in (*_PRIMITIVE, "string")},
+    **{name: name for name in (*_NUMBERS, "Boolean", "String", "Instant", "Date")},
+    "integer": "Int",
+    "Integer": "Int",
+    "bigint": "Long",
+    "Character": "Char",
+    "BigInteger": "BigInt",
+    "BigDecimal": "BigDec",
+}
+
+
+def _java_type(name: str) -> str:
+    if name not in _JAVA:
+        raise Unfit(f"{name!r} is none of {', '.join(_JAVA)}")
+    return _JAVA[name]
+
+
+def _simple(name: str, folder: str = "") -> bytes:
+    class_name = f"{_BASE}{folder}{name}Serializer${name}SerializerSnapshot"
+    return encode_utf(class_name) + _I4.pack(_SIMPLE_VERSION)
+
+
+def _evolve_number(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+    wish = wishes.each[-1]
+    if wish.path or wish.kind != "widen":
+        raise Unfit("it is no object, and has no fields")
+    old, new = serializer.name.removesuffix("Serializer"), _java_type(wish.to)
+    write, read = _wider(old, new), serializer.reader
+    return Part(_simple(new), lambda data: write(read(data)))
+
+
+def _wider(old: str, new: str) -> Callable[[object], bytes]:
+    """Return the function that writes numbers of a type as those of a wider one."""
+    if old not in _EXACT.get(new, ()):
+        fact = f"{old} cannot be widened to {new or 'that'}"
+        raise Unfit(f"{fact}: a value might not fit, or would be another")
+    return struct.Struct(_NUMBERS[new]).pack
+
+
+def _no_value(data: DataInput) -> bytes:
+    """Return the value of a new field among the old ones: it has none."""
+    return b""
+
+
+def _added_java(wish: JsonObject) -> Part:
+    """Return a new field of a Java type."""
+    kind, default = _java_type(str(wish["type"])), wish.get("default")
+    content = None if default is None else _java_value(kind, default)
+    return Part(_simple(kind), _no_value, content)
+
+
+def _java_value(kind: str, value: object) -> bytes:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match kind, value:
+        case "Boolean", bool():
+            return bytes((value,))
+        case "String", str():
+            return string_bytes(value)
+        case "Char", str() if len(value.encode("utf-16-be")) == 2:
+            return value.encode("utf-16-be")
+        case (("Float" | "Double"), _) if is_number:
+            with suppress(OverflowError):
+                return struct.pack(_NUMBERS[kind], value)
+        case _, int() if is_number and kind in _NUMBERS:
+            with suppress(struct.error):
+                return struct.pack(_NUMBERS[kind], value)
+    raise Unfit(f"the default {value!r} is no {kind}, does not fit in one, or can only be null")
+
+
+def string_bytes(text: str) -> bytes:
+    """Return a string as Flink writes it."""
+    raw = text.encode("utf-16-be", "surrogatepass")
+    out = bytearray()
+    for number in (len(raw) // 2 + 1, *struct.unpack(f">{len(raw) // 2}H", raw)):
+        while number >= 0x80:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        out.append(number)
+    return bytes(out)
+
+
+# ---- POJOs and Row -------------------------------------------------------------------------------
+
+
+def _evolve_pojo(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+    """Change a class, and those that are derived from it."""
+    names = list(serializer.fields)
+    for _, inner in (*serializer.registered, *serializer.others):
+        names += inner.fields
+    wishes.require(dict.fromkeys(names))
+    if wishes.order or any("after" in wish.field for wish in wishes.own("add").values()):
+        raise Unfit("Flink orders the fields of an object by their names")
+    return _evolve_class(content, serializer, wishes, serializer.type or "")
+
+
+def _evolve_class(content: bytes, serializer: Serializer, wishes: Wishes, declares: str) -> Part:
+    """Change one class; `declares` is the one that new fields are declared in."""
+    data = DataInput(content, "a serializer", serializer.span[0])
+    _, _, _ = data.utf(), data.i4(), data.utf()
+    out = DataOutput()
+    out.put(content[serializer.span[0] : data.at])
+    own, registered, others = (optional_map(data, "a POJO") for _ in range(3))
+    names = (*serializer.fields, *wishes.own("add"))
+
+    def change(number: int, inside: Wishes) -> Part:
+        part = _of_entry(content, own[number], serializer.inner[number], inside)
+        return replace(part, write=_optional(part.write, True))
+
+    fields = _arranged(serializer.fields, wishes.among(names), change, _added_to_class)
+    fields.sort(key=lambda placed: placed.name.encode("utf-16-be", "surrogatepass"))
+    out.i8(OPTIONAL_MAP)
+    out.i4(len(fields))
+    for placed in fields:
+        of, key = declares, None if placed.old is None else own[placed.old].key
+        if key is not None:
+            of = DataInput(key.data, key.what, key.at, key.end).utf()
+        named = encode_utf(of) + encode_utf(placed.name)
+        _put_entry(out, placed.name, named, placed.part.snapshot)
+    writes: list[dict[str, Write]] = []
+    for listed, classes in ((registered, serializer.registered), (others, serializer.others)):
+        out.i8(OPTIONAL_MAP)
+        out.i4(len(listed))
+        writes.append({})
+        for entry, (name, inner) in zip(listed, classes, strict=True):
+            part = _of_entry(content, entry, inner, Wishes())
+            if inner.name == "PojoSerializer":
+                part = _evolve_class(content, inner, wishes, declares)
+            _put_entry(out, name, _bytes_of(entry.key), part.snapshot)
+            writes[-1][name] = part.write
+    old = [_optional(copying(inner.reader), True) for inner in serializer.inner]
+    objects = _Objects(_in_order(old, fields), tuple(writes[0].values()), writes[1])
+    return Part(out.content(), objects.write)
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """Objects of a class, and of those derived from it, by their tags or their names."""
+
+    own: Write
+    tagged: tuple[Write, ...]
+    named: Mapping[str, Write]
+
+    def write(self, data: DataInput) -> bytes:
+        start, flags = data.at, data.u1()
+        if flags & values.IS_NULL:
+            return data.data[start : data.at]
+        write_rest = self.own
+        if flags & values.SUBCLASS:
+            name = data.utf()
+            if name not in self.named:
+                raise values.Unknown(f"an object of {name}, which the image does not describe")
+            write_rest = self.named[name]
+        elif flags & values.TAGGED:
+            at, tag = data.at, data.u1()
+            if tag >= len(self.tagged):
+                raise data.wrong(f"subclass {tag}, of {len(self.tagged)}", at)
+            write_rest = self.tagged[tag]
+        elif flags != values.NO_SUBCLASS:
+            raise data.wrong(f"an object with flags {flags:#04x}", start)
+        return data.data[start : data.at] + write_rest(data)
+
+
+def _added_to_class(wish: JsonObject) -> Part:
+    """Return a new field of a class, behind the byte that says whether it is null."""
+    name = wish["type"]
+    if name in _PRIMITIVE and wish.get("default") is None:
+        first: object = {"boolean": False, "char": "\0"}.get(str(name), 0)
+        wish = {**wish, "default": first}
+    part = _added_java(wish)
+    return replace(part, content=b"\1" if part.content is None else b"\0" + part.content)
+
+
+def _of_entry(content: bytes, entry: OptionalEntry, serializer: Serializer, wishes: Wishes) -> Part:
+    """Return an entry of a class, changed; also of a serializer that is not known here."""
+    if wishes:
+        return evolve(content, serializer, wishes)
+    return Part(_bytes_of(entry.value) or b"", copying(serializer.reader))
+
+
+def _bytes_of(data: DataInput | None) -> bytes | None:
+    return None if data is None else data.data[data.at : data.end]
+
+
+def _put_entry(out: DataOutput, name: str, key: bytes | None, snapshot: bytes) -> None:
+    out.utf(name)
+    for content in (key, snapshot or None):
+        out.boolean(content is not None)
+        if content is not None:
+            out.sized(content)
+
+
+def _evolve_row(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+    """Change a Row, whose fields are told by their places."""
+    _refuse_names(wishes)
+    inner = serializer.inner
+    change = partial(_evolve_numbered, content, inner)
+    fields = _arranged(field_names(len(inner)), wishes, change, _added_java)
+    start, end = serializer.span
+    first = (inner[0].span[0] if inner else end) - _I4.size
+    snapshot = b"".join(map(attrgetter("part.snapshot"), fields))
+    head = content[start:first] + _I4.pack(len(fields))
+    ahead = 2 if serializer.setting else 0
+    writes: list[Write] = [copying(each.reader) for each in inner]
+    for placed in fields:
+        if placed.old is not None:
+            writes[placed.old] = placed.part.write
+
+    def write(data: DataInput) -> bytes:
+        mask = data.take((ahead + len(writes) + 7) // 8)
+        contents: list[bytes | None] = []
+        for number, write_field in enumerate(writes, start=ahead):
+            is_null = mask[number // 8] >> 7 - number % 8 & 1
+            contents.append(None if is_null else write_field(data))
+        new_mask, out = bytearray((ahead + len(fields) + 7) // 8), []
+        new_mask[0] = int.from_bytes(mask[:1], "big") >> 8 - ahead << 8 - ahead
+        for number, placed in enumerate(fields, start=ahead):
+            part = placed.part.content if placed.old is None else contents[placed.old]
+            new_mask[number // 8] |= (part is None) << 7 - number % 8
+            out.append(part or b"")
+        return bytes(new_mask) + b"".join(out)
+
+    return Part(head + snapshot, write)
+
+
+def _refuse_names(wishes: Wishes) -> None:
+    if wishes.own("rename"):
+        raise Unfit("its fields have no names in the image: there is nothing to rename")
+
+
+# ---- rows of SQL ---------------------------------------------------------------------------------
+
+_SQL_NUMBERS: Final[Mapping[str, str]] = {
+    "TINYINT": "Byte",
+    "SMALLINT": "Short",
+    "INTEGER": "Int",
+    "BIGINT": "Long",
+    "FLOAT": "Float",
+    "DOUBLE": "Double",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _SqlColumn:
+    """A column as it will be: its type as Java writes it, its serializer's snapshot, and its slots;
+    of a new column, the slot that all rows get.
+    """
+
+    type_: LogicalType
+    object_: bytes
+    snapshot: bytes
+    read: SlotReader | None = None
+    slot: Slot | None = None
+
+
+def _evolve_row_data(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+    """Change a row of SQL, whose columns are told by their places."""
+    _refuse_names(wishes)
+    data = DataInput(content, "a serializer", serializer.span[0])
+    _, _ = data.utf(), data.i4()
+    head = content[serializer.span[0] : data.at]
+    objects = [copying(read_object)(data) for _ in range(data.i4())]
+    ahead = data.take(2 * _I4.size)
+    read_nested = partial(read_snapshot, nested=True)
+    snapshots = [copying(read_nested)(data) for _ in range(data.i4())]
+    known = []
+    for type_, object_, snapshot in zip(serializer.columns, objects, snapshots, strict=True):
+        known.append(_SqlColumn(type_, object_, snapshot, slot_reader(type_)))
+    change = partial(_changed_column, known)
+    fields = _arranged(field_names(len(known)), wishes, change, _added_column)
+    count, types = _I4.pack(len(fields)), b"".join(map(attrgetter("part.object_"), fields))
+    nested = b"".join(map(attrgetter("part.snapshot"), fields))
+
+    def write(data: DataInput) -> bytes:
+        within = data.within()
+        row = Span(within.data, within.at, within.end)
+        places, is_null = slot_places(row, len(known))
+        slots = []
+        for placed in fields:
+            column, old = placed.part, placed.old
+            if old is None or column.read is None or is_null(old):
+                slots.append(column.slot or null_slot(column.type_))
+            else:
+                slots.append(column.read(row, places[old]))
+        new = encode_row(row.data[row.start], slots)
+        return _I4.pack(len(new)) + new
+
+    return Part(head + count + types + ahead + count + nested, write)
+
+
+def _sql_snapshot(type_: LogicalType) -> bytes:
+    """Return the snapshot of the serializer of a column."""
+    match type_.root:
+        case "CHAR" | "VARCHAR":
+            name = "StringDataSerializer$StringDataSerializerSnapshot"
+            return encode_utf(_TABLE + name) + _I4.pack(_SIMPLE_VERSION)
+        case "BINARY" | "VARBINARY":
+            return _simple("BytePrimitiveArray", "array.")
+        case "DECIMAL":
+            name = "DecimalDataSerializer$DecimalSerializerSnapshot"
+            return encode_utf(_TABLE + name) + struct.pack(">iii", 3, type_.size, type_.scale)
+        case "TIMESTAMP_WITHOUT_TIME_ZONE" | "TIMESTAMP_WITH_LOCAL_TIME_ZONE":
+            name = "TimestampDataSerializer$TimestampDataSerializerSnapshot"
+            return encode_utf(_TABLE + name) + struct.pack(">ii", 1, type_.size)
+        case "BOOLEAN":
+            return _simple("Boolean")
+    return _simple(_SQL_NUMBERS.get(type_.root, "Int"))  # dates and times are whole numbers
+
+
+def _changed_column(columns: Sequence[_SqlColumn], number: int, wishes: Wishes) -> _SqlColumn:
+    column = columns[number]
+    old, new, read = column.type_, column.type_, slot_reader(column.type_)
+    for wish in wishes.each:
+        if wish.path:
+            raise Unfit("columns inside of a column of SQL are not changed here")
+        if wish.kind == "widen":
+            new = _sql_type(wish.to)
+            read = _widened_slot(old, new, read)
+    if "nullable" in wishes.kinds:
+        new = replace(new, nullable=True)
+    if new == old:
+        return column
+    if new.inner or not is_encodable(new):
+        raise Unfit(f"a column of type {old} cannot become another")
+    return _SqlColumn(new, encode_type(new), _sql_snapshot(new), read)
+
+
+def _sql_type(text: str) -> LogicalType:
+    type_ = parse_type(text)
+    if type_ is None:
+        raise Unfit(f"{text!r} is none of {', '.join(NAMES_OF_TYPES)}")
+    return type_
+
+
+def _widened_slot(old: LogicalType, new: LogicalType, read_slot: SlotReader) -> SlotReader:
+    """Return the function that widens a column."""
+    if old.nullable and not new.nullable:
+        raise Unfit("it may be null already")
+    same = replace(old, nullable=True, size=0) == replace(new, nullable=True, size=0)
+    if same and old.root == "DECIMAL" and old.size <= COMPACT_DECIMAL < new.size:
+        return lambda row, place: wide_decimal(read_slot(row, place).content)
+    if same and new.size >= old.size and (old.root in (*SHORT, "DECIMAL") or old.size == new.size):
+        return read_slot
+    kind = _SQL_NUMBERS.get(old.root, str(old))
+    read = struct.Struct(_NUMBERS.get(kind, ">b").replace(">", "<"))
+    write = _wider(kind, _SQL_NUMBERS.get(new.root, str(new)))
+
+    def widened(row: Span, place: int) -> Slot:
+        (number,) = read.unpack_from(row.data, place)
+        return Slot(write(number)[::-1].ljust(8, b"\0"))
+
+    return widened
+
+
+def _added_column(wish: JsonObject) -> _SqlColumn:
+    type_, default = _sql_type(str(wish["type"])), wish.get("default")
+    if default is None and not type_.nullable:
+        raise Unfit(f"{type_} is never null: name a default")
+    slot = None if default is None else _default_slot(type_, default)
+    return _SqlColumn(type_, encode_type(type_), _sql_snapshot(type_), None, slot)
+
+
+def _default_slot(type_: LogicalType, default: object) -> Slot:
+    kind = _SQL_NUMBERS.get(type_.root)
+    if kind is not None or type_.root == "BOOLEAN":
+        return Slot(_java_value(kind or "Boolean", default)[::-1].ljust(8, b"\0"))
+    if type_.root == "DECIMAL" and type_.size <= COMPACT_DECIMAL:
+        with suppress(InvalidOperation):
+            unscaled = Decimal(str(default)).scaleb(type_.scale)
+            if unscaled == int(unscaled) and abs(unscaled) < 10**type_.size:
+                return Slot(struct.pack("<q", int(unscaled)))
+    is_text = type_.root in ("CHAR", "VARCHAR") and isinstance(default, str)
+    if is_text and len(str(default)) <= type_.size:
+        return text_slot(str(default))
+    raise Unfit(f"the default {default!r} does not fit in {type_}, or can only be null")
+
+
+# ---- Avro ----------------------------------------------------------------------------------------
+
+_AVRO_NUMBERS: Final = ("int", "long", "float", "double")
+
+
+def _evolve_avro(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+    """Change the schema of Avro."""
+    if avro_reader(serializer.schema or "") is None:
+        raise Unfit("its schema is none that Avro reads")
+    schema = json.loads(serializer.schema or "")
+    new, write = _AvroChange(schema).made(schema, "", wishes)
+    text = json.dumps(new, separators=(",", ":"), ensure_ascii=False)
+    if avro_reader(text) is None:
+        raise Unfit("the schema would name a type that is no longer in it")
+    data = DataInput(content, "a serializer", serializer.span[0])
+    _, version = data.utf(), data.i4()
+    if version == 2:
+        data.utf()
+    if version > 2:
+        values.read_string(data)
+    head = content[serializer.span[0] : data.at]
+    return Part(head + (string_bytes(text) if version > 2 else encode_utf(text)), write)
+
+
+class _AvroChange:
+    """A schema that is changed, by one that was read whole: its named types are known."""
+
+    def __init__(self, schema: object) -> None:
+        self._whole, self._parser = schema, SchemaParser()
+        self._parser.reader(schema, "")
+
+    def made(self, schema: object, space: str, wishes: Wishes) -> tuple[object, Write]:
+        """Return a schema changed, and the function that makes an old value a new one."""
+        if not wishes:
+            return schema, copying(self._parser.reader(schema, space))
+        match schema:
+            case list():
+                return self._union(schema, space, wishes)
+            case {"type": "array", "items": items, **rest}:
+                inner, write = self.made(items, space, wishes)
+                return {"type": "array", "items": inner, **rest}, _blocks(write)
+            case {"type": "map", "values": inner_values, **rest}:
+                inner, write = self.made(inner_values, space, wishes)
+                key = copying(self._parser.reader("string", ""))
+                return {"type": "map", "values": inner, **rest}, _blocks(_in_turn([key, write]))
+            case dict() if schema.get("type") in ("record", "error"):
+                return self._record(schema, space, wishes)
+            case str() if schema in _AVRO_NUMBERS and not wishes.each[-1].path:
+                new, read = wishes.each[-1].to, self._parser.reader(schema, "")
+                wider = new.capitalize() if new in _AVRO_NUMBERS else ""
+                write_number = _wider(schema.capitalize(), wider)
+                return new, lambda data: write_number(read(data))
+        raise Unfit("it is no record: it has no fields, and is not widened")
+
+    def _union(
+        self, branches: Sequence[object], space: str, wishes: Wishes
+    ) -> tuple[object, Write]:
+        if len(branches) - branches.count("null") != 1:
+            raise Unfit("it is a union of several types")
+        new: list[object] = []
+        writes = []
+        for branch in branches:
+            made, write = self.made(branch, space, Wishes() if branch == "null" else wishes)
+            new.append(made)
+            writes.append(write)
+
+        def write_union(data: DataInput) -> bytes:
+            at, place = data.at, data.i4()
+            if not 0 <= place < len(writes):
+                raise data.wrong(f"branch {place} of a union of {len(writes)}", at)
+            return _I4.pack(place) + writes[place](data)
+
+        return new, write_union
+
+    def _record(self, schema: JsonObject, outer: str, wishes: Wishes) -> tuple[object, Write]:
+        name, listed = str(schema["name"]), schema["fields"]
+        space = name.rpartition(".")[0] or str(schema.get("namespace", outer))
+        if _mentions(self._whole, {name, f"{space}.{name}"}):
+            raise Unfit(f"the schema uses {name} in several places, which would all change")
+
+        def change(number: int, inside: Wishes) -> Part:
+            new, write = self.made(listed[number]["type"], space, inside)
+            return Part(json.dumps({**listed[number], "type": new}).encode(), write)
+
+        names = [str(each["name"]) for each in listed]
+        fields = _arranged(names, wishes, change, _added_avro)
+        described = [{**json.loads(each.part.snapshot), "name": each.name} for each in fields]
+        readers = [self._parser.reader(each["type"], space) for each in listed]
+        write = _in_order(list(map(copying, readers)), fields)
+        return {**schema, "fields": described}, write
+
+
+def _blocks(write: Write) -> Write:
+    """Return the writer of an array or a map."""
+
+    def write_blocks(data: DataInput) -> bytes:
+        out = []
+        while True:
+            start, count = data.at, data.varint()
+            if count > data.end - data.at:
+                raise data.wrong(f"{count} items, with {data.end - data.at} bytes left", start)
+            out.append(data.data[start : data.at])
+            if count == 0:
+                return b"".join(out)
+            out += [write(data) for _ in range(count)]
+
+    return write_blocks
+
+
+def _mentions(schema: object, names: Collection[str]) -> bool:
+    """Whether a schema refers to a type by one of its names."""
+    match schema:
+        case str():
+            return schema in names
+        case list():
+            return any(_mentions(branch, names) for branch in schema)
+        case {"fields": list() as listed}:
+            return any(_mentions(each.get("type"), names) for each in listed)
+        case {"type": str(), **rest}:
+            return any(_mentions(rest.get(part), names) for part in ("items", "values"))
+        case {"type": inner}:
+            return _mentions(inner, names)
+    return False
+
+
+def _added_avro(wish: JsonObject) -> Part:
+    """Return a new field of a record: as JSON, and its value."""
+    type_, default = wish["type"], wish.get("default")
+    if isinstance(type_, str) and type_.strip()[:1] in ("[", "{"):
+        with suppress(ValueError):
+            type_ = json.loads(type_)
+    if avro_reader(json.dumps(type_)) is None:
+        raise Unfit(f"{json.dumps(type_)} is no type of Avro")
+    told = {"default": default} if "default" in wish else {}
+    described = json.dumps({"name": wish["name"], "type": type_, **told}).encode()
+    return Part(described, _no_value, _avro_value(type_, default))
+
+
+def _avro_value(schema: object, value: object) -> bytes:
+    match schema, value:
+        case "null", None:
+            return b""
+        case list(), _:
+            for number, branch in enumerate(schema):
+                with suppress(Unfit):
+                    return _I4.pack(number) + _avro_value(branch, value)
+        case str() as name, _ if name in (*_AVRO_NUMBERS, "boolean"):
+            return _java_value(name.capitalize(), value)
+        case "string", str():
+            raw = value.encode()
+            return _I4.pack(len(raw)) + raw
+        case ({"type": "array"}, []) | ({"type": "map"}, {}) if not value:
+            return b"\0"
+        case {"type": "enum", "symbols": list() as symbols}, str() if value in symbols:
+            return _I4.pack(symbols.index(value))
+    raise Unfit(f"the default {json.dumps(value)} does not fit in {json.dumps(schema)}")
+
+
+_OBJECTS: Final[Mapping[str, Callable[[bytes, Serializer, Wishes], Part]]] = {
+    "PojoSerializer": _evolve_pojo,
+    "RowSerializer": _evolve_row,
+    "RowDataSerializer": _evolve_row_data,
+    "AvroSerializer": _evolve_avro,
+    "TupleSerializer": _evolve_tuple,
+    "ScalaCaseClassSerializer": _evolve_tuple,
+    "Tuple2CaseClassSerializer": _evolve_tuple,
+}

@@ -1,0 +1,207 @@
+"""State whose types are others in the job that goes on, and state of which a part stays behind: a
+real Flink restores what was written, and has nothing to migrate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.formats.flink.keyed_handles import KeyGroups
+from stateshift.formats.flink.keyed_state import decode_header
+from stateshift.formats.flink.metadata import decode_metadata
+from stateshift.formats.flink.stream_handles import Inline, RelativeFile
+from tests.acceptance.support import ROOT, stateshift
+from tests.support.flink import Cluster, cluster_of, until
+from tests.support.flink_evolving import jars_of
+from tests.support.flink_kafka import started
+from tests.support.servers import Servers, start
+
+pytestmark = pytest.mark.servers
+KEYS, FIRST, ALL = 4, 24, 32
+PERSON: dict[str, Any] = {
+    "add": [
+        {"name": "visits", "type": "long", "default": 7},
+        {"name": "weight", "type": "Double"},
+        {"name": "note", "type": "String", "default": "n/a"},
+        {"name": "home.paid", "type": "boolean"},
+    ],
+    "drop": ["old"],
+    "rename": {"name": "label"},
+    "widen": {"count": "long", "home.zip": "long"},
+}
+SQL = [
+    {"name": "n", "type": "BIGINT NOT NULL", "default": 5, "after": "f0"},
+    {"name": "t", "type": "STRING", "default": "a text that is longer"},
+]
+GRADE = {"name": "grade", "type": "string", "default": "new", "after": "number"}
+EVOLVED: dict[str, dict[str, Any]] = {
+    "person": PERSON,
+    "people": PERSON,
+    "mortal": PERSON,
+    "row": {"add": [{"name": "x", "type": "Integer", "after": "f0"}], "widen": {"f0": "long"}},
+    "sql": {"add": SQL, "drop": ["f2"], "widen": {"f0": "BIGINT", "f3": "DECIMAL(30, 2)"}},
+    "thing": {"add": [GRADE], "drop": ["spare"], "rename": {"id": "number"}},
+    "number": {"widen": {"value": "long"}},
+    "spare": {"drop": ["*"]},
+}
+EVOLVED["row"]["drop"] = ["f2"]
+EVOLVED["thing"]["widen"] = {"id": "long"}
+
+
+class Held:
+    """A cluster, both jars, and the savepoint of the first job."""
+
+    def __init__(self, servers: Servers, folder: Path) -> None:
+        self.cluster: Cluster = cluster_of(servers, "flink-a")
+        self.folder = folder
+        self.before, self.after = jars_of(self.cluster.lib, folder)
+        job = self.run(self.before, "first", FIRST)
+        self.savepoint = self.cluster.stopped(job, folder / "savepoints")
+
+    def run(
+        self, jar: Path, name: str, hold: int, savepoint: Path | None = None, **more: Any
+    ) -> str:
+        words = {"keys": KEYS, "hold": hold, "output": self.folder / name, "per-second": 0, **more}
+        job = started(self.cluster, jar, "jobs.Evolving", words, savepoint)
+        wanted = hold - (FIRST if savepoint else 0)
+        until(lambda: self.count(name) == wanted)
+        return job
+
+    def count(self, name: str) -> int:
+        """How many numbers a job has seen."""
+        found = self.lines(name)
+        return len(found["thing"]) + sum(kind in ("+I", "+U") for kind, _ in found["query"])
+
+    def lines(self, name: str) -> dict[str, list[tuple[str, str]]]:
+        """What a job told of each state, in its order for each key."""
+        found = defaultdict(list)
+        for file in sorted((self.folder / name).glob("*.txt")):
+            for line in file.read_text().split("\n")[:-1]:
+                state, key, value = line.split("\t")
+                found[state].append((key, value))
+        return found
+
+
+@pytest.fixture(scope="module")
+def held(flinks: Servers, tmp_path_factory: pytest.TempPathFactory) -> Held:
+    start(flinks, "flink-a")
+    return Held(flinks, tmp_path_factory.mktemp("held"))
+
+
+def snapshots(savepoint: Path) -> dict[str, bytes]:
+    """The snapshot of the values of each state of `held`."""
+    found = {}
+    for operator in decode_metadata((savepoint / "_metadata").read_bytes()).operators:
+        for subtask in operator.subtasks or ():
+            handle = subtask.managed_keyed
+            match handle:
+                case KeyGroups(stream=RelativeFile(path=path)):
+                    content = (savepoint / path).read_bytes()
+                case KeyGroups(stream=Inline(content=content)):
+                    pass
+                case _:
+                    continue
+            head = content[: min(offset for offset in handle.offsets if offset)]
+            for state in decode_header(head, len(head)).states:
+                if state.value is not None:
+                    found[state.name] = head[slice(*state.value.span)]
+    return found
+
+
+def person(n: int, count: int) -> dict[str, Any]:
+    home = {"town": f"town {n}", "zip": n, "paid": False}
+    told: dict[str, Any] = {
+        "count": count,
+        "label": f"name {n}",
+        "home": home,
+        "kind": "OTHER",
+        "visits": 7,
+    }
+    return {**told, "weight": None, "note": "n/a"}
+
+
+@pytest.mark.row("W-28")
+def test_a_job_with_other_types_restores_what_was_evolved_and_goes_on(held: Held) -> None:
+    target = held.folder / "evolved"
+    transform = [
+        {"kind": "evolve", "operator": "held", "store": state, **asked}
+        for state, asked in EVOLVED.items()
+    ]
+    job = {
+        "name": "evolving",
+        "existing_savepoint_paths": [str(held.savepoint)],
+        "new_savepoint_path": str(target),
+        "transform": transform,
+    }
+    spec = held.folder / "evolve.json"
+    spec.write_text(json.dumps({"version": 1, "engine": "flink", "jobs": [job]}))
+    words = ("--yes", "--workdir", held.folder / "runs" / "evolve")
+    stateshift("apply", spec, *words, cwd=ROOT)
+    stateshift("verify", "--deep", target, cwd=ROOT)
+    running = held.run(held.after, "second", ALL, target, evolved="true")
+    told = held.lines("second")
+    for at in range(KEYS):
+        key, n = f"key-{at}", FIRST - KEYS + at
+        of = {
+            state: [
+                json.loads(value) if value[:1] in "{1234567890" and state != "sql" else value
+                for own, value in values
+                if own == key
+            ]
+            for state, values in told.items()
+        }
+        assert of["number"] == [n, n + 1]
+        assert of["person"] == [person(n, n), person(n, n + 1)]
+        assert of["people"] == [person(n, n), person(-n, -n)] * 2
+        assert of["mortal"] == [person(n, n)] * 2
+        assert of["row"] == [{"f0": n, "f1": None, "f2": f"row {n}" if n % 3 else None}] * 2
+        text = f"a longer text {n}" if n % 3 else "null"
+        decimal = "null" if n % 2 == 0 else f"-0.{n}"
+        assert of["sql"] == [f"{n}|5|{text}|{decimal}|a text that is longer"] * 2
+        assert of["thing"] == [{"number": n, "grade": "new", "tags": [f"a{n}", "b"]}] * 2
+    # What Flink itself writes for the new types is what was written for it.
+    own = held.cluster.stopped(running, held.folder / "savepoints-2")
+    assert "spare" in snapshots(held.savepoint)
+    assert snapshots(target) == snapshots(own)
+
+
+@pytest.mark.slow
+def test_entries_that_stay_behind_begin_anew_and_all_others_go_on(held: Held) -> None:
+    target = held.folder / "pruned"
+    where = ("--where", "key.key in ('key-1', 'key-3')", "--operator", "held")
+    words = ("--yes", "--workdir", held.folder / "runs" / "prune")
+    stateshift("prune", held.savepoint, "--to", target, *where, *words, cwd=ROOT)
+    stateshift("verify", "--deep", target, cwd=ROOT)
+    running = held.run(held.before, "third", FIRST + KEYS, target)
+    held.cluster.cancelled(running)
+    told = held.lines("third")
+    for at in range(KEYS):
+        n = FIRST - KEYS + at
+        number = next(value for key, value in told["number"] if key == f"key-{at}")
+        row = next(value for key, value in told["row"] if key == f"key-{at}")
+        assert (number, row == "null") == (("null", True) if at % 2 else (str(n), False))
+
+
+@pytest.mark.slow
+def test_a_query_with_one_aggregate_more_goes_on_from_the_others(held: Held) -> None:
+    asked = "select mod(n, 4), count(*), {} sum(n) from numbers group by mod(n, 4)"
+    job = held.run(held.before, "asked", FIRST, query=asked.format(""))
+    savepoint = held.cluster.stopped(job, held.folder / "savepoints-of-sql")
+    shown = stateshift("inspect", savepoint, "--json", cwd=ROOT).json
+    (operator,) = [each["id"] for each in shown["operators"] if "accState" in json.dumps(each)]
+    target = held.folder / "evolved-query"
+    add = ("--add", "most:BIGINT=25@f0", "--store", "accState", "--operator", operator)
+    words = ("--yes", "--workdir", held.folder / "runs" / "query")
+    stateshift("evolve", savepoint, "--to", target, *add, *words, cwd=ROOT)
+    job = held.run(held.before, "asked-more", ALL, target, query=asked.format("max(n),"))
+    held.cluster.cancelled(job)
+    rows = [json.loads(row) for kind, row in held.lines("asked-more")["query"] if kind == "+U"]
+    for n in range(FIRST, ALL):
+        key, count = n % KEYS, n // KEYS + 1
+        total = sum(range(key, n + 1, KEYS))
+        assert {"f0": key, "f1": count, "f2": max(n, 25), "f3": total} in rows
