@@ -124,6 +124,50 @@ out = orders.groupBy("word").applyInPandasWithState(
 """
 )
 STORED = Job(WINDOW.lines, settings={PROVIDER: ROCKSDB})
+HELD = Job(
+    """
+import pandas
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Seen(StatefulProcessor):
+    def init(self, handle):
+        self.count = handle.getValueState("count", "n long")
+        self.ids = handle.getListState("ids", "id long")
+        self.most = handle.getMapState("most", "user string", "amount double")
+
+    def handleInputRows(self, key, rows, times):
+        held = self.count.get() if self.count.exists() else (0,)
+        n = held[0] or 0
+        for row in (row for frame in rows for row in frame.itertuples()):
+            n += 1
+            self.ids.appendValue((int(row.id),))
+            user = (row.user,)
+            known = self.most.getValue(user)[0] if self.most.containsKey(user) else 0.0
+            self.most.updateValue(user, (max(known, row.amount),))
+        self.count.update((n,))
+        ids, most = len(list(self.ids.get())), sum(each[0] for _, each in self.most.iterator())
+        yield pandas.DataFrame({"word": [key[0]], "n": [int(n)], "ids": [ids], "most": [most]})
+
+    def close(self):
+        pass
+
+
+out = orders.groupBy("word").transformWithStateInPandas(
+    Seen(), "word string, n long, ids long, most double", "update", "None")
+""",
+    settings={PROVIDER: ROCKSDB},
+)
+FORMAT_OF_JOIN = "spark.sql.streaming.join.stateFormatVersion"
+PAIRED = Job(JOIN.lines, JOIN.mode, {PROVIDER: ROCKSDB, FORMAT_OF_JOIN: "3"})
+KEPT = Job(WITHIN.lines, WITHIN.mode, {PROVIDER: ROCKSDB})
+DOUBLE = Job(
+    """
+late = orders.withWatermark("at", "1 minute")
+out = late.dropDuplicates(["id", "at"]).dropDuplicates(["word", "at"])
+""",
+    "append",
+)
 BASES = {
     "window": WINDOW,
     "keyed": KEYED,
@@ -137,6 +181,10 @@ BASES = {
     "limit": LIMIT,
     "groups": GROUPS,
     "stored": STORED,
+    "held": HELD,
+    "paired": PAIRED,
+    "kept": KEPT,
+    "double": DOUBLE,
 }
 
 
@@ -173,12 +221,21 @@ HIDDEN = (
     "window: count of a condition",
     "window: complete",
     "join: wider range",
+    "paired: wider range",
     "limit: more",
 )
 # The body of a Python function is in no plan: neither tells this.
-UNSEEN = ("groups: another function",)
+UNSEEN = ("groups: another function", "held: another function")
+# Spark's own planner says what it makes of the variables of transformWithState, and of Avro.
+SPARKS_OWN = (
+    "held: a list for a value",
+    "held: append",
+    "held: timers",
+)
 
 TOTAL = 'F.sum("amount").alias("total")'
+INIT = "    def init(self, handle):\n"
+FIELD = {'"n long"': '"n long, last long"', "update((n,))": "update((n, 1))"}
 CHANGES: Mapping[str, Change] = {
     "window: nothing": Change("window"),
     "window: a filter before": Change("window", {"orders.with": 'orders.where("id >= 0").with'}),
@@ -333,4 +390,63 @@ CHANGES: Mapping[str, Change] = {
     "session: an aggregate more": Change(
         "session", {".count()": '.agg(F.count("*").alias("count"), F.max("n").alias("most"))'}
     ),
+    "within: other provider": Change("within", settings={PROVIDER: ROCKSDB}),
+    "kept: nothing": Change("kept"),
+    "kept: longer": Change("kept", {"1 minute": "5 minutes"}),
+    "kept: two columns": Change("kept", {'["word"]': '["word", "user"]'}),
+    "double: swapped": Change(
+        "double",
+        {'["id", "at"]': "FIRST", '["word", "at"]': '["id", "at"]'} | {"FIRST": '["word", "at"]'},
+    ),
+    "double: one less": Change("double", {'.dropDuplicates(["word", "at"])': ""}),
+    "paired: nothing": Change("paired"),
+    "paired: sides exchanged": Change("paired", {"left.join(right": "right.join(left"}),
+    "paired: wider range": Change("paired", {"5 seconds": "15 seconds"}),
+    "paired: another key": Change("paired", {"word = word2": "id = id2"}),
+    "paired: a column more": Change("paired", {'"word", "amount")': '"word", "amount", "price")'}),
+    "paired: format 2": Change("paired", settings={FORMAT_OF_JOIN: "2"}),
+    "held: nothing": Change("held"),
+    "held: a value more": Change(
+        "held",
+        {
+            INIT: INIT + '        self.twice = handle.getValueState("twice", "n long")\n',
+            "        ids, most": "        twice = self.twice.get()[0] if self.twice.exists() else 0\n"
+            "        self.twice.update((twice + 2,))\n        ids, most",
+            "int(n)": "int(n) + twice",
+        },
+    ),
+    "held: a list less": Change(
+        "held",
+        {
+            '        self.ids = handle.getListState("ids", "id long")\n': "",
+            "            self.ids.appendValue((int(row.id),))\n": "",
+            "len(list(self.ids.get()))": "0",
+        },
+    ),
+    "held: a map less": Change(
+        "held",
+        {
+            '        self.most = handle.getMapState("most", "user string", "amount double")\n': "",
+            "self.most.getValue(user)[0] if self.most.containsKey(user) else 0.0": "0.0",
+            "            self.most.updateValue(user, (max(known, row.amount),))\n": "",
+            "sum(each[0] for _, each in self.most.iterator())": "0.0",
+        },
+    ),
+    "held: a value renamed": Change("held", {'"count", "n long"': '"counted", "n long"'}),
+    "held: a value of another type": Change("held", {'"n long"': '"n int"'}),
+    "held: a field more": Change("held", FIELD),
+    "held: a map's key of another type": Change("held", {'"user string"': '"user binary"'}),
+    "held: a list for a value": Change(
+        "held",
+        {
+            'getValueState("count"': 'getListState("count"',
+            "self.count.get() if self.count.exists() else (0,)": "(len(list(self.count.get())),)",
+            "self.count.update((n,))": "self.count.appendValue((n,))",
+        },
+    ),
+    "held: another key": Change("held", {'groupBy("word")': 'groupBy("user")'}),
+    "held: two keys": Change("held", {'groupBy("word")': 'groupBy("word", "user")'}),
+    "held: append": Change("held", {'"update", "None"': '"append", "None"'}, "append"),
+    "held: timers": Change("held", {'"None"': '"ProcessingTime"'}),
+    "held: another function": Change("held", {"n += 1": "n += 2"}),
 }

@@ -4,6 +4,9 @@
     python -m tests.check.playing outcomes         plays all pairs; prints what happened
     python -m tests.check.playing mended           starts the new code on state that the commands
                                                    of a check have changed; prints what happened
+    python -m tests.check.playing upgraded PYTHON NAME…  the old code runs on the PySpark of this
+                                                   interpreter; prints what this Spark did with
+                                                   the new code, and the verdict
 
 The ground is one folder with a fixed name: file sources know their files by full paths.
 """
@@ -16,6 +19,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
@@ -26,7 +30,16 @@ from typing import Any
 
 from stateshift import api
 from stateshift.check.spark import capture
-from stateshift.check.spark.files import read_small_files, write_copy
+from stateshift.check.spark.compare import compare
+from stateshift.check.spark.files import (
+    ENTRIES_MAX,
+    has_windows,
+    read_small_files,
+    stored_query,
+    write_copy,
+)
+from stateshift.check.spark.pair import Pair
+from stateshift.check.spark.query import StoredQuery, captured_query
 from stateshift.documents.check import spec_for
 from stateshift.engines.registry import find_image
 from stateshift.specification.transform import Change
@@ -62,8 +75,8 @@ def new_session() -> Any:
 class Playing:
     """The jobs of the corpus in one session, on one ground. Bases are kept in a folder beside."""
 
-    def __init__(self, session: Any, bases: Path) -> None:
-        self.session, self.bases = session, bases
+    def __init__(self, session: Any, bases: Path, older: str | None = None) -> None:
+        self.session, self.bases, self.older = session, bases, older
 
     def base(self, name: str) -> Path:
         """Return the place of a base job after its first run."""
@@ -71,7 +84,7 @@ class Playing:
         if not place.exists():
             shutil.rmtree(GROUND, ignore_errors=True)
             write_input(GROUND, 0)
-            error = self.run(BASES[name])
+            error = self.run_older(BASES[name]) if self.older else self.run(BASES[name])
             assert error is None, f"{name}: {error}"
             shutil.copytree(GROUND, place)
         return place
@@ -94,10 +107,8 @@ class Playing:
         checkpoint = GROUND / "checkpoint"
         spec = spec_for(changes, f"file://{checkpoint}")
         api.apply(spec, workdir=str(GROUND / "run"))
-        shutil.rmtree(checkpoint)
-        (GROUND / "checkpoint-2").rename(checkpoint)
         write_input(GROUND, 1)
-        error = self.run(change.job)
+        error = self.run(change.job, "checkpoint-2")
         if error is not None:
             return Outcome("refused", error)
         got = output()
@@ -137,20 +148,48 @@ class Playing:
         self._unset(job)
         return dict(answer)
 
-    def run(self, job: Job) -> str | None:
+    def run(self, job: Job, checkpoint: str = "checkpoint") -> str | None:
         """Run a job on what is there; return the error class of Spark, None where it ran."""
         shutil.rmtree(GROUND / "out", ignore_errors=True)
         (GROUND / "out").mkdir(parents=True)
         given = sys.argv
         sys.argv = ["job.py", str(GROUND)]
         try:
-            exec(compile(job.script, "job.py", "exec"), {"__name__": "__main__"})
+            script = job.script.replace("/checkpoint", f"/{checkpoint}")
+            exec(compile(script, "job.py", "exec"), {"__name__": "__main__"})
         except Exception as error:
             return error_class(str(error))
         finally:
             sys.argv = given
             self._unset(job)
         return None
+
+    def run_older(self, job: Job) -> str | None:
+        """Run a job on an older Spark; return the end of its output, None where it ran."""
+        (GROUND / "out").mkdir(parents=True, exist_ok=True)
+        file = self.bases.with_suffix(".py")
+        file.write_text(job.script)
+        python = self.older or sys.executable
+        done = subprocess.run(
+            [python, str(file), str(GROUND)],
+            env={**os.environ, "PYSPARK_PYTHON": python},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stderr[-2000:] if done.returncode else None
+
+    def verdict(self, name: str) -> str:
+        """Return the verdict on a change, with the old code, by the planner of this Spark."""
+        base = CHANGES[name].base
+        both = []
+        for each in (name, base):
+            answer = self.captured(each)
+            assert answer["error"] is None, f"{each}: {answer['error']}"
+            (query,) = answer["queries"]
+            both.append(captured_query(query))
+        stored = stored_at(str(self.base(base) / "checkpoint"))
+        return compare(Pair(both[0], stored, both[1])).verdict
 
     def _unset(self, job: Job) -> None:
         for key in job.settings:
@@ -159,6 +198,14 @@ class Playing:
     def _lay(self, place: Path) -> None:
         shutil.rmtree(GROUND, ignore_errors=True)
         shutil.copytree(place, GROUND)
+
+
+def stored_at(location: str) -> StoredQuery:
+    """Return the query that a checkpoint is of."""
+    engine, storage, survey = find_image(location, open_patiently)
+    small = read_small_files(storage, survey, survey.images[0])
+    entries = engine.first_entries(storage, survey, ENTRIES_MAX) if has_windows(small) else ()
+    return stored_query(small, entries)
 
 
 def fresh_capture() -> Any:
@@ -265,8 +312,23 @@ def print_outcomes(mode: str, names: Sequence[str]) -> None:
     print(json.dumps(outcomes))
 
 
+def print_upgraded(older: str, names: Sequence[str]) -> None:
+    """Play the pairs with the old code on an older Spark; print outcomes and verdicts."""
+    bases = GROUND.with_name("stateshift-check-bases")
+    shutil.rmtree(bases, ignore_errors=True)
+    playing = Playing(new_session(), bases, older)
+    outcomes = {name: playing.outcome(name) for name in names}
+    told = {}
+    for name, outcome in outcomes.items():  # last: it replaces what starts queries
+        told[name] = [outcome.word, outcome.error, playing.verdict(name)]
+        print(name, *told[name], file=sys.stderr, flush=True)
+    print(json.dumps(told))
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "record":
         record(sys.argv[2:])
+    elif sys.argv[1] == "upgraded":
+        print_upgraded(sys.argv[2], sys.argv[3:])
     else:
         print_outcomes(sys.argv[1], sys.argv[2:])

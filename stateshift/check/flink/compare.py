@@ -16,6 +16,7 @@ tasks run, but for those of keys, which the job's graph names.
     numbered-ids      uids that SQL's planner numbers anew in each run      starts-after
     backend           native state, and another backend, or nobody says    starts-after, not-known
     value-types       what only the running job tells                      not-known
+    expressions       what no savepoint tells                              note
 """
 
 from __future__ import annotations
@@ -386,6 +387,17 @@ def value_types(pair: Pair) -> Iterator[Difference]:
             yield Difference("not-known", VALUES, place, fact, hint=hint)
 
 
+def expressions(pair: Pair) -> Iterator[Difference]:
+    """Yield that an image tells no functions and expressions."""
+    names = [code.shown for operator, code in pair.meant if _role(operator) == "keyed"]
+    if names:
+        message = f"the image does not tell what computed the state of {', '.join(names[:LISTED])}"
+        hint = (
+            "other code with state of the same names and types continues from it, without an error"
+        )
+        yield Difference("note", "expressions", "the code", message, hint=hint)
+
+
 RULES = (
     version,
     missing_operators,
@@ -398,6 +410,7 @@ RULES = (
     numbered_ids,
     backend,
     value_types,
+    expressions,
 )
 
 

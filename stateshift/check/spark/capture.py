@@ -323,6 +323,9 @@ class Planned:
             checker = self.jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
             checker.checkForStreaming(logical, self._output_mode())
             settings = self._pinned(own)
+            offsets = self.place / "offsets" / "0"  # as a batch writes it before it is planned
+            offsets.parent.mkdir(parents=True)
+            offsets.touch()
             plan = self._plan(logical, state, 0, settings)
         except Exception as error:
             facts["invalid"] = _reason(error)
@@ -354,6 +357,7 @@ class Planned:
         copy = self.place / "image"
         shutil.copytree(self.capture.request["image"], copy)
         newest, _ = _newest_offsets(copy)
+        shutil.copy(copy / "offsets" / str(newest), copy / "offsets" / str(newest + 1))
         try:
             self._plan(logical, copy / "state", newest + 1, settings)
         except Exception as error:

@@ -86,7 +86,7 @@ def rehearse(query: CheckedQuery, code: Code, fork: str) -> Rehearsal:
     """
     which = {"name": query.query, "location": query.location, "from": fork}
     told = rehearsal_in(_plan_file(code.file, code, None, which), query.query, code)
-    did = "Spark started it, and there was nothing to read"
+    did = "Spark started it, and there was nothing to read: no state was opened"
     if told["batch"] is not None:
         records = f"{told['rows']:,} records"
         did = f"Spark started it, and batch {told['batch']} of {records} was computed"
@@ -104,8 +104,14 @@ def _plan_file(
         SpecError: it is a jar or SQL.
         PlanError: it starts none, or there is no Spark that plans as this needs it.
     """
-    if file.endswith((".jar", ".sql")):
-        raise SpecError.of("--with", "of Spark, it is a Python file or a notebook", file)
+    if file.endswith(".jar"):
+        fact = (
+            "of Spark, it is a Python file or a notebook; for a jar, start a fork (stateshift fork)"
+        )
+        raise SpecError.of("--with", fact, file)
+    if file.endswith(".sql"):
+        fact = "of Spark, it is a Python file or a notebook, for its SQL starts no query by itself"
+        raise SpecError.of("--with", f"{fact}: write spark.sql(...).writeStream in one", file)
     python = code.python or sys.executable
     submit = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     if code.packages:

@@ -200,6 +200,24 @@ def schemas(pair: Pair) -> Iterator[Difference]:
             if store not in old.stores or (is_avro and "/" in store):
                 continue  # Spark says itself what it makes of those
             yield from _store(Stores(new, store, old.stores[store], schema), pair)
+        if "transformWithState" in (new.name or ""):
+            yield from _variables(old, new)
+
+
+def _variables(old: Operator, new: Operator) -> Iterator[Difference]:
+    """Yield state variables that one side has: Spark begins new ones empty, and drops old ones."""
+    was, now = (
+        {store.rpartition("/")[2] for store in each.stores if "/$" not in store}
+        for each in (old, new)
+    )
+    come, gone = ", ".join(sorted(now - was)), ", ".join(sorted(was - now))
+    place = f"operator {new.id}"
+    if come:
+        message = f"the state has no {come}: it begins empty, for keys with other state, too"
+        hint = f"if it was {gone}, give it its old name" if gone else None
+        yield Difference("starts-but", "new-variable", place, message, gone, come, hint=hint)
+    if gone:
+        yield Difference("note", "dropped-variable", place, f"Spark drops {gone}", old=gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +308,8 @@ def _refused(stores: Stores, key_fits: bool, value_fits: bool) -> Difference:
     reason = _unfit(keys, "key") if not key_fits else None
     reason = reason or (_unfit_value(stores.operator, values) if not value_fits else None)
     message = f"the {part} was ({was}), and is ({now}): Spark refuses it"
+    if "transformWithState" in (stores.operator.name or ""):
+        reason = reason or "no command changes a variable of transformWithState"
     if reason is None:
         change = _evolve(stores, keys, values)
         if change is not None:
@@ -374,10 +394,11 @@ def _evolve(stores: Stores, keys: ColumnChange, values: ColumnChange) -> Evolve 
 
 def _exchanged_sides(old: Operator, new: Operator) -> Difference | None:
     """Return the difference of a join whose left side holds the right one's rows."""
-    rows = "keyWithIndexToValue"
-    left, right = f"left-{rows}", f"right-{rows}"
-    if not {left, right} <= old.stores.keys() & new.stores.keys():
+    rows = "-keyWithIndexToValue"
+    named = sorted(store for store in old.stores.keys() & new.stores.keys() if store.endswith(rows))
+    if len(named) != 2:
         return None
+    left, right = named
     old_left, old_right = _names_of(old.stores[left]), _names_of(old.stores[right])
     new_left, new_right = _names_of(new.stores[left]), _names_of(new.stores[right])
     if (old_left, old_right) != (new_right, new_left) or old_left == old_right:

@@ -1,0 +1,147 @@
+"""A check beside Spark's own start, and its verdicts beside what real engines did.
+
+python checking.py [--rounds 3]
+
+Spark's start   a process that makes a session of Spark, and plans and runs one small batch
+check           `stateshift check` of a file of one query, with its checkpoint; with --before
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
+
+from pages import put_down, reached, told, wrapped  # noqa: E402
+
+from tests.check.corpus import BASES, CAUTIOUS, CHANGES, UNSEEN  # noqa: E402
+from tests.check.flink_pairs import recorded_outcomes  # noqa: E402
+from tests.check.playing import GOLDEN, GROUND  # noqa: E402
+from tests.check.test_compare import AGREES, OUTCOMES, verdict  # noqa: E402
+
+PAGE = ROOT / "scripts" / "bench" / "results" / "check.md"
+BOUND = 10.0  # seconds beyond Spark's own start
+START = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print(spark.range(3).count())
+"""
+
+
+def seconds_of(words: list[str], code: int = 0) -> float:
+    """How long a command takes."""
+    begun = time.monotonic()
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return time.monotonic() - begun
+
+
+def measured(rounds: int) -> dict[str, list[float]]:
+    """Seconds of each, one after the other in each round."""
+    seconds: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file, start = Path(folder) / "job.py", Path(folder) / "start.py"
+        file.write_text(BASES["window"].script)
+        start.write_text(START)
+        image = str(GOLDEN / "window" / "checkpoint")
+        check = [sys.executable, "-m", "stateshift", "check", image, "--with", str(file), "--stub"]
+        commands = {
+            "Spark's start": [sys.executable, str(start)],
+            "check": [*check, "--", str(GROUND)],
+            "check --before": [*check, "--before", str(file), "--", str(GROUND)],
+        }
+        for _ in range(rounds):
+            for name, words in commands.items():
+                seconds.setdefault(name, []).append(seconds_of(words))
+    return seconds
+
+
+def spark_rows() -> Iterator[tuple[str, str, str, str, bool]]:
+    """Each pair of Spark: its name, the verdicts with the old code and without, the outcome, and
+    whether they agree."""
+    for name in CHANGES:
+        word, error = OUTCOMES[name]
+        known, alone = (verdict(name, before=before).verdict for before in (True, False))
+        is_cautious = name in CAUTIOUS and known == "starts-but"
+        agrees = known in AGREES[word] or is_cautious or name in UNSEEN
+        yield name, known, alone, f"{word} {error}".strip(), agrees
+
+
+def flink_rows() -> Iterator[tuple[str, str, str, str, bool]]:
+    """Each pair of Flink on each version: its name, the version, the verdict of a rehearsal, and
+    what a cluster did."""
+    for version, pairs in sorted(recorded_outcomes().items()):
+        for name, (said, error) in pairs.items():
+            starts = error is None
+            agrees = said == "not-known" or starts == (said in ("starts", "starts-but"))
+            yield name, version, str(said), "starts" if starts else f"refused: {error}", agrees
+
+
+def page(seconds: dict[str, list[float]]) -> Iterator[str]:
+    """The lines of the page."""
+    spark, flink = list(spark_rows()), list(flink_rows())
+    names = {name for name, *_ in flink}
+    right = sum(row[-1] for row in spark)
+    right_of_flink = sum(row[-1] for row in flink)
+    unknown = sum(row[2] == "not-known" for row in flink)
+    most = max(check - start for start, check in zip(*list(seconds.values())[:2], strict=True))
+    yield "# Will this code start from that state"
+    yield ""
+    cores = os.cpu_count()
+    yield from wrapped(
+        f"`stateshift check` of a file of one query, on {cores} cores, in seconds: the median of "
+        f"{len(seconds['check'])} rounds, and the least and the most. The bound is {BOUND:g} s "
+        f"beyond the start of Spark: {reached(most < BOUND)}, at most {most:.1f} s."
+    )
+    yield ""
+    yield "| what | seconds |"
+    yield "|---|---|"
+    for name, values in seconds.items():
+        yield f"| {name} | {told(values)} |"
+    yield ""
+    yield "## Spark"
+    yield ""
+    yield from wrapped(
+        f"{len(spark)} pairs of old and new code. The verdict with the old code (--before) agrees "
+        f"with a real Spark 4.3 in {right}. `right` is the output of the new code from the "
+        f"beginning, `wrong` another one. The verdict on {len(UNSEEN)} is `starts` where the "
+        "output is wrong: no plan holds the body of a function, and the verdict says so. The "
+        f"verdict on {len(CAUTIOUS)} is `starts-but` where this input happens to give the right output."
+    )
+    yield ""
+    yield "| pair | check --before | check | Spark | |"
+    yield "|---|---|---|---|---|"
+    for name, known, alone, did, agrees in spark:
+        yield f"| {name} | {known} | {alone} | {did} | {'' if agrees else 'DIFFERS'} |"
+    yield ""
+    yield "## Flink"
+    yield ""
+    yield from wrapped(
+        f"{len(names)} pairs, on several versions: {len(flink)} starts on real clusters. The "
+        f"verdict of a rehearsal agrees in {right_of_flink}; in {unknown} of them it is "
+        "`not-known`, which agrees with both."
+    )
+    yield ""
+    yield "| pair | Flink | check --rehearse | a cluster | |"
+    yield "|---|---|---|---|---|"
+    for name, version, said, did, agrees in flink:
+        yield f"| {name} | {version} | {said} | {did} | {'' if agrees else 'DIFFERS'} |"
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--rounds", type=int, default=3)
+    put_down(PAGE, page(measured(parser.parse_args().rounds)))
+
+
+if __name__ == "__main__":
+    main()
