@@ -104,6 +104,7 @@ class Rehearsal:
     """The end of a start from a fork: what the engine did, or the error by which it failed.
 
     answers   rules of which it answers what is not known, in these places
+    unopened  what is not known in these places even so
     is_final  whether an error is the engine's word on the state; else something else was missing
     """
 
@@ -112,6 +113,7 @@ class Rehearsal:
     did: str
     error: str | None = None
     answers: frozenset[tuple[str, str]] = frozenset()
+    unopened: tuple[Difference, ...] = ()
     is_final: bool = True
 
     def judged(self, query: CheckedQuery) -> CheckedQuery:
@@ -126,7 +128,9 @@ class Rehearsal:
             is_answered = self.error is None and (difference.rule, difference.place) in self.answers
             if not is_answered:
                 differences.append(difference)
-        judged = (*differences, shown)
+        unopened = self.unopened if self.error is None else ()
+        waived = [each.rule for each in query.differences if each.level == "note"]
+        judged = (*differences, *with_waivers(unopened, waived), shown)
         return replace(query, differences=judged, verdict=verdict_of(judged))
 
 

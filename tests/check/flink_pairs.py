@@ -20,6 +20,7 @@ from pathlib import Path
 from stateshift.check import Code
 from stateshift.check.flink import capture
 from stateshift.check.flink.checking import SurveyedSavepoint, judge
+from stateshift.check.flink.compare import VALUES
 from stateshift.check.verdict import Checked
 from stateshift.engines.registry import find_image
 from stateshift.plain import JsonObject
@@ -259,6 +260,11 @@ PAIRS = {
     "counts of another type": Pair(ONE, "never", {"counted": "int"}, ("rehearsal",)),
     "counts of another type, by another uid": Pair(
         ONE, "never", {"counted": "int", "uids": "false"}, (*MISSING, "rehearsal")
+    ),
+    # A rehearsal reads no record, and this function asks for its state with the first one.
+    "counts asked for late": Pair(ONE, "not-known", {"late": "true"}, (VALUES,)),
+    "counts of another type, asked for late": Pair(
+        ONE, "not-known", {"late": "true", "counted": "int"}, (VALUES,)
     ),
     "another payload": Pair(ONE, "starts", {"payload": "16"}),
     "two of them, renamed": Pair(TWO, "starts-after", {"counters": "a,b"}, MISSING),

@@ -9,7 +9,7 @@ import pytest
 
 from stateshift.check.flink.capture import statements
 from stateshift.check.flink.compare import KEYED, VALUES
-from stateshift.check.verdict import Rehearsal
+from stateshift.check.verdict import Difference, Rehearsal
 from tests.acceptance.support import stateshift
 from tests.check.flink_pairs import PAIRS, QUICK, recorded
 from tests.support.flink import jar
@@ -30,8 +30,11 @@ def test_a_rehearsal_answers_what_is_not_known_and_blames_the_state_for_its_own_
     (query,) = pair.judged(QUICK, recorded()["nothing"]).queries
     good = Rehearsal("Flink", 1.5, "it ran", answers=frozenset({(VALUES, KEYED)}))
     refused, failed = replace(good, error="no"), replace(good, error="no", is_final=False)
-    verdicts = [each.judged(query).verdict for each in (good, refused, failed)]
-    assert verdicts == ["starts", "never", "not-known"]
+    late = replace(good, unopened=(Difference("not-known", VALUES, KEYED, "count"),))
+    verdicts = [each.judged(query).verdict for each in (good, refused, failed, late)]
+    assert verdicts == ["starts", "never", "not-known", "not-known"]
+    (waived,) = pair.judged(QUICK, recorded()["nothing"], (VALUES,)).queries
+    assert late.judged(waived).verdict == "starts"
 
 
 def test_statements_end_with_semicolons_outside_of_texts_comments_and_sets() -> None:

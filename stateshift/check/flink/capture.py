@@ -24,7 +24,8 @@ The answer:
     flink      the version
     error      why the file did not get as far as a job; null if it did
     rehearsed  seconds, operators (their names), error (null if they were restored), is_short (of
-               memory), is_of_state (Flink refuses the state); null where nothing was to restore
+               memory), is_of_state (Flink refuses the state), opened: the names of the keyed states
+               that were asked for, by id; null where nothing was to restore
     jobs       name, backend (null: neither code nor configuration names it), operators:
                id, user_id (setUidHash), uid, name, source
                numbered     whether the planner of SQL made the uid with a number that another run
@@ -45,6 +46,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any as Java  # an object of the JVM, as Py4J shows it
 
@@ -122,6 +124,7 @@ class Flink:
         self.jobs: list[Json] = []
         self.jars: Java = []
         self.rehearsed: Json | None = None
+        self.opened: dict[str, list[str]] = {}
 
     def version(self) -> str:
         return str(self.flink.runtime.util.EnvironmentInformation.getVersion())
@@ -261,7 +264,8 @@ class Flink:
                 "source": node.getInEdges().isEmpty(),
                 "key": self.snapshot(node.getStateKeySerializer()),
             }
-            operators.append({**facts, **vertices[own], "node": node.getId()})
+            known = {"plain_id": None, "node": node.getId()}
+            operators.append({**facts, **vertices[own], **known})
         self.jobs.append({"name": name, "backend": self.backend(graph), "operators": operators})
         rehearsal = self.request["rehearse"]
         if rehearsal is not None and rehearsal["name"] == name:
@@ -310,6 +314,7 @@ class Flink:
         return {
             "seconds": round(time.monotonic() - begun, 1),
             "operators": names,
+            "opened": self.opened,
             "error": error and causes(error),
             "is_short": "OutOfMemoryError" in (error or ""),
             "is_of_state": is_refused and not any(name in text for name in OTHER_ERRORS),
@@ -404,8 +409,49 @@ class Flink:
             while vertices.hasNext():
                 tasks.append(str(vertices.next().getExecutionState()))
             if tasks and all(task == "RUNNING" for task in tasks):
+                with suppress(Exception):  # then no state is known to have been opened
+                    self.opened = self.opened_states(graph, cluster, job.getJobID())
                 return None
             time.sleep(BETWEEN_LOOKS)
+
+    def opened_states(self, graph: Java, cluster: Java, job: Java) -> dict[str, list[str]]:
+        """Return the keyed states that the tasks of a job have asked for, by operator.
+
+        Flink tells it nowhere: it is read from the backends, and of another kind of them nothing.
+        A task knows its operators by the ids of the smaller graph.
+        """
+        hasher = self.flink.streaming.api.graph.StreamGraphHasherV2()
+        own = {id_: graph.getStreamNode(node) for node, id_ in hashes(hasher, graph).items()}
+        opened: dict[str, list[str]] = {}
+        for manager in self.held(cluster, "taskManagers"):
+            tasks = self.held(manager, "taskSlotTable").getTasks(job)
+            while tasks.hasNext():
+                wrapper = self.held(
+                    tasks.next(), "invokable", "operatorChain", "firstOperatorWrapper"
+                )
+                while wrapper is not None:
+                    operator = self.held(wrapper, "wrapped")
+                    states = self.held(
+                        operator, "stateHandler", "keyedStateBackend", "keyValueStatesByName"
+                    )
+                    node = own[str(operator.getOperatorID())]
+                    opened[str(node.getUserHash())] = list(states or ())
+                    wrapper = self.held(wrapper, "next")
+        return opened
+
+    def held(self, owner: Java, *names: str) -> Java:
+        """Return the value of a private field, and of a field of that; None where one is not."""
+        for name in names:
+            kind = None if owner is None else owner.getClass()
+            field = None
+            while kind is not None and field is None:
+                own = {each.getName(): each for each in kind.getDeclaredFields()}
+                field, kind = own.get(name), kind.getSuperclass()
+            if field is None:
+                return None
+            field.setAccessible(True)
+            owner = field.get(owner)
+        return owner
 
     def snapshot(self, serializer: Java) -> str | None:
         """Return the snapshot of a serializer, as a savepoint holds it."""

@@ -9,10 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stateshift.check.flink import capture
-from stateshift.check.flink.compare import KEYED, STATE, VALUES, FlinkTarget, Pair, compare
+from stateshift.check.flink.compare import (
+    KEYED,
+    STATE,
+    VALUES,
+    FlinkTarget,
+    Pair,
+    compare,
+    value_types,
+)
 from stateshift.check.flink.job import CodeJob, code_job
 from stateshift.check.process import Capture, rehearsal_in, run_capture
-from stateshift.check.verdict import Checked, CheckedQuery, Rehearsal
+from stateshift.check.verdict import Checked, CheckedQuery, Difference, Rehearsal
 from stateshift.engines.flink.image import flink_facts, flink_image
 from stateshift.engines.registry import engine, find_image
 from stateshift.engines.views import Opening
@@ -98,12 +106,16 @@ def rehearse(query: CheckedQuery, code: Code, fork: str) -> Rehearsal:
             hint="fork the image (stateshift fork), and start the job from it on a cluster",
         )
     answers: set[tuple[str, str]] = set()
+    unopened: list[Difference] = []
     did = "the job has no keyed operator: nothing was restored"
     if told["operators"]:
         did = (
             f"Flink restored these keyed operators, and opened them: {', '.join(told['operators'])}"
         )
         answers.add((VALUES, KEYED))
+        target = FlinkTarget(answer["flink"], code.allow_non_restored)
+        pair = Pair(_chosen(answer, query.query, code.file), image, target, told["opened"])
+        unopened = [each for each in value_types(pair) if each.place == KEYED]
     if told["operators"] and any(
         job["name"] == query.query and job["backend"] for job in answer["jobs"]
     ):
@@ -114,6 +126,7 @@ def rehearse(query: CheckedQuery, code: Code, fork: str) -> Rehearsal:
         did=did,
         error=told["error"],
         answers=frozenset(answers),
+        unopened=tuple(unopened),
         is_final=told["is_of_state"],
     )
 

@@ -21,8 +21,8 @@ tasks run, but for those of keys, which the job's graph names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
@@ -58,11 +58,15 @@ class FlinkTarget:
 
 @dataclass(frozen=True)
 class Pair:
-    """A job, and the image that it shall start from."""
+    """A job, and the image that it shall start from.
+
+    opened  keyed states that a rehearsal had Flink open, by operator
+    """
 
     job: CodeJob
     image: Image
     target: FlinkTarget
+    opened: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
     def matched(self) -> list[tuple[Operator, CodeOperator]]:
@@ -368,22 +372,27 @@ def value_types(pair: Pair) -> Iterator[Difference]:
     keyed, unkeyed = [], []
     for operator, _ in pair.meant:
         own = [state for state in _states_of(operator) if state["kind"] != "operator"]
-        keyed += [str(state["name"]) for state in own]
-        if _role(operator) == "keyed" and not own:
+        opened = pair.opened.get(operator.id, ())
+        keyed += [str(state["name"]) for state in own if state["name"] not in opened]
+        if _role(operator) == "keyed" and not (own or operator.id in pair.opened):
             keyed.append(f"all of {operator.uid or operator.id}")
         for state in _states_of(operator):
             if state["kind"] == "operator" and state["name"] not in STATES:
                 unkeyed.append(str(state["name"]))
     told = [name for name in keyed if not name.startswith("_timer_state/")]
     accept = f"accept it: --waive {VALUES}"
-    for place, names, hint in (
-        (KEYED, told, f"have Flink open it: --rehearse, or {accept}"),
-        (UNKEYED, unkeyed, f"a rehearsal does not open it; to {accept}"),
+    when, open_it = "when the job runs", f"have Flink open it: --rehearse, or {accept}"
+    if pair.opened:
+        when = "with the first record, by which the functions ask for them"
+        open_it = f"ask for them in open() or initializeState(), or {accept}"
+    for place, names, then, hint in (
+        (KEYED, told, when, open_it),
+        (UNKEYED, unkeyed, "when the job runs", f"a rehearsal does not open it; to {accept}"),
     ):
         if names:
             more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
             shown = f"{', '.join(names[:LISTED])}{more}"
-            fact = f"the types of values are known only when the job runs: {shown}"
+            fact = f"the types of values are known only {then}: {shown}"
             yield Difference("not-known", VALUES, place, fact, hint=hint)
 
 

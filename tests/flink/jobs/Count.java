@@ -31,6 +31,7 @@ import org.apache.flink.util.Collector;
  *   --output FOLDER              lines are written to FOLDER/orders/*.txt
  *   --slow-us 0                  how long a count takes: with a fast source, records pile up before it
  *   --counted long               the type of the counts in the state; int: it is not started, but planned and refused
+ *   --late false                 true: the count is asked for with the first record
  *   --payload 0                  so many bytes more for each key
  *   --fails-at 0                 from this number on every record fails, as --fails-with says: record (it cannot be
  *                                divided) or outage (something else is not there)
@@ -54,7 +55,8 @@ public final class Count {
 
     private static void add(StreamExecutionEnvironment env, Arguments arguments, String name) {
         Keys keys = new Keys(arguments.text("kind", "string"), arguments.number("keys", 10));
-        Counting counting = new Counting(arguments.text("counted", "long"), arguments.number("slow-us", 0),
+        Counting counting = new Counting(arguments.text("counted", "long"), arguments.truth("late", false),
+                arguments.number("slow-us", 0),
                 (int) arguments.number("payload", 0),
                 arguments.number("fails-at", 0), arguments.text("fails-with", "record").equals("outage"));
         String output = arguments.text("output", "");
@@ -93,6 +95,7 @@ public final class Count {
     static final class Counting extends KeyedProcessFunction<Object, Long, String> implements CheckpointedFunction {
         private static final long serialVersionUID = 1L;
         private final String counted;
+        private final boolean late;
         private final long slowUs;
         private final int payload;
         private final long failsAt;
@@ -100,19 +103,26 @@ public final class Count {
         private transient ValueState<Long> count;
         private transient ValueState<byte[]> ballast;
 
-        Counting(String counted, long slowUs, int payload, long failsAt, boolean outage) {
+        Counting(String counted, boolean late, long slowUs, int payload, long failsAt, boolean outage) {
             this.counted = counted;
+            this.late = late;
             this.slowUs = slowUs;
             this.payload = payload;
             this.failsAt = failsAt;
             this.outage = outage;
         }
 
-        @Override
         @SuppressWarnings({"unchecked", "rawtypes"})
-        public void initializeState(FunctionInitializationContext context) throws Exception {
+        private ValueStateDescriptor<Long> count() {
             TypeInformation<Long> type = counted.equals("long") ? Types.LONG : (TypeInformation) Types.INT;
-            count = context.getKeyedStateStore().getState(new ValueStateDescriptor<>("count", type));
+            return new ValueStateDescriptor<>("count", type);
+        }
+
+        @Override
+        public void initializeState(FunctionInitializationContext context) throws Exception {
+            if (!late) {
+                count = context.getKeyedStateStore().getState(count());
+            }
             if (payload > 0) {
                 ballast = context.getKeyedStateStore().getState(
                         new ValueStateDescriptor<>("payload", PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO));
@@ -126,6 +136,9 @@ public final class Count {
         public void processElement(Long number, Context context, Collector<String> output) throws Exception {
             if (failsAt > 0 && number >= failsAt) {
                 throw outage ? new java.io.IOException("no route to host") : new ArithmeticException("/ by zero");
+            }
+            if (count == null) {
+                count = getRuntimeContext().getState(count());
             }
             long counted = (count.value() == null ? 0 : count.value()) + 1;
             count.update(counted);
