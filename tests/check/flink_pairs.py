@@ -147,7 +147,7 @@ JOINED = (
 )
 OF_JOIN = SCRIPT.replace(QUERY, JOINED)
 REORDERED = "SELECT id, SUM(amount) AS s, COUNT(*) AS c FROM orders GROUP BY id"
-# A file of SQL, the changed file, and the verdict.
+# A file of SQL, the changed file, and the verdict; none where it depends on the version.
 SCRIPTS = {
     "nothing": (SCRIPT, SCRIPT, "starts"),
     "another name": (SCRIPT, SCRIPT.replace("'totals'", "'sums'"), "starts"),
@@ -176,7 +176,8 @@ SCRIPTS = {
     ),
     # The engine takes the one for the other: no savepoint tells an expression.
     "max for sum": (SCRIPT, SCRIPT.replace("SUM(amount)", "MAX(amount)"), "starts"),
-    "a time to live": (SCRIPT, f"SET 'table.exec.state.ttl' = '1 h';\n{SCRIPT}", "never"),
+    # Flink 2.3 takes the state; which versions do is theirs to say.
+    "a time to live": (SCRIPT, f"SET 'table.exec.state.ttl' = '1 h';\n{SCRIPT}", ""),
     "a join": (OF_JOIN, OF_JOIN, "starts"),
     "a join, and outer now": (OF_JOIN, OF_JOIN.replace("o JOIN", "o LEFT JOIN"), "never"),
     "a plan that is kept": (PLANNED, PLANNED, "starts"),
@@ -242,8 +243,9 @@ PAIRS = {
     # Nobody kept the plan, and the planner numbers its nodes anew.
     "SQL, nothing, of a plan": Pair("sql-plan", "starts-after", {"hold": ""}, MISSING, main=SQL),
     "SQL, another query": Pair("sql-canonical-hashmap", "starts-after", {"plan": "true"}, main=SQL),
+    # Windows keep a watermark without a key: a rehearsal does not compare it.
     "SQL of many kinds": Pair(
-        "tables-canonical", "starts", main=TABLES, parallelism=1, since=(1, 20)
+        "tables-canonical", "not-known", main=TABLES, parallelism=1, since=(1, 20)
     ),
     # The state of `shares` has no keys: a rehearsal does not open it.
     "all kinds of state": Pair("kinds-canonical-hashmap", "not-known", main=KINDS),
