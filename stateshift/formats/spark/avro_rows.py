@@ -19,6 +19,7 @@ by its columns.
     row_reader(columns, wanted)  the same as a row of other columns, as Spark reads a row that was
                                  written before the schema became another: columns by name, new ones
                                  null, numbers widened
+    encode_row(values, columns)  the inverse of the former
 
 Source: Spark, SchemaConverters.toAvroTypeWithDefaults (which makes everything null-able but the
 items of arrays and the values of maps), AvroSerializer, AvroDeserializer; Avro 1.12, specification,
@@ -47,7 +48,7 @@ from stateshift.formats.spark.types import (
     StructType,
     Value,
 )
-from stateshift.formats.spark.unsafe_row import scale_integer
+from stateshift.formats.spark.unsafe_row import scale_integer, unscale_decimal
 
 # A function that gives the value at an offset, and its end.
 Reader = Callable[[bytes, int], tuple[Value, int]]
@@ -90,6 +91,63 @@ def bytes_of(decimal: DecimalType) -> int:
     """Return the bytes that hold every number of so many digits (Decimal.minBytesForPrecision)."""
     most: int = 10**decimal.precision
     return (most.bit_length() + 8) // 8
+
+
+def encode_row(values: Row, columns: StructType) -> bytes:
+    """Return one row: the inverse of `row_reader(columns)`."""
+    return b"".join(map(_encode_column, values, columns.types))
+
+
+def _encode_column(value: Value, kind: DataType) -> bytes:
+    if kind == Atomic("void"):
+        return b""
+    return b"\0" if value is None else b"\2" + _encode_value(value, kind)
+
+
+def _encode_value(value: Value, kind: DataType) -> bytes:
+    match kind:
+        case StructType():
+            return encode_row(value, kind)
+        case ArrayType(element):
+            return _encode_block([_encode_item(item, element) for item in value])
+        case MapType(key, inner):
+            pairs = [_encode_value(name, key) + _encode_item(item, inner) for name, item in value]
+            return _encode_block(pairs)
+        case DecimalType():
+            number = unscale_decimal(value, kind.scale)
+            return number.to_bytes(bytes_of(kind), "big", signed=True)
+        case Atomic("boolean"):
+            return b"\1" if value else b"\0"
+        case Atomic("string" | "binary"):
+            is_text = isinstance(value, str)
+            content = value.encode("utf-8", "surrogateescape") if is_text else value
+            return _encode_long(len(content)) + bytes(content)
+        case Atomic(name) if name in _FLOATS:
+            return _FLOATS[name].pack(value)
+        case Atomic(name) if name == "long" or name in _WHOLE:
+            return _encode_long(value)
+    raise _unreadable(kind, kind)
+
+
+def _encode_item(value: Value, kind: DataType) -> bytes:
+    if isinstance(kind, StructType | ArrayType | MapType):
+        return _encode_column(value, kind)
+    if value is None:
+        raise FormatError("a null in a list of values that are never null")
+    return _encode_value(value, kind)
+
+
+def _encode_block(items: list[bytes]) -> bytes:
+    head = _encode_long(len(items)) if items else b""
+    return head + b"".join(items) + b"\0"
+
+
+def _encode_long(number: int) -> bytes:
+    rest, encoded = (number << 1) ^ (number >> 63), bytearray()
+    while rest > 127:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes((*encoded, rest))
 
 
 def _record(written: StructType, wanted: StructType) -> Reader:

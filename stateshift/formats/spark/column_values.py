@@ -1,5 +1,5 @@
-"""Single columns of a row written: a value as the slot of its type, a default as the spec gives it,
-and which types a value may move to without becoming another. Pure.
+"""Columns of a row written: a value as the slot of its type, rows and lists of such slots, a
+default as the spec gives it, and which types a value may move to without becoming another. Pure.
 
     Slot    slot      its eight bytes; None where the value is null, empty where `part` holds it
             part      of variable size, behind all slots
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from stateshift.formats.spark.types import (
     Atomic,
     DataType,
     DecimalType,
+    MapType,
+    StructType,
     Value,
 )
 from stateshift.formats.spark.unsafe_row import twos_complement, unscale_decimal
@@ -34,6 +37,7 @@ _INTEGERS = ("byte", "short", "integer", "long")
 _EXACT = {"double": ("byte", "short", "integer", "float"), "float": ("byte", "short")}
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_PLACE, _CALENDAR = struct.Struct("<II"), struct.Struct("<iiq")
 _DAY, _MICROSECOND = datetime.timedelta(days=1), datetime.timedelta(microseconds=1)
 
 
@@ -47,28 +51,78 @@ class Slot(NamedTuple):
 
 NULL = Slot(None, None)
 NULL_WIDE_DECIMAL = Slot(None, b"", 16)  # its sixteen bytes are kept free all the same
+NULL_CALENDAR = Slot(None, bytes(16), 16)  # the same, and its size is told
 
 
-def encode_value(value: Value, kind: DataType) -> Slot:
-    """Return a value of an atomic type, an empty list, or null, as Spark writes it."""
+def encode_value(value: Value, kind: DataType) -> Slot:  # noqa: C901 (flat, over types)
+    """Return a value, or null, as Spark writes it into a row (UnsafeRowWriter)."""
     match kind:
         case DecimalType(precision, scale) if precision > 18:
             if value is None:
                 return NULL_WIDE_DECIMAL
             return Slot(b"", twos_complement(unscale_decimal(value, scale)), 16)
         case _ if value is None:
-            return NULL
+            return NULL_CALENDAR if kind == Atomic("calendar") else NULL
         case DecimalType(_, scale):
             return Slot(FORMS["long"].pack(unscale_decimal(value, scale)), None)
         case Atomic(name) if name in FORMS:
             return Slot(FORMS[name].pack(value).ljust(8, b"\0"), None)
         case Atomic("string"):
-            return pad_part(value.encode("utf-8"))
+            return pad_part(value.encode("utf-8", "surrogateescape"))
         case Atomic("binary"):
             return pad_part(value)
-        case ArrayType():
-            return pad_part(bytes(8))
-    raise FormatError("only null is a default of this type")
+        case Atomic("calendar"):
+            return pad_part(_CALENDAR.pack(*value))
+        case Atomic("variant"):
+            return pad_part(len(value[0]).to_bytes(4, "little") + value[0] + value[1])
+        case ArrayType(element):
+            return pad_part(_encode_array(value, element))
+        case MapType(key, item):
+            keys = _encode_array([pair[0] for pair in value], key)
+            items = _encode_array([pair[1] for pair in value], item)
+            return pad_part(FORMS["long"].pack(len(keys)) + keys + items)
+        case StructType():
+            return pad_part(encode_row(value, kind))
+    raise FormatError("only null is a value of this type")
+
+
+def encode_row(values: Sequence[Value], columns: StructType) -> bytes:
+    """Return one row: the inverse of `unsafe_row.decode_row`."""
+    return join_slots(list(map(encode_value, values, columns.types)))
+
+
+def join_slots(row: Sequence[Slot]) -> bytes:
+    """Return a row: null bits, slots, and the parts of variable size behind them."""
+    return _joined(row, b"", 8)
+
+
+def _encode_array(values: Sequence[Value], element: DataType) -> bytes:
+    width = 8
+    if isinstance(element, Atomic):
+        width = 0 if element.name == "void" else WIDTHS.get(element.name, 8)
+    slots = []
+    for value in values:
+        slot = encode_value(value, element)
+        if slot.part is not None:  # unlike a row, a list keeps nothing free
+            slot = NULL if value is None else pad_part(slot.part)
+        slots.append(slot)
+    return _joined(slots, FORMS["long"].pack(len(slots)), width)
+
+
+def _joined(row: Sequence[Slot], head: bytes, width: int) -> bytes:
+    bits = (len(row) + 63) // 64 * 8
+    nulls, slots, parts = 0, [], []
+    offset = len(head) + bits + -(-width * len(row) // 8) * 8
+    padding = bytes(-width * len(row) % 8)
+    for number, (slot, part, reserved) in enumerate(row):
+        nulls |= (slot is None) << number
+        if part is None:
+            slots.append((slot or bytes(8))[:width])
+            continue
+        slots.append(_PLACE.pack(len(part), offset))
+        parts.append(part.ljust(reserved, b"\0"))
+        offset += reserved
+    return b"".join((head, nulls.to_bytes(bits, "little"), *slots, padding, *parts))
 
 
 def read_default(value: object, kind: DataType) -> Value:

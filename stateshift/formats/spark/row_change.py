@@ -37,6 +37,7 @@ from stateshift.formats.spark.column_values import (
     NULL_WIDE_DECIMAL,
     Slot,
     encode_value,
+    join_slots,
     pad_part,
     read_default,
     widening,
@@ -299,7 +300,7 @@ def glue_rows(schema: Schema, count: int) -> Callable[[bytes, bytes], bytes]:
     """Return a function that joins two rows."""
     first, rest = _fills(schema["fields"][:count]), _fills(schema["fields"][count:])
     first_slots, rest_slots = _slots(len(first), first), _slots(len(rest), rest)
-    return lambda row, other: _written([*first_slots(row), *rest_slots(other)])
+    return lambda row, other: join_slots([*first_slots(row), *rest_slots(other)])
 
 
 def _fills(fields: Sequence[Schema]) -> list[Fill]:
@@ -310,7 +311,7 @@ def _fills(fields: Sequence[Schema]) -> list[Fill]:
 
 def _row(count: int, fills: Sequence[Fill]) -> Row:
     slots_of = _slots(count, fills)
-    return lambda row: _written(slots_of(row))
+    return lambda row: join_slots(slots_of(row))
 
 
 def _slots(count: int, fills: Sequence[Fill]) -> Callable[[bytes], list[Slot]]:
@@ -324,21 +325,6 @@ def _slots(count: int, fills: Sequence[Fill]) -> Callable[[bytes], list[Slot]]:
         return [fill(row, nulls) for fill in fills]
 
     return slots_of
-
-
-def _written(row: Sequence[Slot]) -> bytes:
-    """Return a new row: null bits, slots, and the parts of variable size behind them."""
-    bits = _bits(len(row))
-    nulls, slots, parts, offset = 0, [], [], bits + 8 * len(row)
-    for number, (slot, part, reserved) in enumerate(row):
-        nulls |= (slot is None) << number
-        if part is None:
-            slots.append(slot or bytes(8))
-            continue
-        slots.append(_PLACE.pack(len(part), offset))
-        parts.append(part.ljust(reserved, b"\0"))
-        offset += reserved
-    return b"".join((nulls.to_bytes(bits, "little"), *slots, *parts))
 
 
 def _fill_copied(place: _OldColumn, kind: DataType) -> Fill:

@@ -2,7 +2,8 @@
 of them.
 
 `keys_of` and `values_of` give None where a type or an encoding needs a loop, or where something is
-not as it should be: decoding entry by entry does it, or says what is wrong.
+not as it should be: decoding entry by entry does it, or says what is wrong. `encoded_keys` and
+`encoded_values` are their inverse.
 """
 
 from __future__ import annotations
@@ -17,9 +18,19 @@ import pyarrow as pa
 from stateshift.engines.spark.entries import avro_vectors
 from stateshift.engines.spark.entries.encoders import KEY_SCHEMA, Encoder, unordered_columns
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.engines.spark.entries.vectors import array, arrow_type, fits, structs
+from stateshift.engines.spark.entries.vectors import array, arrow_type, fits, rows_of, structs
+from stateshift.engines.spark.layout import FRAME
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Binary, Column, Flags, Ints, cut
+from stateshift.formats.blocks import (
+    Binary,
+    Column,
+    Flags,
+    Ints,
+    cut,
+    join_columns,
+    lengths,
+    of_width,
+)
 from stateshift.formats.spans import Content, Spans, spans, words
 from stateshift.formats.spark import placement_columns
 from stateshift.formats.spark.placement import signed_hash
@@ -76,6 +87,35 @@ def values_of(view: StoreView, values: Binary) -> pa.Array | None:
     if view.encoder.kind == "plain":
         return structs(values, view.value)
     return _bare(whole.content, whole.starts, whole.ends, view.value)
+
+
+def encoded_keys(view: StoreView, keys: pa.StructArray) -> Binary | None:
+    """Return a struct array as a block's keys; None where a loop encodes them."""
+    encoder, columns = view.encoder, cast(StructType, view.key)
+    if not len(keys) or not columns.types or encoder.avro:
+        return None
+    if encoder.kind == "prefix":
+        count, fields = len(encoder.columns), keys.flatten()
+        first_columns, others = columns.sliced(slice(count)), columns.sliced(slice(count, None))
+        first = rows_of(_struct(fields[:count], first_columns), first_columns)
+        rest = rows_of(_struct(fields[count:], others), others)
+        if first is None or rest is None:
+            return None
+        sizes = (lengths(first) + len(FRAME)).astype("<u4").view(np.uint8).reshape(-1, 4)
+        return join_columns(of_width(sizes), FRAME, first, FRAME, rest)
+    if encoder.kind not in ("plain", "row"):
+        return None
+    rows = rows_of(keys, columns)
+    return rows if rows is None or encoder.kind == "plain" else join_columns(FRAME, rows)
+
+
+def encoded_values(view: StoreView, values: pa.Array) -> Binary | None:
+    """Return the same of values."""
+    columns = cast(StructType, view.value)
+    if view.many or view.encoder.avro or not len(values) or not columns.types:
+        return None
+    rows = rows_of(values, columns)
+    return rows if rows is None or view.encoder.kind == "plain" else join_columns(FRAME, rows)
 
 
 def _avro_values(

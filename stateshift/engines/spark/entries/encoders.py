@@ -35,12 +35,16 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
+from stateshift.engines.spark.layout import FRAME
 from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats.spark import avro_rows
 from stateshift.formats.spark.avro_rows import row_reader
+from stateshift.formats.spark.column_values import encode_row
 from stateshift.formats.spark.types import Atomic, DataType, Row, StructType, Value
 from stateshift.formats.spark.unsafe_row import decode_row
 
@@ -50,6 +54,7 @@ Kind = Literal["plain", "row", "prefix", "range", "postfix", "before"]
 COLUMNS_MAX = 10_000
 
 _LONG = struct.Struct(">Q")
+NUMBER = struct.Struct("<h")  # of a schema
 _SIGN = 1 << 63
 _SPECS: dict[str, Kind] = {
     "NoPrefixKeyStateEncoderSpec": "row",
@@ -108,6 +113,52 @@ def decode_key(content: bytes, columns: StructType, encoder: Encoder) -> Row:
             return _timed(content[:-8], content[-8:], columns)
         case "before":
             return _timed(content[8:], content[:8], columns)
+
+
+def encode_key(row: Row, columns: StructType, encoder: Encoder) -> bytes:
+    """Return the inverse of `decode_key`, and of `AvroRows.key`."""
+    encode = avro_rows.encode_row if encoder.avro else encode_row
+    head = FRAME + NUMBER.pack(KEY_SCHEMA) if encoder.avro else FRAME
+    match encoder.kind:
+        case "plain":
+            return encode(row, columns)
+        case "row":
+            return head + encode(row, columns)
+        case "prefix":
+            count = len(encoder.columns)
+            first = encode(row[:count], columns.sliced(slice(count)))
+            rest = encode(row[count:], columns.sliced(slice(count, None)))
+            return _with_size(FRAME + first) + head + rest
+        case "range":
+            others = unordered_columns(columns, encoder)
+            kinds = columns.picked(encoder.columns).types
+            ordering = list(map(_order_bytes, [row[at] for at in encoder.columns], kinds))
+            if encoder.avro:
+                ordering = list(chain(*((each[:1], each[1:]) for each in ordering)))
+            binaries = StructType(("",) * len(ordering), (Atomic("binary"),) * len(ordering))
+            first = _with_size(FRAME + encode(tuple(ordering), binaries))
+            rest = encode(tuple(row[at] for at in others), columns.picked(others))
+            return first + head + rest if others else first
+    leading = FRAME + encode_row(row[:-1], columns.sliced(slice(-1)))
+    time = _LONG.pack(row[-1] + _SIGN)
+    return leading + time if encoder.kind == "postfix" else time + leading
+
+
+def encode_value(row: Row, columns: StructType, encoder: Encoder, number: int) -> bytes:
+    """Return a value's row; one of Avro's has the number of its schema."""
+    if encoder.avro:
+        return FRAME + NUMBER.pack(number) + avro_rows.encode_row(row, columns)
+    bare_row = encode_row(row, columns)
+    return bare_row if encoder.kind == "plain" else FRAME + bare_row
+
+
+def encode_list(rows: Iterable[bytes], delimiter: bytes) -> bytes:
+    """Return a list's value of its encoded rows."""
+    return delimiter.join(map(_with_size, rows))
+
+
+def _with_size(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "little") + content
 
 
 def decode_list(content: bytes, columns: StructType, delimiter: bytes) -> list[Row]:
@@ -227,6 +278,21 @@ def ordering_bytes(value: bytes | None, wanted: DataType) -> Value:
     if is_negative and name in _FRACTIONS:
         body = bytes(byte ^ 0xFF for byte in body)
     return form.unpack(body)[0]
+
+
+def _order_bytes(value: Value, kind: DataType) -> bytes:
+    """Return the inverse of `ordering_bytes`; a null is as long as the others."""
+    name = kind.name if isinstance(kind, Atomic) else ""
+    form = _ORDERED.get(name)
+    if form is None:
+        raise FormatError("a column of this type orders no keys")
+    if value is None:
+        return b"\2" + bytes(form.size)
+    body = form.pack(value)
+    is_negative = body[0] >> 7 == 1 and name != "boolean"
+    if is_negative and name in _FRACTIONS:
+        body = bytes(byte ^ 0xFF for byte in body)
+    return (b"\0" if is_negative else b"\1") + body
 
 
 # Behind the byte that RocksDB's encoding puts before it, and behind the schema's number.

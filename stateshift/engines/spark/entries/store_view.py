@@ -38,6 +38,9 @@ from stateshift.engines.spark.entries.encoders import (
     bare,
     decode_key,
     decode_list,
+    encode_key,
+    encode_list,
+    encode_value,
     rows_of_list,
 )
 from stateshift.engines.spark.entries.keys import KeyRule, Path
@@ -103,6 +106,20 @@ class StoreView:
             return decode_list(content, self.value, self.delimiter)
         row = content if self.encoder.kind == "plain" else bare(content)
         return decode_row(row, self.value)
+
+    def encode_key(self, key: Row) -> bytes:
+        """Return the inverse of `decode_key`."""
+        assert self.key is not None, "asked before whether the columns are known"
+        return encode_key(key, self.key, self.encoder)
+
+    def encode_value(self, value: Row | list[Row]) -> bytes:
+        """Return the inverse of `decode_value`."""
+        columns, number = self.value, 0 if self.avro is None else self.avro.newest
+        assert columns is not None, "asked before whether the columns are known"
+        if isinstance(value, list):
+            rows = (encode_value(row, columns, self.encoder, number) for row in value)
+            return encode_list(rows, self.delimiter)
+        return encode_value(value, columns, self.encoder, number)
 
     def show_key(self, content: bytes) -> object:
         """Return plain JSON by column names; hexadecimal where it is not known how to read it."""

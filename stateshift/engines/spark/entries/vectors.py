@@ -8,7 +8,8 @@ of row by row.
 
 Calendar intervals, variants and lists of nothing but nulls are left to `unsafe_row`, as is
 everything odd: where a row does not keep to its bounds, `structs` gives None, and decoding it alone
-says what is wrong. That both ways agree is tested on every golden checkpoint.
+says what is wrong. That both ways agree is tested on every golden checkpoint. `rows_of` is the way
+back, for columns that are no lists.
 
 Spark's types as Arrow's:
 
@@ -37,9 +38,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Binary, Flags, Ints, cut
+from stateshift.formats.blocks import (
+    Binary,
+    Flags,
+    Ints,
+    binary,
+    cut,
+    join_columns,
+    lengths,
+    of_width,
+)
 from stateshift.formats.spans import Content, Words, spans, words
 from stateshift.formats.spark.types import (
     ArrayType,
@@ -341,6 +352,52 @@ class _Buffer:
         wide = np.where(inside, digits, sign[:, None])
         buffers = [_bitmap(valid), pa.py_buffer(wide.tobytes())]
         return pa.Array.from_buffers(wanted, len(size), buffers)
+
+
+def rows_of(column: pa.StructArray, kind: StructType) -> Binary | None:
+    """Return a struct array as rows; None where a loop encodes them."""
+    bits = (len(kind.types) + 63) // 64
+    head = np.zeros((len(column), bits + len(kind.types)), np.uint64)
+    offsets, parts = np.full(len(column), 8 * head.shape[1], np.uint64), list[Binary]()
+    for at, (inner, inner_kind) in enumerate(zip(column.flatten(), kind.types, strict=True)):
+        valid = inner.is_valid().to_numpy(zero_copy_only=False)
+        head[:, at // 64] |= np.where(valid, np.uint64(0), np.uint64(1 << at % 64))
+        if inner_kind == Atomic("void"):
+            continue
+        slots = _slots_of(inner, inner_kind)
+        if slots is None:
+            part = rows_of(inner, inner_kind) if isinstance(inner_kind, StructType) else None
+            if inner_kind in (Atomic("string"), Atomic("binary")):
+                part = inner.cast(pa.large_binary())
+            if part is None:
+                return None
+            part = pc.if_else(inner.is_valid(), part, pa.scalar(b"", pa.large_binary()))
+            sizes = lengths(part).astype(np.uint64)
+            slots = offsets << np.uint64(32) | sizes
+            free = -lengths(part) % 8
+            parts += [part, _PADDING.take(pa.array(free))]
+            offsets += sizes + free.astype(np.uint64)
+        head[:, bits + at] = np.where(valid, slots, np.uint64(0))
+    return join_columns(of_width(head.view(np.uint8).reshape(len(column), -1)), *parts)
+
+
+_PADDING = binary([bytes(count) for count in range(8)])
+
+
+def _slots_of(column: pa.Array, kind: DataType) -> Words | None:
+    """Return the slots of a fixed column, any for null; None of a column that is not fixed."""
+    if kind == Atomic("boolean"):
+        return column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64)
+    code = _FIXED.get(kind.name) if isinstance(kind, Atomic) else None
+    if isinstance(kind, DecimalType) and kind.precision <= 18:
+        code = "<V16"
+    if code is None:
+        return None
+    width = np.dtype(code).itemsize
+    held = np.frombuffer(column.buffers()[1], code, len(column), column.offset * width)
+    if width == 16:
+        return np.ascontiguousarray(held).view("<u8")[::2]
+    return np.ascontiguousarray(held).view(f"<u{width}").astype(np.uint64)
 
 
 def _parts(column: _Slots) -> _Parts | None:
