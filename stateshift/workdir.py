@@ -12,6 +12,7 @@ WORKDIR/
   unsent/         notifications that nobody has got yet
   steer/          requests to the process at work, and live.json its answer (`steering`)
   log             what the processes at work on it did, at DEBUG; log.1 is what came before (`logs`)
+  rows/           files of state that an import made of rows
   held            flocked by the process at work: it lets go when it dies, however it dies
   jobs/           what the clusters keep of the jobs they started
 """
@@ -41,7 +42,7 @@ OURS = frozenset(
     (
         *("spec.json", "corrected.json", "proposal.json", "origins.json", "journal", "plans"),
         *("jobs", "steer", "held", "live.json", "report.json", "report.html", "notified.json"),
-        *("unsent", "fleet.log", "log", "log.1", "clusters", "lost+found"),
+        *("unsent", "fleet.log", "log", "log.1", "clusters", "rows", "lost+found"),
     )
 )
 

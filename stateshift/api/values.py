@@ -305,7 +305,7 @@ class StateExport:
             PlanError: the stores chosen have several schemas; choose with `operator` and `store`.
             FormatError: a file's bytes are not what its format says.
         """
-        from stateshift.table.arrow import record_batches
+        from stateshift.table.tables import record_batches
 
         yield from record_batches(self._made("arrow").chunks())
 
@@ -316,7 +316,7 @@ class StateExport:
             PlanError: the stores chosen have several schemas; choose with `operator` and `store`.
             FormatError: a file's bytes are not what its format says.
         """
-        from stateshift.table.arrow import table_of
+        from stateshift.table.tables import table_of
 
         return table_of(self._made("arrow").chunks())
 

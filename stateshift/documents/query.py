@@ -1,4 +1,4 @@
-"""The tables of images, and the rows of an answer. Pure."""
+"""The tables of images, the rows of an answer, and the profiles of images. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
+from stateshift.engines.views import ImageProfile
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -55,3 +56,18 @@ class AnswerDocument(TypedDict):
     rows: Annotated[list[object], "a row each: a value for each column"]
     more: Annotated[bool, "whether there are more rows than --limit shows"]
     file: Annotated[str | None, "the file that the rows were written to"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFacts:
+    """The profile of an image, and that of another beside it."""
+
+    image: ImageProfile
+    beside: ImageProfile | None = None
+
+
+class ProfileDocument(TypedDict):
+    """The profile of an image, and that of another beside it."""
+
+    image: Annotated[ImageProfile, "the image"]
+    beside: Annotated[ImageProfile | None, "the image that it is compared with"]

@@ -7,7 +7,7 @@
     transforms, entries_reader       pure functions of files: the plans name the first, comparisons
                                      read with the second
     judge, way_out, find_repair, first_entries,   an image, for whoever looks at it without a run
-    diff, export, decode_file
+    diff, export, import_rows, decode_file
     ask_source, ask_target           what clusters are asked of this engine's jobs alone
     fence_of, read_sink, ask_inputs, questions that a run asks beside
     ask_tables, ask_positions,
@@ -22,7 +22,7 @@ entry point of the group `stateshift.engines` (see `registry`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from stateshift.specification.transform import Change, Repair
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
         ImageAt,
         Judged,
         Opening,
+        PreparedState,
         Readers,
+        RowBatch,
         ShownEntry,
         Wanted,
     )
@@ -81,6 +83,11 @@ class Engine(Protocol):
         Else the file that an image begins with stands for its whole folder. An engine
         that another package adds is asked for a single file where it recognises the file's folder.
         """
+        ...
+
+    @property
+    def leaves_out_shards(self) -> bool:
+        """Whether an export of this engine reads every so-many-th shard where that is wanted."""
         ...
 
     # ---- what is there
@@ -350,6 +357,29 @@ class Engine(Protocol):
             opening: opens a storage at a location.
         Raises:
             PlanError: what can be refused without reading the state is refused here, not later.
+        """
+        ...
+
+    def import_rows(
+        self,
+        template: str,
+        rows: Iterable[RowBatch],
+        wanted: Wanted,
+        into: Storage,
+        opening: Opening,
+    ) -> PreparedState:
+        """Write the files of state that rows make, for a copy of a template.
+
+        Args:
+            template: where the image is. It is only read.
+            rows: what becomes state, in place of all entries of its stores.
+            wanted: the operator and the store of rows that do not say theirs.
+            into: where the files go, by their paths in an image.
+            opening: opens a storage at a location.
+        Raises:
+            PlanError: the template, or a store of it, cannot take rows.
+            SpecError: rows are of no store that is there, or have other columns.
+            FormatError: a row does not fit; its number is told.
         """
         ...
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from zlib import crc32
 
+from stateshift.storage.locations import redact
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
 from stateshift.world import Unit
 
 if TYPE_CHECKING:
-    from stateshift.formats.blocks import RowBlock
+    from stateshift.formats.blocks import Column, Ints, RowBlock
 
 Change = Literal["added", "removed", "changed"]
 Opening = Callable[[str], Storage]
@@ -229,12 +230,113 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The part of an image to export: an operator, a store, an earlier batch, or changes."""
+    """The part of an image to export: an operator, a store, an earlier batch, or changes; and only
+    every so-many-th shard, where the engine can leave others out.
+    """
 
     operator: str | None = None
     store: str | None = None
     batch: int | None = None
     changes: tuple[int, int] | None = None
+    every: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Rows of a source, the first of them with the number `first`: columns of Arrow by name, or
+    lists of plain JSON as an export has them.
+    """
+
+    source: str
+    first: int
+    count: int
+    columns: Mapping[str, Column]
+
+    @property
+    def unit(self) -> str:
+        return "line" if isinstance(self.columns["key"], list) else "row"
+
+    def take(self, places: Ints) -> RowBatch:
+        """Return some of the rows, without the columns that say which store is theirs."""
+        columns = {}
+        for name in ("key", "value"):
+            column = self.columns[name]
+            if isinstance(column, list):
+                columns[name] = [column[place] for place in places]
+            else:
+                columns[name] = column if len(places) == len(column) else column.take(places)
+        return RowBatch(self.source, self.first, len(places), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedState:
+    """Files of state that were made of rows, for an image of the same epoch as the template's."""
+
+    epoch: int
+    files: tuple[str, ...]
+    entries: Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCount:
+    """The number of entries in one shard of a store, and their size."""
+
+    shard: Annotated[int, "its number"]
+    entries: Annotated[int, "how many entries it holds"]
+    bytes: Annotated[int, "the bytes of their columns"]
+
+
+@dataclass(frozen=True, slots=True)
+class LargeEntry:
+    """An entry with one of the largest keys, or values."""
+
+    bytes: Annotated[int, "the bytes of the key, or of the value"]
+    shard: Annotated[int, "the shard that it is in"]
+    key: Annotated[object, "the key, as plain JSON"]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The times in a column, by the hour; `ages` are counts before the reference, in days."""
+
+    column: Annotated[str, "the column that has times, such as key.window.end"]
+    oldest_ms: Annotated[int, "the oldest of them, down to the hour"]
+    newest_ms: Annotated[int, "the newest of them, up to the hour"]
+    reference_ms: Annotated[int, "what ages are counted from: the watermark, else the newest time"]
+    ages: Annotated[dict[str, int], "entries by age: at least so many days, and less than the next"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreProfile:
+    """One store of an image."""
+
+    table: Annotated[str, "its name in SQL (`stateshift query`)"]
+    operator: Annotated[str, "the operator whose state it is"]
+    store: Annotated[str, "the store of that operator"]
+    entries: Annotated[int, "how many entries it has; an estimate, if not all shards were read"]
+    bytes: Annotated[int, "the bytes of their columns; likewise"]
+    margin: Annotated[int, "entries more or less that the estimate may be wrong by; 0 if exact"]
+    shards: Annotated[tuple[ShardCount, ...], "the shards that were read"]
+    shards_there: Annotated[int, "how many shards the store has"]
+    skew: Annotated[float, "entries of the largest shard that was read, by those of the mean"]
+    largest_keys: Annotated[tuple[LargeEntry, ...], "the largest keys"]
+    largest_values: Annotated[tuple[LargeEntry, ...], "the keys of the largest values"]
+    times: Annotated[tuple[Times, ...], "columns that have times, with the age of entries"]
+    files: Annotated[int, "files of its shards; column families share those of their store"]
+    stored_bytes: Annotated[int, "the bytes of these files"]
+
+    @property
+    def is_estimate(self) -> bool:
+        return len(self.shards) < self.shards_there
+
+
+@dataclass(frozen=True, slots=True)
+class ImageProfile:
+    """All stores of an image."""
+
+    location: Annotated[str, "where the image is", redact]
+    watermark_ms: Annotated[int | None, "its watermark; null where it has none, or does not say it"]
+    stores: Annotated[tuple[StoreProfile, ...], "its stores"]
 
 
 class Export(Protocol):
@@ -255,6 +357,11 @@ class Export(Protocol):
     @property
     def stores(self) -> tuple[tuple[str, str], ...]:
         """The operator and the name of each store that is exported."""
+        ...
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """The time up to which events have come, as far as the image says."""
         ...
 
     def chunks(self, readers: Readers | None = None) -> Iterator[bytes]: ...

@@ -15,6 +15,7 @@ from stateshift.specification.transform import (
     Convert,
     Drop,
     Evolve,
+    Import,
     Merge,
     Prune,
     Rename,
@@ -49,7 +50,7 @@ PROVIDERS = ("hdfs-backed", "rocksdb")
 CODECS = ("lz4", "zstd", "snappy", "lzf")
 _MODELS: tuple[type[Change], ...] = (
     *(Rewind, Compact, Repartition, Convert, Rename, Drop, Split, Prune, Merge, Evolve),
-    *(Reposition, Rescale, Repair, Union),
+    *(Reposition, Rescale, Repair, Import, Union),
 )
 _MODEL_OF = {model.kind: model for model in _MODELS}
 _KINDS = tuple(_MODEL_OF)
@@ -305,6 +306,12 @@ TRANSFORMS: Mapping[str, Keys] = {
         take=TYPES("Spark: a missing or damaged file -> the copy of the checkpoint that has it."),
         rebuild=TYPES("Spark: a commit -> its text, which follows from the next batch's offsets."),
     ),
+    "import": _change(
+        Import,
+        "State that was made of rows, in a copy of a template. `stateshift import` writes it.",
+        batch=BATCH("The template's last batch."),
+        take=TYPES("A file of state -> the folder that has it, made of rows."),
+    ),
     "evolve": _change(
         Evolve,
         "Other columns in the rows of a store, or other fields in a state of Flink, for a job that "
@@ -460,6 +467,7 @@ _FITS: Mapping[str, Fits] = {
     "evolve": _evolve,
     "reposition": _reposition,
     "repair": _repair,
+    "import": lambda reader, place, known: reader.need(place, known, "batch", "take"),
     "rescale": _needs_one,
 }
 

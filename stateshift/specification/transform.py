@@ -25,6 +25,8 @@
     {"kind": "repair", "batch": 41, "leave": ["state/0/1/42.snapshot"],
      "take": {"state/0/2/41.delta": "s3://dr/orders"}, "rebuild": {"commits/41": "v1\n{…}"}}
                                                                             (Spark)
+    {"kind": "import", "batch": 41, "take": {"state/0/2/42.snapshot": "/work/rows"}}
+                                                                            (Spark)
 
 Each kind stands once (`evolve` once for each store, `reposition` for each source, `rename` and
 `drop` of Flink for each image that they are `of`). Several of them are one rewriting of the state,
@@ -235,6 +237,13 @@ class Repair:
     rebuild: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Import(Repair):
+    """Files of state that were made of rows, in place of the template's (`take`)."""
+
+    kind: ClassVar[str] = "import"
+
+
 Change = (
     Rewind
     | Compact
@@ -250,6 +259,7 @@ Change = (
     | Rescale
     | Union
     | Repair
+    | Import
 )
 
 

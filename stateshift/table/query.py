@@ -6,6 +6,7 @@ and LIMIT ends it early. A table that is named twice is held meanwhile, in memor
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,11 @@ class Answer:
     batches: Iterator[pa.RecordBatch]
 
 
+def is_question(text: str) -> bool:
+    """Whether a text is meant as SQL, and as no file."""
+    return re.match(r"\s*\(*\s*(select|with|from)\s", text, re.IGNORECASE) is not None
+
+
 @contextmanager
 def answer(
     sql: str, tables: Sequence[StateTable], opening: Opening, readers: Readers | None = None
@@ -63,7 +69,12 @@ def answer(
                 for table in named:
                     asking.hold(table)
             rows = database.sql(sql).to_arrow_reader(ROWS)
-            yield Answer(rows.schema, iter(rows))
+            names, counts = list[str](), Counter[str]()
+            for name in rows.schema.names:  # of several columns of one name, the later are numbered
+                counts[name] += 1
+                names.append(name if counts[name] == 1 else f"{name}_{counts[name]}")
+            fields = [field.with_name(name) for field, name in zip(rows.schema, names, strict=True)]
+            yield Answer(pa.schema(fields), (batch.rename_columns(names) for batch in rows))
         except (duckdb.Error, pa.ArrowException) as error:
             raise asking.failure or _misunderstood(error, tables) from error
         except OSError as error:  # Arrow tells of what a reader raises in this way

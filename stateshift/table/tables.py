@@ -2,10 +2,15 @@
 
 A row has the columns operator, store, shard, key and value. Spark's keys and values have the
 columns of their schema; Flink's are JSON.
+
+They come as an Arrow file that leaves in pieces: eight bytes of magic and padding, then a stream of
+record batches with an end mark, then a footer (Apache Arrow, "IPC File Format"). Behind the magic
+it is read as a stream.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,8 +23,8 @@ import pyarrow as pa
 from stateshift.engines.registry import engine_of
 from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.errors import PlanError
-from stateshift.table.arrow import record_batches
 
+MAGIC = b"ARROW1\0\0"
 IMAGES_MAX = len(ascii_lowercase)
 
 
@@ -32,9 +37,11 @@ class StateTable:
     operator: Annotated[str, "the operator whose state it is"]
     store: Annotated[str, "the store of that operator"]
 
-    def batches(self, opening: Opening, readers: Readers | None = None) -> pa.RecordBatchReader:
-        """Return its rows, which are read as they are asked for."""
-        wanted = Wanted(self.operator, self.store)
+    def batches(
+        self, opening: Opening, readers: Readers | None = None, every: int = 1
+    ) -> pa.RecordBatchReader:
+        """Return its rows, which are read as they are asked for; of every so-many-th shard."""
+        wanted = Wanted(self.operator, self.store, every=every)
         engine = engine_of(self.location, opening=opening)
         export = engine.export(self.location, wanted, "arrow", opening)
         batches = record_batches(export.chunks(readers))
@@ -81,3 +88,52 @@ def _names(stores: Iterable[tuple[str, str]]) -> Iterator[str]:
             name, number = f"{plain}_{number}", number + 1
         taken.add(name)
         yield name
+
+
+def record_batches(chunks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+    """Yield the record batches of an Arrow file that comes in chunks."""
+    with _reader(chunks) as reader:
+        yield from reader
+
+
+def table_of(chunks: Iterator[bytes]) -> pa.Table:
+    """Return an Arrow file that comes in chunks as one table."""
+    with _reader(chunks) as reader:
+        return reader.read_all()
+
+
+def _reader(chunks: Iterator[bytes]) -> pa.RecordBatchReader:
+    stream = Chunks(chunks)
+    magic = stream.read(len(MAGIC))
+    assert magic == MAGIC, "we write Arrow files ourselves"
+    return pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+
+
+class Chunks(io.RawIOBase):
+    """Chunks as a file that is read once, from its beginning to its end."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        super().__init__()
+        self._chunks = chunks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return `size` bytes, fewer only at the end."""
+        parts: list[bytes] = []
+        left = size
+        while left != 0:
+            if not self._rest:
+                chunk = next(self._chunks, None)
+                if chunk is None:
+                    break
+                self._rest = memoryview(chunk)
+                continue
+            part = self._rest if left < 0 else self._rest[:left]
+            self._rest = self._rest[len(part) :]
+            left -= len(part) if left > 0 else 0
+            parts.append(bytes(part))
+        return b"".join(parts)

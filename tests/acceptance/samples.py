@@ -30,6 +30,8 @@ CELLS = CELLS_BY_DEFAULT + _cells(
     ("pandas", "hdfs", "repartition 3 to 5"),
     ("expiring", "rocksdb-changelog", "compact"),
     ("chained", "rocksdb-changelog", "rewind"),
+    ("join-4", "rocksdb-changelog", "import"),
+    ("session", "rocksdb", "import"),
 )
 
 DAMAGES = [

@@ -31,12 +31,15 @@ def test_changed_state_goes_on_as_if_nothing_had_happened(
     "provider",
     ["hdfs", "rocksdb", "rocksdb-changelog", "rocksdb-format2", "rocksdb-changelog-format2"],
 )
-def test_state_of_every_kind_goes_on_under_new_numbers(spark: Version, provider: str) -> None:
+@pytest.mark.parametrize("change", ["renumber", "import"])
+def test_state_of_every_kind_goes_on_under_new_numbers_and_from_its_own_rows(
+    spark: Version, provider: str, change: str
+) -> None:
     bases = [Base(NEWEST, kind, provider) for kind in KINDS]
     able = [
         base for base in bases if missing(NEWEST, KINDS[base.kind], PROVIDERS[provider]) is None
     ]
-    cells = [Cell(base, "renumber") for base in able]
+    cells = [Cell(base, change) for base in able]
     outcomes = {outcome.cell: (outcome.result, outcome.told) for outcome in spark.outcomes(cells)}
     assert outcomes == {cell.name: ("passed", "") for cell in cells}
 

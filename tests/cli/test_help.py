@@ -119,11 +119,11 @@ def test_the_help_has_the_parts_that_the_readme_has() -> None:
 
 def test_the_commands_of_later_issues_are_not_announced() -> None:
     assert [
-        *("inspect", "verify", "check", "export", "query", "diff", "uid"),
+        *("inspect", "verify", "check", "export", "query", "profile", "diff", "uid"),
         *("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
         *("cutover", "pause", "throttle", "failover", "failback", "drill"),
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
-        *("split", "merge", "evolve", "prune", "gather", "repair", "reposition"),
+        *("split", "merge", "evolve", "prune", "import", "gather", "repair", "reposition"),
         "live",
         *("dataflow", "advise", "rebalance"),
         *("schema", "man", "completion"),

@@ -54,6 +54,7 @@ GOOD = [
         "from_table": "file:///lake/orders",
         "accept_skipped": 2,
     },
+    {"kind": "import", "batch": 4, "take": {"state/0/1/5.snapshot": "/work/rows"}},
     {
         "kind": "repair",
         "batch": 4,
@@ -200,6 +201,7 @@ def test_keys_kinds_and_numbers_may_be_spelled_loosely() -> None:
         ),
         ({"kind": "split", "by": 2}, "/jobs/0/transform/0", "'part' is missing"),
         ({"kind": "split"}, "/jobs/0/transform/0", "a split by shards or by a column"),
+        ({"kind": "import", "batch": 4}, "/jobs/0/transform/0", "'take' is missing"),
         ({"kind": "repair"}, "/jobs/0/transform/0", "a repair of a Flink image, or of a Spark"),
         (
             {"kind": "split", "by": 2, "part": 2},

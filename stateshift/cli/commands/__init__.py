@@ -5,12 +5,13 @@ shape share a module.
 from __future__ import annotations
 
 from importlib import import_module
+from keyword import iskeyword
 
 from stateshift.cli.shell.options import Command
 
 # The parts of the help, in its order, as the README's table of commands has them.
 PANELS = {
-    "Look": ("inspect", "verify", "check", "export", "query", "diff", "uid"),
+    "Look": ("inspect", "verify", "check", "export", "query", "profile", "diff", "uid"),
     "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
     "Steer a warm move or a standby": (
         "cutover",
@@ -22,7 +23,7 @@ PANELS = {
     ),
     "Change state": (
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),
-        *("split", "merge", "evolve", "prune", "gather", "repair", "reposition"),
+        *("split", "merge", "evolve", "prune", "import", "gather", "repair", "reposition"),
     ),
     "Change running jobs": ("live",),
     "Learn what should move": ("dataflow", "advise", "rebalance"),
@@ -39,7 +40,7 @@ GROUPS = {"live": "stateshift.live.cli"}
 
 # The modules of several commands. Any other command has a module of its own name.
 MODULES = {
-    "looks": ("inspect", "export", "query", "diff", "uid"),
+    "looks": ("inspect", "export", "query", "profile", "diff", "uid"),
     "plans": ("plan", "apply"),
     "runs": ("resume", "rollback", "status", "runs"),
     "steering": ("cutover", "pause", "throttle", "failover", "failback", "drill"),
@@ -54,7 +55,7 @@ MODULES = {
         "prune",
         "reposition",
     ),
-    "images": ("move", "split", "merge", "gather", "repair"),
+    "images": ("move", "split", "merge", "gather", "repair", "import"),
     "reference": ("schema", "man", "completion"),
 }
 
@@ -77,5 +78,5 @@ def command_of(name: str) -> Command:
         return command
     shared = [module for module, names in MODULES.items() if name in names]
     module = import_module(f"{__name__}.{shared[0] if shared else name}")
-    declared: Command = getattr(module, name)
+    declared: Command = getattr(module, f"{name}_" if iskeyword(name) else name)
     return declared

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -305,3 +308,67 @@ def repair(
     if was_at:
         job |= {"name": name_of_place(source), "was_at": was_at}
     return run_jobs(terminal, options, [job], "spark")
+
+
+@shortcut(
+    "stateshift import counts.parquet --template /data/orders --to /data/orders-2 --store default\n"
+    "stateshift import rows.jsonl --template /data/orders --to /data/orders-2\n"
+    "stateshift import \"select key, {'count': value.count + 1} as value from state_0\" "
+    "--template /data/orders --to /data/orders-2",
+    e7=None,
+)
+def import_(
+    terminal: Terminal,
+    options: LocalRunOptions,
+    rows: Annotated[
+        list[str],
+        argument("ROWS…", "Files (.parquet, .arrow, .jsonl), or one SELECT, as `query` takes it."),
+    ],
+    template: Annotated[
+        str, option("--template", "LOCATION", "The image that all else is taken from.")
+    ],
+    to: To,
+    operator: Annotated[
+        str | None, option("--operator", "N", "Whose rows they are, if they do not say it.")
+    ] = None,
+    store: Annotated[
+        str | None, option("--store", "S", "Of which store, if they do not say it.")
+    ] = None,
+    waive: Waive = None,
+    no_sync: NoSync = False,
+) -> int:
+    """Copy a checkpoint with rows as its state.
+
+    The inverse of `export`: rows have the columns key and value, and may have operator and store.
+    They replace all entries of their stores; everything else is the template's. Each row goes to
+    the shard of its key. A row that does not fit the types of the store, or a key that comes
+    twice, is refused by its number, and nothing is written. The copy is a query of its own.
+    """
+    from stateshift.api.runs import refuse_another, run_name
+    from stateshift.cli.shell.work import confirm
+    from stateshift.cli.views.units import many
+    from stateshift.engines.views import Wanted
+    from stateshift.table.rows import prepare_state
+    from stateshift.workdir import Workdir
+
+    if not options.yes and not terminal.someone_there:
+        confirm(terminal, "", yes=False)  # before the rows are read, which may take a while
+    run = run_name([name_of_place(to)], time.time(), os.urandom(2))
+    workdir = os.path.abspath(options.workdir or os.path.join(options.workdirs, run))
+    refuse_another(Workdir(workdir))
+    terminal.say(f"{template}: making state of {', '.join(rows)}")
+    opening, place = terminal.opening(), os.path.join(workdir, "rows")
+    try:
+        state = prepare_state(rows, template, Wanted(operator, store), opening(place), opening)
+        for (its_operator, its_store), count in state.entries.items():
+            entries = many(count, "entry", "entries")
+            terminal.say(f"operator {its_operator}, store {its_store}: {entries}")
+        take = dict.fromkeys(state.files, place)
+        change: Keys = {"kind": "import", "batch": state.epoch, "take": take}
+        job = one_job(template, to, [change], waive, fork_keys(True, no_sync))
+        return run_jobs(terminal, replace(options, workdir=workdir), [job], "spark")
+    finally:
+        if not Workdir(workdir).exists:  # no run has begun that would need them
+            shutil.rmtree(place, ignore_errors=True)
+            with suppress(OSError):
+                os.rmdir(workdir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +20,7 @@ from stateshift.cli.shell.options import (
     option,
 )
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.errors import PlanError, SpecError, VerifyError
+from stateshift.errors import PlanError, SpecError, StorageError, VerifyError
 
 if TYPE_CHECKING:
     from stateshift.documents.survey import OperatorIdDocument
@@ -181,12 +182,11 @@ def query(
     from stateshift.cli.shell.work import readers_for
     from stateshift.cli.views import query_text
     from stateshift.documents.query import AnswerDocument, AnswerFacts, Column
-    from stateshift.table.query import answer
+    from stateshift.table.query import answer, is_question
     from stateshift.table.rows import rows_of, save
     from stateshift.table.tables import tables_of
 
-    is_asked = re.match(r"\s*\(*\s*(select|with|from)\s", words[-1], re.IGNORECASE)
-    sql = words.pop() if is_asked and len(words) > 1 else None
+    sql = words.pop() if is_question(words[-1]) and len(words) > 1 else None
     opening = terminal.opening()
     tables = tables_of(words, opening)
     if sql is None:
@@ -205,6 +205,51 @@ def query(
             rows, more = rows_of(given, limit)
             facts = AnswerFacts(tables, columns, rows, more)
         terminal.answer_value("answer", AnswerDocument, facts, query_text.answer(facts))
+    return None
+
+
+@command(
+    "stateshift profile /checkpoints/orders\n"
+    "stateshift profile s3://lake/orders --every 16 --html orders.html\n"
+    "stateshift profile old/orders --to new/orders",
+    (2, 3, 4, 6),
+)
+def profile(
+    terminal: Terminal,
+    location: Location,
+    to: Annotated[
+        str | None, option("--to", "LOCATION", "Another image, whose profile stands beside.")
+    ] = None,
+    every: Annotated[
+        int,
+        option("--every", "N", "Read every Nth shard only, and estimate. Spark only.", min=1),
+    ] = 1,
+    html: Annotated[str | None, option("--html", "FILE", "Write it as a page, too.")] = None,
+    parallel: Parallel = None,
+) -> int | None:
+    """Show how many entries there are, how large and how old.
+
+    Entries and bytes of each store by shard, the largest keys and values, the age of entries by
+    the times in their columns (windows, timers, expiry), and its files, of which `compact` leaves
+    one or two a shard. State is read as it comes, and never held.
+    """
+    from stateshift.api.local_files import write_whole
+    from stateshift.cli.shell.work import readers_for
+    from stateshift.cli.views import query_text
+    from stateshift.documents.query import ProfileDocument, ProfileFacts
+    from stateshift.storage import locations
+    from stateshift.table.profile import profile as profile_of
+
+    opening, cwd = terminal.opening(), os.getcwd()
+    places = [locations.normal(place, cwd) for place in (location, to) if place is not None]
+    with readers_for(terminal, None, places, parallel) as readers:
+        facts = ProfileFacts(*(profile_of(place, opening, readers, every) for place in places))
+    if html is not None:
+        try:
+            write_whole(html, query_text.profile_page(facts))
+        except OSError as error:
+            raise StorageError(f"{html} cannot be written: {error.strerror}") from error
+    terminal.answer_value("profile", ProfileDocument, facts, query_text.profile(facts))
     return None
 
 

@@ -102,6 +102,11 @@ DOCUMENTS: Mapping[str, Document] = {
         ("query",),
         (query.AnswerDocument,),
     ),
+    "profile": Document(
+        "How many entries an image has, how large and how old they are, and where they lie",
+        ("profile",),
+        (query.ProfileDocument,),
+    ),
     "diff": Document("How two images differ", ("diff",), (diff.DiffDocument,)),
     "uid": Document(
         "What operators' names become", ("uid",), (survey.OperatorIdDocument,), many=True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.layout import METADATA
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
         ImageAt,
         Judged,
         Opening,
+        PreparedState,
         Readers,
+        RowBatch,
         ShownEntry,
         Wanted,
     )
@@ -49,6 +51,7 @@ class FlinkEngine:
 
     name = "flink"
     begins_with = METADATA
+    leaves_out_shards = False
     decodes_files = False
 
     def recognises(self, storage: Storage) -> bool:
@@ -178,6 +181,17 @@ class FlinkEngine:
         from stateshift.engines.flink.views.elements import export
 
         return export(location, wanted, format, opening)
+
+    def import_rows(
+        self,
+        template: str,
+        rows: Iterable[RowBatch],
+        wanted: Wanted,
+        into: Storage,
+        opening: Opening,
+    ) -> PreparedState:
+        fact = f"{template}: rows cannot be imported into a savepoint of Flink"
+        raise PlanError(fact, hint="the State Processor API writes one, with the job's classes")
 
     def decode_file(
         self, storage: Storage, name: str, location: str, opening: Opening

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import METADATA, is_commit
-from stateshift.specification.transform import Change, Repair, find_change
+from stateshift.errors import PlanError
+from stateshift.specification.transform import Change, Import, Repair, find_change
 from stateshift.storage.protocol import Storage
 from stateshift.survey import (
     ClusterFacts,
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
         ImageAt,
         Judged,
         Opening,
+        PreparedState,
         Readers,
+        RowBatch,
         ShownEntry,
         Wanted,
     )
@@ -50,6 +53,7 @@ class SparkEngine:
 
     name = "spark"
     begins_with = METADATA
+    leaves_out_shards = True
     decodes_files = True
 
     def recognises(self, storage: Storage) -> bool:
@@ -69,7 +73,7 @@ class SparkEngine:
         repair = find_change(changes, Repair)
         storage, changes = with_repair(opening(location), changes, opening)
         surveyed = survey(storage, thorough, changes=changes)
-        if repair is not None and repair.take:
+        if repair is not None and repair.take and not isinstance(repair, Import):
             from stateshift.engines.spark.check.copies import refused_copies
 
             refused = refused_copies(opening(location), repair, opening)
@@ -198,6 +202,27 @@ class SparkEngine:
         from stateshift.engines.spark.views.export import export
 
         return export(location, wanted, format, opening)
+
+    def import_rows(
+        self,
+        template: str,
+        rows: Iterable[RowBatch],
+        wanted: Wanted,
+        into: Storage,
+        opening: Opening,
+    ) -> PreparedState:
+        import tempfile
+
+        from stateshift.engines.spark.rewrite.row_import import Template, import_rows
+        from stateshift.engines.spark.views.selection import open_images
+
+        opened = open_images(template, opening)
+        if len(opened.images) != 1 or opened.images[0].path:
+            hint = "name the checkpoint of one query as the template"
+            raise PlanError(f"{template} holds {len(opened.images)} queries", hint=hint)
+        (image,) = opened.images
+        given = Template(opened.storage, image, opened.views[image.path])
+        return import_rows(given, rows, wanted, into, tempfile.TemporaryFile)
 
     def decode_file(
         self, storage: Storage, name: str, location: str, opening: Opening

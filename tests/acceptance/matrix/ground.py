@@ -101,6 +101,8 @@ class Ground:
                 return self._split(cell)
             case "merge":
                 return self._merge(cell)
+            case "import":
+                return self._import(cell)
         target = self._target(cell, "whole")
         self._asked(
             cell,
@@ -198,6 +200,18 @@ class Ground:
         self._asked(cell, "rename", between, "--to", renamed, "--source", "1=2", "--source", "2=1")
         named = [word for store in stores for word in ("--store", store)]
         self._asked(cell, "evolve", renamed, "--to", target, "--nullable", "*", *named)
+        return [self._after(cell, "whole")]
+
+    def _import(self, cell: Cell) -> list[Order]:
+        """All rows of the base, exported, become the state of a copy."""
+        source, target = self._source(cell, "whole"), self._target(cell, "whole")
+        rows = Path(target).parent / "rows.jsonl"
+        rows.parent.mkdir(parents=True)
+        code, out, err = quietly(["export", source, "--to", str(rows), "--json"])
+        if code != 0:
+            raise Broke(_fact(out, err))
+        words = (str(rows), "--template", source, "--to", target)
+        self._asked(cell, "import", *words, fork=False)
         return [self._after(cell, "whole")]
 
     def _asked(self, cell: Cell, kind: str, *words: str, fork: bool = True) -> None:

@@ -195,11 +195,12 @@ CHANGES = {
         Change("convert codec", ("convert", "--codec", "zstd")),
         Change("rename sources", ("rename", *_SWAP), swapped=True),
         Change("repartition 3 to 2", ("repartition", "--partitions", "2"), 2),
+        Change("import", ("import",)),
     )
 }
 
 # No rows of the table: test_transforms runs it with every kind of state on the newest Spark.
-APART = frozenset({"renumber"})
+APART = frozenset({"renumber", "import"})
 WIDE = {"repartition 200 to 17": 200, "repartition 7 to 64": 7}
 _WIDE_BASES = [
     (kind, provider)

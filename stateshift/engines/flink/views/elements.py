@@ -244,6 +244,7 @@ class FlinkExport:
     wanted: Wanted
     format: str
     entries: int = 0
+    watermark_ms: int | None = None
     as_bytes: dict[tuple[str, str], None] = field(default_factory=dict)
 
     @property

@@ -22,7 +22,7 @@ from stateshift.engines.spark.findings.changes import (
 from stateshift.engines.spark.findings.clusters import of_clusters, of_ends, of_reach, of_versions
 from stateshift.engines.spark.findings.inputs import of_positions, of_replay, of_tables, of_topics
 from stateshift.engines.spark.findings.places import of_data, of_places, of_strangers
-from stateshift.engines.spark.findings.repair import of_repair
+from stateshift.engines.spark.findings.repair import of_import, of_repair
 from stateshift.engines.spark.findings.rewind import of_renumbering
 from stateshift.engines.spark.findings.sinks import of_moved_output, of_sink
 from stateshift.engines.spark.image import spark_image
@@ -326,5 +326,6 @@ FINDINGS: tuple[Findings, ...] = (
     of_merge,
     of_renumbering,
     of_repair,
+    of_import,
     of_changes,
 )

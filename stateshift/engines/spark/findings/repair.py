@@ -8,6 +8,7 @@ from stateshift.engines.spark.findings.rewind import REPEATED, WAIVE, may_know
 from stateshift.engines.spark.layout import METADATA, offset_path
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.planned_image import SKIPPING
+from stateshift.specification.transform import Import
 from stateshift.survey import Finding
 
 FILES_MAX = 5  # named in a message
@@ -22,7 +23,7 @@ def of_repair(move: Move) -> Iterator[Finding]:
         return
     refused = tuple(_not_alone(move))
     yield from refused
-    if refused:
+    if refused or isinstance(repair, Import):
         return
     (image,) = move.images
     if repair.leave:
@@ -55,21 +56,29 @@ def of_repair(move: Move) -> Iterator[Finding]:
             yield Finding("warn", fact)
 
 
+def of_import(move: Move) -> Iterator[Finding]:
+    """Note the place of the files that were made of rows."""
+    if isinstance(move.repair, Import):
+        for place in dict.fromkeys(move.repair.take.values()):
+            yield Finding("note", f"files of state that were made of rows: {place}")
+
+
 def _not_alone(move: Move) -> Iterator[Finding]:
     """Refuse a repair that is not of one checkpoint, to another place, and nothing else."""
     job, images = move.job, len(move.images)
+    change = "an import" if isinstance(move.repair, Import) else "a repair"
     if len(job.transform) != 1:
-        hint = "repair the checkpoint first, in a job of its own; then change the new image"
-        yield Finding("refuse", "a repair beside another change", hint=hint)
+        hint = f"{change} first, in a job of its own; then change the new image"
+        yield Finding("refuse", f"{change} beside another change", hint=hint)
     if job.target is None:
         hint = 'say where the new image goes: "remote_location"'
-        yield Finding("refuse", "a repair in place", hint=hint)
+        yield Finding("refuse", f"{change} in place", hint=hint)
     if job.mode not in ("move", "fork"):
-        hint = 'stop the job, and repair with "mode": "move" or "fork"'
-        yield Finding("refuse", f'a repair in rounds ("mode": "{job.mode}")', hint=hint)
+        hint = 'stop the job, and do it with "mode": "move" or "fork"'
+        yield Finding("refuse", f'{change} in rounds ("mode": "{job.mode}")', hint=hint)
     if images != 1:
         hint = "name the checkpoint of one query as the job's location: a job for each"
-        yield Finding("refuse", f"a repair of {images} queries at once", hint=hint)
+        yield Finding("refuse", f"{change} of {images} queries at once", hint=hint)
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -55,6 +55,7 @@ from stateshift.specification.transform import (
     Convert,
     Drop,
     Evolve,
+    Import,
     Merge,
     Prune,
     Rename,
@@ -100,6 +101,7 @@ class StateChange:
     merge: Merge | None = None
     evolve: tuple[Evolve, ...] = ()
     repositions: tuple[Reposition, ...] = ()
+    imported: bool = False
 
     @classmethod
     def of(cls, changes: Sequence[Change]) -> StateChange:
@@ -107,6 +109,7 @@ class StateChange:
         repair = find_change(changes, Repair)
         asked = cls(
             rewind=None if repair is None else repair.batch,
+            imported=isinstance(repair, Import),
             evolve=tuple(change for change in changes if isinstance(change, Evolve)),
             repositions=tuple(change for change in changes if isinstance(change, Reposition)),
             pruning=find_change(changes, Prune),
@@ -147,7 +150,8 @@ class StateChange:
 
     @property
     def makes_other_rows(self) -> bool:
-        return bool(self.renumber or self.takes_a_part or self.merge or self.evolve)
+        changes = (self.renumber, self.takes_a_part, self.merge, self.evolve, self.imported)
+        return any(changes)
 
     @property
     def names_sources(self) -> bool:
@@ -156,7 +160,7 @@ class StateChange:
 
     @property
     def is_more_than_a_copy(self) -> bool:
-        return self != StateChange(rewind=self.rewind)
+        return self != StateChange(rewind=self.rewind, imported=self.imported)
 
     def rewrites_versions(self, image: Image) -> bool:
         """Whether all versions of the state are rewritten: others do not fit beside."""

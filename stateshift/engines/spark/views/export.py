@@ -57,7 +57,7 @@ from stateshift.engines.spark.views.selection import (
 from stateshift.engines.spill import storage_errors
 from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.engines.window import GrowingFile
-from stateshift.errors import FormatError, PlanError
+from stateshift.errors import FormatError, MissingFile, PlanError
 from stateshift.formats.blocks import Column, RowBlock, block_of
 from stateshift.formats.spark import commits, rocksdb
 from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums
@@ -181,6 +181,19 @@ class Export:
     def stores(self) -> tuple[tuple[str, str], ...]:
         found = [(operator_id(image, view.operator), view.store) for image, view in self._views()]
         return tuple(dict.fromkeys(found))
+
+    @property
+    def watermark_ms(self) -> int | None:
+        """Return the watermark that the last commit hands on; of a workflow, none."""
+        image = self.opened.images[0]
+        if len(self.opened.images) > 1 or image.epoch is None:
+            return None
+        path = layout.under(image.path, layout.commit_path(image.epoch))
+        try:
+            commit = commits.decode_commit(self.opened.storage.read(path, SMALL))
+        except (FormatError, MissingFile):
+            return None
+        return commit.handed_on_ms or None
 
     def chunks(self, readers: Readers | None = None) -> Iterator[bytes]:
         self.entries = 0

@@ -48,7 +48,12 @@ class Opened:
             for shard in image.shards:
                 names = self.views[image.path].names(shard.operator, shard.store)
                 is_of_operator = operator_fits(wanted, image, shard.operator)
-                if is_of_operator and any(store_fits(wanted, name) for name in names):
+                is_left_out = shard.shard % wanted.every > 0
+                if (
+                    is_of_operator
+                    and not is_left_out
+                    and any(store_fits(wanted, name) for name in names)
+                ):
                     yield image, shard
 
 

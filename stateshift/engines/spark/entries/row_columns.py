@@ -1,0 +1,196 @@
+"""Rows of other programs as the keys and values of a store: by the names, types and nulls of its
+columns. Pure.
+
+Arrow's arrays of the store's own types are encoded column by column. Others, and plain JSON as an
+export's lines have it, are read value by value: numbers that fit, text, times (whole numbers as
+Spark counts them, ISO 8601, or Python's), decimals, bytes. No text becomes a number.
+
+Columns go by name, all of them and no others. A null fits where the schema allows one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stateshift.engines.spark.entries.columnar import encoded_keys, encoded_values
+from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.entries.vectors import arrow_type
+from stateshift.errors import FormatError
+from stateshift.formats.blocks import Column, RowBlock, binary, lengths
+from stateshift.formats.spark.column_values import read_default
+from stateshift.formats.spark.text import decode_object
+from stateshift.formats.spark.types import (
+    ArrayType,
+    Atomic,
+    DataType,
+    MapType,
+    StructType,
+    Value,
+    unique,
+)
+
+BYTES_MAX = (1 << 31) - 16  # of a key or a value: an array of Java's has no more
+
+Path = str  # of a column: key.window.start
+Rows = Column  # an array of Arrow, or a list of plain JSON
+
+
+class Misfit(ValueError):
+    """A row does not fit the columns: the message is the fact."""
+
+
+@dataclass(frozen=True)
+class RowColumns:
+    """The columns of a store. `required` are the paths of those that are never null."""
+
+    view: StoreView
+    required: frozenset[Path]
+
+    @classmethod
+    def of(cls, view: StoreView, key: str, value: str) -> RowColumns:
+        required = {"key", "value"}
+        for path, schema in (("key", key), ("value", value)):
+            required.update(_required(decode_object(schema, "a schema"), path))
+        return cls(view, frozenset(required))
+
+    def entries(self, keys: Rows, values: Rows, bytes_max: int = BYTES_MAX) -> RowBlock:
+        """Return rows as entries, all of them or none.
+
+        Raises:
+            Misfit: one of them does not fit.
+        """
+        kinds = cast(StructType, self.view.key), cast(StructType, self.view.value)
+        block = None
+        if not isinstance(keys, list) and (keys.type, values.type) == (*map(arrow_type, kinds),):
+            encoded = encoded_keys(self.view, keys), encoded_values(self.view, values)
+            if None not in encoded:
+                self._refuse_nulls(keys, "key")
+                self._refuse_nulls(values, "value")
+                block = RowBlock(*encoded)
+        block = block or self._one_by_one(keys, values, kinds)
+        for name, column in (("key", block.keys), ("value", block.values)):
+            size = int(lengths(column).max(initial=0))
+            if size > bytes_max:
+                raise Misfit(f"its {name} is of {size} bytes: Spark holds up to {bytes_max}")
+        return block
+
+    def _one_by_one(
+        self, keys: Rows, values: Rows, kinds: tuple[StructType, StructType]
+    ) -> RowBlock:
+        key_kind, value_kind = kinds
+        many, encoded = self.view.many, list[tuple[bytes, bytes]]()
+        wanted: DataType = ArrayType(value_kind) if many else value_kind
+        try:
+            rows = [each if isinstance(each, list) else each.to_pylist() for each in (keys, values)]
+        except (ValueError, OverflowError) as error:  # times beyond those that Python has
+            raise Misfit(f"a value that cannot be read: {error}") from error
+        for key, value in zip(*rows, strict=True):
+            try:
+                row = self._read(value, wanted, "value")
+                own_key = self.view.encode_key(self._read(key, key_kind, "key"))
+                encoded.append((own_key, self.view.encode_value(list(row) if many else row)))
+            except Misfit:
+                raise
+            except (FormatError, ValueError, TypeError, OverflowError) as error:
+                raise Misfit(f"it cannot be written: {error}") from error
+        return RowBlock(binary([key for key, _ in encoded]), binary([row for _, row in encoded]))
+
+    def _refuse_nulls(self, column: Column, path: Path, here: Column = None) -> None:
+        present = column if here is None or not column.null_count else column.filter(here)
+        if present.null_count and path in self.required:
+            raise _null_at(path)
+        if pa.types.is_struct(column.type):
+            valid = pc.is_valid(column)
+            for field, inner in zip(column.type, column.flatten(), strict=True):
+                self._refuse_nulls(inner, f"{path}.{field.name}", valid)
+
+    def _read(self, given: object, kind: DataType, path: Path) -> Value:
+        """Return one value of a type."""
+        if kind == StructType((), ()) and given in (None, {}):
+            return ()
+        if given is None and path in self.required:
+            raise _null_at(path)
+        if given is None:
+            return None
+        match kind:
+            case StructType(names, types):
+                fields = self._fields(given, unique(names), path)
+                kinds = zip(fields.items(), types, strict=True)
+                return tuple(self._read(each, of, f"{path}.{name}") for (name, each), of in kinds)
+            case ArrayType(element) if isinstance(given, list):
+                return tuple(self._read(each, element, f"{path}[]") for each in given)
+            case MapType(key, item) if isinstance(given, list):
+                pair = StructType(("key", "value"), (key, item))
+                named = (dict(zip(pair.names, each, strict=True)) for each in given)
+                inner = RowColumns(self.view, frozenset((f"{path}.key",)))
+                return tuple(inner._read(each, pair, path) for each in named)
+            case Atomic(name) if name in _PARTS:
+                parts = list(given.values()) if isinstance(given, dict) else given
+                if isinstance(parts, list) and len(parts) == len(_PARTS[name]):
+                    return tuple(map(_atomic, parts, _PARTS[name], (path,) * len(parts)))
+        return _atomic(given, kind, path)
+
+    def _fields(self, given: object, names: list[str], path: Path) -> Mapping[str, object]:
+        """Return the fields of a struct in the order of the store's."""
+        found = cast("Mapping[str, object]", given) if isinstance(given, dict) else {}
+        if set(found) != set(names):
+            fact = f"{path} has the columns {', '.join(found) or 'none'}"
+            raise Misfit(f"{fact}; the state's: {', '.join(names)}")
+        return {name: found[name] for name in names}
+
+
+_WHOLE, _LONG, _BINARY = Atomic("integer"), Atomic("long"), Atomic("binary")
+_PARTS = {"calendar": (_WHOLE, _WHOLE, _LONG), "variant": (_BINARY, _BINARY)}
+_TIMES = {
+    "date": pa.int32(),
+    **dict.fromkeys(("timestamp", "timestamp_ntz", "day-time"), pa.int64()),
+}
+
+
+def _required(plain: object, above: Path) -> Iterator[Path]:
+    """Yield the columns of a struct that are never null, at any depth of structs."""
+    for field in plain.get("fields", ()) if isinstance(plain, dict) else ():
+        path = f"{above}.{field['name']}"
+        if not field.get("nullable", True):
+            yield path
+        yield from _required(field["type"], path)
+
+
+def _atomic(given: object, kind: DataType, path: Path) -> Value:
+    plain = given
+    match given:
+        case dict() if kind == _BINARY:
+            plain = given.get("hex")
+        case bytes():
+            plain = given.hex() if kind == _BINARY else None
+        case str() if kind == _BINARY:
+            plain = None  # bytes are no text
+        case datetime() if given.tzinfo is not None:
+            plain = given.astimezone(UTC).isoformat()
+        case date():
+            plain = given.isoformat()
+        case timedelta():
+            plain = given // timedelta(microseconds=1)
+        case Decimal():
+            is_whole = isinstance(kind, Atomic) and given == given.to_integral_value()
+            plain = int(given) if is_whole else format(given, "f")
+    try:
+        if plain is None:
+            raise ValueError
+        return read_default(plain, kind)
+    except (ValueError, OverflowError) as error:
+        text = repr(given)
+        shown = text if len(text) <= 40 else f"{text[:40]}…"
+        named = kind.name if isinstance(kind, Atomic) else str(arrow_type(kind)).partition("<")[0]
+        raise Misfit(f"{path} is {shown}, and no {named}") from error
+
+
+def _null_at(path: Path) -> Misfit:
+    return Misfit(f"{path} is null, which the state never has there")

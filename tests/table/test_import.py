@@ -1,0 +1,262 @@
+"""Rows become the state that they were exported from, of every kind of store; what does not fit is
+refused by its row, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from stateshift import api, look
+from stateshift.engines.spark.entries.row_columns import Misfit, RowColumns
+from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.formats.spark.types import decode_struct
+from stateshift.table.tables import tables_of
+from tests.cli.support import Said, said
+from tests.formats.golden import CASES, ROOT, expected
+
+NEWEST = ROOT / "spark-4.3.0"
+WINDOWS = NEWEST / "window-hdfs" / "checkpoint"
+NEVER_NULL = ROOT / "spark-3.5.9" / "window-hdfs" / "checkpoint"  # later Sparks say it of no column
+STATEFUL = [case for case in CASES if expected(case)["stores"]]
+# Of which a store has no shard that is right for each key: Spark did not promise it before 3.3.
+BEFORE_3_3 = "spark-3.2.1"
+# Rows that are equal column by column, and not as bytes: what Spark leaves in the place of an
+# interval that is null; rows of an older schema, which become those of the newest.
+BY_COLUMNS = ("calendar", "tws-avro-evolved")
+
+
+def imported(folder: Path, template: Path, *rows: object) -> Said:
+    to = (
+        "--template",
+        str(template),
+        "--to",
+        str(folder / "new"),
+        "--workdir",
+        str(folder / "run"),
+    )
+    return said("import", *map(str, rows), *to, "--waive", "paths-stay", "--yes")
+
+
+def exported(folder: Path, checkpoint: Path, suffix: str) -> list[Path]:
+    """The state in a file, or in one for each store."""
+    if suffix == ".jsonl":
+        assert said("export", str(checkpoint), "--to", str(folder / "rows.jsonl")).code == 0
+        return [folder / "rows.jsonl"]
+    files = []
+    for table in tables_of([str(checkpoint)], look.open_patiently):
+        files.append(folder / f"{table.name}{suffix}")
+        only = ("--operator", table.operator, "--store", table.store)
+        assert said("export", str(checkpoint), "--to", str(files[-1]), *only).code == 0
+    return files
+
+
+@pytest.mark.sample(24)
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("case", STATEFUL, ids=lambda case: f"{case.parent.name}/{case.name}")
+def test_exported_rows_become_the_state_they_were(case: Path, suffix: str, tmp_path: Path) -> None:
+    template = case / "checkpoint"
+    done = imported(tmp_path, template, *exported(tmp_path, template, suffix))
+    if case.parent.name == BEFORE_3_3:
+        assert done.code == 4 and "no shard is right" in done.err
+        return
+    assert done.code == 0, done.err
+    there = str(tmp_path / "new")
+    if case.name in BY_COLUMNS:
+        assert exported_lines(tmp_path, there) == exported_lines(tmp_path, str(template))
+    else:
+        assert api.diff(str(template), there).equal
+    assert look.restartable(there, look.open_patiently, thorough=True).restartable
+
+
+def exported_lines(folder: Path, checkpoint: str) -> list[str]:
+    assert said("export", checkpoint, "--to", str(folder / "lines.jsonl")).code == 0
+    return sorted((folder / "lines.jsonl").read_text().splitlines())
+
+
+LINES = {
+    "a doubled key": ("row 2 of", lambda rows: [rows[1], *rows[1:]]),
+    "a wrong type": ("line 3: value.count is 'x', and no long", ("value", "count", "x")),
+    "a number too large": (
+        "line 3: value.count is 9223372036854775808",
+        ("value", "count", 1 << 63),
+    ),
+    "a decimal too long": ("line 3: value.sum is '1e99'", ("value", "sum", "1e99")),
+    "a null": ("line 3: key.window is null", ("key", "window", None)),
+    "another column": ("line 3: value has the columns", ("value", "more", 1)),
+}
+
+
+@pytest.mark.parametrize("fault", LINES)
+def test_a_row_that_does_not_fit_is_refused_by_its_number(fault: str, tmp_path: Path) -> None:
+    (file,) = exported(tmp_path, NEVER_NULL, ".jsonl")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    told, change = LINES[fault]
+    if callable(change):
+        rows = change(rows)
+    else:
+        part, column, value = change
+        rows[2][part][column] = value
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = imported(tmp_path, NEVER_NULL, file)
+    assert done.code == 3 and told in done.err, done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "told"),
+    [
+        ("", 2, "there are no rows"),
+        ('{"key": 1}\n', 2, "rows have other columns"),
+        ('{"key": 1, "value": 2, "batch": 3}\n', 2, "rows have other columns"),
+        ('{"key": 1, "value": 2}\n[]\n', 3, "line 2"),
+        ("{\n", 3, "line 1"),
+        ('{"operator": "7", "store": "default", "key": {}, "value": {}}\n', 2, "no store default"),
+        ('{"key": {}, "value": {}}\n', 3, "line 1: value has the columns none"),
+    ],
+)
+def test_a_file_of_other_rows_is_refused(lines: str, code: int, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(lines)
+    done = imported(tmp_path, WINDOWS, file)
+    assert (done.code, told in done.err) == (code, True), done.err
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_damaged_file_of_rows_is_refused(tmp_path: Path) -> None:
+    (file,) = exported(tmp_path, WINDOWS, ".parquet")
+    file.write_bytes(file.read_bytes()[:-9])
+    assert imported(tmp_path, WINDOWS, file).code == 3
+
+
+def test_an_answer_about_the_template_becomes_its_state(tmp_path: Path) -> None:
+    columns = "count := value.count + 5, sum := value.sum, max := value.max"
+    sql = f"select key, struct_pack({columns}) as value from state_0 where value.count > 0"
+    done = imported(tmp_path, WINDOWS, sql)
+    assert done.code == 0, done.err
+    asked = (
+        "select count(*) n, min(b.value.count - a.value.count) least from a_state_0 a "
+        "join b_state_0 b using (key)"
+    )
+    (row,) = api.query(asked, str(WINDOWS), str(tmp_path / "new")).to_pylist()
+    assert row["n"] == api.query("from state_0", str(WINDOWS)).num_rows and row["least"] == 5
+    (identity,) = {(WINDOWS / "metadata").read_text()}
+    assert identity != (tmp_path / "new" / "metadata").read_text()
+
+
+def test_an_answer_of_another_type_is_refused_by_its_row(tmp_path: Path) -> None:
+    columns = "count := case when key.word = 'beta' then value.count * 1.5 else 1 end"
+    sql = f"select key, struct_pack({columns}, sum := value.sum, max := value.max) as value "
+    done = imported(tmp_path, WINDOWS, f"{sql} from state_0")
+    assert (done.code == 3 and "value.count is of type decimal" not in done.err) or done.code == 3
+    assert not (tmp_path / "new").exists()
+
+
+def test_families_without_rows_keep_those_of_the_template(tmp_path: Path) -> None:
+    template = NEWEST / "tws-ttl" / "checkpoint"
+    rows = tmp_path / "rows.jsonl"
+    assert said("export", str(template), "--store", "count", "--to", str(rows)).code == 0
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:1]))
+    done = imported(tmp_path, template, rows)
+    assert done.code == 0, done.err
+    sql = "select (select count(*) from a_{0}) was, (select count(*) from b_{0}) is_now"
+    for table in tables_of([str(template)], look.open_patiently):
+        asked = sql.format(table.name)
+        (row,) = api.query(asked, str(template), str(tmp_path / "new")).to_pylist()
+        is_given = table.store == "default/count"
+        assert row["is_now"] == (1 if is_given else row["was"]) and row["was"] != 1, table.store
+
+
+def test_a_savepoint_is_refused(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"key": 1, "value": 2}\n')
+    savepoint = next((ROOT / "flink-1.20.5").glob("*/image/savepoint*"))
+    done = imported(tmp_path, savepoint, rows)
+    assert done.code == 4 and "Flink" in done.err
+
+
+FLOAT, LONG, DECIMAL = "float", "long", "decimal(4,2)"
+MAP = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
+LIST = {"type": "array", "elementType": "short", "containsNull": True}
+
+
+def written(kind: object, value: object) -> object:
+    """A value as a store of such a column has it afterwards."""
+    field = {"name": "a", "type": kind, "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [field]})
+    view = StoreView("0", "default", decode_struct(schema), decode_struct(schema))
+    block = RowColumns.of(view, schema, schema).entries([{"a": value}], [{"a": value}])
+    assert block.keys.equals(block.values)
+    (decoded,) = view.decode_value(block.values[0].as_py())
+    return decoded
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (FLOAT, 1, 1.0),
+        (FLOAT, "-Infinity", -math.inf),
+        (LONG, Decimal(7), 7),
+        (DECIMAL, Decimal("1.5"), Decimal("1.50")),
+        (DECIMAL, "-99.99", Decimal("-99.99")),
+        (
+            "timestamp",
+            datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))),
+            1767225600000000,
+        ),
+        ("timestamp_ntz", "2026-01-01T00:00:00", 1767225600000000),
+        ("date", date(1970, 1, 3), 2),
+        ("interval day to second", timedelta(seconds=2), 2_000_000),
+        ("binary", b"\x01", b"\x01"),
+        ("binary", {"hex": "01"}, b"\x01"),
+        (MAP, [["x", 1], ["y", None]], (("x", 1), ("y", None))),
+        (LIST, [1, None, 3], (1, None, 3)),
+        ("string", "\udcff", "\udcff"),  # a byte that is not UTF-8, as JSON lines have it
+    ],
+)
+def test_a_value_is_what_its_row_says(kind: object, value: object, expected: object) -> None:
+    assert written(kind, value) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (FLOAT, 1e300),
+        (FLOAT, "1.5"),
+        (LONG, True),
+        (LONG, "7"),
+        (LONG, 1.5),
+        (LONG, Decimal("1.5")),
+        ("byte", 128),
+        (DECIMAL, "100.00"),
+        (DECIMAL, "1.005"),
+        ("timestamp", "yesterday"),
+        ("binary", "01"),
+        ("binary", {"hex": "0"}),
+        ("string", 7),
+        ("string", "\ud800"),
+        ("string", b"x"),
+        (MAP, [["x"]]),
+        (MAP, [[None, 1]]),
+        (MAP, {"x": 1}),
+        (LIST, 1),
+        (LIST, ["1"]),
+        ({"type": "struct", "fields": []}, {"b": 1}),
+    ],
+)
+def test_a_value_that_is_none_of_its_type_is_refused(kind: object, value: object) -> None:
+    with pytest.raises(Misfit):
+        written(kind, value)
+
+
+def test_a_value_too_large_for_spark_is_refused() -> None:
+    schema = '{"type":"struct","fields":[{"name":"a","type":"string","nullable":true}]}'
+    kind = decode_struct(schema)
+    columns = RowColumns.of(StoreView("0", "default", kind, kind), schema, schema)
+    with pytest.raises(Misfit, match="its value is of 88 bytes"):
+        columns.entries([{"a": "k"}], [{"a": "v" * 65}], bytes_max=64)
