@@ -4,6 +4,8 @@ measured whole.
     python spark_side.py export CHECKPOINT OUT CORES     the state reader, writing Parquet
     python spark_side.py read CHECKPOINT - CORES         the state reader, decoding everything and
                                                          keeping nothing
+    python spark_side.py ask CHECKPOINT - CORES          the state reader, with a sum over all entries
+    python spark_side.py odd CHECKPOINT OUT CORES        the state reader, writing every second key
     python spark_side.py repartition CHECKPOINT N CORES  Spark's own offline repartition, in place
                                                          (RocksDB)
     python spark_side.py rerun PLACE N CORES OUT         the query again from its first input, with
@@ -40,6 +42,10 @@ def main(what: str, place: str, argument: str, cores: str, out: str = "") -> Non
         entries(spark, place).write.mode("overwrite").parquet(argument)
     elif what == "read":
         entries(spark, place).write.format("noop").mode("overwrite").save()
+    elif what == "ask":
+        entries(spark, place).selectExpr("count(*)", "sum(value.count)").collect()
+    elif what == "odd":
+        entries(spark, place).where("key.item % 2 <> 0").write.mode("overwrite").parquet(argument)
     elif what == "repartition":
         spark._streamingCheckpointManager.repartition(place, int(argument))
     elif what == "rerun":
