@@ -31,6 +31,7 @@ def more(row: str) -> str:
     return json.dumps(plain, sort_keys=True)
 
 
+@pytest.mark.row("W-18")
 def test_edited_counts_are_what_a_real_spark_goes_on_from(tmp_path: Path) -> None:
     inputs, checkpoints, outputs = tmp_path / "input", tmp_path / "checkpoints", tmp_path / "output"
 
