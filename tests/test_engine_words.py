@@ -222,7 +222,7 @@ OWN = {
     # Of Kafka's groups, which have offsets whatever the engine.
     "step/group_offsets.py": {
         *(
-            "stop whoever commits",
+            "stop the consumers",
             " keeps the offsets",
             ", and has committed ",
             " offsets of the gr",

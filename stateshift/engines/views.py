@@ -275,6 +275,7 @@ class PreparedState:
     epoch: int
     files: tuple[str, ...]
     entries: Mapping[tuple[str, str], int]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,15 @@ def _look_at_moved(
 
 
 def without_known(image: Image, known: Collection[str]) -> Image:
-    """Return an image of which these files are not read again, and no shard of such alone."""
-    left = [shard for shard in image.shards if not set(shard.files).issubset(known)]
+    """Return an image of which these files are not read again, and no shard of such alone. Stores
+    of one shard, as of a join, are compared with each other: all of them stay, or none.
+    """
+    new = {
+        (shard.operator, shard.shard)
+        for shard in image.shards
+        if not set(shard.files).issubset(known)
+    }
+    left = [shard for shard in image.shards if (shard.operator, shard.shard) in new]
     read_before = tuple(path for path in image.needed if path in known)
     return replace(image, shards=tuple(left), read_before=read_before)
 

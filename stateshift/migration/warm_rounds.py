@@ -520,9 +520,12 @@ class WarmRounds:
         """
         context, name = self.context, look.job.name
         began, last = context.now(), self._checks.get(name)
+        read_now = set[str]()
+        for image in context.engine.as_copied(facts).source.images:
+            read_now.update(image.needed)
         digests: dict[str, str] = {}
         for (location, path), copy in facts.brought.items():
-            if location == facts.source.location:
+            if location == facts.source.location and path in read_now:
                 digests[path] = copy.digest
         if last is not None and not last.is_known(began):
             last = None

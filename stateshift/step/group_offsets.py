@@ -41,8 +41,8 @@ class CommitOffsets(NoFiles):
                     raise StalePlan(
                         f"the group {commit.group} stood at {_offset(before)} in "
                         f"{topic}/{partition}, and has committed {_offset(there)} since",
-                        hint="stop whoever commits for it, and set it back; or take the run back: "
-                        "`stateshift rollback WORKDIR`",
+                        hint="stop the consumers that commit for it, and set it back; or take "
+                        "the run back: `stateshift rollback WORKDIR`",
                     )
             offsets = {(each.topic, each.partition): each.after for each in commit.offsets}
             groups.commit(commit.group, {at: Committed(each) for at, each in offsets.items()})

@@ -148,8 +148,9 @@ def times_of(column: Column, path: str) -> Iterator[tuple[str, Ints]]:
 def _store_profile(
     table: StateTable, counting: _Counting, at: ImageProfile, survey: Survey, every: int
 ) -> StoreProfile:
-    place = table.operator.rpartition("/")[2], table.store.partition("/")[0]
-    shards = chain.from_iterable(image.shards for image in survey.images)
+    path, _, operator = table.operator.rpartition("/")
+    place = operator, table.store.partition("/")[0]
+    shards = chain.from_iterable(image.shards for image in survey.images if image.path == path)
     own = [shard for shard in shards if (shard.operator, shard.store) == place]
     read = {shard.shard for shard in own if shard.shard % every == 0} | counting.entries.keys()
     counted = [

@@ -140,7 +140,7 @@ def batches_in(path: str, opening: Opening) -> Iterator[RowBatch]:
                 batches = map(reader.get_batch, range(reader.num_record_batches))
             yield from number_rows(path, batches)
         except pa.ArrowInvalid as error:
-            raise FormatError(f"it is no whole file of its suffix: {error}", path) from error
+            raise FormatError(f"it is not a complete {suffix} file: {error}", path) from error
 
 
 def number_rows(source: str, batches: Iterable[pa.RecordBatch]) -> Iterator[RowBatch]:
@@ -160,10 +160,10 @@ def _lines_in(path: str, file: Iterable[bytes]) -> Iterator[RowBatch]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"line {number}: it is no JSON: {error}", path) from error
+            raise FormatError(f"line {number}: it is not JSON: {error}", path) from error
         names = names or (isinstance(row, dict) and row.keys())
         if not isinstance(row, dict) or row.keys() != names:
-            fact = "it is no object with the same names as the others"
+            fact = "it is not an object with the fields of line 1"
             raise FormatError(f"line {number}: {fact}", path)
         rows.append(row)
         if len(rows) == LINES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,17 @@ def test_a_savepoint_has_a_profile_too(name: str) -> None:
     disk = MemoryDisk()
     for store in profile(golden.write(disk, name), disk.open, every=7).stores:
         assert store.entries == sum(shard.entries for shard in store.shards)
+
+
+def test_a_query_of_a_workflow_has_its_own_shards_alone(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(ROOT / "spark-4.3.0" / "window-hdfs" / "checkpoint", tmp_path / name)
+    alone, both = (profile(str(at), look.open_patiently) for at in (tmp_path / "a", tmp_path))
+    (store,) = alone.stores
+    for each in both.stores:
+        assert (each.entries, each.shards_there, each.files, each.stored_bytes) == (
+            store.entries,
+            store.shards_there,
+            store.files,
+            store.stored_bytes,
+        )

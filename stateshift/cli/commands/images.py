@@ -348,6 +348,7 @@ def import_(
     from stateshift.cli.shell.work import confirm
     from stateshift.cli.views.units import many
     from stateshift.engines.views import Wanted
+    from stateshift.errors import SpecError
     from stateshift.table.rows import prepare_state
     from stateshift.workdir import Workdir
 
@@ -358,11 +359,16 @@ def import_(
     refuse_another(Workdir(workdir))
     terminal.say(f"{template}: making state of {', '.join(rows)}")
     opening, place = terminal.opening(), os.path.join(workdir, "rows")
+    if os.path.lexists(place):
+        fact, hint = "it exists", "name another --workdir, or remove it if an import left it there"
+        raise SpecError.of(place, fact, hint=hint)
     try:
         state = prepare_state(rows, template, Wanted(operator, store), opening(place), opening)
         for (its_operator, its_store), count in state.entries.items():
             entries = many(count, "entry", "entries")
             terminal.say(f"operator {its_operator}, store {its_store}: {entries}")
+        for warning in state.warnings:
+            terminal.say(f"  warn: {warning}")
         take = dict.fromkeys(state.files, place)
         change: Keys = {"kind": "import", "batch": state.epoch, "take": take}
         job = one_job(template, to, [change], waive, fork_keys(True, no_sync))

@@ -10,9 +10,13 @@ from dataclasses import replace
 import pytest
 
 from stateshift.engines.spark.check.image import findings_of
+from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.engines.spark.survey.own_places import JOIN
+from stateshift.formats.spark.offset_conf import codec_in
+from stateshift.formats.spark.state_blocks import encode_snapshot
+from stateshift.migration.source_check import without_known
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
 from tests.engines.spark.golden import NAMES, golden
@@ -50,8 +54,9 @@ def is_of_join(image: Image, shard: ShardFiles) -> bool:
 
 def after(image: Image, new: list[str]) -> Image:
     folded = [shard for shard in image.shards if not is_of_join(image, shard)]
-    of_shards = {path for shard in folded for path in shard.files}
-    return replace(image, read_before=tuple(sorted(of_shards.difference(new))))
+    known = {path for shard in folded for path in shard.files}.difference(new)
+    read = [path for path in image.needed if path.removesuffix(".crc") in known]
+    return replace(image, read_before=tuple(read))
 
 
 def refusals(storage: Storage, found: Survey, image: Image) -> set[Finding]:
@@ -96,6 +101,30 @@ def test_a_new_snapshot_is_read_with_its_tables() -> None:
         assert not refusals(opened, found, after(image, new))  # type: ignore[arg-type]
         tables = {path for shard in image.shards for path in shard.files if path.endswith(".sst")}
         assert tables <= opened.paths
+
+
+def test_a_store_of_a_join_is_compared_with_those_that_were_read() -> None:
+    """Maintenance writes the snapshot of one store, at a batch that was read already."""
+    storage = golden("spark-3.5.9/join-hdfs")
+    found = survey(storage)
+    (image,) = found.images
+    shard = next(each for each in image.shards if each.store == "left-keyToNumValues")
+    blocks = [block for _, block in fold_shard(storage.chunks, shard, image.settings)]
+    snapshot = shard.files[-1].replace(".delta", ".snapshot")
+    put(storage, snapshot, b"".join(encode_snapshot(blocks, codec_in(image.settings))))
+    found = survey(storage)
+    later = without_known(found.images[0], image.needed)
+    assert snapshot in later.needed and not refusals(storage, found, later)
+
+
+def test_a_new_checksum_of_a_file_that_is_known_is_compared() -> None:
+    storage = golden("spark-4.1.4/chained-rocksdb")
+    found = survey(storage)
+    (image,) = found.images
+    new = next(path for path in image.needed if path.endswith(".changelog.crc"))
+    put(storage, new, storage.read(new).replace(b'"value":', b'"value":1'))
+    own = without_known(image, set(image.needed) - {new})
+    assert {one.path for one in refusals(storage, found, own)} == {new.removesuffix(".crc")}
 
 
 def zips(storage: Storage) -> list[str]:

@@ -33,10 +33,10 @@ def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding
     """Compare every checksum of what the image needs with its file."""
     listed, known = {file.path for file in survey.files}, set(image.read_before)
     for path in image.needed:
-        if path.removesuffix(".crc") in known:
-            continue
-        if path.endswith(".crc"):
+        if path.endswith(".crc") and not {path, path.removesuffix(".crc")} <= known:
             yield from _spark(storage, path)
+        if path in known:
+            continue
         hidden = layout.hidden_checksum(path)
         if hidden in listed:
             yield from _hadoop(storage, path, hidden, layout.is_spare(layout.inside(image, path)))

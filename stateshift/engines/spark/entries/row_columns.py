@@ -30,6 +30,7 @@ from stateshift.formats.spark.types import (
     ArrayType,
     Atomic,
     DataType,
+    DecimalType,
     MapType,
     StructType,
     Value,
@@ -55,8 +56,9 @@ class RowColumns:
 
     @classmethod
     def of(cls, view: StoreView, key: str, value: str) -> RowColumns:
-        required = {"key", "value"}
-        for path, schema in (("key", key), ("value", value)):
+        row = "value[]" if view.many else "value"
+        required = {"key", "value", row}
+        for path, schema in (("key", key), (row, value)):
             required.update(_required(decode_object(schema, "a schema"), path))
         return cls(view, frozenset(required))
 
@@ -94,6 +96,8 @@ class RowColumns:
         for key, value in zip(*rows, strict=True):
             try:
                 row = self._read(value, wanted, "value")
+                if many and not row:
+                    raise Misfit("value is an empty list: a key without rows has no entry")
                 own_key = self.view.encode_key(self._read(key, key_kind, "key"))
                 encoded.append((own_key, self.view.encode_value(list(row) if many else row)))
             except Misfit:
@@ -129,12 +133,16 @@ class RowColumns:
             case MapType(key, item) if isinstance(given, list):
                 pair = StructType(("key", "value"), (key, item))
                 named = (dict(zip(pair.names, each, strict=True)) for each in given)
-                inner = RowColumns(self.view, frozenset((f"{path}.key",)))
-                return tuple(inner._read(each, pair, path) for each in named)
+                pairs = tuple(self._read(each, pair, path) for each in named)
+                if len({repr(each[0]) for each in pairs}) < len(pairs):
+                    raise Misfit(f"{path} has a key twice")
+                return pairs
             case Atomic(name) if name in _PARTS:
-                parts = list(given.values()) if isinstance(given, dict) else given
-                if isinstance(parts, list) and len(parts) == len(_PARTS[name]):
-                    return tuple(map(_atomic, parts, _PARTS[name], (path,) * len(parts)))
+                parts = [part.name for part in arrow_type(kind)]
+                if isinstance(given, list) and len(given) == len(parts):
+                    given = dict(zip(parts, given, strict=True))
+                contents = self._fields(given, parts, path).values()
+                return tuple(map(_atomic, contents, _PARTS[name], (path,) * len(parts)))
         return _atomic(given, kind, path)
 
     def _fields(self, given: object, names: list[str], path: Path) -> Mapping[str, object]:
@@ -146,6 +154,9 @@ class RowColumns:
         return {name: found[name] for name in names}
 
 
+# A number of more digits is not the one that a double was read from.
+FLOAT_DIGITS = 15
+_EXACT = {Atomic("float"): 1 << 24, Atomic("double"): 1 << 53}
 _WHOLE, _LONG, _BINARY = Atomic("integer"), Atomic("long"), Atomic("binary")
 _PARTS = {"calendar": (_WHOLE, _WHOLE, _LONG), "variant": (_BINARY, _BINARY)}
 _TIMES = {
@@ -155,12 +166,24 @@ _TIMES = {
 
 
 def _required(plain: object, above: Path) -> Iterator[Path]:
-    """Yield the columns of a struct that are never null, at any depth of structs."""
-    for field in plain.get("fields", ()) if isinstance(plain, dict) else ():
+    """Yield the columns of a struct, items and values that are never null, at any depth."""
+    if not isinstance(plain, dict):
+        return
+    for field in plain.get("fields", ()):
         path = f"{above}.{field['name']}"
         if not field.get("nullable", True):
             yield path
         yield from _required(field["type"], path)
+    if plain.get("type") == "array":
+        if not plain.get("containsNull", True):
+            yield f"{above}[]"
+        yield from _required(plain["elementType"], f"{above}[]")
+    if plain.get("type") == "map":
+        yield f"{above}.key"
+        yield from _required(plain["keyType"], f"{above}.key")
+        if not plain.get("valueContainsNull", True):
+            yield f"{above}.value"
+        yield from _required(plain["valueType"], f"{above}.value")
 
 
 def _atomic(given: object, kind: DataType, path: Path) -> Value:
@@ -182,15 +205,25 @@ def _atomic(given: object, kind: DataType, path: Path) -> Value:
             is_whole = isinstance(kind, Atomic) and given == given.to_integral_value()
             plain = int(given) if is_whole else format(given, "f")
     try:
-        if plain is None:
+        if plain is None or _is_rounded(plain, kind):
             raise ValueError
         return read_default(plain, kind)
     except (ValueError, OverflowError) as error:
         text = repr(given)
         shown = text if len(text) <= 40 else f"{text[:40]}…"
         named = kind.name if isinstance(kind, Atomic) else str(arrow_type(kind)).partition("<")[0]
-        raise Misfit(f"{path} is {shown}, and no {named}") from error
+        raise Misfit(f"{path} is {shown}, which is not of type {named}") from error
+
+
+def _is_rounded(number: object, kind: DataType) -> bool:
+    """Whether a number may have lost digits on its way here, or would lose them in this type."""
+    if isinstance(kind, DecimalType):
+        if not isinstance(number, float):
+            return False
+        digits = Decimal(repr(number)).as_tuple().digits
+        return len(digits) > FLOAT_DIGITS
+    return isinstance(number, int) and kind in _EXACT and abs(number) > _EXACT[kind]
 
 
 def _null_at(path: Path) -> Misfit:
-    return Misfit(f"{path} is null, which the state never has there")
+    return Misfit(f"{path} is null; the schema allows no null there")

@@ -187,7 +187,7 @@ class _Making:
         shards_there = self._shards(store.folder)
         is_whole = sorted(shards_there) == list(range(len(shards_there)))
         if not (is_placed or len(shards_there) == 1) or not is_whole or own is None:
-            fact = f"{where}: no shard is right for sure, as not all of a key decides it"
+            fact = f"{where}: the shard of a key cannot be computed, as not all of a key decides it"
             raise PlanError(fact, hint="the checkpoint was made by another operator, or before 3.3")
         return RowColumns.of(view, own["key"], own["value"])
 
@@ -243,7 +243,18 @@ class _Making:
         for folder in dict.fromkeys(store.folder for store in self.stores):
             for shard in self._shards(folder).values():
                 files += self._write_shard(shard, into)
-        return PreparedState(self.template.image.epoch or 0, tuple(files), dict(self.entries))
+        warnings = []
+        groups = {(store.folder, _variable(store.name)) for store in self.stores}
+        for view in self.template.views.all():
+            store = Store(view.operator, view.store)
+            is_family = "/" in store.name and (store.folder, _variable(store.name)) in groups
+            if is_family and store not in self.stores:
+                warnings.append(
+                    f"operator {store.operator}: store {store.name} has no rows, and keeps the "
+                    f"template's; {_variable(store.name)} needs both to agree (expiry, timers)"
+                )
+        epoch = self.template.image.epoch or 0
+        return PreparedState(epoch, tuple(files), dict(self.entries), tuple(warnings))
 
     def _write_shard(self, shard: ShardFiles, into: Storage) -> Iterator[str]:
         replaced, settings = {shard.store}, self.template.image.settings
@@ -339,6 +350,15 @@ def _numbered(block: RowBlock, rows: Ints) -> RowBlock:
     """Return entries with the numbers of their rows before their values."""
     numbers = of_width(rows.astype("<u8").view(np.uint8).reshape(-1, NUMBER_BYTES))
     return RowBlock(block.keys, join_columns(numbers, block.values))
+
+
+def _variable(store: str) -> str:
+    """Return the state variable, or the timers, that a column family is of."""
+    family = store.rpartition("/")[2]
+    kind, _, name = family.removeprefix("$").partition("_")
+    if not family.startswith("$"):
+        return family
+    return kind if kind.endswith("Timers") else name
 
 
 def _folder(shard: ShardFiles) -> str:
