@@ -34,7 +34,7 @@ from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from stateshift.formats.flink import values
-from stateshift.formats.flink.avro_data import SchemaParser, avro_reader
+from stateshift.formats.flink.avro_data import NODES_MAX, Reader, SchemaParser, avro_reader
 from stateshift.formats.flink.binary_rows import (
     COMPACT_DECIMAL,
     SHORT,
@@ -44,6 +44,7 @@ from stateshift.formats.flink.binary_rows import (
     encode_row,
     field_names,
     null_slot,
+    null_slot_at,
     slot_places,
     slot_reader,
     text_slot,
@@ -268,6 +269,12 @@ def _arranged(
         at = len(fields) if after is None else places.index(after)
         with _naming(name):
             fields.insert(at, Placed(name, None, make(wish.field)))
+    for placed in fields:
+        is_other = placed.old is None or placed.name != names[placed.old]
+        if is_other and not placed.name.replace("$", "_").isidentifier():
+            raise Unfit(
+                f"{placed.name!r} is no name of a field: name the field alone, without a path"
+            )
     by_name = {placed.name: placed for placed in fields}
     if len(by_name) < len(fields) or not fields:
         (name, count), *_ = Counter(placed.name for placed in fields).most_common(1) or [("", 0)]
@@ -317,6 +324,11 @@ def _composite(content: bytes, serializer: Serializer, parts: Sequence[Part]) ->
     inner = b"".join(map(attrgetter("snapshot"), parts))
     if serializer.setting and serializer.name == "NullableSerializer":
         raise Unfit("a null of this type has a fixed number of bytes")
+    item = serializer.inner[0]
+    is_plain_array = item.name not in (*_OBJECTS, *_CARRIERS)
+    is_plain_array &= serializer.name == "GenericArraySerializer"
+    if is_plain_array and parts[0].snapshot != content[slice(*item.span)]:
+        raise Unfit("an array keeps the class of its items, which would be another")
     combine = _CARRIERS.get(serializer.name, _in_turn)
     write = combine([part.write for part in parts])
     return Part(content[start:first] + inner + content[last:end], write)
@@ -680,8 +692,10 @@ def _evolve_row_data(content: bytes, serializer: Serializer, wishes: Wishes) -> 
         slots = []
         for placed in fields:
             column, old = placed.part, placed.old
-            if old is None or column.read is None or is_null(old):
+            if old is None or column.read is None:
                 slots.append(column.slot or null_slot(column.type_))
+            elif is_null(old):
+                slots.append(null_slot_at(row, places[old], column.type_))
             else:
                 slots.append(column.read(row, places[old]))
         new = encode_row(row.data[row.start], slots)
@@ -808,10 +822,15 @@ class _AvroChange:
         self._whole, self._parser = schema, SchemaParser()
         self._parser.reader(schema, "")
 
+    def _reader(self, schema: object, space: str) -> Reader:
+        """Return the reader of a part of the schema, which was read whole before."""
+        self._parser.left = NODES_MAX
+        return self._parser.reader(schema, space)
+
     def made(self, schema: object, space: str, wishes: Wishes) -> tuple[object, Write]:
         """Return a schema changed, and the function that makes an old value a new one."""
         if not wishes:
-            return schema, copying(self._parser.reader(schema, space))
+            return schema, copying(self._reader(schema, space))
         match schema:
             case list():
                 return self._union(schema, space, wishes)
@@ -820,12 +839,12 @@ class _AvroChange:
                 return {"type": "array", "items": inner, **rest}, _blocks(write)
             case {"type": "map", "values": inner_values, **rest}:
                 inner, write = self.made(inner_values, space, wishes)
-                key = copying(self._parser.reader("string", ""))
+                key = copying(self._reader("string", ""))
                 return {"type": "map", "values": inner, **rest}, _blocks(_in_turn([key, write]))
             case dict() if schema.get("type") in ("record", "error"):
                 return self._record(schema, space, wishes)
             case str() if schema in _AVRO_NUMBERS and not wishes.each[-1].path:
-                new, read = wishes.each[-1].to, self._parser.reader(schema, "")
+                new, read = wishes.each[-1].to, self._reader(schema, "")
                 wider = new.capitalize() if new in _AVRO_NUMBERS else ""
                 write_number = _wider(schema.capitalize(), wider)
                 return new, lambda data: write_number(read(data))
@@ -864,7 +883,7 @@ class _AvroChange:
         names = [str(each["name"]) for each in listed]
         fields = _arranged(names, wishes, change, _added_avro)
         described = [{**json.loads(each.part.snapshot), "name": each.name} for each in fields]
-        readers = [self._parser.reader(each["type"], space) for each in listed]
+        readers = [self._reader(each["type"], space) for each in listed]
         write = _in_order(list(map(copying, readers)), fields)
         return {**schema, "fields": described}, write
 
@@ -910,9 +929,13 @@ def _added_avro(wish: JsonObject) -> Part:
             type_ = json.loads(type_)
     if avro_reader(json.dumps(type_)) is None:
         raise Unfit(f"{json.dumps(type_)} is no type of Avro")
-    told = {"default": default} if "default" in wish else {}
+    content, told = _avro_value(type_, default), {}
+    with suppress(Unfit):  # Avro before 1.12 refuses a default of another branch than the first
+        if "default" in wish:
+            _avro_value(type_[0] if isinstance(type_, list) else type_, default)
+            told = {"default": default}
     described = json.dumps({"name": wish["name"], "type": type_, **told}).encode()
-    return Part(described, _no_value, _avro_value(type_, default))
+    return Part(described, _no_value, content)
 
 
 def _avro_value(schema: object, value: object) -> bytes:

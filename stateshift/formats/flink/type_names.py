@@ -9,6 +9,7 @@ sql_shape(serializer)   the same for DuckDB, as its json_transform takes it: {"n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -90,8 +91,13 @@ def sql_shape(serializer: Serializer) -> object:
                 zip(serializer.fields, map(_shape_of_column, serializer.columns), strict=True)
             )
         case "AvroSerializer":
-            fields = avro_fields(serializer.schema or "")
-            return {name: _SHAPES.get(type_, "JSON") for name, type_ in fields}
+            shapes: dict[str, object] = {}
+            for name, type_ in avro_fields(serializer.schema or ""):
+                branches = json.loads(type_) if type_.startswith("[") else [type_]
+                known = [branch for branch in branches if branch != "null"]
+                is_simple = len(known) == 1 and isinstance(known[0], str)
+                shapes[name] = _SHAPES.get(known[0], "JSON") if is_simple else "JSON"
+            return shapes
         case "TtlSerializer":
             return {"last_access": "BIGINT", "value": sql_shape(inner[-1])}
         case "NullableSerializer" | "TtlAwareSerializer":

@@ -63,7 +63,7 @@ def refusals(storage: Storage, found: Survey, image: Image) -> set[Finding]:
     return {one for one in findings_of(storage, found, image) if one.level == "refuse"}
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("name", NAMES)
 def test_damage_in_what_is_new_is_found_and_what_is_known_is_not_read(name: str) -> None:
     storage = golden(name)

@@ -264,7 +264,7 @@ class Condition:
             texts = [json.dumps(_plain(each, shape)) for each in shown[name]]
             columns[name] = pa.array(texts, pa.string())
             quoted = json.dumps(shape).replace("'", "''")
-            typed.append(f"json_transform({name}, '{quoted}') as {name}")
+            typed.append(f"json_transform_strict({name}, '{quoted}') as {name}")
         asked = f"select {_ROW} from (select {', '.join(typed)} from texts) as entries"
         with open_database() as database:
             database.register("texts", pa.table(columns))
@@ -300,10 +300,17 @@ def _plain(shown: object, shape: object) -> object:
     """Return a value as JSON has it, the fields of a tuple by their names."""
     match shown, shape:
         case list(), dict():
-            parts = zip(shape.items(), shown, strict=False)
+            parts = zip(shape.items(), shown, strict=True)
             return {name: _plain(part, inner) for (name, inner), part in parts}
         case dict(), dict():
             return {name: _plain(part, shape.get(name)) for name, part in shown.items()}
+        case list(), _:
+            inner = shape[0] if isinstance(shape, list) else None
+            return [_plain(part, inner) for part in shown]
+        case dict(), _:
+            return {name: _plain(part, None) for name, part in shown.items()}
+        case str(), "TIMESTAMP" | "TIMESTAMPTZ" | "DATE":
+            return shown.removeprefix("+")  # of years beyond 9999, which DuckDB has without it
         case float(), _ if not math.isfinite(shown):
             return str(shown)
     return shown

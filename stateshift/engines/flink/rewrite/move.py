@@ -235,7 +235,12 @@ def _edit_of(evolve: Sequence[Evolve], prune: Prune | None, headers: Sequence[He
             raise Unfit("its keys stay: their hash says in which key group Flink looks for them")
         is_sole = change.store == "default" and "default" not in kinds and len(own) == 1
         told = {part: to_plain(getattr(change, part)) for part in FIELD_PARTS}
-        asked[own[0] if is_sole else change.store] = told
+        changed = own[0] if is_sole else change.store
+        if changed in asked:
+            raise Unfit(f"state {changed!r} is changed twice: by its name, and without one")
+        asked[changed] = told
+    if prune is not None and not headers:
+        raise Unfit("it has no keyed entries: there is nothing to leave behind")
     where, store = (None, None) if prune is None else (prune.where, prune.store)
     for name in (*asked, store):
         if name is not None and name not in own:
