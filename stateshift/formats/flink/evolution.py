@@ -217,6 +217,8 @@ def evolve(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
     if not wishes:
         return Part(content[slice(*serializer.span)], copying(serializer.reader))
     if serializer.name in _CARRIERS:
+        if serializer.name == "SetSerializer" and "drop" in wishes.kinds:
+            raise Unfit("two items of a set might become one: nothing can be dropped there")
         *before, last = serializer.inner
         parts = [evolve(content, inner, Wishes()) for inner in before]
         return _composite(content, serializer, (*parts, evolve(content, last, wishes)))
@@ -755,7 +757,9 @@ def _widened_slot(old: LogicalType, new: LogicalType, read_slot: SlotReader) -> 
     same = replace(old, nullable=True, size=0) == replace(new, nullable=True, size=0)
     if same and old.root == "DECIMAL" and old.size <= COMPACT_DECIMAL < new.size:
         return lambda row, place: wide_decimal(read_slot(row, place).content)
-    if same and new.size >= old.size and (old.root in (*SHORT, "DECIMAL") or old.size == new.size):
+    is_padded = old.root in ("CHAR", "BINARY") and new.size != old.size
+    is_wider = new.size >= old.size and old.root in (*SHORT, "DECIMAL")
+    if same and not is_padded and (is_wider or old.size == new.size):
         return read_slot
     kind = _SQL_NUMBERS.get(old.root, str(old))
     read = struct.Struct(_NUMBERS.get(kind, ">b").replace(">", "<"))
@@ -781,7 +785,7 @@ def _default_slot(type_: LogicalType, default: object) -> Slot:
     if kind is not None or type_.root == "BOOLEAN":
         return Slot(_java_value(kind or "Boolean", default)[::-1].ljust(8, b"\0"))
     if type_.root == "DECIMAL" and type_.size <= COMPACT_DECIMAL:
-        with suppress(InvalidOperation):
+        with suppress(InvalidOperation, ValueError, OverflowError):
             unscaled = Decimal(str(default)).scaleb(type_.scale)
             if unscaled == int(unscaled) and abs(unscaled) < 10**type_.size:
                 return Slot(struct.pack("<q", int(unscaled)))
@@ -799,7 +803,7 @@ _AVRO_NUMBERS: Final = ("int", "long", "float", "double")
 def _evolve_avro(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
     """Change the schema of Avro."""
     if avro_reader(serializer.schema or "") is None:
-        raise Unfit("its schema is none that Avro reads")
+        raise Unfit("its schema is not valid Avro")
     schema = json.loads(serializer.schema or "")
     new, write = _AvroChange(schema).made(schema, "", wishes)
     text = json.dumps(new, separators=(",", ":"), ensure_ascii=False)
@@ -873,11 +877,14 @@ class _AvroChange:
     def _record(self, schema: JsonObject, outer: str, wishes: Wishes) -> tuple[object, Write]:
         name, listed = str(schema["name"]), schema["fields"]
         space = name.rpartition(".")[0] or str(schema.get("namespace", outer))
-        if _mentions(self._whole, {name, f"{space}.{name}"}):
+        short = name.rpartition(".")[2]
+        if _mentions(self._whole, {name, short, f"{space}.{short}"}):
             raise Unfit(f"the schema uses {name} in several places, which would all change")
 
         def change(number: int, inside: Wishes) -> Part:
             new, write = self.made(listed[number]["type"], space, inside)
+            if inside.kinds - {"widen"} and listed[number].get("default"):
+                raise Unfit("the schema has a default for it, which would not fit")
             return Part(json.dumps({**listed[number], "type": new}).encode(), write)
 
         names = [str(each["name"]) for each in listed]
@@ -914,8 +921,9 @@ def _mentions(schema: object, names: Collection[str]) -> bool:
             return any(_mentions(branch, names) for branch in schema)
         case {"fields": list() as listed}:
             return any(_mentions(each.get("type"), names) for each in listed)
-        case {"type": str(), **rest}:
-            return any(_mentions(rest.get(part), names) for part in ("items", "values"))
+        case {"type": str() as kind, **rest}:
+            inner = (rest.get(part) for part in ("items", "values"))
+            return kind in names or any(_mentions(part, names) for part in inner)
         case {"type": inner}:
             return _mentions(inner, names)
     return False

@@ -14,14 +14,10 @@ from stateshift.formats.flink.evolution import Unfit, Wish, Wishes, evolve, stri
 from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.serializers import Serializer, read_snapshot
+from tests.formats.flink.test_evolution import simple
 
 BASE = "org.apache.flink.api.common.typeutils.base."
 JAVA = "org.apache.flink.api.java.typeutils.runtime."
-
-
-def simple(name: str) -> bytes:
-    class_name = f"{BASE}{name}Serializer${name}SerializerSnapshot"
-    return encode_utf(class_name) + struct.pack(">i", 3)
 
 
 def composite(name: str, outer: bytes, *inner: bytes) -> bytes:

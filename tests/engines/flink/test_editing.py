@@ -167,6 +167,8 @@ REFUSED = {
     "asks country": {"kind": "prune", "where": "country = 'de'", "operator": "pojos"},
     '"country"': {"kind": "prune", "where": "key.key.country = 'de'", "operator": "pojos"},
     "value": {"kind": "prune", "where": "value = 1", "operator": "pojos"},
+    "no keyed entries": {"kind": "prune", "where": "true", "operator": "lines"},
+    "no name of a field": evolve("pojos", "ids", rename={"number": "Id.nr"}),
     "asks now, which changes": {
         "kind": "prune",
         "where": "now() > '2026-01-01'",

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from stateshift.errors import FormatError
+from stateshift.formats.flink.binary_rows import Slot, encode_row
 from stateshift.formats.flink.evolution import Unfit, Wishes, Write, evolve, string_bytes
 from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.java_objects import read_object
@@ -23,6 +24,7 @@ from stateshift.formats.flink.logical_types import (
 )
 from stateshift.formats.flink.serializers import Serializer, read_snapshot
 from stateshift.formats.flink.values import Reader, Unknown, read_around
+from stateshift.plain import JsonObject
 from tests.formats.flink.typed_values import TypedValue, typed_values
 
 MAGIC = b"\xac\xed\x00\x05"
@@ -248,3 +250,93 @@ def test_damaged_bytes_are_refused_and_nothing_else_happens(typed: TypedValue, s
         sound = read_snapshot(DataInput(typed.snapshot, "a snapshot"))
         with suppress(FormatError, Unknown):
             evolve(typed.snapshot, sound, wishes).write(DataInput(bytes(value), "a value"))
+
+
+def test_a_default_of_another_branch_is_not_in_the_schema() -> None:
+    """Avro before 1.12 refuses to read such a schema."""
+    add = {"name": "q", "type": '["null", "string"]', "default": "x"}
+    made = evolve(*of_avro(SCHEMA), Wishes.of({"add": [add]})).snapshot
+    schema = read_snapshot(DataInput(made, "a snapshot"), nested=True).schema
+    assert "default" not in json.loads(schema or "")["fields"][-1]
+
+
+def test_a_schema_of_thousands_of_fields_is_changed() -> None:
+    listed = [{"name": f"c{number}", "type": "int"} for number in range(4000)]
+    schema = {"type": "record", "name": "R", "fields": listed}
+    assert evolve(*of_avro(schema), Wishes.of({"drop": ["c0"]})).snapshot
+
+
+INNER = {"type": "record", "name": "B", "fields": [{"name": "n", "type": "int"}]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "wishes", "fact"),
+    [
+        (
+            [{"name": "x", "type": {**INNER, "name": "a.B"}}, {"name": "y", "type": "B"}],
+            {"widen": {"x.n": "long"}},
+            "in several places",
+        ),
+        (
+            [{"name": "x", "type": INNER}, {"name": "y", "type": {"type": "B"}}],
+            {"widen": {"x.n": "long"}},
+            "in several places",
+        ),
+        ([{"name": "x", "type": INNER, "default": {"n": 1}}], {"rename": {"x.n": "m"}}, "default"),
+    ],
+)
+def test_a_schema_that_would_no_longer_fit_itself_is_refused(
+    fields: list[object], wishes: JsonObject, fact: str
+) -> None:
+    schema = {"type": "record", "name": "R", "namespace": "a", "fields": fields}
+    with pytest.raises(Unfit, match=fact):
+        evolve(*of_avro(schema), Wishes.of(wishes))
+
+
+def row_data(*types: str) -> bytes:
+    found = [type_ for type_ in map(parse_type, types) if type_ is not None]
+    name = "org.apache.flink.table.runtime.typeutils.RowDataSerializer$RowDataSerializerSnapshot"
+    count = struct.pack(">i", len(found))
+    objects = b"".join(map(encode_type, found))
+    nested = b"".join([simple("Long") for _ in found])
+    versions = struct.pack(">ii", 1333245, 1)
+    return encode_utf(name) + struct.pack(">i", 3) + count + objects + versions + count + nested
+
+
+def simple(name: str) -> bytes:
+    base = "org.apache.flink.api.common.typeutils.base."
+    return encode_utf(f"{base}{name}Serializer${name}SerializerSnapshot") + struct.pack(">i", 3)
+
+
+def test_a_null_of_a_row_keeps_its_form() -> None:
+    """Rows that are keys of a map are equal by their bytes."""
+    snapshot = row_data("TIMESTAMP(6)", "BIGINT")
+    row = encode_row(0, [Slot(is_null=True), Slot(struct.pack("<q", 7))])
+    value = struct.pack(">i", len(row)) + row
+    added = evolve(snapshot, serializer_of(snapshot), Wishes.of({"add": [INT_COLUMN]}))
+    longer = added.write(DataInput(value, "a value"))
+    back = evolve(
+        added.snapshot, serializer_of(added.snapshot), Wishes.of({"drop": [INT_COLUMN["name"]]})
+    )
+    assert back.write(DataInput(longer, "a value")) == value
+
+
+INT_COLUMN = {"name": "f2", "type": "INT"}
+
+
+def serializer_of(snapshot: bytes) -> Serializer:
+    return read_snapshot(DataInput(snapshot, "a snapshot"), nested=True)
+
+
+@pytest.mark.parametrize(("old", "new"), [("CHAR(3)", "CHAR(5)"), ("BINARY(3)", "BINARY(5)")])
+def test_a_column_that_sql_pads_is_not_made_longer(old: str, new: str) -> None:
+    snapshot = row_data(old)
+    with pytest.raises(Unfit, match="cannot be widened"):
+        evolve(snapshot, serializer_of(snapshot), Wishes.of({"widen": {"f0": new}}))
+
+
+def test_a_default_that_is_no_number_is_refused() -> None:
+    snapshot = row_data("BIGINT")
+    added = {"name": "f1", "type": "DECIMAL(5,2)", "default": "nan"}
+    with pytest.raises(Unfit, match="does not fit"):
+        evolve(snapshot, serializer_of(snapshot), Wishes.of({"add": [added]}))

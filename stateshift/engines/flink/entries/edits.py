@@ -88,6 +88,9 @@ class Edit:
             if state.name not in self.evolve:
                 continue
             changes[number], (start, end), snapshot = _changed(head, state, self.evolve[state.name])
+            change, is_opaque = changes[number], header.key is None or header.key.is_opaque
+            if change is not None and change.write_key is not None and is_opaque:
+                raise Unfit("map_key: it comes after keys of a serializer that is not known here")
             pieces += [head[at:start], snapshot]
             at = end
         content = bytearray(b"".join((*pieces, head[at:])))

@@ -237,7 +237,7 @@ def _edit_of(evolve: Sequence[Evolve], prune: Prune | None, headers: Sequence[He
         told = {part: to_plain(getattr(change, part)) for part in FIELD_PARTS}
         changed = own[0] if is_sole else change.store
         if changed in asked:
-            raise Unfit(f"state {changed!r} is changed twice: by its name, and without one")
+            raise Unfit(f"state {changed!r} is changed twice: once by name, once without a name")
         asked[changed] = told
     if prune is not None and not headers:
         raise Unfit("it has no keyed entries: there is nothing to leave behind")
