@@ -84,11 +84,10 @@ def without_known(image: Image, known: Collection[str]) -> Image:
     """Return an image of which these files are not read again, and no shard of such alone. Stores
     of one shard, as of a join, are compared with each other: all of them stay, or none.
     """
-    new = {
-        (shard.operator, shard.shard)
-        for shard in image.shards
-        if not set(shard.files).issubset(known)
-    }
+    new = set[tuple[str, int]]()
+    for shard in image.shards:
+        if not set(shard.files).issubset(known):
+            new.add((shard.operator, shard.shard))
     left = [shard for shard in image.shards if (shard.operator, shard.shard) in new]
     read_before = tuple(path for path in image.needed if path in known)
     return replace(image, shards=tuple(left), read_before=read_before)
@@ -253,10 +252,9 @@ def damage_of_copy(
 ) -> Finding | None:
     """Return the first reason for which a job could not be started from what rounds have copied,
     once it is published. Copies are read where they are, but the `known` ones; logs and metadata
-    that are still to be published, at the source.
+    that are still to be published, at the source. `facts` are those of the copy.
     """
     engine = inquiry.engine
-    facts = engine.as_copied(facts)
     storage = _copied_files(inquiry, facts)
     for image in facts.source.images:
         if image.epoch is None:

@@ -13,11 +13,13 @@ nobody had looked.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from stateshift.errors import (
@@ -520,27 +522,26 @@ class WarmRounds:
         """
         context, name = self.context, look.job.name
         began, last = context.now(), self._checks.get(name)
-        read_now = set[str]()
-        for image in context.engine.as_copied(facts).source.images:
-            read_now.update(image.needed)
-        digests: dict[str, str] = {}
-        for (location, path), copy in facts.brought.items():
-            if location == facts.source.location and path in read_now:
-                digests[path] = copy.digest
         if last is not None and not last.is_known(began):
             last = None
+        copied = context.engine.as_copied(facts)
+        needed = set(chain.from_iterable(image.needed for image in copied.source.images))
+        digests: dict[str, str] = {}
+        for (location, path), copy in facts.brought.items():
+            if location == facts.source.location and path in needed:
+                digests[path] = copy.digest
         read = {} if last is None else last.digests
         known = {path for path, digest in digests.items() if read.get(path) == digest}
-        damage = damage_of_copy(context.inquiry_at_pace, look.job, facts, known)
+        damage = damage_of_copy(context.inquiry_at_pace, look.job, copied, known)
         now = context.now()
-        if damage is not None:
-            self._checks[name] = Check(now, now - began, {}, -LATELY_SECONDS, now - began)
-        elif last is None:  # the next round brings little beside a whole copy
-            self._checks[name] = Check(now, 0.0, digests, began, now - began)
-        else:
-            self._checks[name] = replace(last, at=now, seconds=now - began, digests=digests)
+        seconds = now - began
         if damage is None:
+            # A round brings little beside a whole copy: the next check is not put off for that.
+            whole = Check(now, 0.0, digests, began, seconds)
+            more = last and replace(last, at=now, seconds=seconds, digests=digests)
+            self._checks[name] = more or whole
             return False
+        self._checks[name] = Check(now, seconds, {}, -math.inf, seconds)
         if damage.path is not None and self._remove_bad_copy(facts, damage.path):
             context.say(f"{name}: the copy of {damage.path} is damaged: it is copied again")
             return True

@@ -201,8 +201,9 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
 
 def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
     """Read zips to their ends, as Spark does; warn of a wrong directory, which it reads last."""
+    known = set(image.read_before)
     for path in image.needed:
-        if not path.endswith(".zip") or path in image.read_before:
+        if not path.endswith(".zip") or path in known:
             continue
         doubts: Sequence[str] = ()
         try:
@@ -222,7 +223,7 @@ def _state(
     storage: Storage, image: Image, first: Collection[Place], tallies: Tallies | None
 ) -> Iterator[Finding]:
     """Read shard by shard, `first` ones first, and compare a join's stores with each other."""
-    reader = _StateReader(storage, image, views_of(storage, image))
+    reader = _StateReader(storage, image, views_of(storage, image), set(image.read_before))
     shards = sorted(image.shards, key=lambda shard: shard_place(shard) not in first)
     for (operator, number), stores in groupby(shards, shard_place):
         join = Join(operator, number)
@@ -238,19 +239,23 @@ def _state(
 
 @dataclass(frozen=True, slots=True)
 class _StateReader:
-    """One image whose shards are read; `views` say how the rows of each store are read."""
+    """One image whose shards are read; `views` say how the rows of each store are read, and `known`
+    files were read before.
+    """
 
     storage: Storage
     image: Image
     views: Views
+    known: set[str]
 
     def check(self, shard: ShardFiles, join: Join, tally: Tally | None) -> Iterator[Finding]:
         """Read one store of one shard to its end, and add its entries to the join and the tally."""
         operator = next(each for each in self.image.operators if each.id == shard.operator)
         settings = self.image.settings
+        # The stores of a join are compared with each other, and so are read whole.
         is_of_join = operator.name == JOIN or shard.store != DEFAULT_STORE
-        if not is_of_join:  # its stores are compared with each other
-            shard, settings = changes_since(shard, settings, self.image.read_before)
+        if not is_of_join:
+            shard, settings = changes_since(shard, settings, self.known)
         yield from self._codecs(shard)
         strict, shards = is_strict(settings), operator.shards
         rows = RowCheck(self.storage.chunks, shard, strict, shards)

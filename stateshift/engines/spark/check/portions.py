@@ -44,9 +44,11 @@ def portions(
     listed = _by_place(own_files, lambda file: place_of(file.path))
     describing, others = _describing(image)
     needed = _by_place(others, place_of)
+    known = _by_place(image.read_before, place_of)
     planned = _by_place(planned_files(image), place_of)
     of_no_shard = [*describing, *needed.pop(None, [])]
-    yield _portion(survey, image, (), of_no_shard, listed.pop(None, []))
+    whole = replace(image, read_before=tuple(known.pop(None, ())))
+    yield _portion(survey, whole, (), of_no_shard, listed.pop(None, []))
     sizes = {file.path: file.size for file in own_files}
     shards = _by_place(image.shards, shard_place)
 
@@ -59,7 +61,8 @@ def portions(
     for places in bundle_by(there, amount, files_max):
         own_needed = [*describing, *_at(places, needed)]
         own_shards = tuple(_at(places, shards))
-        portion, part = _portion(survey, image, own_shards, own_needed, _at(places, listed))
+        own = replace(image, read_before=tuple(_at(places, known)))
+        portion, part = _portion(survey, own, own_shards, own_needed, _at(places, listed))
         written = tuple(_at(places, planned))
         yield portion, replace(part, planned_state=PlannedState(written) if written else None)
 
@@ -170,7 +173,6 @@ def _without(image: Image, shards: tuple[ShardFiles, ...], needed: list[str]) ->
         image,
         shards=shards,
         needed=tuple(needed),
-        read_before=tuple(set(image.read_before).intersection(needed)),
         embedded=(),
         first_read=(),
         endpoints=(),

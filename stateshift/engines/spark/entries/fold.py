@@ -27,7 +27,7 @@ tested on every golden checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -96,13 +96,13 @@ def fold_shard(
 
 
 def changes_since(
-    shard: ShardFiles, settings: Mapping[str, str], read_before: Collection[str]
+    shard: ShardFiles, settings: Mapping[str, str], read_before: set[str]
 ) -> tuple[ShardFiles, Mapping[str, str]]:
     """Return the part of a shard that was not read before, and the settings to fold it with:
     changelogs of a RocksDB shard, or all of it, since a new snapshot is read with its tables.
     """
     base = [path for path in shard.files if path.endswith((".zip", ".sst"))]
-    if not set(base) <= set(read_before):
+    if not read_before.issuperset(base):
         return shard, settings
     zips = newest_files(base, ".zip")[:1]
     new = [path for path in shard.files if path not in read_before]
