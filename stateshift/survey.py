@@ -180,8 +180,8 @@ class ImageDetails(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One job's (or one query's) whole state at one epoch, as files. Those in `read_before` were
-    read to their end already: a look for damage may leave them out.
+    """The whole state of one job, or of one query, at one epoch, as files. A look for damage may
+    leave out those in `read_before`.
     """
 
     path: str

@@ -59,15 +59,8 @@ class AnswerDocument(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileFacts:
-    """The profile of an image, and that of another beside it."""
-
-    image: ImageProfile
-    beside: ImageProfile | None = None
-
-
-class ProfileDocument(TypedDict):
+class ProfileDocument:
     """The profile of an image, and that of another beside it."""
 
     image: Annotated[ImageProfile, "the image"]
-    beside: Annotated[ImageProfile | None, "the image that it is compared with"]
+    beside: Annotated[ImageProfile | None, "the image that it is compared with"] = None

@@ -94,14 +94,15 @@ def check_expression(database: duckdb.DuckDBPyConnection, where: str) -> set[str
     changing = {name for (name,) in database.sql(volatile).fetchall()} | CLOCKS
     columns: set[str] = set()
     for part in nodes_of(node["select_list"]):
-        columns.update(name.lower() for name in part.get("column_names", [])[:1])
-        column = (part.get("column_names") or ["key"])[0].lower()
+        names = part.get("column_names") or ()
+        asked_columns = {name.lower() for name in names[:1]}
+        columns |= asked_columns
         function = str(part.get("function_name", "")).lower()
         if part.get("class") in ("SUBQUERY", "LAMBDA"):
             raise PlanError(f"{told} has a SELECT, or a function of its own, in it")
-        for name in {function, column} & changing:
+        for name in {function, *asked_columns} & changing:
             hint = "write the time or the value itself"
             raise PlanError(f"{told} asks {name}, which changes", hint=hint)
-        if column not in ("key", "value"):
+        for column in asked_columns - {"key", "value"}:
             raise PlanError(f"{told} asks {column}: an entry has `key` and `value`")
     return columns

@@ -309,7 +309,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class StoreProfile:
-    """One store of an image."""
+    """The profile of one store: its entries by shard, the largest of them, and their ages."""
 
     table: Annotated[str, "its name in SQL (`stateshift query`)"]
     operator: Annotated[str, "the operator whose state it is"]
@@ -333,7 +333,7 @@ class StoreProfile:
 
 @dataclass(frozen=True, slots=True)
 class ImageProfile:
-    """All stores of an image."""
+    """The profiles of all stores of an image."""
 
     location: Annotated[str, "where the image is", redact]
     watermark_ms: Annotated[int | None, "its watermark; null where it has none, or does not say it"]

@@ -236,14 +236,14 @@ def profile(
     from stateshift.api.local_files import write_whole
     from stateshift.cli.shell.work import readers_for
     from stateshift.cli.views import query_text
-    from stateshift.documents.query import ProfileDocument, ProfileFacts
+    from stateshift.documents.query import ProfileDocument
     from stateshift.storage import locations
     from stateshift.table.profile import profile as profile_of
 
     opening, cwd = terminal.opening(), os.getcwd()
     places = [locations.normal(place, cwd) for place in (location, to) if place is not None]
     with readers_for(terminal, None, places, parallel) as readers:
-        facts = ProfileFacts(*(profile_of(place, opening, readers, every) for place in places))
+        facts = ProfileDocument(*(profile_of(place, opening, readers, every) for place in places))
     if html is not None:
         try:
             write_whole(html, query_text.profile_page(facts))

@@ -9,15 +9,16 @@ from stateshift.cli.views.page import escape, tag, whole_page
 from stateshift.cli.views.page import table as html_table
 from stateshift.cli.views.text import Block, Gap, Line, Row, TextTable
 from stateshift.cli.views.units import bar, many, number, size
-from stateshift.documents.query import AnswerFacts, ProfileFacts
+from stateshift.documents.query import AnswerFacts, ProfileDocument
 from stateshift.engines.views import ImageProfile, StoreProfile
 from stateshift.storage.locations import redact
+from stateshift.table.profile import AFTER, AGES
 from stateshift.table.tables import StateTable
 from stateshift.terms import moment
 
 WIDTH_MAX = 60
 SHOWN, BAR = 2, 40  # of the largest entries; characters
-AGES_SHOWN = ("after", "0", "1", "7", "30", "90", "365")
+AGES_SHOWN = (AFTER, *map(str, AGES))
 
 
 def tables(tables: Sequence[StateTable]) -> Iterator[Block]:
@@ -59,7 +60,7 @@ def _cell(value: object) -> str:
     return text if len(text) <= WIDTH_MAX else f"{text[: WIDTH_MAX - 1]}…"
 
 
-def profile(facts: ProfileFacts) -> Iterator[Block]:
+def profile(facts: ProfileDocument) -> Iterator[Block]:
     """Show a profile: its stores, their largest entries, and how old entries are."""
     yield _stores(facts)
     stores = facts.image.stores
@@ -79,12 +80,9 @@ def profile(facts: ProfileFacts) -> Iterator[Block]:
         yield Line(f"{read} of {there} shards were read: ± is two standard errors", "dim")
 
 
-def _stores(facts: ProfileFacts) -> TextTable:
+def _stores(facts: ProfileDocument) -> TextTable:
     """Return the stores of an image, and those of another beside them."""
-    heads: tuple[str, ...] = (
-        *("store", ">entries", ">bytes", ">shards", ">skew"),
-        *(">files", ">stored"),
-    )
+    heads = ("store", ">entries", ">bytes", ">shards", ">skew", ">files", ">stored")
     rows = [_of_store(store) for store in facts.image.stores]
     if facts.beside is None:
         return TextTable(heads, tuple(rows))
@@ -119,7 +117,7 @@ def _of_store(store: StoreProfile) -> tuple[str, ...]:
     return store.table, *counts, f"{store.skew:.2f}", *files
 
 
-def profile_page(facts: ProfileFacts) -> str:
+def profile_page(facts: ProfileDocument) -> str:
     """Return a profile as a page, with the entries of each shard as bars."""
     parts = [tag("h1", escape(redact(facts.image.location)))]
     for block in profile(facts):

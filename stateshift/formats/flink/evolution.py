@@ -1,10 +1,10 @@
-"""Serializers made others, with the values that they wrote: fields added, dropped, renamed, widened
-and put in another order. Pure.
+"""Changes of serializers, and of the values that they wrote: fields are added, dropped, renamed,
+widened and put in another order. Pure.
 
-    evolve_state(content, state, wishes) -> StateChange    of a state in a header's bytes
-    Wishes     changes of the fields of an object, by their names; inside of another with dots
-    Part       a snapshot as Flink would write it for the new class, and a function that reads an
-               old value and returns it as the new class is written
+    evolve_state(content, state, changes) -> StateChange    of a state in a header's bytes
+    FieldChanges   changes of the fields of an object, by their names; inside of another with dots
+    Part           a snapshot as Flink would write it for the new class, and a function that reads
+                   an old value and returns it as the new class is written
 
 Objects are POJOs, Row, rows of SQL (RowData), records of Avro; fields inside of tuples, lists, maps
 and values with a time to live are reached as well. Bytes of what stays are copied. A value that is
@@ -82,7 +82,7 @@ class Unfit(ValueError):
     """The change does not fit the type: the message is the fact."""
 
 
-class Wish(NamedTuple):
+class FieldChange(NamedTuple):
     """A change of one field: its kind (add, widen, rename, drop, nullable); the field's path, blank
     for the object itself; the type or name that it gets; and the new field as the spec has it.
     """
@@ -94,21 +94,23 @@ class Wish(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class FieldChanges:
     """The changes of an object."""
 
-    each: tuple[Wish, ...] = ()
+    each: tuple[FieldChange, ...] = ()
     order: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, plain: JsonObject) -> Wishes:
-        """Return the wishes of an `evolve`."""
-        wishes = [Wish("add", field["name"], "", field) for field in plain.get("add", ())]
+    def of(cls, plain: JsonObject) -> FieldChanges:
+        """Return the changes of an `evolve`."""
+        changes = [FieldChange("add", field["name"], "", field) for field in plain.get("add", ())]
         for kind in ("widen", "rename"):
-            wishes += [Wish(kind, path, to) for path, to in plain.get(kind, NOTHING).items()]
+            changes += [
+                FieldChange(kind, path, to) for path, to in plain.get(kind, NOTHING).items()
+            ]
         for kind in ("drop", "nullable"):
-            wishes += [Wish(kind, path) for path in plain.get(kind, ())]
-        return cls(tuple(wishes), tuple(plain.get("order", ())))
+            changes += [FieldChange(kind, path) for path in plain.get(kind, ())]
+        return cls(tuple(changes), tuple(plain.get("order", ())))
 
     def __bool__(self) -> bool:
         return bool(self.each or self.order)
@@ -116,40 +118,40 @@ class Wishes:
     @property
     def kinds(self) -> set[str]:
         """The kinds of changes."""
-        return {wish.kind for wish in self.each}
+        return {change.kind for change in self.each}
 
-    def own(self, kind: str) -> dict[str, Wish]:
-        """Return the wishes of a kind for fields of the object itself, by their paths."""
+    def own(self, kind: str) -> dict[str, FieldChange]:
+        """Return the changes of a kind for fields of the object itself, by their paths."""
         found = {}
-        for wish in self.each:
-            if wish.kind == kind and "." not in wish.path:
-                found[wish.path] = wish
+        for change in self.each:
+            if change.kind == kind and "." not in change.path:
+                found[change.path] = change
         return found
 
-    def inside(self, name: str) -> Wishes:
-        """Return the wishes for a field, and for the fields within it."""
+    def inside(self, name: str) -> FieldChanges:
+        """Return the changes for a field, and for the fields within it."""
         within = []
-        for wish in self.each:
-            first, dot, rest = wish.path.partition(".")
-            is_of_type = wish.kind in ("widen", "nullable")
-            if wish.path == "*" or (first == name and (dot or is_of_type)):
-                within.append(wish._replace(path=rest))
-        return Wishes(tuple(within))
+        for change in self.each:
+            first, dot, rest = change.path.partition(".")
+            is_of_type = change.kind in ("widen", "nullable")
+            if change.path == "*" or (first == name and (dot or is_of_type)):
+                within.append(change._replace(path=rest))
+        return FieldChanges(tuple(within))
 
-    def among(self, names: Collection[str], others: bool = False) -> Wishes:
-        """Return the wishes for some fields, or for all `others`."""
+    def among(self, names: Collection[str], others: bool = False) -> FieldChanges:
+        """Return the changes for some fields, or for all `others`."""
         kept = []
-        for wish in self.each:
-            if (wish.path.partition(".")[0] in names) != others:
-                kept.append(wish)
-        return Wishes(tuple(kept), self.order)
+        for change in self.each:
+            if (change.path.partition(".")[0] in names) != others:
+                kept.append(change)
+        return FieldChanges(tuple(kept), self.order)
 
     def require(self, names: Collection[str]) -> None:
         """Refuse a field that is not there."""
-        for wish in self.each:
-            is_new = wish.kind == "add" and "." not in wish.path
-            if not is_new and wish.path.partition(".")[0] not in (*names, "*"):
-                raise Unfit(f"there is no field {wish.path}; there are {', '.join(names)}")
+        for change in self.each:
+            is_new = change.kind == "add" and "." not in change.path
+            if not is_new and change.path.partition(".")[0] not in (*names, "*"):
+                raise Unfit(f"there is no field {change.path}; there are {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,35 +176,35 @@ class StateChange:
     write_key: Write | None = None
 
 
-def evolve_state(content: bytes, state: StateInfo, wishes: Wishes) -> StateChange:
+def evolve_state(content: bytes, state: StateInfo, changes: FieldChanges) -> StateChange:
     """Return a state changed, of a header's bytes; `Unfit` where it cannot be."""
     serializer = state.value
     if serializer is None:
         raise Unfit("its values are written by a serializer that is not known here")
     kinds = [each.name for each in (_core(serializer), *serializer.inner)]
-    if "RowDataSerializer" not in kinds and "nullable" in wishes.kinds:
+    if "RowDataSerializer" not in kinds and "nullable" in changes.kinds:
         raise Unfit("only the columns of SQL say whether they may be null")
     if state.type == "MAP" and serializer.name == "MapSerializer":
-        keys = wishes.among(("map_key",)).inside("map_key")
+        keys = changes.among(("map_key",)).inside("map_key")
         if "drop" in keys.kinds:
             raise Unfit("two keys of a map might become one: nothing can be dropped there")
         key = evolve(content, serializer.inner[0], keys)
-        value = _evolve_any(content, serializer.inner[1], wishes.among(("map_key",), others=True))
+        value = _evolve_any(content, serializer.inner[1], changes.among(("map_key",), others=True))
         made = _composite(content, serializer, (key, value))
         return StateChange(made.snapshot, value.write, key.write if keys else None)
     if state.type == "LIST" and serializer.name == "ListSerializer":
-        item = _evolve_any(content, serializer.inner[0], wishes)
+        item = _evolve_any(content, serializer.inner[0], changes)
         return StateChange(_composite(content, serializer, (item,)).snapshot, item.write)
-    made = _evolve_any(content, serializer, wishes)
+    made = _evolve_any(content, serializer, changes)
     return StateChange(made.snapshot, made.write)
 
 
-def _evolve_any(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+def _evolve_any(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
     """Evolve a whole value: one that is no object has the field `value`."""
     if _core(serializer).name in _OBJECTS:
-        return evolve(content, serializer, wishes)
-    wishes.require(("value",))
-    return evolve(content, serializer, wishes.inside("value"))
+        return evolve(content, serializer, changes)
+    changes.require(("value",))
+    return evolve(content, serializer, changes.inside("value"))
 
 
 def _core(serializer: Serializer) -> Serializer:
@@ -212,17 +214,17 @@ def _core(serializer: Serializer) -> Serializer:
     return serializer
 
 
-def evolve(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+def evolve(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
     """Return a serializer changed; its snapshot is in `content`, where its span says."""
-    if not wishes:
+    if not changes:
         return Part(content[slice(*serializer.span)], copying(serializer.reader))
     if serializer.name in _CARRIERS:
-        if serializer.name == "SetSerializer" and "drop" in wishes.kinds:
+        if serializer.name == "SetSerializer" and "drop" in changes.kinds:
             raise Unfit("two items of a set might become one: nothing can be dropped there")
         *before, last = serializer.inner
-        parts = [evolve(content, inner, Wishes()) for inner in before]
-        return _composite(content, serializer, (*parts, evolve(content, last, wishes)))
-    return _OBJECTS.get(serializer.name, _evolve_number)(content, serializer, wishes)
+        parts = [evolve(content, inner, FieldChanges()) for inner in before]
+        return _composite(content, serializer, (*parts, evolve(content, last, changes)))
+    return _OBJECTS.get(serializer.name, _evolve_number)(content, serializer, changes)
 
 
 def copying(read: Callable[[DataInput], object]) -> Write:
@@ -250,27 +252,27 @@ class Placed(Generic[T]):
 
 def _arranged(
     names: Sequence[str],
-    wishes: Wishes,
-    change: Callable[[int, Wishes], T],
+    changes: FieldChanges,
+    change: Callable[[int, FieldChanges], T],
     make: Callable[[JsonObject], T],
 ) -> list[Placed[T]]:
     """Return the fields of a changed object, each in its place."""
-    wishes.require(names)
-    dropped, renamed = wishes.own("drop"), wishes.own("rename")
+    changes.require(names)
+    dropped, renamed = changes.own("drop"), changes.own("rename")
     fields: list[Placed[T]] = []
     for number, name in enumerate(names):
         if name in dropped:
             continue
         new_name = renamed[name].to if name in renamed else name
         with _naming(name):
-            fields.append(Placed(new_name, number, change(number, wishes.inside(name))))
-    for name, wish in wishes.own("add").items():
-        after, places = wish.field.get("after"), ["", *(placed.name for placed in fields)]
+            fields.append(Placed(new_name, number, change(number, changes.inside(name))))
+    for name, added in changes.own("add").items():
+        after, places = added.field.get("after"), ["", *(placed.name for placed in fields)]
         if after is not None and after not in places:
             raise Unfit(f"{name}: there is no field {after} that it could come after")
         at = len(fields) if after is None else places.index(after)
         with _naming(name):
-            fields.insert(at, Placed(name, None, make(wish.field)))
+            fields.insert(at, Placed(name, None, make(added.field)))
     for placed in fields:
         is_other = placed.old is None or placed.name != names[placed.old]
         if is_other and not placed.name.replace("$", "_").isidentifier():
@@ -281,9 +283,9 @@ def _arranged(
     if len(by_name) < len(fields) or not fields:
         (name, count), *_ = Counter(placed.name for placed in fields).most_common(1) or [("", 0)]
         raise Unfit(f"there is a field {name} already" if count else "no field would be left")
-    if wishes.order and sorted(wishes.order) != sorted(by_name):
+    if changes.order and sorted(changes.order) != sorted(by_name):
         raise Unfit(f"`order` has to name each field once: {', '.join(by_name)}")
-    return list(map(by_name.__getitem__, wishes.order or by_name))
+    return list(map(by_name.__getitem__, changes.order or by_name))
 
 
 @contextmanager
@@ -377,21 +379,21 @@ _CARRIERS: Final[Mapping[str, Callable[[Sequence[Write]], Write]]] = {
 }
 
 
-def _evolve_tuple(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+def _evolve_tuple(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
     """Change fields of a tuple: their number is its class's."""
-    is_other = any(wish.kind != "widen" and "." not in wish.path for wish in wishes.each)
-    if is_other or wishes.order:
+    is_other = any(asked.kind != "widen" and "." not in asked.path for asked in changes.each)
+    if is_other or changes.order:
         raise Unfit("a tuple has as many fields as its class")
     names, inner = field_names(len(serializer.inner)), serializer.inner
     change = partial(_evolve_numbered, content, inner)
-    fields = _arranged(names, wishes, change, _added_java)
+    fields = _arranged(names, changes, change, _added_java)
     return _composite(content, serializer, [placed.part for placed in fields])
 
 
 def _evolve_numbered(
-    content: bytes, serializers: Sequence[Serializer], number: int, wishes: Wishes
+    content: bytes, serializers: Sequence[Serializer], number: int, changes: FieldChanges
 ) -> Part:
-    return evolve(content, serializers[number], wishes)
+    return evolve(content, serializers[number], changes)
 
 
 # ---- values that are no objects ------------------------------------------------------------------
@@ -437,11 +439,11 @@ def _simple(name: str, folder: str = "") -> bytes:
     return encode_utf(class_name) + _I4.pack(_SIMPLE_VERSION)
 
 
-def _evolve_number(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
-    wish = wishes.each[-1]
-    if wish.path or wish.kind != "widen":
+def _evolve_number(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
+    change = changes.each[-1]
+    if change.path or change.kind != "widen":
         raise Unfit("it is no object, and has no fields")
-    old, new = serializer.name.removesuffix("Serializer"), _java_type(wish.to)
+    old, new = serializer.name.removesuffix("Serializer"), _java_type(change.to)
     write, read = _wider(old, new), serializer.reader
     return Part(_simple(new), lambda data: write(read(data)))
 
@@ -459,9 +461,9 @@ def _no_value(data: DataInput) -> bytes:
     return b""
 
 
-def _added_java(wish: JsonObject) -> Part:
+def _added_java(field: JsonObject) -> Part:
     """Return a new field of a Java type."""
-    kind, default = _java_type(str(wish["type"])), wish.get("default")
+    kind, default = _java_type(str(field["type"])), field.get("default")
     content = None if default is None else _java_value(kind, default)
     return Part(_simple(kind), _no_value, content)
 
@@ -499,31 +501,33 @@ def string_bytes(text: str) -> bytes:
 # ---- POJOs and Row -------------------------------------------------------------------------------
 
 
-def _evolve_pojo(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+def _evolve_pojo(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
     """Change a class, and those that are derived from it."""
     names = list(serializer.fields)
     for _, inner in (*serializer.registered, *serializer.others):
         names += inner.fields
-    wishes.require(dict.fromkeys(names))
-    if wishes.order or any("after" in wish.field for wish in wishes.own("add").values()):
+    changes.require(dict.fromkeys(names))
+    if changes.order or any("after" in change.field for change in changes.own("add").values()):
         raise Unfit("Flink orders the fields of an object by their names")
-    return _evolve_class(content, serializer, wishes, serializer.type or "")
+    return _evolve_class(content, serializer, changes, serializer.type or "")
 
 
-def _evolve_class(content: bytes, serializer: Serializer, wishes: Wishes, declares: str) -> Part:
+def _evolve_class(
+    content: bytes, serializer: Serializer, changes: FieldChanges, declares: str
+) -> Part:
     """Change one class; `declares` is the one that new fields are declared in."""
     data = DataInput(content, "a serializer", serializer.span[0])
     _, _, _ = data.utf(), data.i4(), data.utf()
     out = DataOutput()
     out.put(content[serializer.span[0] : data.at])
     own, registered, others = (optional_map(data, "a POJO") for _ in range(3))
-    names = (*serializer.fields, *wishes.own("add"))
+    names = (*serializer.fields, *changes.own("add"))
 
-    def change(number: int, inside: Wishes) -> Part:
+    def change(number: int, inside: FieldChanges) -> Part:
         part = _of_entry(content, own[number], serializer.inner[number], inside)
         return replace(part, write=_optional(part.write, True))
 
-    fields = _arranged(serializer.fields, wishes.among(names), change, _added_to_class)
+    fields = _arranged(serializer.fields, changes.among(names), change, _added_to_class)
     fields.sort(key=lambda placed: placed.name.encode("utf-16-be", "surrogatepass"))
     out.i8(OPTIONAL_MAP)
     out.i4(len(fields))
@@ -539,9 +543,9 @@ def _evolve_class(content: bytes, serializer: Serializer, wishes: Wishes, declar
         out.i4(len(listed))
         writes.append({})
         for entry, (name, inner) in zip(listed, classes, strict=True):
-            part = _of_entry(content, entry, inner, Wishes())
+            part = _of_entry(content, entry, inner, FieldChanges())
             if inner.name == "PojoSerializer":
-                part = _evolve_class(content, inner, wishes, declares)
+                part = _evolve_class(content, inner, changes, declares)
             _put_entry(out, name, _bytes_of(entry.key), part.snapshot)
             writes[-1][name] = part.write
     old = [_optional(copying(inner.reader), True) for inner in serializer.inner]
@@ -577,20 +581,22 @@ class _Objects:
         return data.data[start : data.at] + write_rest(data)
 
 
-def _added_to_class(wish: JsonObject) -> Part:
+def _added_to_class(field: JsonObject) -> Part:
     """Return a new field of a class, behind the byte that says whether it is null."""
-    name = wish["type"]
-    if name in _PRIMITIVE and wish.get("default") is None:
+    name = field["type"]
+    if name in _PRIMITIVE and field.get("default") is None:
         first: object = {"boolean": False, "char": "\0"}.get(str(name), 0)
-        wish = {**wish, "default": first}
-    part = _added_java(wish)
+        field = {**field, "default": first}
+    part = _added_java(field)
     return replace(part, content=b"\1" if part.content is None else b"\0" + part.content)
 
 
-def _of_entry(content: bytes, entry: OptionalEntry, serializer: Serializer, wishes: Wishes) -> Part:
+def _of_entry(
+    content: bytes, entry: OptionalEntry, serializer: Serializer, changes: FieldChanges
+) -> Part:
     """Return an entry of a class, changed; also of a serializer that is not known here."""
-    if wishes:
-        return evolve(content, serializer, wishes)
+    if changes:
+        return evolve(content, serializer, changes)
     return Part(_bytes_of(entry.value) or b"", copying(serializer.reader))
 
 
@@ -606,12 +612,12 @@ def _put_entry(out: DataOutput, name: str, key: bytes | None, snapshot: bytes) -
             out.sized(content)
 
 
-def _evolve_row(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+def _evolve_row(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
     """Change a Row, whose fields are told by their places."""
-    _refuse_names(wishes)
+    _refuse_names(changes)
     inner = serializer.inner
     change = partial(_evolve_numbered, content, inner)
-    fields = _arranged(field_names(len(inner)), wishes, change, _added_java)
+    fields = _arranged(field_names(len(inner)), changes, change, _added_java)
     start, end = serializer.span
     first = (inner[0].span[0] if inner else end) - _I4.size
     snapshot = b"".join(map(attrgetter("part.snapshot"), fields))
@@ -639,8 +645,8 @@ def _evolve_row(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
     return Part(head + snapshot, write)
 
 
-def _refuse_names(wishes: Wishes) -> None:
-    if wishes.own("rename"):
+def _refuse_names(changes: FieldChanges) -> None:
+    if changes.own("rename"):
         raise Unfit("its fields have no names in the image: there is nothing to rename")
 
 
@@ -669,9 +675,9 @@ class _SqlColumn:
     slot: Slot | None = None
 
 
-def _evolve_row_data(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+def _evolve_row_data(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
     """Change a row of SQL, whose columns are told by their places."""
-    _refuse_names(wishes)
+    _refuse_names(changes)
     data = DataInput(content, "a serializer", serializer.span[0])
     _, _ = data.utf(), data.i4()
     head = content[serializer.span[0] : data.at]
@@ -683,7 +689,7 @@ def _evolve_row_data(content: bytes, serializer: Serializer, wishes: Wishes) -> 
     for type_, object_, snapshot in zip(serializer.columns, objects, snapshots, strict=True):
         known.append(_SqlColumn(type_, object_, snapshot, slot_reader(type_)))
     change = partial(_changed_column, known)
-    fields = _arranged(field_names(len(known)), wishes, change, _added_column)
+    fields = _arranged(field_names(len(known)), changes, change, _added_column)
     count, types = _I4.pack(len(fields)), b"".join(map(attrgetter("part.object_"), fields))
     nested = b"".join(map(attrgetter("part.snapshot"), fields))
 
@@ -725,16 +731,18 @@ def _sql_snapshot(type_: LogicalType) -> bytes:
     return _simple(_SQL_NUMBERS.get(type_.root, "Int"))  # dates and times are whole numbers
 
 
-def _changed_column(columns: Sequence[_SqlColumn], number: int, wishes: Wishes) -> _SqlColumn:
+def _changed_column(
+    columns: Sequence[_SqlColumn], number: int, changes: FieldChanges
+) -> _SqlColumn:
     column = columns[number]
     old, new, read = column.type_, column.type_, slot_reader(column.type_)
-    for wish in wishes.each:
-        if wish.path:
+    for change in changes.each:
+        if change.path:
             raise Unfit("columns inside of a column of SQL are not changed here")
-        if wish.kind == "widen":
-            new = _sql_type(wish.to)
+        if change.kind == "widen":
+            new = _sql_type(change.to)
             read = _widened_slot(old, new, read)
-    if "nullable" in wishes.kinds:
+    if "nullable" in changes.kinds:
         new = replace(new, nullable=True)
     if new == old:
         return column
@@ -772,8 +780,8 @@ def _widened_slot(old: LogicalType, new: LogicalType, read_slot: SlotReader) -> 
     return widened
 
 
-def _added_column(wish: JsonObject) -> _SqlColumn:
-    type_, default = _sql_type(str(wish["type"])), wish.get("default")
+def _added_column(field: JsonObject) -> _SqlColumn:
+    type_, default = _sql_type(str(field["type"])), field.get("default")
     if default is None and not type_.nullable:
         raise Unfit(f"{type_} is never null: name a default")
     slot = None if default is None else _default_slot(type_, default)
@@ -800,12 +808,12 @@ def _default_slot(type_: LogicalType, default: object) -> Slot:
 _AVRO_NUMBERS: Final = ("int", "long", "float", "double")
 
 
-def _evolve_avro(content: bytes, serializer: Serializer, wishes: Wishes) -> Part:
+def _evolve_avro(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
     """Change the schema of Avro."""
     if avro_reader(serializer.schema or "") is None:
         raise Unfit("its schema is not valid Avro")
     schema = json.loads(serializer.schema or "")
-    new, write = _AvroChange(schema).made(schema, "", wishes)
+    new, write = _AvroChange(schema).made(schema, "", changes)
     text = json.dumps(new, separators=(",", ":"), ensure_ascii=False)
     if avro_reader(text) is None:
         raise Unfit("the schema would name a type that is no longer in it")
@@ -831,38 +839,38 @@ class _AvroChange:
         self._parser.left = NODES_MAX
         return self._parser.reader(schema, space)
 
-    def made(self, schema: object, space: str, wishes: Wishes) -> tuple[object, Write]:
+    def made(self, schema: object, space: str, changes: FieldChanges) -> tuple[object, Write]:
         """Return a schema changed, and the function that makes an old value a new one."""
-        if not wishes:
+        if not changes:
             return schema, copying(self._reader(schema, space))
         match schema:
             case list():
-                return self._union(schema, space, wishes)
+                return self._union(schema, space, changes)
             case {"type": "array", "items": items, **rest}:
-                inner, write = self.made(items, space, wishes)
+                inner, write = self.made(items, space, changes)
                 return {"type": "array", "items": inner, **rest}, _blocks(write)
             case {"type": "map", "values": inner_values, **rest}:
-                inner, write = self.made(inner_values, space, wishes)
+                inner, write = self.made(inner_values, space, changes)
                 key = copying(self._reader("string", ""))
                 return {"type": "map", "values": inner, **rest}, _blocks(_in_turn([key, write]))
             case dict() if schema.get("type") in ("record", "error"):
-                return self._record(schema, space, wishes)
-            case str() if schema in _AVRO_NUMBERS and not wishes.each[-1].path:
-                new, read = wishes.each[-1].to, self._reader(schema, "")
+                return self._record(schema, space, changes)
+            case str() if schema in _AVRO_NUMBERS and not changes.each[-1].path:
+                new, read = changes.each[-1].to, self._reader(schema, "")
                 wider = new.capitalize() if new in _AVRO_NUMBERS else ""
                 write_number = _wider(schema.capitalize(), wider)
                 return new, lambda data: write_number(read(data))
         raise Unfit("it is no record: it has no fields, and is not widened")
 
     def _union(
-        self, branches: Sequence[object], space: str, wishes: Wishes
+        self, branches: Sequence[object], space: str, changes: FieldChanges
     ) -> tuple[object, Write]:
         if len(branches) - branches.count("null") != 1:
             raise Unfit("it is a union of several types")
         new: list[object] = []
         writes = []
         for branch in branches:
-            made, write = self.made(branch, space, Wishes() if branch == "null" else wishes)
+            made, write = self.made(branch, space, FieldChanges() if branch == "null" else changes)
             new.append(made)
             writes.append(write)
 
@@ -874,21 +882,23 @@ class _AvroChange:
 
         return new, write_union
 
-    def _record(self, schema: JsonObject, outer: str, wishes: Wishes) -> tuple[object, Write]:
+    def _record(
+        self, schema: JsonObject, outer: str, changes: FieldChanges
+    ) -> tuple[object, Write]:
         name, listed = str(schema["name"]), schema["fields"]
         space = name.rpartition(".")[0] or str(schema.get("namespace", outer))
         short = name.rpartition(".")[2]
         if _mentions(self._whole, {name, short, f"{space}.{short}"}):
             raise Unfit(f"the schema uses {name} in several places, which would all change")
 
-        def change(number: int, inside: Wishes) -> Part:
+        def change(number: int, inside: FieldChanges) -> Part:
             new, write = self.made(listed[number]["type"], space, inside)
             if inside.kinds - {"widen"} and listed[number].get("default"):
                 raise Unfit("the schema has a default for it, which would not fit")
             return Part(json.dumps({**listed[number], "type": new}).encode(), write)
 
         names = [str(each["name"]) for each in listed]
-        fields = _arranged(names, wishes, change, _added_avro)
+        fields = _arranged(names, changes, change, _added_avro)
         described = [{**json.loads(each.part.snapshot), "name": each.name} for each in fields]
         readers = [self._reader(each["type"], space) for each in listed]
         write = _in_order(list(map(copying, readers)), fields)
@@ -929,9 +939,9 @@ def _mentions(schema: object, names: Collection[str]) -> bool:
     return False
 
 
-def _added_avro(wish: JsonObject) -> Part:
+def _added_avro(field: JsonObject) -> Part:
     """Return a new field of a record: as JSON, and its value."""
-    type_, default = wish["type"], wish.get("default")
+    type_, default = field["type"], field.get("default")
     if isinstance(type_, str) and type_.strip()[:1] in ("[", "{"):
         with suppress(ValueError):
             type_ = json.loads(type_)
@@ -939,10 +949,10 @@ def _added_avro(wish: JsonObject) -> Part:
         raise Unfit(f"{json.dumps(type_)} is no type of Avro")
     content, told = _avro_value(type_, default), {}
     with suppress(Unfit):  # Avro before 1.12 refuses a default of another branch than the first
-        if "default" in wish:
+        if "default" in field:
             _avro_value(type_[0] if isinstance(type_, list) else type_, default)
             told = {"default": default}
-    described = json.dumps({"name": wish["name"], "type": type_, **told}).encode()
+    described = json.dumps({"name": field["name"], "type": type_, **told}).encode()
     return Part(described, _no_value, content)
 
 
@@ -966,7 +976,7 @@ def _avro_value(schema: object, value: object) -> bytes:
     raise Unfit(f"the default {json.dumps(value)} does not fit in {json.dumps(schema)}")
 
 
-_OBJECTS: Final[Mapping[str, Callable[[bytes, Serializer, Wishes], Part]]] = {
+_OBJECTS: Final[Mapping[str, Callable[[bytes, Serializer, FieldChanges], Part]]] = {
     "PojoSerializer": _evolve_pojo,
     "RowSerializer": _evolve_row,
     "RowDataSerializer": _evolve_row_data,

@@ -10,7 +10,13 @@ import pytest
 
 from stateshift.engines.flink.entries.edits import Condition, NumberedEntry
 from stateshift.errors import PlanError
-from stateshift.formats.flink.evolution import Unfit, Wish, Wishes, evolve, string_bytes
+from stateshift.formats.flink.evolution import (
+    FieldChange,
+    FieldChanges,
+    Unfit,
+    evolve,
+    string_bytes,
+)
 from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.serializers import Serializer, read_snapshot
@@ -75,4 +81,4 @@ def test_the_items_of_an_array_of_java_keep_their_class() -> None:
         f"{BASE}GenericArraySerializerSnapshot", encode_utf("java.lang.Integer"), simple("Int")
     )
     with pytest.raises(Unfit, match="keeps the class"):
-        evolve(array, serializer(array), Wishes((Wish("widen", "", "long"),)))
+        evolve(array, serializer(array), FieldChanges((FieldChange("widen", "", "long"),)))

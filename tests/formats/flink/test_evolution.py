@@ -13,7 +13,7 @@ import pytest
 
 from stateshift.errors import FormatError
 from stateshift.formats.flink.binary_rows import Slot, encode_row
-from stateshift.formats.flink.evolution import Unfit, Wishes, Write, evolve, string_bytes
+from stateshift.formats.flink.evolution import FieldChanges, Unfit, Write, evolve, string_bytes
 from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.java_objects import read_object
 from stateshift.formats.flink.logical_types import (
@@ -70,7 +70,7 @@ def test_there_is_a_value_of_each_kind_of_object() -> None:
 def test_a_field_that_is_added_and_dropped_again_leaves_the_same_bytes(typed: TypedValue) -> None:
     added, dropped = NEW[core(typed.serializer).name]
     serializer = read_snapshot(DataInput(typed.snapshot, "a snapshot"))
-    part = evolve(typed.snapshot, serializer, Wishes.of({"add": [added]}))
+    part = evolve(typed.snapshot, serializer, FieldChanges.of({"add": [added]}))
     value = only_way(part.write, typed.value)
     assert isinstance(value, bytes)
     between = read_snapshot(DataInput(part.snapshot, "a snapshot"), nested=True)
@@ -78,7 +78,7 @@ def test_a_field_that_is_added_and_dropped_again_leaves_the_same_bytes(typed: Ty
         dropped = f"f{len(core(between).inner or core(between).columns) - 1}"
     before, after = only_way(serializer.reader, typed.value), only_way(between.reader, value)
     assert json.dumps(after).replace('"zzz": "\\u00e9"', "") != json.dumps(before)
-    back = evolve(part.snapshot, between, Wishes.of({"drop": [dropped]}))
+    back = evolve(part.snapshot, between, FieldChanges.of({"drop": [dropped]}))
     assert back.snapshot == typed.snapshot[4:]
     assert only_way(back.write, value) == typed.value
 
@@ -90,8 +90,8 @@ def test_fields_of_an_object_within_another_change_with_those_of_the_other() -> 
     widen = {"count": "long", "ratio": "double", "buyer.number": "long"}
     rename = {"id": "nr", "buyer.name": "who"}
     drop = ("note", "words")
-    wishes = Wishes.of({"add": add, "widen": widen, "rename": rename, "drop": drop})
-    part = evolve(typed.snapshot, serializer, wishes)
+    changes = FieldChanges.of({"add": add, "widen": widen, "rename": rename, "drop": drop})
+    part = evolve(typed.snapshot, serializer, changes)
     data = DataInput(part.snapshot, "a snapshot")
     new = read_snapshot(data, nested=True)
     data.require_end("bytes")
@@ -192,8 +192,8 @@ def test_records_of_avro_hold_what_they_held_with_the_change_made(with_place: bo
     )
     widen = {"id": "long", "place.zip": "double"}
     rename = {"id": "number"}
-    wishes = Wishes.of({"add": add, "widen": widen, "rename": rename, "drop": ["by"]})
-    part = evolve(snapshot, serializer, wishes)
+    changes = FieldChanges.of({"add": add, "widen": widen, "rename": rename, "drop": ["by"]})
+    part = evolve(snapshot, serializer, changes)
     new = read_snapshot(DataInput(part.snapshot, "a snapshot"), nested=True)
     data = DataInput(avro_value(with_place), "a value")
     after = new.reader(DataInput(part.write(data), "a value"))
@@ -204,7 +204,7 @@ def test_records_of_avro_hold_what_they_held_with_the_change_made(with_place: bo
 
 
 @pytest.mark.parametrize(
-    ("wishes", "fact"),
+    ("changes", "fact"),
     [
         ({"drop": ["tags"]}, "no longer in it"),  # which `again` refers to
         ({"drop": ["tags.n"]}, "in several places"),
@@ -215,16 +215,18 @@ def test_records_of_avro_hold_what_they_held_with_the_change_made(with_place: bo
     ],
 )
 def test_what_a_schema_of_avro_cannot_become_is_refused(
-    wishes: dict[str, object], fact: str
+    changes: dict[str, object], fact: str
 ) -> None:
     with pytest.raises(Unfit, match=fact):
-        evolve(*of_avro(SCHEMA), Wishes.of(wishes))
+        evolve(*of_avro(SCHEMA), FieldChanges.of(changes))
 
 
 def test_an_object_of_a_class_that_is_not_described_is_not_rewritten() -> None:
     typed = next(each for each in OBJECTS if each.state == "living")
     serializer = read_snapshot(DataInput(typed.snapshot, "a snapshot"))
-    part = evolve(typed.snapshot, serializer, Wishes.of({"add": [{"name": "x", "type": "long"}]}))
+    part = evolve(
+        typed.snapshot, serializer, FieldChanges.of({"add": [{"name": "x", "type": "long"}]})
+    )
     raw = bytearray(typed.value)
     raw[8:9] = b"\x04" + encode_utf("jobs.Other")
     with pytest.raises(Unknown, match=r"jobs\.Other"):
@@ -235,7 +237,7 @@ def test_an_object_of_a_class_that_is_not_described_is_not_rewritten() -> None:
 def test_damaged_bytes_are_refused_and_nothing_else_happens(typed: TypedValue, seed: int) -> None:
     random = Random(seed)
     added, _ = NEW[core(typed.serializer).name]
-    wishes = Wishes.of({"add": [added]})
+    changes = FieldChanges.of({"add": [added]})
     for _ in range(60):
         snapshot, value = bytearray(typed.snapshot), bytearray(typed.value)
         for content in (snapshot, value):
@@ -245,17 +247,17 @@ def test_damaged_bytes_are_refused_and_nothing_else_happens(typed: TypedValue, s
                 del content[place:]
         with suppress(FormatError, Unknown, Unfit):
             serializer = read_snapshot(DataInput(bytes(snapshot), "a snapshot"))
-            part = evolve(bytes(snapshot), serializer, wishes)
+            part = evolve(bytes(snapshot), serializer, changes)
             read_snapshot(DataInput(part.snapshot, "a snapshot"), nested=True)
         sound = read_snapshot(DataInput(typed.snapshot, "a snapshot"))
         with suppress(FormatError, Unknown):
-            evolve(typed.snapshot, sound, wishes).write(DataInput(bytes(value), "a value"))
+            evolve(typed.snapshot, sound, changes).write(DataInput(bytes(value), "a value"))
 
 
 def test_a_default_of_another_branch_is_not_in_the_schema() -> None:
     """Avro before 1.12 refuses to read such a schema."""
     add = {"name": "q", "type": '["null", "string"]', "default": "x"}
-    made = evolve(*of_avro(SCHEMA), Wishes.of({"add": [add]})).snapshot
+    made = evolve(*of_avro(SCHEMA), FieldChanges.of({"add": [add]})).snapshot
     schema = read_snapshot(DataInput(made, "a snapshot"), nested=True).schema
     assert "default" not in json.loads(schema or "")["fields"][-1]
 
@@ -263,14 +265,14 @@ def test_a_default_of_another_branch_is_not_in_the_schema() -> None:
 def test_a_schema_of_thousands_of_fields_is_changed() -> None:
     listed = [{"name": f"c{number}", "type": "int"} for number in range(4000)]
     schema = {"type": "record", "name": "R", "fields": listed}
-    assert evolve(*of_avro(schema), Wishes.of({"drop": ["c0"]})).snapshot
+    assert evolve(*of_avro(schema), FieldChanges.of({"drop": ["c0"]})).snapshot
 
 
 INNER = {"type": "record", "name": "B", "fields": [{"name": "n", "type": "int"}]}
 
 
 @pytest.mark.parametrize(
-    ("fields", "wishes", "fact"),
+    ("fields", "changes", "fact"),
     [
         (
             [{"name": "x", "type": {**INNER, "name": "a.B"}}, {"name": "y", "type": "B"}],
@@ -286,11 +288,11 @@ INNER = {"type": "record", "name": "B", "fields": [{"name": "n", "type": "int"}]
     ],
 )
 def test_a_schema_that_would_no_longer_fit_itself_is_refused(
-    fields: list[object], wishes: JsonObject, fact: str
+    fields: list[object], changes: JsonObject, fact: str
 ) -> None:
     schema = {"type": "record", "name": "R", "namespace": "a", "fields": fields}
     with pytest.raises(Unfit, match=fact):
-        evolve(*of_avro(schema), Wishes.of(wishes))
+        evolve(*of_avro(schema), FieldChanges.of(changes))
 
 
 def row_data(*types: str) -> bytes:
@@ -313,10 +315,12 @@ def test_a_null_of_a_row_keeps_its_form() -> None:
     snapshot = row_data("TIMESTAMP(6)", "BIGINT")
     row = encode_row(0, [Slot(is_null=True), Slot(struct.pack("<q", 7))])
     value = struct.pack(">i", len(row)) + row
-    added = evolve(snapshot, serializer_of(snapshot), Wishes.of({"add": [INT_COLUMN]}))
+    added = evolve(snapshot, serializer_of(snapshot), FieldChanges.of({"add": [INT_COLUMN]}))
     longer = added.write(DataInput(value, "a value"))
     back = evolve(
-        added.snapshot, serializer_of(added.snapshot), Wishes.of({"drop": [INT_COLUMN["name"]]})
+        added.snapshot,
+        serializer_of(added.snapshot),
+        FieldChanges.of({"drop": [INT_COLUMN["name"]]}),
     )
     assert back.write(DataInput(longer, "a value")) == value
 
@@ -332,11 +336,11 @@ def serializer_of(snapshot: bytes) -> Serializer:
 def test_a_column_that_sql_pads_is_not_made_longer(old: str, new: str) -> None:
     snapshot = row_data(old)
     with pytest.raises(Unfit, match="cannot be widened"):
-        evolve(snapshot, serializer_of(snapshot), Wishes.of({"widen": {"f0": new}}))
+        evolve(snapshot, serializer_of(snapshot), FieldChanges.of({"widen": {"f0": new}}))
 
 
 def test_a_default_that_is_no_number_is_refused() -> None:
     snapshot = row_data("BIGINT")
     added = {"name": "f1", "type": "DECIMAL(5,2)", "default": "nan"}
     with pytest.raises(Unfit, match="does not fit"):
-        evolve(snapshot, serializer_of(snapshot), Wishes.of({"add": [added]}))
+        evolve(snapshot, serializer_of(snapshot), FieldChanges.of({"add": [added]}))

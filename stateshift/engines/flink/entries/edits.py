@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 from stateshift.engines.sql import check_expression, complaint_of, open_database
 from stateshift.errors import Incompatible, PlanError
 from stateshift.formats.flink.evolution import (
+    FieldChanges,
     StateChange,
     Unfit,
-    Wishes,
     Write,
     evolve_state,
 )
@@ -123,7 +123,7 @@ def _changed(
     if state.kind == "timers":
         raise Unfit("timers have no fields")
     if list(asked.get("drop", ())) != ["*"]:
-        change = evolve_state(head, state, Wishes.of(asked))
+        change = evolve_state(head, state, FieldChanges.of(asked))
         assert state.value is not None, "it was changed"
         return change, state.value.span, change.snapshot
     if state.span == (0, 0):

@@ -6,8 +6,8 @@ template has beside them is not touched.
 
 A row goes to the shard of its key, whatever its column `shard` says. Rows replace all entries of
 their store; column families without rows keep those of the template, for they share its files. A
-row that does not fit is refused by its number, and then no file is of use: whoever asked writes
-them to a place of its own first.
+row that does not fit is refused by its number, and then no file is of use: the caller has them
+written to a place of their own first.
 """
 
 from __future__ import annotations
