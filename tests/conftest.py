@@ -51,7 +51,7 @@ atexit.register(shutil.rmtree, DOCUMENTS.path.parent, ignore_errors=True)
 ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_damage.py")
 
 # No test runs more of its cases than this, but with --full: there are 210 golden checkpoints.
-CASES = 25
+CASES = 20
 QUICK_CASES = 2
 # A test that makes up its cases makes up so many times fewer, and not below the least.
 FEWER_EXAMPLES = {"full": 1, "default": 2, "quick": 10}

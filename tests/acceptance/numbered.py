@@ -31,7 +31,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet
 
-from tests.acceptance.support import JOBS, environment, wait_until, write_records
+from tests.acceptance.support import JOBS, environment, last_number, wait_until, write_records
 
 Row = tuple[int, str, int, int]  # the window's start, the key, how many records, their sum
 
@@ -51,6 +51,9 @@ class Numbered:
     checkpoint_format: int = 1
     python: str = sys.executable
     jars: tuple[Path, ...] = field(default=())
+    source: str = "files"
+    brokers: str = ""
+    topic: str = ""
 
     @property
     def input(self) -> Path:
@@ -59,6 +62,13 @@ class Numbered:
     @property
     def output(self) -> Path:
         return self.folder / "output"
+
+    @property
+    def loaded(self) -> Path:
+        """Where the job says how many files are in its table or topic. A topic does not go back
+        with the folder.
+        """
+        return self.folder.with_name("loaded") if self.source == "kafka" else self.folder / "loaded"
 
     def feed(self, first: int, last: int) -> None:
         for number in range(first, last):
@@ -131,12 +141,23 @@ class Numbered:
             yield process.pid
 
     @contextmanager
-    def _started(
-        self, checkpoint: Path, log: Path, *words: str
-    ) -> Iterator[subprocess.Popen[bytes]]:
-        """The job's processes, which are gone afterwards: by SIGKILL, if they have not ended."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        command = [
+    def running(self, checkpoint: Path) -> Iterator[int]:
+        """The job, which goes on, has read something and waits for more. Its process group."""
+        before = last_number(checkpoint / "commits")
+        log = self.folder / "runs.log"
+        with self._started(checkpoint, log, "--for-ever") as process:
+            threading.Thread(target=process.wait, daemon=True).start()
+
+            def has_committed() -> bool:
+                assert process.returncode is None, log.read_text(errors="replace")[-4000:]
+                return last_number(checkpoint / "commits") > before
+
+            wait_until(has_committed, "it reads nothing", SECONDS_MAX, self.folder)
+            yield process.pid
+
+    def command(self, checkpoint: Path) -> list[str]:
+        """What starts it."""
+        return [
             self.python,
             str(JOBS / "numbered.py"),
             "--input",
@@ -153,11 +174,25 @@ class Numbered:
             str(self.checkpoint_format),
             "--jars",
             ",".join(map(str, self.jars)),
-            *words,
+            "--source",
+            self.source,
+            "--brokers",
+            self.brokers,
+            "--topic",
+            self.topic,
+            "--loaded",
+            str(self.loaded),
         ]
+
+    @contextmanager
+    def _started(
+        self, checkpoint: Path, log: Path, *words: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """The job's processes, which are gone afterwards: by SIGKILL, if they have not ended."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as said:
             process = subprocess.Popen(
-                command,
+                [*self.command(checkpoint), *words],
                 cwd=self.folder,
                 env={**environment(), "PYSPARK_PYTHON": self.python},
                 stdin=subprocess.DEVNULL,

@@ -142,21 +142,3 @@ def test_a_job_reads_on_in_another_iceberg_table_and_in_another_warehouse(tmp_pa
     )
     assert "Cannot load current offset at snapshot" in said[2]
     assert said[3:] == [counted(4)] * 2
-
-
-@pytest.mark.parametrize(("kind", "table"), [("delta", "source"), ("iceberg", "here.db.source")])
-def test_beside_its_table_a_job_is_forked_rewound_and_moved(
-    tmp_path: Path, kind: str, table: str
-) -> None:
-    read = (f"append:{table}:0", f"run:job:{table}", f"append:{table}:1", f"run:job:{table}")
-    assert do(tmp_path, kind, *read)[3] == counted(2)
-
-    def stateshift_to(verb: str, *flags: str) -> None:
-        stateshift(verb, tmp_path / "job", "--to", tmp_path / verb, *flags, "--yes", cwd=tmp_path)
-
-    stateshift_to("fork")
-    stateshift_to("rewind", "--batch", "0", "--fork")
-    stateshift_to("move")
-    # A rewound job repeats its planned batch first. Iceberg ends "all there is" with that.
-    runs = [f"run:{verb}:{table}" for verb in ("rewind", "fork", "rewind", "move")]
-    assert do(tmp_path, kind, f"append:{table}:2", *runs)[2:] == [counted(3)] * 3

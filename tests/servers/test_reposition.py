@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.support import stateshift
 from tests.servers.shop import Shop, planned_again, sums
 from tests.support.servers import Servers, Unavailable, downloads, group
 
@@ -95,23 +94,6 @@ def test_a_job_reads_on_in_another_topic_without_a_loss_and_without_a_repetition
     for name in ("records", "timestamp", "offsets", "planned"):
         assert ended[name] == expected, name
     assert ended["latest"] == sums(*range(READ), *new)
-
-
-@pytest.mark.slow
-def test_beside_its_topic_a_job_is_forked_and_rewound(servers: Servers, tmp_path: Path) -> None:
-    shop = Shop(servers.exports()["STATESHIFT_KAFKA"], tmp_path, "clicks")
-    shop.make(shop.topic, 2)
-    shop.feed(shop.topic, range(READ))
-    source = tmp_path / "source"
-    assert shop.run((source, shop.topic)) == [sums(*range(READ))]
-    assert _newest(source) != "0"
-    ways = {"fork": (), "rewind": ("--batch", "0", "--fork")}
-    for verb, flags in ways.items():
-        words = (verb, source, "--to", tmp_path / verb, *flags, "--yes")
-        stateshift(*words, cwd=tmp_path, env=shop.env)
-    shop.feed(shop.topic, range(READ, ALL))
-    for ended in shop.run(*((tmp_path / verb, shop.topic) for verb in ways)):
-        assert ended == sums(*range(ALL))
 
 
 def _newest(checkpoint: Path) -> str:

@@ -2,7 +2,7 @@
 batch's plan.
 
     numbered.py --input FOLDER --output FOLDER --checkpoint FOLDER --sink SINK --provider PROVIDER
-    [--wait-in BATCH]
+    [--source SOURCE] [--brokers BROKERS] [--topic TOPIC] [--wait-in BATCH] [--for-ever]
 
     sink      file                Spark's own (JSON)
               foreach-batch       one file a batch; a batch whose file is there is skipped
@@ -12,9 +12,13 @@ batch's plan.
               iceberg             Iceberg's own, into the table db.rows of a catalog at OUTPUT; what
                                   is in the table
                                   in the end is written to a file `rows.json` beside OUTPUT
+              kafka               Kafka's own, into the topic TOPIC-rows
+    source    files               INPUT itself
+              delta, iceberg,     a table `source` beside INPUT, or a topic TOPIC, into which the job
+              kafka               first puts the files of INPUT that are not there yet, one by one
     provider  hdfs, rocksdb (a snapshot each version), changelog (RocksDB with changelogs)
 
-It reads one input file a batch, all there are, and ends. With --restore, the sink's table goes back
+It reads one input file a batch, all there are, and ends, unless it runs for ever. With --restore, the sink's table goes back
 to that version (Delta) or snapshot (Iceberg) first. With --wait-in, foreachBatch waits for ever
 once its sink has that batch, and says so in a file `waits` beside the output: whoever started the
 job kills it then.
@@ -28,23 +32,23 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 STATE = "spark.sql.streaming.stateStore"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+EXTENSIONS = "spark.sql.extensions"
 DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
-ICEBERG = {
-    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-    "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
-    "spark.sql.catalog.ice.type": "hadoop",
-}
-TABLE = "ice.db.rows"
+ICEBERG = "org.apache.iceberg.spark"
+TABLE, LAKE = "ice.db.rows", "lake.db.source"
+COLUMNS = "key STRING, value LONG, at TIMESTAMP"
+PER_FILE = 5  # records
 
 
 def main() -> None:
@@ -52,17 +56,14 @@ def main() -> None:
     spark = session(options)
     if options.restore:
         restore(spark, options)
-    records = (
-        spark.readStream.schema("key STRING, value LONG, at TIMESTAMP")
-        .option("maxFilesPerTrigger", 1)
-        .json(options.input)
-    )
+    load(spark, options)
+    records = source(spark, options)
     sums = records.withWatermark("at", "5 seconds").groupBy(f.window("at", "10 seconds"), "key")
     rows = sums.agg(f.count("*").alias("count"), f.sum("value").alias("sum")).select(
         f.col("window.start").cast("long").alias("start"), "key", "count", "sum"
     )
     stream = rows.writeStream.outputMode("append").option("checkpointLocation", options.checkpoint)
-    stream = stream.trigger(availableNow=True)
+    stream = stream.trigger(**often(options))
     match options.sink:
         case "file":
             query = stream.format("json").start(options.output)
@@ -72,6 +73,12 @@ def main() -> None:
             columns = "start LONG, key STRING, count LONG, sum LONG"
             spark.sql(f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns}) USING iceberg")
             query = stream.format("iceberg").toTable(TABLE)
+        case "kafka":
+            values = rows.selectExpr("to_json(struct(*)) AS value").writeStream.outputMode("append")
+            values = values.option("checkpointLocation", options.checkpoint).trigger(
+                **often(options)
+            )
+            query = to_topic(values, options, f"{options.topic}-rows").start()
         case _:
             query = stream.foreachBatch(writer(options)).start()
     query.awaitTermination()
@@ -80,6 +87,55 @@ def main() -> None:
         lines = "".join(json.dumps(row) + "\n" for row in rows_of_table)
         Path(options.output).with_name("rows.json").write_text(lines)
     spark.stop()
+
+
+def often(options: argparse.Namespace) -> dict[str, Any]:
+    return {"processingTime": "1 second"} if options.for_ever else {"availableNow": True}
+
+
+def to_topic(writer: Any, options: argparse.Namespace, topic: str) -> Any:
+    brokers = ("kafka.bootstrap.servers", options.brokers)
+    return writer.format("kafka").option(*brokers).option("topic", topic)
+
+
+def load(spark: SparkSession, options: argparse.Namespace) -> None:
+    """Put the files of the input that are not there yet into the table or topic, in order."""
+    if options.source == "files":
+        return
+    beside = Path(options.input)
+    told = Path(options.loaded)
+    loaded = int(told.read_text()) if told.exists() else 0
+    for number, path in enumerate(sorted(beside.glob("*.json"))[loaded:], loaded + 1):
+        rows = spark.read.schema(COLUMNS).json(str(path)).coalesce(1)
+        match options.source:
+            case "delta":
+                rows.write.format("delta").mode("append").save(f"{beside.parent}/source")
+            case "iceberg":
+                spark.sql(f"CREATE TABLE IF NOT EXISTS {LAKE} ({COLUMNS}) USING iceberg")
+                rows.writeTo(LAKE).append()
+            case "kafka":
+                values = rows.selectExpr("to_json(struct(*)) AS value").write
+                to_topic(values, options, options.topic).save()
+        told.write_text(str(number))
+
+
+def source(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    reader = spark.readStream.format(options.source).option("maxFilesPerTrigger", 1)
+    match options.source:
+        case "files":
+            return reader.format("json").schema(COLUMNS).load(options.input)
+        case "delta":
+            return reader.load(str(Path(options.input).with_name("source")))
+        case "iceberg":
+            return reader.option("streaming-max-files-per-micro-batch", 1).load(LAKE)
+    reader = reader.option("kafka.bootstrap.servers", options.brokers)
+    reader = reader.option("subscribe", options.topic).option("startingOffsets", "earliest")
+    values = (
+        reader.option("maxOffsetsPerTrigger", PER_FILE)
+        .load()
+        .selectExpr("CAST(value AS STRING) AS v")
+    )
+    return values.select(f.from_json("v", COLUMNS).alias("row")).select("row.*")
 
 
 def restore(spark: SparkSession, options: argparse.Namespace) -> None:
@@ -95,6 +151,10 @@ def arguments() -> argparse.Namespace:
     for name in ("--input", "--output", "--checkpoint", "--sink", "--provider"):
         parser.add_argument(name, required=True)
     parser.add_argument("--jars", default="")
+    parser.add_argument("--source", default="files")
+    for name in ("--brokers", "--topic", "--loaded"):
+        parser.add_argument(name, default="")
+    parser.add_argument("--for-ever", action="store_true")
     parser.add_argument("--checkpoint-format", default="1")
     parser.add_argument("--wait-in", type=int, default=-1)
     parser.add_argument("--restore", default="")
@@ -116,12 +176,28 @@ def session(options: argparse.Namespace) -> SparkSession:
         made = made.config(f"{STATE}.checkpointFormatVersion", options.checkpoint_format)
     if options.jars:
         made = made.config("spark.jars", options.jars)
-        iceberg = {**ICEBERG, "spark.sql.catalog.ice.warehouse": options.output}
-        for key, value in (iceberg if options.sink == "iceberg" else DELTA).items():
+        for key, value in tables(options).items():
             made = made.config(key, value)
     spark = made.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def tables(options: argparse.Namespace) -> dict[str, str]:
+    """The settings that Delta and Iceberg ask for, whichever of them the job has."""
+    settings = dict(DELTA) if "delta" in options.jars else {}
+    if "iceberg" in (options.source, options.sink):
+        extensions = f"{ICEBERG}.extensions.IcebergSparkSessionExtensions"
+        own = settings.get(EXTENSIONS)
+        settings[EXTENSIONS] = ",".join(filter(None, [own, extensions]))
+        for name, place in (
+            ("ice", options.output),
+            ("lake", Path(options.input).with_name("lake")),
+        ):
+            catalog = f"spark.sql.catalog.{name}"
+            settings[catalog] = f"{ICEBERG}.SparkCatalog"
+            settings |= {f"{catalog}.type": "hadoop", f"{catalog}.warehouse": str(place)}
+    return settings
 
 
 def writer(options: argparse.Namespace) -> Callable[[DataFrame, int], None]:

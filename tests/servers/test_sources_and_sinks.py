@@ -1,0 +1,245 @@
+"""Every source beside every sink: a real job is killed between its sink's commit and Spark's and
+moved, moved at rest, moved while it runs, forked, rewound, and lost to its standby. What readers of
+the sink see in the end is what a job that was never interrupted writes.
+
+Kafka's sink has no memory: a batch that runs again is there twice, at the target as in place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.numbered import Numbered, Row
+from tests.acceptance.support import environment, last_number, stateshift, wait_until, write_spec
+from tests.acceptance.test_numbered_sinks import brought, on_tables
+from tests.acceptance.test_rewind_beside_sinks import (
+    BACK_TO,
+    RENUMBERED,
+    emptied,
+    gone_back,
+    removed,
+    version_in,
+)
+from tests.servers.standby import LOST, SECONDS_MAX, following
+from tests.support.servers import Servers, group
+
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.slow]
+SHOWN_ON = "Spark, Kafka, Delta, Iceberg"
+
+FED, MORE, FILES = 5, 6, 8  # files before, until the job has read on here, and in the end
+STARTING = """
+import subprocess, sys
+log, process, *command = sys.argv[1:]
+streams = {"stdin": subprocess.DEVNULL, "stdout": open(log, "wb"), "stderr": subprocess.STDOUT}
+open(process, "w").write(str(subprocess.Popen(command, start_new_session=True, **streams).pid))
+print("job")
+"""  # a process that goes on by itself
+
+SOURCES = ("files", "kafka", "delta", "iceberg")
+SINKS = ("foreach-batch", "file", "kafka", "delta", "iceberg")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with group(tmp_path_factory.mktemp("cells"), "kafka") as servers:
+        yield servers
+
+
+class Cells:
+    """One job, which always begins from one of the folders that were kept of it."""
+
+    def __init__(self, folder: Path, source: str, sink: str, brokers: str) -> None:
+        python, jars = "", ()
+        for kind in ("delta", "iceberg", "kafka"):
+            python, more = on_tables(f"{kind}-spark-4.0")
+            jars += more if kind in (source, sink) else ()
+        topic = f"{source}-{sink}"
+        place = folder / "job"
+        self.job = Numbered(place, sink, "hdfs", 1, python, jars, source, brokers, topic)
+        self.folder, self.here, self.there = folder, place / "checkpoint", place / "moved"
+        self.kept: dict[str, int] = {}
+
+    def keep(self, name: str) -> None:
+        shutil.copytree(self.job.folder, self.folder / name)
+        self.kept[name] = len(self.in_topic())
+
+    def begin_from(self, name: str) -> None:
+        shutil.rmtree(self.job.folder)
+        shutil.copytree(self.folder / name, self.job.folder)
+        for place in ("run", "gone", "failover"):
+            shutil.rmtree(self.folder / place, ignore_errors=True)
+        self.before = self.in_topic()[: self.kept[name]]
+        self.since = len(self.in_topic())
+
+    def in_topic(self) -> list[Row]:
+        """What the sink's topic holds of all the job's lives, in order."""
+        if self.job.sink != "kafka":
+            return []
+        from kafka import KafkaConsumer, TopicPartition
+
+        consumer = KafkaConsumer(bootstrap_servers=self.job.brokers)
+        where = TopicPartition(f"{self.job.topic}-rows", 0)
+        consumer.assign([where])
+        consumer.seek_to_beginning()
+        (end,) = consumer.end_offsets([where]).values()
+        rows: list[Row] = []
+        while consumer.position(where) < end:
+            for batch in consumer.poll(timeout_ms=500).values():
+                found = (json.loads(record.value) for record in batch)
+                rows += [(each["start"], each["key"], each["count"], each["sum"]) for each in found]
+        consumer.close()
+        return rows
+
+    def rows(self) -> list[Row]:
+        if self.job.sink != "kafka":
+            return self.job.rows()
+        return sorted(self.before + self.in_topic()[self.since :])
+
+    def ends(self, repeated: bool = False, restore: int | None = None) -> None:
+        """Start it at the target: it reads on to the end."""
+        self.job.feed(FED, FILES)
+        assert self.job.run(self.there, restore) == ""
+        if self.job.source == "iceberg":  # which ends "all there is" with a batch that runs again
+            assert self.job.run(self.there) == ""
+        rows, expected = self.rows(), self.job.expected(FILES)
+        if repeated and self.job.sink == "kafka":
+            assert len(rows) > len(expected)
+            rows = sorted(set(rows))
+        assert rows == expected
+
+    def killed(self) -> None:
+        """SIGKILL between the commits. Of Kafka's sink nobody can tell when: Spark's commit is
+        taken away again.
+        """
+        if self.job.sink != "kafka":
+            self.job.die(self.here)
+            return
+        assert self.job.run(self.here) == ""
+        newest = last_number(self.here / "commits")
+        for name in (str(newest), f".{newest}.crc"):
+            (self.here / "commits" / name).unlink(missing_ok=True)
+
+    def cluster_of(self, group: int) -> dict[str, Any]:
+        return {
+            "kind": "command",
+            "find": f"kill -0 {group} 2>/dev/null && echo running {group} || echo absent",
+            "stop": [sys.executable, "-c", f"import os; os.killpg({group}, 9)"],
+            "submit": "false",
+        }
+
+    def warm(self) -> None:
+        """Bring it over while it runs, and stop it by SIGKILL."""
+        self.job.feed(FED, MORE)
+        with self.job.running(self.here) as group:
+            warm = {"mode": "warm", "until": "remaining < 60s", "stop": {"seconds_max": 60}}
+            clusters = {"ours": self.cluster_of(group)}
+            brought(self.folder, self.job, **warm, source_cluster="ours", clusters=clusters)
+        report = json.loads((self.folder / "run" / "report.json").read_text())
+        assert report["jobs"][0]["rounds"]
+
+    def lost(self) -> None:
+        """Its standby follows it. Then it is gone, and goes on at the standby."""
+        self.job.feed(FED, MORE)
+        keys = {"mode": "warm", "cutover": "never", "waive": ["paths-stay"], "name": "windows"}
+        places = {"checkpoint_location": str(self.here), "remote_location": str(self.there)}
+        clusters = {"source_cluster": "ours", "target_cluster": "theirs", "submit": {}}
+        spec = write_spec(self.folder / "standby.json", **keys, **places, **clusters)
+        log, process = self.folder / "theirs.log", self.folder / "theirs.pid"
+        starting = [sys.executable, "-c", STARTING, log, process, *self.job.command(self.there)]
+        theirs = {
+            "kind": "command",
+            "find": f"kill -0 $(cat {process}) 2>/dev/null && echo running job || echo absent",
+            "submit": [*map(str, starting), "--for-ever"],
+        }
+        with self.job.running(self.here) as group:
+            plain = json.loads(spec.read_text())
+            plain["clusters"] = {"ours": self.cluster_of(group), "theirs": theirs}
+            spec.write_text(json.dumps(plain))
+            with following(self.folder, spec, self.there, environment()) as fed:
+
+                def is_level() -> bool:
+                    newest = last_number(self.here / "commits")
+                    return f"can be started from epoch {newest} " in fed.told.read_text()
+
+                wait_until(is_level, "the standby is behind", SECONDS_MAX, self.folder)
+                os.killpg(group, signal.SIGKILL)
+                self.here.rename(self.folder / "gone")
+                fed.says(LOST)
+                self.job.feed(MORE, FILES)
+                words = ("--primary-is-down", "--yes", "--workdir", self.folder / "failover")
+                try:
+                    stateshift("failover", self.there, *words, cwd=self.folder)
+                finally:
+                    os.killpg(int(process.read_text()), signal.SIGKILL)
+                fed.process.wait(60)
+
+    def take_back(self, keys: dict[str, Any]) -> int | None:
+        """Do what the plan of a rewind says is to be done to the sink. Return to where its table
+        goes back.
+        """
+        newest = last_number(self.here / "commits")
+        sink, output = self.job.sink, self.job.output
+        place = output / "db" / "rows" if sink == "iceberg" else output
+        if sink in ("file", "delta", "iceberg"):
+            keys = {**keys, "sink": {"kind": sink, "location": str(place)}}
+        hint = gone_back(self.folder, self.job, keys)["hint"]
+        (self.job.folder / "there").rename(self.there)
+        match sink:
+            case "file":
+                emptied(self.job, newest)
+            case "foreach-batch":
+                removed(self.job, newest)
+            case "delta":
+                return version_in(hint, "AS OF")
+            case "iceberg":
+                return version_in(hint, "snapshot")
+        return None
+
+
+@pytest.mark.row("W-1", "W-4")
+@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_readers_see_is_what_an_undisturbed_job_writes(
+    servers: Servers, tmp_path: Path, source: str, sink: str
+) -> None:
+    cells = Cells(tmp_path, source, sink, servers.exports()["STATESHIFT_KAFKA"])
+    cells.job.feed(0, FED)
+    cells.killed()
+    cells.keep("killed")
+
+    cells.begin_from("killed")  # in the window
+    brought(tmp_path, cells.job)
+    cells.ends(repeated=True)
+
+    cells.begin_from("killed")
+    assert cells.job.run(cells.here) == ""
+    cells.keep("clean")
+
+    cells.begin_from("clean")
+    brought(tmp_path, cells.job)
+    cells.ends()
+
+    cells.begin_from("clean")
+    brought(tmp_path, cells.job, mode="fork")
+    cells.ends()
+
+    cells.begin_from("clean")
+    assert last_number(cells.here / "commits") > BACK_TO
+    cells.ends(repeated=True, restore=cells.take_back(RENUMBERED))
+
+    cells.begin_from("clean")
+    cells.warm()
+    cells.ends(repeated=True)
+
+    cells.begin_from("clean")
+    cells.lost()
+    cells.ends(repeated=True)
