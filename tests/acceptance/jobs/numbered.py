@@ -81,6 +81,9 @@ def main() -> None:
             query = to_topic(values, options, f"{options.topic}-rows").start()
         case _:
             query = stream.foreachBatch(writer(options)).start()
+    if options.source == "iceberg" and not options.for_ever:
+        query.processAllAvailable()
+        query.stop()
     query.awaitTermination()
     if options.sink == "iceberg":
         rows_of_table = [row.asDict() for row in spark.table(TABLE).collect()]
@@ -90,7 +93,9 @@ def main() -> None:
 
 
 def often(options: argparse.Namespace) -> dict[str, Any]:
-    return {"processingTime": "1 second"} if options.for_ever else {"availableNow": True}
+    """How often it reads. Iceberg takes "all there is" for one batch."""
+    is_on = options.for_ever or options.source == "iceberg"
+    return {"processingTime": "0 seconds"} if is_on else {"availableNow": True}
 
 
 def to_topic(writer: Any, options: argparse.Namespace, topic: str) -> Any:
