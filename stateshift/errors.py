@@ -53,12 +53,16 @@ class StateshiftError(Exception):
 
 @dataclass(frozen=True)
 class Complaint:
-    """One thing wrong with a spec: where, what was found there, and what was expected."""
+    """One thing wrong with a spec: where, what was found there, and what was expected. `line` and
+    `column` are those of the file, as far as there is one.
+    """
 
     pointer: str
     message: str
     found: object = None
     expected: str | None = None
+    line: int | None = None
+    column: int | None = None
 
 
 class SpecError(StateshiftError):

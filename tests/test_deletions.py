@@ -18,7 +18,7 @@ NAMED = {"remove", "move", "prune", "unlink", "rmtree"}  # also where they are h
 NOT_FILES = {
     "advise/rebalance/placement.py", "check/flink/capture.py", "cli/commands/dataflow.py",
     "cli/commands/looks.py", "cli/commands/metrics.py", "cli/commands/reference.py",
-    "cli/shell/entry.py", "cli/shell/environment.py", "cli/shell/failing.py", "cli/shell/terminal.py",
+    "cli/shell/entry.py", "cli/shell/failing.py", "cli/shell/terminal.py",
     "cli/shell/progress.py", "clusters/livy.py",
     "clusters/standalone/cluster.py", "engines/flink/rewrite/keyed_files.py", "engines/match.py",
     "engines/spark/findings/batches.py",

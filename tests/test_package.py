@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import stateshift
-from stateshift.cli.shell import environment
-from stateshift.cli.shell.environment import Requirement, parse_requirement
+from stateshift.api import environment
+from stateshift.api.environment import Requirement, parse_requirement
 from tests.cli.support import said
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,9 +115,9 @@ def test_a_verbose_nothing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("line", "requirement"),
     [
-        ("fsspec>=2024.6", Requirement("fsspec")),
-        ("hdfs-native>=0.11; extra == 'hdfs'", Requirement("hdfs-native", "hdfs")),
-        ('hdfs[kerberos]>=2.7 ; extra == "kerberos"', Requirement("hdfs", "kerberos")),
+        ("fsspec>=2024.6", Requirement("fsspec", None, "2024.6")),
+        ("hdfs-native>=0.11; extra == 'hdfs'", Requirement("hdfs-native", "hdfs", "0.11")),
+        ('hdfs[kerberos]>=2.7 ; extra == "kerberos"', Requirement("hdfs", "kerberos", "2.7")),
     ],
 )
 def test_a_requirement_is_a_name_and_an_extra(line: str, requirement: Requirement) -> None:

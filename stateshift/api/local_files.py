@@ -45,6 +45,16 @@ def write_whole(path: str, text: str) -> None:
         os.replace(temporary, path)
 
 
+def write_new(path: str, text: str) -> None:
+    """Write a file whole, where there is none; never in the place of another.
+
+    Raises:
+        OSError: there is one, or it cannot be written.
+    """
+    with _written_beside(path, text) as temporary:
+        os.link(temporary, path)
+
+
 def try_writing(path: str) -> None:
     """Write a file of a usual size beside `path`, and remove it: whether one can be written is
     asked before the work whose result it is to hold.

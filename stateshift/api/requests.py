@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from shlex import quote
 
 from stateshift.api.local_files import beside, text_of, write_whole
+from stateshift.api.profiles import profile_in_use
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.extensions import names_added
 from stateshift.migration import (
@@ -20,6 +22,8 @@ from stateshift.migration import (
 )
 from stateshift.plain import JsonObject
 from stateshift.specification import Spec, parse_spec
+from stateshift.specification.text import read_json
+from stateshift.specification.written import Written, add_places, is_yaml, read_yaml
 
 NAME_A_SPEC = "name a spec (stateshift schema tells what it holds)"
 NAME_A_SPEC_OR_PLAN = f"{NAME_A_SPEC} or a saved plan"
@@ -36,7 +40,7 @@ def request_of(given: SpecLike | Proposal, hint: str = NAME_A_SPEC_OR_PLAN) -> S
     if isinstance(given, Spec | Proposal):
         return given
     if isinstance(given, Mapping):
-        return _parsed(json.dumps(given), os.path.join(os.getcwd(), "spec"))
+        return parse_text(json.dumps(given), os.path.join(os.getcwd(), "spec"))
     return read(os.fspath(given), hint)
 
 
@@ -80,23 +84,51 @@ def read(path: str, hint: str = NAME_A_SPEC_OR_PLAN) -> Spec | Proposal:
             plain = json.loads(text)
         if isinstance(plain, dict) and "stateshift_plan" in plain:
             return decode_proposal(plain)
-        return _parsed(text, path)
+        with mistakes_placed(path):
+            return parse_text(text, path)
     except (SpecError, PlanError) as error:
-        error.where["path"] = path
+        error.where.setdefault("path", path)
         raise
 
 
-def _parsed(text: str, path: str) -> Spec:
+@contextmanager
+def mistakes_placed(path: str) -> Iterator[None]:
+    """Let mistakes in a spec that are noticed now, or later on, name its file and their lines."""
+    try:
+        yield
+    except SpecError as error:
+        before = error.complaints
+        if "path" not in error.where:
+            with suppress(SpecError):
+                error.complaints = add_places(before, text_of(path, ""), is_yaml(path))
+        if error.complaints != before:
+            error.where["path"] = path
+        raise
+
+
+def parse_text(text: str, path: str) -> Spec:
     """Return the spec that a text holds which stands at `path`, or could."""
-    spec = parse_spec(
-        text,
-        base=os.path.dirname(os.path.abspath(path)),
-        environment=os.environ,
-        names_added=names_added,
-        opened=beside(path),
+    spec = in_profile(
+        read_yaml(text) if is_yaml(path) else read_json(text),
+        lambda written: parse_spec(
+            written,
+            base=os.path.dirname(os.path.abspath(path)),
+            environment=os.environ,
+            names_added=names_added,
+            opened=beside(path),
+        ),
     )
     check_dataflow(spec)
     return spec
+
+
+def in_profile(written: Written, parse: Callable[[Written], Spec]) -> Spec:
+    """Return the spec that `parse` makes of a text, with what the profile in use gives to it."""
+    profile = profile_in_use()
+    if profile is None:
+        return parse(written)
+    whole, given = profile.beneath(written)
+    return replace(parse(whole), profile=given)
 
 
 def save(proposal: Proposal, path: str) -> None:

@@ -199,6 +199,14 @@ class OnePlanDocument(TypedDict):
     endpoints: Annotated[list[EndpointDocument], "the job's sources and sinks"]
 
 
+class GivenDocument(TypedDict):
+    """The parts of a plan that a profile of stateshift.toml gave."""
+
+    name: Annotated[str, "the profile's name"]
+    file: Annotated[str, "the file that has it"]
+    gave: Annotated[list[Redacted], "what the spec has of it: cluster dr, storage backup, throttle"]
+
+
 class PlanDocument(TypedDict):
     """What `plan` would have `apply` do."""
 
@@ -209,6 +217,9 @@ class PlanDocument(TypedDict):
     cuts: Annotated[list[CutFacts], "the jobs that are stopped at one cut"]
     findings: Annotated[list[PlannedFindingDocument], "what to know before", At(_finding_documents)]
     plans: Annotated[list[OnePlanDocument], "each plan"]
+    profile: NotRequired[
+        Annotated[GivenDocument, "what a profile gave", At("proposal.spec.profile")]
+    ]
     sources: NotRequired[
         Annotated[
             list[NewPositionDocument],

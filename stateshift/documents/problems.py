@@ -30,6 +30,8 @@ class ComplaintDocument(TypedDict):
     message: Annotated[str, "what is wrong"]
     found: Annotated[object, "the value that was found there"]
     expected: Annotated[str | None, "what would have been right"]
+    line: Annotated[int | None, "the line of the file, from 1 on"]
+    column: Annotated[int | None, "the character of that line, from 1 on"]
 
 
 class ErrorDocument(TypedDict):

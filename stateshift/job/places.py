@@ -98,6 +98,7 @@ def _current(spec: Spec | str | None) -> Spec | None:
         return path
     from stateshift.extensions import names_added
     from stateshift.specification import parse_without_dataflow
+    from stateshift.specification.written import is_yaml, read_yaml
 
     try:
         text = Path(path).read_text("utf-8")
@@ -105,8 +106,9 @@ def _current(spec: Spec | str | None) -> Spec | None:
         complaint = Complaint("", f"cannot read the spec: {error}", path)
         raise SpecError((complaint,), hint="correct STATESHIFT_SPEC") from error
     folder = str(Path(path).absolute().parent)
+    written = read_yaml(text) if is_yaml(path) else text
     return parse_without_dataflow(
-        text, base=folder, environment=os.environ, names_added=names_added
+        written, base=folder, environment=os.environ, names_added=names_added
     )
 
 

@@ -122,7 +122,8 @@ def normal(text: str, base: str | None = None) -> str:
     if _ODD.match(text):
         start = text.split(":")[0]
         raise NoLocation(
-            f"{start}://host/path, in full (or ./{start}:... for a local file of that name)"
+            f"{start}://host/path, in full (./{start}:... for a local file of that name; "
+            f"a storage {start!r} needs the --profile that has it)"
         )
     return _under(base, text)
 

@@ -418,6 +418,17 @@ class JobSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenByProfile:
+    """The parts of a request that a profile of stateshift.toml gave, by name: what was typed, or
+    stands in the spec, comes first.
+    """
+
+    name: str
+    file: str
+    gave: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """A whole request. Without `restart` nothing moves: jobs are prepared and submitted."""
 
@@ -436,6 +447,15 @@ class Spec:
     parallel: int | None = None
     bytes_per_second: float | None = None
     operations_per_second: float | None = None
+    # Said to who reads the plan. The spec holds what was given, and is the same without it.
+    profile: GivenByProfile | None = field(default=None, compare=False)
+
+    def without_given(self, name: str) -> Spec:
+        """Return the spec, without saying that its profile gave this."""
+        if self.profile is None:
+            return self
+        gave = tuple(each for each in self.profile.gave if each.partition(" ")[0] != name)
+        return replace(self, profile=replace(self.profile, gave=gave))
 
     def cluster(self, name: str) -> ClusterSpec:
         return next(cluster for cluster in self.clusters if cluster.name == name)

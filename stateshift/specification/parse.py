@@ -33,6 +33,7 @@ from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
 
 if TYPE_CHECKING:
     from stateshift.specification.dataflow.document import Opened
+    from stateshift.specification.written import Written
 
 T = TypeVar("T")
 
@@ -45,16 +46,17 @@ _HINT = (
 
 
 def parse_spec(
-    text: str,
+    text: str | Written,
     *,
     base: str | None = None,
     environment: Mapping[str, str] | None = None,
     names_added: NamesAdded = nothing_added,
     opened: Opened | None = None,
 ) -> Spec:
-    """Return the request that `text` makes. `base` is where relative locations start (the folder of
-    the spec: a path or a URL), `environment` the values of `${NAME}`. `names_added` returns the
-    engines and cluster kinds of other packages, `opened` the text of a file that the spec names.
+    """Return the request that `text` makes: JSON, or what `read_yaml` returns. `base` is where
+    relative locations start (the folder of the spec: a path or a URL), `environment` the values of
+    `${NAME}`. `names_added` returns the engines and cluster kinds of other packages, `opened` the
+    text of a file that the spec names.
     Raise one SpecError that holds every complaint.
     """
     spec, dataflow = _parsed(text, base, environment, names_added)
@@ -66,7 +68,7 @@ def parse_spec(
 
 
 def parse_without_dataflow(
-    text: str,
+    text: str | Written,
     *,
     base: str | None = None,
     environment: Mapping[str, str] | None = None,
@@ -77,7 +79,10 @@ def parse_without_dataflow(
 
 
 def _parsed(
-    text: str, base: str | None, environment: Mapping[str, str] | None, names_added: NamesAdded
+    text: str | Written,
+    base: str | None,
+    environment: Mapping[str, str] | None,
+    names_added: NamesAdded,
 ) -> tuple[Spec, WrittenDataflow | None]:
     """Return the request, and its dataflow as it stands."""
     complaints = Complaints()

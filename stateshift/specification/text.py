@@ -30,16 +30,16 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any
 
 from stateshift.errors import SpecError
 from stateshift.plain import Value
 from stateshift.specification.place import CREDENTIALS_OF_URL, Complaints, Place
+from stateshift.specification.written import DEPTH_MAX, Written, WrittenObject
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_DEPTH_MAX = 40
 
 WHERE_CREDENTIALS_BELONG = (
     "credentials in fsspec's own configuration, ~/.hdfscli.cfg, the environment of the program "
@@ -47,22 +47,16 @@ WHERE_CREDENTIALS_BELONG = (
 )
 
 
-class _JsonObject(dict[str, Any]):
-    """An object as it was written. `twice` names keys that came again: the first value counts."""
-
-    def __init__(self, pairs: list[tuple[str, object]]) -> None:
-        super().__init__()
-        self.twice: dict[str, None] = {}
-        for key, value in pairs:
-            if key in self:
-                self.twice[key] = None
-            else:
-                self[key] = value
-
-
-def read_text(text: str, environment: Mapping[str, str], complaints: Complaints) -> Place:
-    """Return the settled tree of a JSON text: strings are final, complaints of the text made."""
-    return Place(_Settler(environment, complaints).settle(Place(_decode(text), "")), "")
+def read_text(text: str | Written, environment: Mapping[str, str], complaints: Complaints) -> Place:
+    """Return the settled tree of a JSON text, or of what was written otherwise: strings are final,
+    complaints of the text made.
+    """
+    written = text if isinstance(text, Written) else read_json(text)
+    for each in written.complaints:
+        key = each.pointer.rpartition("/")[2]
+        quiet = replace(each, message="a value that YAML reads as two", expected="no credential")
+        complaints.made.append(quiet if is_secret_key(key) else each)
+    return Place(_Settler(environment, complaints).settle(Place(written.tree, "")), "")
 
 
 def protect(value: Value) -> Value:
@@ -76,9 +70,10 @@ def protect(value: Value) -> Value:
     return value
 
 
-def _decode(text: str) -> object:
+def read_json(text: str) -> Written:
+    """Return the tree of a JSON text, as it is written; raise SpecError if it is none."""
     try:
-        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_JsonObject)
+        return Written(json.loads(text.removeprefix("\ufeff"), object_pairs_hook=WrittenObject))
     except json.JSONDecodeError as error:
         # The line itself is not repeated: there may be a password in it.
         fact = f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
@@ -100,10 +95,10 @@ class _Settler:
 
     def settle(self, place: Place, depth: int = 0) -> object:
         value = place.value
-        if depth > _DEPTH_MAX:
-            self._complaints.add(place, "nested too deeply", f"at most {_DEPTH_MAX} levels")
+        if depth > DEPTH_MAX:
+            self._complaints.add(place, "nested too deeply", f"at most {DEPTH_MAX} levels")
             return None
-        if isinstance(value, _JsonObject):
+        if isinstance(value, WrittenObject):
             return self._object(place, depth)
         if isinstance(value, list):
             return [self.settle(item, depth + 1) for item in place.items]

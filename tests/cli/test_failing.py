@@ -180,8 +180,11 @@ def test_what_is_wrong_with_a_spec_or_plan_names_its_file(tmp_path: Path, conten
 def test_a_mistyped_key_is_told_the_one_that_was_meant_and_not_all_others(tmp_path: Path) -> None:
     (tmp_path / "my.json").write_text('{"version": 1, "jobs": [], "jbs": 1, "qqq": 1}')
     lines = said("plan", "my.json").err.splitlines()
-    assert "  /jbs: unknown key 'jbs', did you mean 'jobs'?" in lines
-    assert any(line.startswith("  /qqq: unknown key 'qqq' (expected one of ") for line in lines)
+    assert "  /jbs (line 1, column 28): unknown key 'jbs', did you mean 'jobs'?" in lines
+    assert any(
+        line.startswith("  /qqq (line 1, column 38): unknown key 'qqq' (expected one of ")
+        for line in lines
+    )
 
 
 def _onto_a_full_disk(folder: Path, *arguments: str) -> tuple[int, str]:

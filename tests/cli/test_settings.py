@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli.shell import settings
+from stateshift.api import profiles
 from stateshift.errors import SpecError
 from tests.cli.support import said
 
@@ -18,18 +18,18 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("STATESHIFT_JSON", raising=False)
     monkeypatch.delenv("STATESHIFT_WORKDIRS", raising=False)
-    return here / settings.NAME, user / settings.NAME
+    return here / profiles.NAME, user / profiles.NAME
 
 
 def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
-    assert settings.read((str(tmp_path), str(tmp_path / "none"))) == {}
+    assert profiles.settings((str(tmp_path), str(tmp_path / "none"))) == {}
 
 
 def test_the_working_directory_comes_before_the_user(places: tuple[Path, Path]) -> None:
     here, user = places
     user.write_text('parallel = 2\nthrottle = "50MB"\n')
     here.write_text("parallel = 8\n")
-    assert settings.read((str(here.parent), str(user.parent))) == {
+    assert profiles.settings((str(here.parent), str(user.parent))) == {
         "parallel": 8,
         "throttle": "50MB",
     }
@@ -43,8 +43,10 @@ def test_a_setting_that_is_not_one_is_refused_naming_the_file(
 ) -> None:
     here, _ = places
     here.write_text(text)
-    with pytest.raises(SpecError, match=r"stateshift\.toml"):
-        settings.read((str(here.parent),))
+    with pytest.raises(SpecError) as error:
+        profiles.settings((str(here.parent),))
+    assert str(here) in f"{error.value} {error.value.where}"
+    assert text == "not toml" or [each.line for each in error.value.complaints] == [1]
     assert said("runs").code == 2
     assert said("runs", "--help").code == 0
 

@@ -19,14 +19,14 @@ def parameters(command: Parsed) -> list[str]:
     return list(inspect.signature(with_shared_options(command)).parameters)
 
 
-def test_every_command_has_json_and_verbose_last() -> None:
+def test_every_command_has_profile_json_and_verbose_last() -> None:
     for command in (INSPECT, FORK, GATHER):
         assert parameters(command)[0] == "context"
-        assert parameters(command)[-2:] == ["json", "verbose"]
+        assert parameters(command)[-3:] == ["profile", "json", "verbose"]
 
 
 def test_a_command_that_starts_a_run_has_an_option_for_each_field_behind_its_own() -> None:
-    assert parameters(FORK)[1:-2] == ["source", "to", "waive", "no_sync", *RUN_OPTIONS]
+    assert parameters(FORK)[1:-3] == ["source", "to", "waive", "no_sync", *RUN_OPTIONS]
     assert not set(RUN_OPTIONS) & set(parameters(INSPECT))
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from stateshift.cli.views.units import about, bar, many, ranges, rate, share, size, span
+from stateshift.cli.views.units import about, bar, many, ranges, share, size, span
+from stateshift.specification.grammars import rate
 
 
 @pytest.mark.parametrize(

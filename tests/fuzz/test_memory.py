@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from stateshift.cli.shell import failing
-from stateshift.cli.views.units import bytes_of
 from stateshift.errors import FormatError, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.stream import Stream, lines
+from stateshift.specification.grammars import bytes_of
 from tests.fuzz import bombs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")

@@ -53,7 +53,7 @@ def plan(
     """
     from dataclasses import replace
 
-    from stateshift.api.requests import move_of, save
+    from stateshift.api.requests import mistakes_placed, move_of, save
     from stateshift.cli.views import plan_text as render_plan
     from stateshift.documents.plan import plan_document, plan_facts
     from stateshift.migration import Proposal, processes_for, propose
@@ -67,7 +67,8 @@ def plan(
     else:
         workdir = Workdir(os.path.join(workdirs, "plan"))
         given = overridden(given, parallel, throttle)
-        proposal = propose(given, terminal.adapters(), workdir, only, deep)
+        with mistakes_placed(spec):
+            proposal = propose(given, terminal.adapters(), workdir, only, deep)
     processes = processes_for(proposal.plans, proposal.spec.parallel)
     facts = replace(plan_facts(proposal), processes=processes)
     terminal.answer(
@@ -137,6 +138,8 @@ def apply(
     Asks first at a terminal, and needs --yes elsewhere. Ctrl-C finishes the current write. The
     journal keeps what was done, and `stateshift resume` continues.
     """
+    from stateshift.api.requests import mistakes_placed
     from stateshift.cli.shell.launch import launch, request_in
 
-    return launch(terminal, options, request_in(spec, job or [], options, continuous))
+    with mistakes_placed(spec):
+        return launch(terminal, options, request_in(spec, job or [], options, continuous))

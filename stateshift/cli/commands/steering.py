@@ -20,7 +20,6 @@ from stateshift.cli.shell.options import (
 )
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.text import Line
-from stateshift.cli.views.units import rate as parse_rate
 from stateshift.cli.views.units import size, span
 from stateshift.errors import Interrupted, PlanError, SpecError
 
@@ -153,6 +152,7 @@ def throttle(
     ] = None,
 ) -> int | None:
     """Change how fast a run may go. Overrides the spec."""
+    from stateshift.specification.grammars import rate as parse_rate
     from stateshift.steering import Throttle
     from stateshift.workdir import Workdir
 

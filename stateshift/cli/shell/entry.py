@@ -23,8 +23,7 @@ from typer.core import TyperGroup
 
 from stateshift import __version__, leave_logging_to_the_program
 from stateshift.cli.commands import GROUPS, NAMES, PANEL_OF, command_of, members_of
-from stateshift.cli.shell import settings
-from stateshift.cli.shell.options import UNBOUNDED, Command, Json, Verbose
+from stateshift.cli.shell.options import UNBOUNDED, Command, Json, OfProfile, Verbose
 from stateshift.cli.shell.terminal import Terminal, drop, open_streams, output_errors
 from stateshift.errors import SpecError
 
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
 # Former names of commands. Scripts may still say it; help does not.
 OLD_NAMES = {"reconfigure": "dataflow"}
 
-# The setting that asks for JSON, and what the parser takes for a yes.
+# The setting that names a profile; that which asks for JSON, and what the parser takes for a yes.
+PROFILE = "STATESHIFT_PROFILE"
 JSON = "STATESHIFT_JSON"
 YES = ("1", "true", "t", "yes", "y", "on")
 
@@ -47,6 +47,7 @@ Parsed = Callable[..., int | None]
 
 _CONTEXT = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
 _OF_EVERY_COMMAND = (
+    Parameter("profile", Parameter.KEYWORD_ONLY, default=None, annotation=OfProfile),
     Parameter("json", Parameter.KEYWORD_ONLY, default=False, annotation=Json),
     Parameter("verbose", Parameter.KEYWORD_ONLY, default=0, annotation=Verbose),
 )
@@ -83,6 +84,7 @@ Settings:
   workdirs  STATESHIFT_WORKDIRS  where workdirs are made (.stateshift)
   fleet     STATESHIFT_FLEET     a Spark master whose executors share the work
   memory    STATESHIFT_MEMORY    memory for reading, and of all processes: "2GiB"
+            STATESHIFT_PROFILE   as --profile: a table [profile.NAME] of that file
   NO_COLOR turns colours off; CI turns the moving progress bar off.
 
 \b
@@ -106,9 +108,9 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     asks = "--json" in arguments or os.environ.get(JSON, "").strip().lower() in YES
     terminal = Terminal(adapters, json=asks, arguments=tuple(arguments))
     try:
-        with _sigterm_is_ctrl_c(), output_errors():
+        with _sigterm_is_ctrl_c(), output_errors(), in_profile(arguments) as located:
             answer = _app(arguments or HELP)(
-                args=list(with_values(arguments)),
+                args=list(with_values(located)),
                 prog_name="stateshift",
                 standalone_mode=False,
                 obj=terminal,
@@ -125,6 +127,33 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
 
         return tell(error, terminal)
     return answer if isinstance(answer, int) else 0
+
+
+@contextmanager
+def in_profile(arguments: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Use, while this lasts, the profile that is named; yield the arguments with the locations of
+    its storages, `NAME:/path`, in full.
+    """
+    before = os.environ.get(PROFILE)
+    given = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    own_meaning = "uid" in given[:1]
+    for word, following in zip_longest(given, given[1:], fillvalue=""):
+        flag, _, value = word.partition("=")
+        if flag == "--profile" and not own_meaning:
+            os.environ[PROFILE] = value or following
+    try:
+        if not os.environ.get(PROFILE) or not {*HELP, "--version"}.isdisjoint(given):
+            yield arguments
+            return
+        from stateshift.api.profiles import profile_in_use
+
+        profile = profile_in_use()
+        assert profile is not None, "it is named"
+        yield [profile.argument(word) for word in arguments]
+    finally:
+        os.environ.pop(PROFILE, None)
+        if before is not None:
+            os.environ[PROFILE] = before
 
 
 def with_values(arguments: Sequence[str]) -> Iterator[str]:
@@ -241,9 +270,9 @@ def _top(
     reversible.
     """
     if version and verbose:
-        from stateshift.cli.shell.environment import print_versions
+        from stateshift.api.environment import version_lines
 
-        print_versions()
+        sys.stdout.write("\n".join(version_lines()) + "\n")
         raise typer.Exit
     if version:
         sys.stdout.write(f"stateshift {__version__}\n")
@@ -258,7 +287,7 @@ def with_shared_options(command: Parsed) -> Parsed:
     A command says by two parameters which options it shares with others, and gets their values
     whole:
 
-        terminal: Terminal      --json and --verbose, of every command
+        terminal: Terminal      --json and --verbose, of every command, as --profile is
         options: RunOptions     how a run is carried out: --yes, --workdir, --parallel, …
 
     Annotations are evaluated here, for the commands that are parsed, and not when their modules are
@@ -276,9 +305,13 @@ def with_shared_options(command: Parsed) -> Parsed:
         if group is not None:
             given = {each.name: values.pop(each.name) for each in shared}
             values["options"] = group(**given)
+        if "profile" not in declared:
+            values.pop("profile", None)  # it is in use already: `in_profile`
         return command(Terminal.of(context, json, verbose), **values)
 
-    parameters = [_CONTEXT, *own, *shared, *_OF_EVERY_COMMAND]
+    # The hash profile of `uid` is another thing, and older.
+    of_all = [each for each in _OF_EVERY_COMMAND if each.name not in declared]
+    parameters = [_CONTEXT, *own, *shared, *of_all]
     by_name = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in parameters]
     parsed.__doc__ = command.__doc__
     parsed.__signature__ = Signature(by_name)  # type: ignore[attr-defined]
@@ -336,7 +369,10 @@ def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
     lists_commands = not arguments or (len(arguments) == 1 and arguments[0] in GROUPS)
     if asks_for_help or lists_commands:
         return {}
-    values = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
+    from stateshift.api.profiles import profile_in_use, settings, settings_directories
+
+    profile = profile_in_use()
+    values = settings(settings_directories()) | dict(profile.settings if profile else {})
     if JSON not in os.environ:
         terminal.json = terminal.json or values.get("json") is True
     memory = values.pop("memory", None)
@@ -348,8 +384,8 @@ def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
 
 def _bound_memory(value: object) -> None:
     """Set how much memory this process may take for what it reads; it is ours from here on."""
-    from stateshift.cli.views.units import bytes_of
     from stateshift.formats import bounds
+    from stateshift.specification.grammars import bytes_of
 
     bounds.own_process()
     size = None

@@ -128,9 +128,12 @@ def describe_error(error: StateshiftError) -> Iterator[Block]:
 
 
 def _complaint(complaint: Complaint, in_file: bool = False) -> str:
-    """Return `pointer: message (found …, expected …)`."""
+    """Return `pointer (line …, column …): message (found …, expected …)`."""
     details = ", ".join(_details(complaint))
     pointer = complaint.pointer or ("" if in_file else "/")
+    if complaint.line is not None:
+        column = "" if complaint.column is None else f", column {complaint.column}"
+        pointer = f"{pointer} (line {complaint.line}{column})".lstrip()
     before = f"{pointer}: " if pointer else ""
     behind = f" ({details})" if details else ""
     return redact(f"{before}{complaint.message}{behind}")
@@ -157,7 +160,7 @@ def _bug(caught: BaseException) -> StateshiftError:
     import tempfile
     import traceback
 
-    from stateshift.cli.shell.environment import issues_address, version_lines
+    from stateshift.api.environment import issues_address, version_lines
 
     # The traceback is kept in a file of its own that only its owner reads.
     lines = [*version_lines(), redact(" ".join(sys.argv)), "", *traceback.format_exception(caught)]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict, TypeVar, Unp
 
 import typer
 
-from stateshift.cli.views.units import rate
 from stateshift.errors import SpecError, StorageError
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ def argument(
 
 def _rate(text: str | None) -> str | None:
     if text is not None:
+        from stateshift.specification.grammars import rate
+
         try:
             rate(text)
         except ValueError as error:
@@ -74,10 +75,12 @@ def choice(flag: str, text: str, choices: tuple[T, ...]) -> T:
 
 def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
     """Return the spec under the flags and settings that say how hard to work; never what to do."""
+    from stateshift.specification.grammars import rate
+
     if parallel is not None:
-        spec = replace(spec, parallel=parallel)
+        spec = replace(spec.without_given("parallel"), parallel=parallel)
     if throttle is not None:
-        spec = replace(spec, bytes_per_second=rate(throttle))
+        spec = replace(spec.without_given("throttle"), bytes_per_second=rate(throttle))
     return spec
 
 
@@ -105,6 +108,15 @@ Verbose = Annotated[
         metavar="",
         show_default=False,
         help="Log to stderr; -vv also logs requests and storage operations.",
+    ),
+]
+OfProfile = Annotated[
+    str | None,
+    option(
+        "--profile",
+        "NAME",
+        "Use what [profile.NAME] of stateshift.toml holds: clusters, storages, limits.",
+        envvar="STATESHIFT_PROFILE",
     ),
 ]
 Yes = Annotated[bool, flag("--yes -y", "Do not ask. Needed where nobody can answer.")]

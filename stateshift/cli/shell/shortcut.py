@@ -113,17 +113,21 @@ def run_jobs(
     clusters: Keys | None = None,
 ) -> int:
     """Plan, show, ask, apply, report. `only` is the shortcut's one engine, `clusters` the jobs'."""
+    from stateshift.api.requests import in_profile
     from stateshift.cli.shell.launch import Request, launch
     from stateshift.extensions import names_added
     from stateshift.specification import parse_spec
-    from stateshift.specification.text import protect
+    from stateshift.specification.text import protect, read_json
 
     engine = _engine(str(jobs[0]["checkpoint_location"]), terminal, only)
     try:
         plain: Keys = {"version": 1, "engine": engine, "jobs": protect(jobs)}
         if clusters:
             plain["clusters"] = protect(clusters)
-        spec = parse_spec(json.dumps(plain), base=os.getcwd(), names_added=names_added)
+        spec = in_profile(
+            read_json(json.dumps(plain)),
+            lambda written: parse_spec(written, base=os.getcwd(), names_added=names_added),
+        )
         spec = overridden(spec, options.parallel, options.throttle)
         return launch(terminal, options, Request(spec, typed=True))
     except SpecError as error:

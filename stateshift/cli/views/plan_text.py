@@ -48,6 +48,10 @@ def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
         yield from together
     yield from section("Sources and sinks", *_endpoints(facts.plans, verbose))
     yield from section("Reads on", *new_positions(facts.sources, verbose))
+    if spec.profile is not None:
+        gave = ", ".join(map(redact, spec.profile.gave)) or "nothing that the spec does not say"
+        given = f"{spec.profile.name} ({spec.profile.file}) gave {gave}"
+        yield from section("Profile", Line(given, indent=2))
     yield from section("Findings", *findings(_findings(facts), verbose))
     yield Gap()
     yield pairs(*_summary(facts), indent=0)

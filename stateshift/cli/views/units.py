@@ -114,37 +114,6 @@ def bar(start: float, seconds: float, whole: float, width: int) -> str:
     return " " * first + "█" * (last - first)
 
 
-def bytes_of(text: str) -> int:
-    """Return a size from `50MB`, `64MiB`, `1e9`; ValueError with the reason where it is none."""
-    try:
-        return int(_measured(text.strip().lower()))
-    except ValueError:
-        raise ValueError(f"{text!r} is not a size: write it as 500MB or 2GiB") from None
-
-
-def rate(text: str) -> float:
-    """Return bytes per second of `50MB`, `50 MB/s`, `64MiB`, `1e6`; else raise ValueError."""
-    try:
-        return _measured(text.strip().lower().removesuffix("/s").strip())
-    except ValueError:
-        raise ValueError(f"{text!r} is not a rate: write it as 50MB or 64MiB (a second)") from None
-
-
-def _measured(plain: str) -> float:
-    """Return a positive number with a unit of bytes."""
-    digits = plain.rstrip("kmgtib ")
-    factors = {"": 1, "b": 1}
-    for power, letter in enumerate("kmgt", start=1):
-        factors |= {f"{letter}b": 1000**power, letter: 1000**power, f"{letter}ib": 1024**power}
-    unit = plain[len(digits) :].strip()
-    if unit not in factors:
-        raise ValueError(unit)
-    value = float(digits) * factors[unit]
-    if not 0 < value < float("inf"):
-        raise ValueError(plain)
-    return value
-
-
 def clock(at: float) -> str:
     """Return a moment in universal time, without that name: a table's head has it."""
     return moment(at).removesuffix(" UTC")

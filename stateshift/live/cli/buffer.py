@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from stateshift.cli.shell.options import Command, choice, epilog
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.cli.views.units import bytes_of, many, number, size
+from stateshift.cli.views.units import many, number, size
 from stateshift.live.cli import argument, option
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def _tell_troubles(terminal: Terminal, at_work: RunningBuffer) -> None:
 
 def _bytes(flag: str, text: str) -> int:
     from stateshift.errors import Complaint, SpecError
+    from stateshift.specification.grammars import bytes_of
 
     try:
         return bytes_of(text)

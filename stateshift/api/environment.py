@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -22,6 +21,7 @@ DEVELOPMENT = frozenset(("dev", "bench", "fuzz", "servers"))
 
 # `s3fs>=2024.12; extra == 's3'`: a name, and the extra that asks for it.
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)")
+_AT_LEAST = re.compile(r">=\s*([0-9][0-9.]*)")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
@@ -31,6 +31,7 @@ class Requirement:
 
     name: str
     extra: str | None = None
+    at_least: str = ""
 
 
 def version_lines() -> Iterator[str]:
@@ -49,20 +50,24 @@ def version_lines() -> Iterator[str]:
 
 def _packages() -> Iterator[str]:
     """Yield the versions of the packages that are always needed, and of the installed extras."""
-    try:
-        lines = metadata.requires(PACKAGE) or []
-    except metadata.PackageNotFoundError:
-        lines = []
-    requirements = sorted(set(map(parse_requirement, lines)), key=lambda needed: needed.name)
-    always = [each.name for each in requirements if each.extra is None]
+    always = [each.name for each in requirements() if each.extra is None]
     extras: dict[str, None] = {}  # each once
-    for each in requirements:
-        is_for_users = each.extra is not None and each.extra not in DEVELOPMENT
-        if is_for_users and _installed_version(each.name) is not None:
+    for each in requirements():
+        if each.extra is not None and installed_version(each.name) is not None:
             extras[each.name] = None
     extras_alone = [name for name in extras if name not in always]
     yield f"  dependencies  {_versions(always) or 'not known: the package is not installed'}"
     yield f"  extras        {_versions(extras_alone) or 'none'}"
+
+
+def requirements() -> list[Requirement]:
+    """Return the packages that stateshift asks for, those of extras for users included."""
+    try:
+        lines = metadata.requires(PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        lines = []
+    every = sorted(set(map(parse_requirement, lines)), key=lambda needed: needed.name)
+    return [each for each in every if each.extra not in DEVELOPMENT]
 
 
 def issues_address() -> str | None:
@@ -81,13 +86,17 @@ def issues_address() -> str | None:
 def parse_requirement(text: str) -> Requirement:
     """Return the name and the extra in one `Requires-Dist` line."""
     name = _REQUIREMENT.match(text)
-    extra = _EXTRA.search(text)
-    return Requirement(name[1] if name else text, extra[1] if extra else None)
+    extra, at_least = _EXTRA.search(text), _AT_LEAST.search(text)
+    return Requirement(
+        name[1] if name else text,
+        extra[1] if extra else None,
+        at_least[1] if at_least else "",
+    )
 
 
-def java_version() -> str | None:
+def java_version(home: str | None = None) -> str | None:
     """Return the version of Spark's Java by its `release`: JAVA_HOME's, else that of `java`."""
-    home = os.environ.get("JAVA_HOME")
+    home = home or os.environ.get("JAVA_HOME")
     if home is None:
         program = shutil.which("java")
         if program is None:
@@ -101,7 +110,8 @@ def java_version() -> str | None:
     return f"{version[1]} ({home})" if version else f"unknown version in {home}"
 
 
-def _installed_version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -109,9 +119,4 @@ def _installed_version(name: str) -> str | None:
 
 
 def _versions(names: list[str]) -> str:
-    return ", ".join(f"{name} {_installed_version(name) or 'missing'}" for name in names)
-
-
-def print_versions() -> None:
-    """Print what a bug report needs."""
-    sys.stdout.write("\n".join(version_lines()) + "\n")
+    return ", ".join(f"{name} {installed_version(name) or 'missing'}" for name in names)
