@@ -11,6 +11,7 @@ from stateshift.cli.shell.options import Command
 
 # The parts of the help, in its order, as the README's table of commands has them.
 PANELS = {
+    "Begin": ("init", "doctor"),
     "Look": ("inspect", "verify", "check", "export", "query", "profile", "diff", "uid"),
     "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
     "Steer a warm move or a standby": (
@@ -40,6 +41,7 @@ GROUPS = {"live": "stateshift.live.cli"}
 
 # The modules of several commands. Any other command has a module of its own name.
 MODULES = {
+    "begin": ("init", "doctor"),
     "looks": ("inspect", "export", "query", "profile", "diff", "uid"),
     "plans": ("plan", "apply"),
     "runs": ("resume", "rollback", "status", "runs"),

@@ -17,6 +17,7 @@ from stateshift.cli.commands import PANELS
 from stateshift.cli.views import completion, manual
 from stateshift.documents import (
     advice,
+    begin,
     bin_count,
     bins,
     check,
@@ -110,6 +111,10 @@ DOCUMENTS: Mapping[str, Document] = {
     "diff": Document("How two images differ", ("diff",), (diff.DiffDocument,)),
     "uid": Document(
         "What operators' names become", ("uid",), (survey.OperatorIdDocument,), many=True
+    ),
+    "init": Document("A spec to begin with", ("init",), (begin.InitDocument,)),
+    "doctor": Document(
+        "Whether all is here that a run needs", ("doctor",), (begin.Check,), many=True
     ),
     "check": Document(
         "Whether code starts from a state", ("check",), (check.CheckDocument,), many=True

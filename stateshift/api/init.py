@@ -1,0 +1,248 @@
+"""A spec to begin with, for what is at a location, on a cluster of Flink, or in another spec.
+
+    look(place)                 -> Found: what is there
+    questions(found, goal)      -> what nobody can see there, each with its default if it has one
+    make_spec(found, goal, …)   -> the spec as plain values, in the order in which a person reads it
+    as_json, as_yaml, page      -> its texts: YAML with a comment a key, a page that explains it
+
+The answers make the spec; nothing is guessed that would lose state. Findings that refuse its plan
+are waived by whoever answers for them, and by nobody else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from stateshift.api.requests import spec_of
+from stateshift.clusters.protocol import RunningJob
+from stateshift.errors import PlanError, SpecError
+from stateshift.migration import Adapters
+from stateshift.plain import JsonObject
+from stateshift.specification import ClusterSpec, to_plain_spec
+from stateshift.specification.job_keys import JOB
+from stateshift.specification.key import Keys
+from stateshift.specification.place import readable
+from stateshift.specification.spec_keys import SPEC
+from stateshift.specification.text import protect
+from stateshift.specification.values import WEB
+from stateshift.specification.written import SPEC_SUFFIXES
+from stateshift.workdir import Workdir
+
+Goal = Literal["move", "standby", "rebalance", "drill"]
+GOALS: tuple[Goal, ...] = ("move", "standby", "rebalance", "drill")
+# The next commands by goal; {spec} and {at} are filled in.
+NEXT: Mapping[Goal, tuple[str, ...]] = {
+    "move": ("stateshift plan {spec}", "stateshift apply {spec}"),
+    "standby": (
+        "stateshift plan {spec}",
+        "stateshift apply {spec} --continuous",
+        "stateshift failover {at}",
+    ),
+    "drill": (
+        "stateshift apply {spec} --continuous",
+        "stateshift drill {at}",
+    ),
+    "rebalance": ("stateshift rebalance {spec} --once", "stateshift rebalance {spec} --once --yes"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The ground of a spec: an image, running jobs of Flink, or another spec."""
+
+    place: str
+    engine: str
+    facts: tuple[str, ...]
+    name: str = "orders"
+    jobs: tuple[RunningJob, ...] = ()
+    spec: JsonObject | None = None
+
+    @property
+    def is_cluster(self) -> bool:
+        return self.place.startswith(WEB)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, the key of its answer, and the answer of who has none; None: there is none."""
+
+    key: str
+    words: str
+    default: str | None = None
+
+
+def look(place: str, adapters: Adapters) -> Found:
+    """Return the image, the running jobs or the spec at a place.
+
+    Raises:
+        PlanError: there is neither an image nor a running job.
+    """
+    from stateshift.engines.registry import find_image
+    from stateshift.storage.locations import normal
+
+    if os.path.isfile(place) or place.lower().endswith(SPEC_SUFFIXES):
+        spec = spec_of(place)
+        facts: tuple[str, ...] = (f"a spec of {', '.join(job.name for job in spec.jobs)}",)
+        return Found(place, spec.engine, facts, spec.jobs[0].name, spec=to_plain_spec(spec))
+    if place.startswith(WEB):
+        asked = ClusterSpec("here", "flink_rest", {"url": place})
+        cluster = adapters.open_cluster(asked, Workdir(".stateshift/init"))
+        jobs: tuple[RunningJob, ...] = getattr(cluster, "alive", tuple)()
+        if not jobs:
+            hint = "start the job, or name its savepoint instead"
+            raise PlanError(f"no job runs on the Flink at {place}", hint=hint)
+        running = [readable(f"{job.name} runs ({job.id})") for job in jobs]
+        facts = (f"Flink {cluster.version()}", *running)
+        return Found(place, "flink", facts, jobs[0].name, jobs)
+    location = normal(place, os.getcwd())
+    engine, _, survey = find_image(location, adapters.open_storage)
+    if not survey.images:
+        hint = f"stateshift inspect {place}   # shows what is there"
+        raise PlanError(f"there is no image of a job at {location}", hint=hint)
+    facts = (
+        f"a {survey.kind} of {engine.name.capitalize()} at epoch {survey.epoch}",
+        f"{len(survey.files):,} files, {survey.bytes:,} bytes",
+    )
+    return Found(place, engine.name, facts, place.rstrip("/").rpartition("/")[2] or "orders")
+
+
+def questions(found: Found, goal: Goal) -> Iterator[Question]:
+    """Yield the questions whose answers make a spec for this goal.
+
+    Raises:
+        PlanError: what was found does not serve the goal.
+    """
+    if goal == "rebalance" and not found.is_cluster and "rebalance" not in (found.spec or ()):
+        hint = "stateshift init http://jobmanager:8081 --for rebalance"
+        raise PlanError("jobs are moved between clusters: name the URL of one", hint=hint)
+    if found.engine == "flink" and goal in ("standby", "drill") and not found.jobs:
+        hint = f"stateshift init http://jobmanager:8081 --for {goal}"
+        raise PlanError("a standby follows a running job: name its cluster's URL", hint=hint)
+    if found.spec is not None:
+        return
+    if found.jobs and goal != "rebalance":
+        names = [job.name for job in found.jobs]
+        only = names[0] if len(names) == 1 else None
+        yield Question("job", f"Which job, by name or id ({', '.join(names)})?", only)
+    elif goal != "rebalance":
+        yield Question("name", "What is the job called?", found.name)
+    if found.is_cluster:
+        yield Question("other", "The URL of the other Flink?")
+        yield Question("savepoints", "Where does Flink put savepoints of it?")
+        yield Question("jar", "The job's jar, on this machine?")
+    if goal == "rebalance":
+        yield Question("images", "Where do moved images go: a folder that both clusters reach?")
+        return
+    yield Question("to", "Where does its image go?")
+    if not found.is_cluster:
+        yield Question("start", "The command that starts the job there (none: you start it)?", "")
+    if goal in ("standby", "drill"):
+        yield Question("rpo", "How much work may be lost at most?", "15min")
+
+
+def make_spec(
+    found: Found, goal: Goal, answers: Mapping[str, str], waive: Sequence[str] = ()
+) -> dict[str, object]:
+    """Return the spec that the answers make."""
+    if found.spec is not None:
+        return {**found.spec, "jobs": [_for_goal(dict(each), goal) for each in found.spec["jobs"]]}
+    plain: dict[str, object] = {"version": 1, "engine": found.engine}
+    if found.is_cluster:
+        other = {"kind": "flink_rest", "url": answers["other"]}
+        plain["clusters"] = {"here": {"kind": "flink_rest", "url": found.place}, "other": other}
+        start = {"jar": answers["jar"]}
+        job: dict[str, object] = {
+            "source_cluster": "here",
+            "target_directory": answers["savepoints"],
+            "submit": start,
+        }
+        if goal == "rebalance":
+            where = {"images": f"{answers['images'].rstrip('/')}/{{job}}/{{move}}"}
+            plain["rebalance"] = {"clusters": {"here": where, "other": where}}
+            plain["jobs"] = [{"name": each.name, **job} for each in found.jobs]
+            return plain
+        running = _job_meant(found, answers["job"])
+        job |= {"target_cluster": "other", "new_savepoint_path": answers["to"]}
+        job = {"name": running.name, "job_ids": [running.id], **job, "source_submit": start}
+    else:
+        job = {"name": answers["name"], "checkpoint_location": found.place}
+        job["remote_location"] = answers["to"]
+        if answers["start"]:
+            plain["clusters"] = {"commands": {"kind": "command", "submit": answers["start"]}}
+            job |= {"target_cluster": "commands", "submit": {}}
+    job = _for_goal(job, goal)
+    if "rpo" in answers:
+        job["standby"] = {"rpo": answers["rpo"]}
+    if waive:
+        job["waive"] = list(waive)
+    protected: dict[str, object] = protect({**plain, "jobs": [job]})
+    return protected
+
+
+def _job_meant(found: Found, answer: str) -> RunningJob:
+    meant = [job for job in found.jobs if answer in (job.name, job.id)]
+    if len(meant) == 1:
+        return meant[0]
+    fact = f"{len(meant)} jobs that run are called {answer!r}"
+    ids = ", ".join(f"{job.id} ({job.name})" for job in found.jobs)
+    raise SpecError.of("job", fact, answer, f"one of {ids}")
+
+
+def _for_goal(job: dict[str, object], goal: Goal) -> dict[str, object]:
+    if goal in ("standby", "drill"):
+        job |= {"mode": "warm", "cutover": "never"}
+    return job
+
+
+# -------------------------------------------------------------------------- texts
+
+
+def as_json(plain: JsonObject) -> str:
+    """Return a spec as JSON."""
+    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_yaml(plain: JsonObject) -> str:
+    """Return a spec as YAML, with each key's sentence above it. Values are spelled as in JSON,
+    which is YAML that no version reads otherwise.
+    """
+    lines = list(_yaml_object({key: plain[key] for key in plain if key != "jobs"}, SPEC, ""))
+    lines.append("jobs:")
+    for job in plain["jobs"]:
+        first, *others = _yaml_object(job, JOB, "    ")
+        lines += [f"  - {first.strip()}", *others]
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_object(values: JsonObject, keys: Keys, indent: str) -> Iterator[str]:
+    for position, (name, value) in enumerate(values.items()):
+        key = keys.find(name)
+        if key is not None and (indent == "" or position):
+            comment = textwrap.wrap(key.about, 90)
+            yield from (f"{indent}# {line}" for line in comment)
+        yield f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def page(found: Found, goal: Goal, plain: JsonObject, file: str, refusals: Sequence[str]) -> str:
+    """Return a page that explains a spec: what it is for, its keys, and the next commands."""
+    lines = [f"# {os.path.basename(file)}: {goal}", ""]
+    lines += [f"Written by `stateshift init {readable(found.place)}`.", "", "Found there:", ""]
+    lines += [f"* {fact}" for fact in found.facts]
+    lines += ["", "| key | means |", "|---|---|"]
+    job = plain["jobs"][0]
+    described = {name: SPEC[name] for name in plain} | {name: JOB[name] for name in job}
+    for name, key in described.items():
+        about = key.about.replace("|", "\\|")
+        lines.append(f"| `{name}` | {about} |")
+    if refusals:
+        lines += ["", "`plan` refuses it as it is:", "", *(f"* {each}" for each in refusals)]
+    at = job.get("remote_location") or job.get("new_savepoint_path") or "LOCATION"
+    commands = [command.format(spec=file, at=at) for command in NEXT[goal]]
+    lines += ["", "Next:", "", "```sh", f"stateshift doctor {file}", *commands, "```"]
+    lines += ["", "`stateshift schema` prints every key; `stateshift COMMAND --help` its options."]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,244 @@
+"""The commands before the first run: `init` writes a spec, `doctor` looks whether all is here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    Workdirs,
+    argument,
+    choice,
+    command,
+    flag,
+    names_in,
+    option,
+    refuse_no_file,
+)
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.errors import Complaint, PlanError, SpecError
+
+if TYPE_CHECKING:
+    from stateshift.api.doctor import Subjects
+    from stateshift.api.init import Question
+    from stateshift.cli.views.text import Line, Tone
+    from stateshift.documents.begin import Check
+    from stateshift.migration import Adapters
+    from stateshift.survey import Finding
+
+TONES: Mapping[str, Tone] = {"ok": "good", "warn": "warn", "fail": "bad"}
+
+
+@command(
+    "stateshift init /checkpoints/orders --to s3://lake/orders -o orders.yaml\n"
+    "stateshift init http://jobmanager:8081 --for standby\n"
+    "stateshift init infore.json -o orders.yaml --yes",
+    (2, 3, 4, 6, 7, 130),
+    e0="the spec and its page are written, and `plan` can carry it out",
+    e4="nothing is there to write it for; or it is written, and `plan` refuses it: why is said",
+)
+def init(
+    terminal: Terminal,
+    place: Annotated[
+        str, argument("PLACE", "A checkpoint or savepoint, the URL of a Flink, or a spec.")
+    ],
+    goal: Annotated[str, option("--for", "GOAL", "move, standby, rebalance or drill.")] = "move",
+    to: Annotated[str | None, option("--to", "LOCATION", "Where the image goes.")] = None,
+    output: Annotated[
+        str | None,
+        option("--output -o", "FILE", "The spec: .json, .yaml or .yml. [NAME.json]"),
+    ] = None,
+    answers: Annotated[
+        str | None, option("--answers", "FILE", "Answers by their keys, in JSON or YAML.")
+    ] = None,
+    yes: Annotated[bool, flag("--yes -y", "Take the default of every other question.")] = False,
+) -> int | None:
+    """Write a spec to begin with.
+
+    Looks at the place, asks what it cannot see there, and writes a spec, with a page beside it
+    that explains its keys and names the next commands. YAML has the explanations as comments, too.
+    A refusal that its plan can waive is asked about, never taken. No file is replaced.
+    """
+    from stateshift.api import init as begin
+    from stateshift.api.local_files import write_new
+    from stateshift.cli.views.text import Line
+    from stateshift.documents.begin import InitDocument
+    from stateshift.specification.written import SPEC_SUFFIXES, is_yaml
+
+    adapters, chosen = terminal.adapters(), choice("--for", goal, begin.GOALS)
+    found = begin.look(place, adapters)
+    file = output or f"{re.sub(r'[^A-Za-z0-9_-]+', '-', found.name)}.json"
+    stem, suffix = os.path.splitext(file)
+    if suffix.lower() not in SPEC_SUFFIXES:
+        hint = f"-o {shlex.quote(stem)}.yaml"
+        raise SpecError.of("-o", f"{file} is no name of a spec", hint=hint)
+    refuse_no_file("-o", file, "a spec", "orders.json")
+    explanation = f"{stem}.md"
+    for path in (file, explanation):
+        if os.path.exists(path):
+            raise SpecError.of("-o", f"{path} is there, and stays as it is", hint="-o ANOTHER.json")
+    given = _answers(answers) | ({"to": to} if to is not None else {})
+    waive = names_in(given.pop("waive", ""))
+    asked = list(begin.questions(found, chosen))
+    said = _answered(terminal, asked, given, yes)
+    if os.path.dirname(file):  # a relative place starts where the spec is
+        found = replace(found, place=_whole(found.place))
+        said = {key: _whole(text) if key == "to" else text for key, text in said.items()}
+    plain = begin.make_spec(found, chosen, said, waive)
+    refused = _refusals(plain, file, adapters)
+    can_ask = terminal.someone_there and not yes and found.spec is None
+    for finding in refused if can_ask else ():
+        if finding.waive and typer.confirm(f"{finding.message}\nAnswer for it?", err=True):
+            waive.append(finding.waive)
+    plain = begin.make_spec(found, chosen, said, waive)
+    refusals = [each.message for each in refused if each.waive not in waive]
+    text = begin.as_yaml(plain) if is_yaml(file) else begin.as_json(plain)
+    write_new(file, text)
+    write_new(explanation, begin.page(found, chosen, plain, file, refusals))
+    document: InitDocument = {
+        "spec": file,
+        "page": explanation,
+        "goal": chosen,
+        "found": list(found.facts),
+        "refusals": refusals,
+    }
+    lines = [Line(f"{file} and {explanation} are written: {'; '.join(found.facts)}")]
+    lines += [Line(f"plan refuses it as it is: {each}", "warn") for each in refusals]
+    lines += [Line(f"next: stateshift {'plan' if refusals else 'doctor'} {shlex.quote(file)}")]
+    terminal.answer("init", lambda: document, lines)
+    return PlanError.exit_code if refusals else None
+
+
+def _whole(place: str) -> str:
+    """Return a local path from the root on; a URL as it is."""
+    return place if "://" in place else os.path.abspath(place)
+
+
+def _answers(path: str | None) -> dict[str, str]:
+    """Return the answers in a file, each a text."""
+    from stateshift.api.local_files import text_of
+    from stateshift.specification.written import read_yaml
+
+    if path is None:
+        return {}
+    text = text_of(path, '{"to": "s3://lake/orders"}', "--answers")
+    tree = read_yaml(text).tree  # JSON is YAML, too
+    if isinstance(tree, dict) and all(isinstance(value, str) for value in tree.values()):
+        return dict(tree)
+    raise SpecError.of("--answers", f"{path} is no object of texts", hint='{"to": "s3://lake/x"}')
+
+
+def _answered(
+    terminal: Terminal, asked: Sequence[Question], given: Mapping[str, str], yes: bool
+) -> dict[str, str]:
+    """Return an answer to each question: given, typed, or its default; else say all that lack."""
+    from stateshift.suggestion import did_you_mean
+
+    keys = [question.key for question in asked]
+    wrong = []
+    for key in given.keys() - set(keys):
+        fact = f"nothing is asked by the key {key!r}{did_you_mean(key, keys)}"
+        wrong.append(Complaint(key, fact, None, f"one of {', '.join(keys)}" if keys else None))
+    said = dict(given)
+    for question in asked:
+        can_ask = terminal.someone_there and not yes and not wrong
+        if question.key not in said and can_ask:
+            said[question.key] = typer.prompt(question.words, question.default, err=True)
+        elif question.key not in said and yes and question.default is not None:
+            said[question.key] = question.default
+        elif question.key not in said:
+            default = "" if question.default is None else f" (--yes takes {question.default!r})"
+            wrong.append(Complaint(question.key, f"not answered: {question.words}{default}"))
+    if wrong:
+        hint = terminal.again("--answers", "answers.json", "--yes")
+        raise SpecError(tuple(wrong), hint=hint)
+    return said
+
+
+def _refusals(plain: Mapping[str, object], file: str, adapters: Adapters) -> Sequence[Finding]:
+    """Return the findings that refuse the plan of a spec that is to stand in `file`."""
+    from stateshift.api.requests import parse_text
+    from stateshift.migration import propose
+    from stateshift.workdir import Workdir
+
+    spec = parse_text(json.dumps(plain), f"{os.path.splitext(file)[0]}.json")
+    if spec.rebalance is not None:  # each of its moves is planned when it is due
+        return ()
+    return propose(spec, adapters, Workdir(os.path.join(WORKDIRS, "plan"))).refusals
+
+
+@command(
+    "stateshift doctor\nstateshift doctor orders.json\n"
+    "stateshift doctor s3://bucket/checkpoints --profile dr --json",
+    (2, 4, 130),
+    e0="nothing fails; there may be warnings",
+    e4="something fails: the way out is beside it",
+)
+def doctor(
+    terminal: Terminal,
+    places: Annotated[
+        list[str] | None,
+        argument("SPEC|LOCATION…", "A spec, or locations that runs write.", show_default=False),
+    ] = None,
+    workdirs: Workdirs = WORKDIRS,
+) -> int | None:
+    """Check that all is here that a run needs.
+
+    Looks at packages, Java, the folder of workdirs; of a spec, locations or a profile, at the
+    storages (list, read, exclusive create, delete, free space, clock), the clusters, their free
+    slots, and the brokers. Rights are tried with one file whose name says what it is, and which
+    is removed again. No engine reads it.
+    """
+    from stateshift.api.doctor import examine
+    from stateshift.documents.shape import documents_of
+
+    checks = []
+    for check in examine(_subjects(places or []), workdirs, terminal.adapters()):
+        checks.append(check)
+        if not terminal.json:
+            terminal.show(_lines(check))
+    if terminal.json:
+        from stateshift.documents.begin import Check
+
+        terminal.document("doctor", documents_of(Check, checks))
+    failed = any(check.state == "fail" for check in checks)
+    return PlanError.exit_code if failed else None
+
+
+def _subjects(places: list[str]) -> Subjects:
+    """Return the subjects that specs and locations name, or the profile in use."""
+    from stateshift.api.doctor import Subjects
+    from stateshift.api.profiles import profile_in_use
+    from stateshift.api.requests import spec_of
+    from stateshift.specification.written import SPEC_SUFFIXES
+    from stateshift.storage.locations import normal
+
+    subjects, profile = Subjects(), profile_in_use()
+    for place in places:
+        # A spec that is misspelled is no place where nothing is yet.
+        if os.path.isfile(place) or place.lower().endswith(SPEC_SUFFIXES):
+            subjects.add_spec(spec_of(place))
+        else:
+            subjects.add_locations([normal(place, os.getcwd())], writes=True)
+    if profile is not None and not places:
+        subjects.add_locations(profile.storages.values(), writes=True)
+        subjects.clusters |= {cluster.name: cluster for cluster in profile.cluster_specs}
+    return subjects
+
+
+def _lines(check: Check) -> Iterator[Line]:
+    from stateshift.cli.views.text import Line
+    from stateshift.storage.locations import redact
+
+    about = f"{check.check:8}  {check.subject}: {check.fact}"
+    yield Line(redact(f"{check.state:4}  {about}"), TONES[check.state])
+    if check.hint is not None and check.state != "ok":
+        yield Line(redact(f"hint: {check.hint}"), indent=6)

@@ -1,0 +1,287 @@
+"""Ten broken set-ups, each named right; nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.api import profiles
+from stateshift.api.doctor import examine_packages, scratch_name
+from stateshift.api.environment import Requirement
+from stateshift.clusters.protocol import Slots
+from stateshift.errors import ClusterError, StorageError
+from stateshift.migration import real_adapters
+from stateshift.storage.local.storage import LocalStorage
+from stateshift.survey import Room
+from tests.cli.support import SOURCE, TARGET, Outside, said, with_checkpoint
+from tests.support.checkpoints import Checkpoint, put
+from tests.support.ground import Around
+
+pytestmark = pytest.mark.row("W-30")
+
+Found = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outside:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("STATESHIFT_PROFILE", raising=False)
+    java(tmp_path / "jdk", monkeypatch, "17.0.12")
+    outside = with_checkpoint()
+    outside.disk.now = outside.clock.now
+    return outside
+
+
+def java(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    monkeypatch.setenv("JAVA_HOME", str(folder))
+
+
+def spec(kind: str = "flink_rest", **job: Any) -> str:
+    moved = {
+        "name": "orders",
+        "checkpoint_location": SOURCE,
+        "remote_location": TARGET,
+        "target_cluster": "b",
+        "submit": {},
+        **job,
+    }
+    clusters = {"b": {"kind": kind, "url": "http://b:8081"}}
+    Path("spec.json").write_text(
+        json.dumps({"version": 1, "engine": "spark", "clusters": clusters, "jobs": [moved]})
+    )
+    return "spec.json"
+
+
+def found(outside: Outside, *arguments: str, code: int = 4) -> Found:
+    """What the doctor says, by what it is about; nothing is left behind."""
+    before = outside.disk.snapshot()
+    told = outside.run("doctor", *arguments, "--json")
+    assert outside.disk.snapshot() == before
+    assert told.code == code, told.out + told.err
+    checks = told.document
+    for check in checks:
+        assert check["state"] == "ok" or check["hint"], check
+    return {(check["check"], check["subject"]): check for check in checks}
+
+
+def failures(checks: Found) -> list[tuple[str, str]]:
+    return [about for about, check in checks.items() if check["state"] == "fail"]
+
+
+def test_a_set_up_that_is_whole_has_no_failure(outside: Outside) -> None:
+    checks = found(outside, spec(), code=0)
+    for right in ("list", "read", "create", "delete", "clock"):
+        assert checks[right, SOURCE]["state"] == "ok"
+    assert checks["create", TARGET]["fact"].startswith("not tried, as nothing is there yet")
+    assert checks["cluster", "b (flink_rest)"]["fact"].startswith("4.3.0, ")
+    text = outside.run("doctor", "spec.json").out
+    assert f"ok    create    {SOURCE}: " in text and "fail" not in text
+
+
+def test_no_java_and_a_wrong_one(
+    outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java(tmp_path / "old", monkeypatch, "1.8.0_392")
+    checks = found(outside, spec("spark_submit"))
+    assert failures(checks) == [("java", "Java")]
+    assert "does not run on Java 1.8.0_392" in checks["java", "Java"]["fact"]
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    checks = found(outside, spec("spark_submit"))
+    assert failures(checks) == [("java", "Java")]
+    assert "no Java" in checks["java", "Java"]["fact"]
+    assert found(outside, spec(), code=0)["java", "Java"]["state"] == "warn"
+
+
+def test_an_extra_that_is_missing_or_too_old() -> None:
+    required = [
+        Requirement("fsspec", None, "2024.6"),
+        Requirement("s3fs", "s3", "2024.12"),
+        Requirement("gcsfs", "gcs", "2024.10"),
+    ]
+    versions = {"fsspec": "2024.5.1", "stateshift": "1"}
+    checks = {each.subject: each for each in examine_packages(required, {"s3"}, versions.get)}
+    assert (checks["s3fs"].state, checks["s3fs"].hint) == (
+        "fail",
+        "pip install 'stateshift[s3]'",
+    )
+    assert checks["fsspec"].fact == "2024.5.1 is installed, and fsspec>=2024.6 is needed"
+    assert "gcsfs" not in checks
+    versions |= {"s3fs": "2024.2", "fsspec": "2025.1"}
+    checks = {each.subject: each for each in examine_packages(required, set(), versions.get)}
+    assert [name for name, check in checks.items() if check.state != "ok"] == ["s3fs"]
+
+
+def test_a_storage_that_is_read_only(outside: Outside) -> None:
+    outside.disk.denied.add(SOURCE)
+    checks = found(outside, spec())
+    assert failures(checks) == [("create", SOURCE)]
+    assert checks["list", SOURCE]["state"] == checks["read", SOURCE]["state"] == "ok"
+    fork = found(outside, spec(mode="fork"), code=0)  # which never writes at its source
+    assert ("create", SOURCE) not in fork
+
+
+def test_a_target_whose_directory_cannot_be_made(outside: Outside) -> None:
+    outside.disk.denied.add("hdfs://there:8020/ck")
+    assert failures(found(outside, spec())) == [("create", TARGET)]
+
+
+class Unlisted(Around):
+    def list(self, under: str = "") -> Iterator[Any]:
+        raise StorageError("listing is forbidden (403)", hint="let this user list")
+        yield
+
+
+def test_a_storage_that_may_not_be_listed(outside: Outside) -> None:
+    outside.wrap = lambda storage: Unlisted(storage) if storage.location == SOURCE else storage
+    checks = found(outside, spec())
+    assert failures(checks) == [("list", SOURCE)]
+    assert checks["list", SOURCE]["hint"] == "let this user list"
+
+
+class Undeleting(Around):
+    def remove(self, path: str) -> None:
+        raise StorageError("deleting is forbidden (403)")
+
+
+def test_a_storage_that_may_not_be_deleted_from_names_what_is_left(outside: Outside) -> None:
+    outside.wrap = lambda storage: Undeleting(storage) if storage.location == SOURCE else storage
+    told = outside.run("doctor", spec(), "--json")
+    left = scratch_name("here")
+    assert told.code == 4
+    (failed,) = [check for check in told.document if check["state"] == "fail"]
+    assert (failed["check"], failed["subject"]) == ("delete", SOURCE)
+    assert f"remove {left}" in failed["hint"]
+    assert left in outside.disk.snapshot(SOURCE)
+
+
+def test_a_storage_whose_create_is_not_exclusive(outside: Outside) -> None:
+    class Overwriting(Around):
+        def create(self, path: str, content: bytes) -> None:
+            put(self.inner, path, content)
+
+    outside.wrap = lambda storage: Overwriting(storage) if storage.location == SOURCE else storage
+    assert failures(found(outside, spec())) == [("create", SOURCE)]
+
+
+def test_a_full_disk(outside: Outside) -> None:
+    class Full(Around):
+        def room(self) -> Room:
+            return Room(bytes_free=1 << 20, files_free=100)
+
+        def create(self, path: str, content: bytes) -> None:
+            raise StorageError("No space left on device", hint="make room")
+
+    outside.wrap = lambda storage: Full(storage) if storage.location == SOURCE else storage
+    assert failures(found(outside, spec())) == [("space", SOURCE), ("create", SOURCE)]
+
+
+def test_a_wrong_address_of_a_cluster_and_one_without_slots(outside: Outside) -> None:
+    class Away(Around):
+        def version(self) -> str | None:
+            raise ClusterError("b gives no answer: connection refused", hint="is the url right?")
+
+    class Busy(Around):
+        def slots(self) -> Slots:
+            return Slots(4, 0)
+
+    outside.wrap_cluster = Away
+    checks = found(outside, spec())
+    assert failures(checks) == [("cluster", "b (flink_rest)")]
+    assert checks["cluster", "b (flink_rest)"]["hint"] == "is the url right?"
+    outside.wrap_cluster = Busy
+    checks = found(outside, spec(), code=0)
+    assert checks["slots", "b (flink_rest)"]["fact"] == "0 of 4 slots are free"
+    assert checks["slots", "b (flink_rest)"]["state"] == "warn"
+
+
+def test_brokers_that_are_away(outside: Outside) -> None:
+    def ask(kafka: Any, topics: Any) -> Any:
+        if kafka.bootstrap_servers == "old:9092":
+            raise StorageError("the brokers old:9092 give no answer", hint="are they up?")
+        return {}
+
+    outside.ask_topics = ask
+    kafka = {"bootstrap_servers": "new:9092", "source_bootstrap_servers": "old:9092"}
+    checks = found(outside, spec(kafka=kafka))
+    assert failures(checks) == [("brokers", "old:9092")]
+    assert checks["brokers", "new:9092"]["state"] == "ok"
+
+
+@pytest.mark.parametrize(("ahead", "state", "code"), [(120, "warn", 0), (-4000, "fail", 4)])
+def test_a_clock_that_differs(outside: Outside, ahead: int, state: str, code: int) -> None:
+    outside.disk.now = lambda: outside.clock.now() + ahead
+    checks = found(outside, spec(), code=code)
+    assert checks["clock", SOURCE]["state"] == state
+    assert ("ahead of" if ahead > 0 else "behind") in checks["clock", SOURCE]["fact"]
+
+
+def test_a_folder_of_workdirs_that_cannot_be_written(outside: Outside, tmp_path: Path) -> None:
+    here = f"file://{tmp_path}/.stateshift"
+    outside.disk.denied.add(f"file://{tmp_path}")
+    assert failures(found(outside, spec())) == [("create", here)]
+    assert found(outside, spec(), "--workdirs", "/elsewhere", code=0)
+
+
+def test_one_that_was_killed_leaves_a_name_that_says_so_and_the_next_removes_it(
+    outside: Outside,
+) -> None:
+    left = scratch_name("here")
+    assert left == "_stateshift-doctor-here-may-be-deleted"
+    storage = outside.disk.open(SOURCE)
+    storage.create(left, b"of one that was killed")
+    assert outside.run("inspect", SOURCE, "--json").document["epoch"] == 2
+    assert outside.run("doctor", spec(), "--json").code == 0
+    assert left not in outside.disk.snapshot(SOURCE)
+
+
+def test_an_interruption_leaves_nothing(outside: Outside) -> None:
+    class Interrupting(Around):
+        def read(self, path: str, size_max: int | None = None) -> bytes:
+            raise KeyboardInterrupt
+
+    before = outside.disk.snapshot()
+    outside.wrap = lambda storage: Interrupting(storage) if storage.location == SOURCE else storage
+    assert outside.run("doctor", spec()).code == 130
+    assert outside.disk.snapshot() == before
+
+
+def test_a_profile_is_examined_and_real_places_are(
+    outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Checkpoint().write(LocalStorage(f"file://{tmp_path}/ck"))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    (tmp_path / profiles.NAME).write_text(
+        f'[profile.x.storages]\nck = "{tmp_path}/ck"\nnone = "{tmp_path}/not/there"\n'
+        f'[profile.x.clusters.f]\nkind = "flink_rest"\nurl = "http://127.0.0.1:{port}"\n'
+        "request_seconds = 2\noutage_seconds = 0\n"
+    )
+    before = {path: path.stat().st_mtime for path in tmp_path.rglob("*") if path.is_file()}
+    began = time.monotonic()
+    told = said("doctor", "--profile", "x", "--json", adapters=replace(real_adapters()))
+    assert time.monotonic() - began < 60
+    states = {(check["check"], check["subject"]): check["state"] for check in told.document}
+    assert states["delete", f"file://{tmp_path}/ck"] == "ok"
+    assert states["create", f"file://{tmp_path}/not/there"] == "ok"
+    assert states["cluster", "f (flink_rest)"] == "fail" and told.code == 4
+    after = {path: path.stat().st_mtime for path in tmp_path.rglob("*") if path.is_file()}
+    assert after == before and not os.path.exists(tmp_path / "not")
+    assert not os.path.exists(tmp_path / ".stateshift")
+
+
+def test_a_spec_whose_name_is_misspelled_is_no_empty_place(outside: Outside) -> None:
+    told = outside.run("doctor", "spce.yaml")
+    assert told.code == 2 and "spce.yaml: cannot be read: No such file" in told.err

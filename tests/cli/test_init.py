@@ -1,0 +1,192 @@
+"""A spec to begin with: it is valid, it can be planned, and nothing is written over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.api import init as begin
+from stateshift.api.requests import spec_of
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.clusters.protocol import JobState, RunningJob
+from stateshift.specification import parse_spec
+from stateshift.specification.written import read_yaml
+from tests.cli.support import SOURCE, TARGET, Outside, with_checkpoint
+from tests.support.ground import Around
+
+pytestmark = pytest.mark.row("W-30")
+
+FLINK = "http://here:8081"
+OF_A_CLUSTER = {
+    "other": "http://there:8081",
+    "savepoints": "s3://lake/savepoints",
+    "jar": "/jobs/orders.jar",
+}
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outside:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return with_checkpoint()
+
+
+class Flink(Around):
+    """A Flink on which two jobs run."""
+
+    def alive(self) -> tuple[RunningJob, ...]:
+        return tuple(RunningJob(name * 4, name, JobState.RUNNING) for name in ("orders", "fraud"))
+
+    def version(self) -> str:
+        return "2.3.0"
+
+
+def answers(**given: str) -> str:
+    Path("answers.json").write_text(json.dumps(given))
+    return "answers.json"
+
+
+def test_a_checkpoint_becomes_a_spec_with_comments_and_a_page_that_can_be_planned(
+    outside: Outside,
+) -> None:
+    made = outside.run("init", SOURCE, "--to", TARGET, "-o", "orders.yaml", "--yes")
+    assert made.code == 0, made.err
+    text = Path("orders.yaml").read_text()
+    assert "# Where the image goes." in text
+    assert not read_yaml(text).complaints
+    (job,) = spec_of("orders.yaml").jobs
+    assert (job.name, job.source, job.target) == ("orders", SOURCE, TARGET)
+    assert outside.run("plan", "orders.yaml").code == 0
+    page = Path("orders.md").read_text()
+    assert "a checkpoint of Spark at epoch 2" in page and "stateshift apply orders.yaml" in page
+    assert "| `remote_location` | Where the image goes." in page
+
+
+def test_nothing_is_written_over(outside: Outside) -> None:
+    Path("orders.md").write_text("mine")
+    refused = outside.run("init", SOURCE, "--to", TARGET, "-o", "orders.json", "--yes")
+    assert refused.code == 2 and "orders.md is there, and stays as it is" in refused.err
+    assert Path("orders.md").read_text() == "mine" and not Path("orders.json").exists()
+
+
+def test_without_a_terminal_every_answer_that_lacks_is_named(outside: Outside) -> None:
+    refused = outside.run("init", SOURCE, "--json")
+    assert refused.code == 2
+    assert [each["pointer"] for each in refused.document["complaints"]] == ["name", "to", "start"]
+    refused = outside.run("init", SOURCE, "--yes", "--json")
+    assert [each["pointer"] for each in refused.document["complaints"]] == ["to"]
+    refused = outside.run("init", SOURCE, "--answers", answers(too="x", to=TARGET), "--yes")
+    assert "nothing is asked by the key 'too', did you mean 'to'?" in refused.err
+    assert not list(Path().glob("orders.*"))
+
+
+def test_a_start_by_a_command_and_a_waiver_are_answers_too(outside: Outside) -> None:
+    given = answers(to=TARGET, name="eu", start="./start.sh", waive="paths-stay")
+    assert outside.run("init", SOURCE, "--answers", given, "-o", "deep.json").code == 0
+    spec = spec_of("deep.json")
+    assert spec.jobs[0].waive == ("paths-stay",)
+    assert spec.cluster("commands").options == {"submit": "./start.sh"}
+
+
+@pytest.mark.parametrize("goal", ["standby", "drill"])
+def test_a_standby_is_never_stopped_and_keeps_its_bound(outside: Outside, goal: str) -> None:
+    made = outside.run("init", SOURCE, "--for", goal, "--to", TARGET, "--yes", "--json")
+    assert made.code == 0, made.err
+    assert (made.document["spec"], made.document["page"]) == ("orders.json", "orders.md")
+    (job,) = spec_of("orders.json").jobs
+    assert job.is_standby and job.standby.rpo == 900
+    assert (
+        f"stateshift {'drill' if goal == 'drill' else 'failover'} {TARGET}"
+        in Path("orders.md").read_text()
+    )
+    assert outside.run("plan", "orders.json").code == 0
+
+
+def test_a_refused_plan_is_said_and_nothing_is_waived(outside: Outside, tmp_path: Path) -> None:
+    outside.disk.denied.add("hdfs://there:8020/ck")
+    made = outside.run("init", SOURCE, "--to", TARGET, "--yes", "--json")
+    assert made.code == 4 and len(made.document["refusals"]) == 1
+    assert spec_of("orders.json").jobs[0].waive == ()
+    assert made.document["refusals"][0] in Path("orders.md").read_text()
+
+
+def test_a_person_is_asked_and_answers_for_what_is_waived(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import typer
+
+    outside.disk.denied.add("hdfs://there:8020/ck")
+    typed = iter(["orders", TARGET, ""])
+    asked: list[str] = []
+
+    def prompt(words: str, default: str | None = None, err: bool = False) -> str:
+        asked.append(words)
+        return next(typed)
+
+    monkeypatch.setattr(Terminal, "someone_there", property(lambda terminal: True))
+    monkeypatch.setattr(typer, "prompt", prompt)
+    monkeypatch.setattr(typer, "confirm", lambda *words, err: True)
+    made = outside.run("init", SOURCE)
+    assert made.code == 0, made.err
+    assert asked[1] == "Where does its image go?"
+    assert spec_of("orders.json").jobs[0].waive == ("permission",)
+
+
+def test_a_running_flink_becomes_a_move_of_the_job_that_is_named(outside: Outside) -> None:
+    outside.wrap_cluster = Flink
+    refused = outside.run("init", FLINK, "--answers", answers(**OF_A_CLUSTER, to="s3://lake/x"))
+    assert "not answered: Which job, by name or id (orders, fraud)?" in refused.err
+    given: dict[str, Any] = {**OF_A_CLUSTER, "to": "s3://lake/x", "job": "frodo"}
+    refused = outside.run("init", FLINK, "--answers", answers(**given))
+    assert refused.code == 2 and "0 jobs that run are called 'frodo'" in refused.err
+
+
+def test_a_running_flink_becomes_a_spec_of_rebalancing(outside: Outside) -> None:
+    outside.wrap_cluster = Flink
+    given = answers(**OF_A_CLUSTER, images="s3://lake/moved")
+    made = outside.run("init", FLINK, "--for", "rebalance", "--answers", given, "-o", "r.yml")
+    assert made.code == 0, made.err
+    spec = spec_of("r.yml")
+    assert [job.name for job in spec.jobs] == ["orders", "fraud"]
+    assert spec.rebalance is not None
+    assert [each.name for each in spec.rebalance.clusters] == ["here", "other"]
+    refused = outside.run("init", SOURCE, "--for", "rebalance", "--yes")
+    assert refused.code == 4 and "name the URL of one" in refused.err
+
+
+def test_a_spec_of_infore_becomes_one_of_ours(outside: Outside) -> None:
+    job = {"Job Name": "old", "Checkpoint Location": SOURCE, "Remote Location": TARGET}
+    Path("infore.json").write_text(json.dumps({"restart": True, "jobs": [job]}))
+    before = spec_of("infore.json")
+    made = outside.run("init", "infore.json", "-o", "ours.yaml")
+    assert made.code == 0, made.err
+    assert spec_of("ours.yaml") == before
+    assert "version: 1" in Path("ours.yaml").read_text()
+
+
+def test_relative_places_stay_true_in_a_spec_elsewhere(outside: Outside, tmp_path: Path) -> None:
+    source = f"file://{tmp_path}/ck"
+    for path, content in outside.disk.snapshot(SOURCE).items():
+        outside.disk.open(source).write(path, lambda content=content: iter([content]))
+    Path("specs").mkdir()
+    made = outside.run("init", "ck", "--to", "moved", "-o", "specs/a.json", "--yes")
+    assert made.code == 0, made.err
+    (job,) = spec_of("specs/a.json").jobs
+    assert (job.source, job.target) == (source, f"file://{tmp_path}/moved")
+
+
+@pytest.mark.parametrize("goal", ["move", "standby", "drill"])
+def test_a_job_of_a_running_flink_becomes_a_valid_spec(outside: Outside, goal: Any) -> None:
+    job = RunningJob("ab" * 16, "orders", JobState.RUNNING)
+    found = begin.Found(FLINK, "flink", ("Flink 2.3.0",), "orders", (job,))
+    asked = [question.key for question in begin.questions(found, goal)]
+    given = {**OF_A_CLUSTER, "to": "s3://lake/x", "job": "orders", "rpo": "5min"}
+    plain = begin.make_spec(found, goal, {key: given[key] for key in asked})
+    for text in (begin.as_json(plain), begin.as_yaml(plain)):
+        (read,) = parse_spec(read_yaml(text)).jobs
+        assert read.flink is not None and read.flink.job_ids == (job.id,)
+        assert read.is_standby == (goal != "move")
+        assert (read.source_cluster, read.target_cluster) == ("here", "other")
