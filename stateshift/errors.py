@@ -8,6 +8,8 @@ can always be resumed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -137,6 +139,15 @@ class OldVersion(UnknownVersion):
 
 class TooLarge(FormatError):
     """Reading it would take more memory than is allowed: whether it is damaged is not known."""
+
+
+@contextmanager
+def errors_at(path: str) -> Iterator[None]:
+    """Name the file in errors that are raised inside."""
+    try:
+        yield
+    except FormatError as error:
+        raise error.at(path) from error
 
 
 class PlanError(StateshiftError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from shlex import quote
 from threading import Lock
 from typing import TypeVar
@@ -23,15 +23,6 @@ KEPT_EACH = 64 * 1024
 KEPT_FILES = 256
 
 T = TypeVar("T")
-
-
-@contextmanager
-def errors_at(path: str) -> Iterator[None]:
-    """Name the file in errors that are raised inside."""
-    try:
-        yield
-    except FormatError as error:
-        raise error.at(path) from error
 
 
 def json_or_text(text: str | None) -> object:

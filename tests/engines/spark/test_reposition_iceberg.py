@@ -17,12 +17,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from stateshift.engines.spark.survey.table_logs import (
+from stateshift.engines.tables import (
     data_files,
+    digest_of_rows,
+    iceberg_at,
     iceberg_table,
     metadata_in_catalog,
 )
-from stateshift.engines.spark.survey.table_positions import digest_of_rows, iceberg_at
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.specification import Spec
 from stateshift.storage.opening import open_storage

@@ -13,7 +13,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from stateshift.engines.spark.survey.table_logs import TableFile, files_at
+from stateshift.engines.spark.survey.table_logs import files_at
+from stateshift.engines.tables import TableFile
 from stateshift.errors import MissingFile
 from stateshift.specification import Spec
 from stateshift.storage.local.storage import LocalStorage

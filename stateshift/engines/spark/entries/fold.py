@@ -39,10 +39,9 @@ from stateshift.engines.spark.entries import rocksdb_version, row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
 from stateshift.engines.spark.entries.sorted_writes import in_runs, merge_runs
 from stateshift.engines.spark.layout import newest_files
-from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spill import BYTES_MAX
 from stateshift.engines.window import FrontToBack
-from stateshift.errors import FormatError, Incompatible
+from stateshift.errors import FormatError, Incompatible, errors_at
 from stateshift.formats.blocks import Binary, Ints, RowBlock, cut
 from stateshift.formats.rocksdb.manifest import TableFile
 from stateshift.formats.rocksdb.sst_blocks import decode_table

@@ -37,9 +37,8 @@ import pyarrow.compute as pc
 
 from stateshift.engines.spark.entries.last_writes import Writes
 from stateshift.engines.spark.layout import has_tables, newest_files
-from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.window import Window
-from stateshift.errors import FormatError
+from stateshift.errors import FormatError, errors_at
 from stateshift.formats import bounds
 from stateshift.formats.blocks import RowBlock
 from stateshift.formats.rocksdb.manifest import KeyPlace, TableFile, decode_manifest, sorted_runs

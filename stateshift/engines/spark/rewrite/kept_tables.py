@@ -33,8 +33,7 @@ import numpy as np
 from stateshift.engines.spark.entries.fold import PLAINLY, last_changes
 from stateshift.engines.spark.entries.last_writes import Writes
 from stateshift.engines.spark.entries.rocksdb_version import part_in, table_at, within
-from stateshift.engines.spark.small_files import errors_at
-from stateshift.errors import FormatError, Incompatible
+from stateshift.errors import FormatError, Incompatible, errors_at
 from stateshift.formats import bounds
 from stateshift.formats.blocks import RowBlock, block_of
 from stateshift.formats.rocksdb.manifest import (

@@ -50,7 +50,7 @@ from stateshift.engines.spark.rewrite import shards
 from stateshift.engines.spark.rewrite.redistribution import Gathered, Gathering
 from stateshift.engines.spark.rewrite.shards import TableContent
 from stateshift.engines.spark.rewrite.sources import SourceSums, Straight
-from stateshift.engines.spark.small_files import errors_at
+from stateshift.errors import errors_at
 from stateshift.formats import bounds
 from stateshift.formats.blocks import RowBlock
 from stateshift.formats.rocksdb.manifest import TableFacts

@@ -20,10 +20,9 @@ from urllib.parse import unquote
 
 from stateshift.engines.spark.layout import deepest_above, number_of_log
 from stateshift.engines.spark.places import is_covered, needed_embedded
-from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spark.survey.table_logs import actions_in
 from stateshift.engines.views import Opening
-from stateshift.errors import FormatError, MissingFile, StateshiftError
+from stateshift.errors import FormatError, MissingFile, StateshiftError, errors_at
 from stateshift.formats.delta_log import (
     FOLDER,
     CheckpointName,

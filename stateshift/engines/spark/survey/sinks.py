@@ -37,15 +37,11 @@ from dataclasses import replace
 from itertools import chain
 
 from stateshift.engines.spark.layout import SINK_LOG, inside, number_of_log
-from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spark.survey.inputs import table_at
-from stateshift.engines.spark.survey.table_logs import (
-    METADATA_ENDING,
-    newest_path,
-    read_delta_log,
-)
+from stateshift.engines.spark.survey.table_logs import read_delta_log
+from stateshift.engines.tables import METADATA_ENDING, newest_path
 from stateshift.engines.views import Opening
-from stateshift.errors import FormatError, MissingFile, StateshiftError, StorageError
+from stateshift.errors import FormatError, MissingFile, StateshiftError, StorageError, errors_at
 from stateshift.formats.iceberg_metadata import METADATA_BYTES_MAX, decode_table
 from stateshift.formats.spark.source_log import decode_source_log
 from stateshift.formats.spark.uris import decode_location

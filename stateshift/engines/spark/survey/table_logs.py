@@ -1,4 +1,4 @@
-"""The tables of Delta and Iceberg as they tell of themselves. Reads only, without a JVM.
+"""The tables of Delta as they tell of themselves. Reads only, without a JVM.
 
 A Delta table has a log. For the batches of a query it is read
 
@@ -8,31 +8,18 @@ A Delta table has a log. For the batches of a query it is read
 
 A Delta checkpoint in Parquet may be large: one column of it, an action such as `txn`, is read in
 pieces.
-
-An Iceberg table has metadata, and is named by one of
-
-    s3://lake/db/orders                                     a folder: the newest metadata in it
-    s3://lake/db/orders/metadata/00007-….metadata.json      that very file
-    catalog://lake/sales.orders                             the file that the catalog `lake` names
-
-pyiceberg asks the catalog. It knows it from ~/.pyiceberg.yaml, or PYICEBERG_CATALOG__LAKE__… in the
-environment. A table of a Hadoop catalog says which metadata is the newest. The file of the highest
-number is taken of others, if it is the only one of that number.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from stateshift.engines.spark.small_files import errors_at, json_or_text
-from stateshift.engines.views import Opening
-from stateshift.errors import ClusterError, FormatError, MissingFile, StorageError
-from stateshift.formats import iceberg_metadata as iceberg
+from stateshift.engines.spark.small_files import json_or_text
+from stateshift.engines.tables import TableFile, batches_of, parquet_at
+from stateshift.errors import MissingFile, StorageError, errors_at
 from stateshift.formats.delta_log import (
     FOLDER,
     SIDECARS,
@@ -48,17 +35,13 @@ from stateshift.formats.delta_log import (
 )
 from stateshift.formats.spark.text import is_integer
 from stateshift.plain import JsonObject
-from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import SinkLog
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-    from pyarrow.parquet import ParquetFile
+    pass
 
 COMMITS_MAX = 4096
-METADATA_ENDING: Final = ".metadata.json"
-CATALOG: Final = "catalog"
 
 
 def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, SinkLog]:
@@ -190,93 +173,12 @@ def _newest_of_each(transactions: Iterable[tuple[str, int]]) -> dict[str, int]:
     return newest
 
 
-ROWS = 16 * 1024
-
-
 def actions_in(storage: Storage, path: str, name: str) -> Iterator[JsonObject]:
     """Yield the actions of this name in a checkpoint. Other columns are not read."""
     file = parquet_at(storage, path)
     if name in file.schema_arrow.names:
         for batch in batches_of(file, [name]):
             yield from batch.column(0).drop_null().to_pylist()
-
-
-def parquet_at(storage: Storage, path: str) -> ParquetFile:
-    """Return a file of Parquet, of which only what is asked for is read."""
-    import pyarrow.parquet as pq
-
-    info = storage.stat(path)
-    if info is None:
-        raise MissingFile(f"{path} is not there", location=storage.location)
-    with _parquet_errors():
-        return pq.ParquetFile(_Ranges(storage, path, info.size))
-
-
-def batches_of(file: ParquetFile, columns: Sequence[str] | None = None) -> Iterator[RecordBatch]:
-    """Yield the rows of a file of Parquet, or some columns of them."""
-    with _parquet_errors():
-        yield from file.iter_batches(ROWS, columns=columns)
-
-
-@contextmanager
-def _parquet_errors() -> Iterator[None]:
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        first_line = str(error).partition("\n")[0]
-        raise FormatError(f"a file of a table is not Parquet: {first_line}") from error
-
-
-class _Ranges(io.RawIOBase):
-    """A file of a storage, of which only what is asked for is read."""
-
-    def __init__(self, storage: Storage, path: str, size: int) -> None:
-        super().__init__()
-        self._storage, self._path, self._size = storage, path, size
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, start + offset)
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._size - self._position)
-        wanted = left if size < 0 else min(size, left)
-        pieces: list[bytes] = []
-        held = 0
-        if wanted:
-            for chunk in self._storage.chunks(self._path, self._position, self._size):
-                pieces.append(bytes(chunk[: wanted - held]))
-                held += len(pieces[-1])
-                if held >= wanted:
-                    break
-        self._position += held
-        return b"".join(pieces)
-
-
-class TableFile(NamedTuple):
-    """A file of a table, as far as two tables can be compared by it: where it is, and the columns
-    that are the same in all of its rows.
-    """
-
-    name: str
-    size: int
-    deleted: int
-    records: int | None
-    place: str = ""
-    constants: tuple[tuple[str, str | None], ...] = ()
 
 
 def files_at(storage: Storage, version: int) -> list[TableFile]:
@@ -337,98 +239,3 @@ def _file(add: JsonObject) -> TableFile:
     texts = {str(key): text if isinstance(text, str) else None for key, text in pairs}
     name, known = place.rpartition("/")[2], records if is_integer(records) else None
     return TableFile(name, size, deleted, known, place, tuple(sorted(texts.items())))
-
-
-# ---- Iceberg
-
-
-def iceberg_table(location: str, opening: Opening) -> iceberg.IcebergTable:
-    """Return the table at a location, or in a catalog."""
-    if locations.scheme(location) == CATALOG:
-        location = metadata_in_catalog(location)
-    if location.endswith(METADATA_ENDING):
-        storage, path = opening(locations.parent(location)), locations.name(location)
-    else:
-        storage = opening(location)
-        path = newest_path(storage)
-    with errors_at(path):
-        return iceberg.decode_table(storage.read(path, iceberg.METADATA_BYTES_MAX))
-
-
-def metadata_in_catalog(location: str) -> str:
-    """Return the metadata file that a catalog names."""
-    catalog, table = locations.authority(location), locations.name(location)
-    try:
-        from pyiceberg.catalog import load_catalog
-    except ImportError as error:
-        fact = f"{location} is a table of a catalog, and pyiceberg is not installed here"
-        hint = "pip install 'stateshift[iceberg]'; or name the table's folder, or its metadata file"
-        raise StorageError(fact, hint=hint, location=location) from error
-    try:
-        return str(load_catalog(catalog).load_table(table).metadata_location)
-    except Exception as error:  # each catalog has errors of its own
-        first_line = str(error).partition("\n")[0] or type(error).__name__
-        raise ClusterError(
-            f"the catalog {catalog} gave no table {table}: {first_line}",
-            hint=f"check `pyiceberg --catalog {catalog} describe {table}`; or name the table's "
-            "folder, or its metadata file",
-        ) from error
-
-
-def newest_path(storage: Storage) -> str:
-    """Return the path of the newest metadata of the table at the storage's location."""
-    paths = [file.path for file in storage.list(iceberg.FOLDER)]
-    names = {path.rpartition("/")[2] for path in paths if path.count("/") == 1}
-    name = _hinted(storage, names) or _newest(storage, names)
-    return f"{iceberg.FOLDER}/{name}"
-
-
-def _hinted(storage: Storage, names: set[str]) -> str | None:
-    """Return the hinted metadata file, or a newer one, which may be there before the hint is."""
-    number = None
-    if iceberg.VERSION_HINT in names:
-        text = storage.read(f"{iceberg.FOLDER}/{iceberg.VERSION_HINT}", 1024).strip()
-        if text.isdigit() and len(text) <= 18:
-            number = int(text)
-    by_number = {iceberg.metadata_number(name): name for name in names if name.startswith("v")}
-    if number is None or number not in by_number:
-        return None
-    while number + 1 in by_number:
-        number += 1
-    return by_number[number]
-
-
-def _newest(storage: Storage, names: set[str]) -> str:
-    newest = iceberg.newest_metadata(names)
-    if not newest:
-        raise MissingFile(
-            f"{storage.location} is no Iceberg table: it has no {iceberg.FOLDER} that names one"
-        )
-    if len(newest) > 1:
-        raise StorageError(
-            f"{storage.location} has {len(newest)} newest metadata files, and its catalog alone "
-            f"knows which one counts: {', '.join(newest)}",
-            hint="name that one: let the `location`, or the table, end with its name",
-        )
-    return newest[0]
-
-
-def data_files(snapshot: iceberg.Snapshot, opening: Opening) -> Iterator[TableFile]:
-    """Yield the files of rows of a snapshot. Places are those that the table names."""
-    if snapshot.manifest_list is None:
-        fact = f"snapshot {snapshot.id} names no manifest list (it is of format version 1)"
-        raise StorageError(fact, hint="let the newest Iceberg write the table once")
-
-    def content(location: str) -> bytes:
-        storage = opening(locations.parent(location))
-        return storage.read(locations.name(location), iceberg.MANIFEST_BYTES_MAX)
-
-    with errors_at(snapshot.manifest_list):
-        manifests = iceberg.decode_manifest_list(content(snapshot.manifest_list))
-    for manifest in manifests:
-        with errors_at(manifest.path):
-            for file in iceberg.decode_manifest(content(manifest.path)):
-                name, place = locations.name(file.path), locations.normal(file.path)
-                # Files that delete rows are told by the summary, too.
-                if not manifest.of_deletes:
-                    yield TableFile(name, file.size, 0, file.records, place)

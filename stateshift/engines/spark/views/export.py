@@ -43,7 +43,7 @@ from stateshift.engines.spark.entries.row_checksums import (
 )
 from stateshift.engines.spark.entries.store_view import StoreView, note_of
 from stateshift.engines.spark.entries.vectors import array, arrow_type
-from stateshift.engines.spark.small_files import SMALL, errors_at
+from stateshift.engines.spark.small_files import SMALL
 from stateshift.engines.spark.views.json_lines import StoreRows, key_of, lines_of, part_of, value_of
 from stateshift.engines.spark.views.selection import (
     Opened,
@@ -57,7 +57,7 @@ from stateshift.engines.spark.views.selection import (
 from stateshift.engines.spill import storage_errors
 from stateshift.engines.views import Opening, Readers, Wanted
 from stateshift.engines.window import GrowingFile
-from stateshift.errors import FormatError, MissingFile, PlanError
+from stateshift.errors import FormatError, MissingFile, PlanError, errors_at
 from stateshift.formats.blocks import Column, RowBlock, block_of
 from stateshift.formats.spark import commits, rocksdb
 from stateshift.formats.spark.offset_conf import delimiter, has_row_checksums

@@ -20,10 +20,9 @@ from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import RowSchema, note_of
 from stateshift.engines.spark.entries.store_views import Views, views_of
-from stateshift.engines.spark.small_files import errors_at
 from stateshift.engines.spark.survey import checkpoint as spark_survey
 from stateshift.engines.views import DecodedFile, Opening, ShownEntry, Wanted
-from stateshift.errors import MissingFile, PlanError, StateshiftError
+from stateshift.errors import MissingFile, PlanError, StateshiftError, errors_at
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Operator, ShardFiles, Survey
