@@ -190,7 +190,7 @@ def iceberg_in_flink(source: FlinkSource) -> Details | None:
         state = file_source.decode_iceberg_enumerator(enumerator.version, enumerator.content)
     except FormatError:
         return None
-    unread = state.pending + len(source.splits)
+    unread = len(state.pending) + len(source.splits)
     return {"snapshot_id": state.snapshot_id, "time_ms": state.time_ms, "splits": unread}
 
 
@@ -275,6 +275,8 @@ def snapshot_words(unit: str) -> Callable[[Details, bool], str]:
 def iceberg_words(details: Details, every: bool) -> str:
     """Return the file of a snapshot for Spark; for Flink the splits that it is not done with."""
     if "splits" in details:
+        if details["snapshot_id"] is None:
+            return "nothing is listed yet"
         return f"snapshot {details['snapshot_id']} is listed, {details['splits']:,} splits unread"
     return snapshot_words("file")(details, every)
 
@@ -340,6 +342,7 @@ ICEBERG: Final = SourceKind(
     positions=one_position(iceberg_words),
     words=iceberg_words,
     step_back=fall_within("snapshot_id", "position"),
+    comparable=True,
 )
 PAIMON: Final = SourceKind(
     "paimon",
@@ -408,6 +411,8 @@ UNTRANSLATED: Final[Mapping[str, str]] = {
     HUDI.name: _OF_OLD_SERVICE.format("table") + "; the commits of another are not compared",
     AUTO_LOADER.name: "its files are listed in a RocksDB below sources, which is Databricks' own: "
     "it is copied whole, and fits the folder that the job has read",
+    UNKNOWN.name: "its state is copied whole; Flink's IcebergSource is known as such once it has "
+    "listed its table",
 }
 
 
@@ -429,7 +434,8 @@ class SourceReading:
     @property
     def is_whole(self) -> bool:
         """Whether its positions are all that its state says."""
-        return self.kind.comparable and "enumerator" not in self.details
+        is_unread = self.kind is ICEBERG and self.details["splits"] > 0
+        return self.kind.comparable and "enumerator" not in self.details and not is_unread
 
 
 def of_spark(offset: object, has_log: bool, added: bool = True) -> SourceReading:

@@ -216,7 +216,7 @@ def iceberg_enumerator(splits: int, version: int = 2) -> ConnectorState:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_flinks_iceberg_source_is_known_by_its_enumerator(version: int) -> None:
-    """Bytes as the source of Iceberg writes them: no Flink with Iceberg was run."""
+    """Those of real jobs are read in tests/engines/flink/test_new_tables.py."""
     enumerator = iceberg_enumerator(2, version)
     reading = of_flink(FlinkSource((ConnectorState(3, b"a task"),), enumerator))
     assert reading.kind.name == "iceberg"

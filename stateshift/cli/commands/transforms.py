@@ -387,8 +387,8 @@ def reposition(
 ) -> int:
     """Copy an image for a job that reads on from elsewhere.
 
-    From other topics or other brokers of Kafka; of Spark, from another table of Delta or Iceberg;
-    of Flink, from files in another folder, which are compared by their sizes.
+    From other topics or other brokers of Kafka; from another table of Iceberg or, of Spark, of
+    Delta; of Flink, from files in another folder, which are compared by their sizes.
 
     The records around each old offset are looked for at the new place, and every partition gets its
     offset there. The plan shows what would be read again or skipped: anything but nothing is

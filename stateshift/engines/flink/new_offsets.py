@@ -1,7 +1,7 @@
 """The operators of sources that read on from elsewhere, rewritten. Pure.
 
-    NewOffsets(topics, offsets, dropped, roots)   new topics, offsets in them, states that go, and
-                                                  folders of files, old -> new
+    NewOffsets(topics, offsets, dropped, roots,   new topics, offsets in them, states that go,
+               snapshot)                          folders of files, old -> new, and a snapshot
     rewrite_operator(operator, streams, new)      the operator, its rewritten state in the metadata
     moved_path(uri, roots)                        a file's path below its new folder
 
@@ -19,6 +19,9 @@ offset of its own (version 3) waits there still. FlinkKafkaConsumer has a list o
 A source of files knows them in the same two places: readers have splits of files, the enumerator
 those that no reader has, and the paths that it has found so far. Their paths are rewritten. The
 hosts of a split, which are those of the old storage, go.
+
+A source of Iceberg knows in the enumerator the snapshot up to which it has listed its table. That
+is replaced. Splits hold tasks over files of one table: a source that has any is refused.
 
 All other states, and the header in front of them, keep their bytes. Partitions that the new topics
 do not have go. `dropped` states have no elements afterwards.
@@ -40,8 +43,10 @@ from stateshift.formats.flink.file_source import (
     Uri,
     decode_file_enumerator,
     decode_file_split,
+    decode_iceberg_enumerator,
     encode_file_enumerator,
     encode_file_split,
+    encode_iceberg_enumerator,
 )
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.kafka import (
@@ -87,18 +92,21 @@ class PlainNewOffsets(TypedDict):
     offsets: Mapping[str, Mapping[str, int]]
     dropped: Sequence[str]
     roots: NotRequired[Mapping[str, str]]
+    snapshot: NotRequired[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class NewOffsets:
     """The new name of each topic, the next offset of every partition of the new topics, and the
-    states whose elements are dropped; or the new folders of files.
+    states whose elements are dropped; or the new folders of files; or the snapshot of a table, and
+    its time in milliseconds.
     """
 
     topics: Mapping[str, str]
     offsets: Mapping[str, Mapping[int, int]]
     dropped: tuple[str, ...] = ()
     roots: Mapping[str, str] = field(default_factory=dict)
+    snapshot: tuple[int, int] | None = None
 
     def plain(self) -> PlainNewOffsets:
         offsets = {}
@@ -106,15 +114,22 @@ class NewOffsets:
             offsets[topic] = {str(number): offset for number, offset in partitions.items()}
         dropped = list(self.dropped)
         made: PlainNewOffsets = {"topics": self.topics, "offsets": offsets, "dropped": dropped}
-        return {**made, "roots": self.roots} if self.roots else made
+        if self.roots:
+            made["roots"] = self.roots
+        if self.snapshot is not None:
+            made["snapshot"] = self.snapshot
+        return made
 
     @classmethod
     def of(cls, plain: PlainNewOffsets) -> Self:
         offsets = {}
         for topic, partitions in plain["offsets"].items():
             offsets[topic] = {int(number): offset for number, offset in partitions.items()}
-        roots = plain.get("roots", {})
-        return cls(plain["topics"], offsets, tuple(plain["dropped"]), roots)
+        roots, snapshot = plain.get("roots", {}), None
+        if "snapshot" in plain:
+            snapshot_id, time_ms = plain["snapshot"]
+            snapshot = snapshot_id, time_ms
+        return cls(plain["topics"], offsets, tuple(plain["dropped"]), roots, snapshot)
 
     @property
     def places(self) -> list[Place]:
@@ -151,12 +166,15 @@ def rewrite_operator(operator: OperatorState, streams: Streams, new: NewOffsets)
             if file is not None:
                 readers[subtask.index] = file
     coordinator = operator.coordinator
-    known = None if coordinator is None else decode_source_coordinator(coordinator.content)
+    before = None if coordinator is None else decode_source_coordinator(coordinator.content)
+    known = before
     if new.offsets:
         known = _rewrite_topics([*readers.values()], known, new)
     if new.roots:
         known = _rewrite_files([*readers.values()], known, new.roots)
-    if coordinator is not None and known is not None and (new.offsets or new.roots):
+    if new.snapshot is not None and known is not None:
+        known = _rewrite_snapshot(known, new.snapshot)
+    if coordinator is not None and known is not None and known != before:
         coordinator = replace(coordinator, content=encode_source_coordinator(known))
     subtasks: list[SubtaskState] = []
     for subtask in operator.all_subtasks:
@@ -343,3 +361,15 @@ def _rewrite_files(
     found = [str(moved_path(Uri.of(path), roots) or path) for path in known.found]
     moved = FileEnumerator(tuple(splits), tuple(found))
     return ConnectorState(state.version, encode_file_enumerator(moved))
+
+
+# ---- tables
+
+
+def _rewrite_snapshot(state: ConnectorState, snapshot: tuple[int, int]) -> ConnectorState:
+    """Return the state of an enumerator that has listed its table up to this snapshot."""
+    known = decode_iceberg_enumerator(state.version, state.content)
+    moved = replace(known, snapshot_id=snapshot[0])
+    if known.time_ms is not None:
+        moved = replace(moved, time_ms=snapshot[1])
+    return ConnectorState(state.version, encode_iceberg_enumerator(state.version, moved))

@@ -11,9 +11,10 @@ source of numbers; and of the enumerator of Iceberg's source.
     numbers          utf id, i8 next, i8 last                          a split, v1
                      i4 n, n * numbers                                 the enumerator, v1
 
-    iceberg      u1 1, i4 1, i4 length, (u1 1, i8 snapshot, u1 has a time, [i8 milliseconds]),
+    iceberg      u1 1, i4 1, i4 length, position,
                  i4 version of the splits, i4 n, n * (i4 length, split, utf status),
                  i4 m, m * i4 splits of the last listings              since version 2
+    position         u1 has a snapshot, [i8 snapshot], u1 has a time, [i8 milliseconds]
 
 A reader is at `records` records behind `offset`; -1 stands for no offset: it is the split's start.
 The paths of an enumerator are of files that were found already; a bounded source keeps none.
@@ -23,8 +24,8 @@ PendingSplitsCheckpointSerializer}, core/fs/Path.serializeToDataOutputView,
 util/StringUtils.writeNullableString; api/connector/source/lib/NumberSequenceSource. The splits of
 table formats add fields: they are none of these; one of Iceberg's holds tasks that it reads alone.
 Iceberg 1.5: flink/source/enumerator/{IcebergEnumeratorStateSerializer,
-IcebergEnumeratorPositionSerializer}. Without a position nothing was listed, and nobody knows whose
-bytes these are.
+IcebergEnumeratorPositionSerializer}. A table that was empty has a position without a snapshot.
+Without a position nothing was listed, and nobody knows whose bytes these are.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final, Self
 
-from stateshift.errors import FormatError, UnknownVersion
+from stateshift.errors import UnknownVersion
 from stateshift.formats.flink.java_data import DataInput, DataOutput
 from stateshift.formats.flink.values import read_string
 
@@ -43,7 +44,6 @@ SPLIT_VERSION: Final = 1
 NO_OFFSET: Final = -1
 ICEBERG_VERSIONS: Final = (1, 2)
 _STATUSES: Final = frozenset(("UNASSIGNED", "ASSIGNED", "COMPLETED"))
-_ICEBERG: Final = "the enumerator of IcebergSource"
 _HEAD = struct.Struct("<IiII")
 _LENGTH = struct.Struct("<I")
 _URI = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL)
@@ -264,34 +264,59 @@ def _require(version: int, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class IcebergEnumerator:
-    """The newest snapshot whose files were listed, and how many splits no reader has yet."""
+    """The newest snapshot whose files were listed, None while the table is empty; the splits that
+    no reader has yet, each with its status; and the number of those of the last listings.
+    """
 
-    snapshot_id: int
+    snapshot_id: int | None
     time_ms: int | None
-    pending: int
+    split_version: int
+    pending: tuple[tuple[bytes, str], ...] = ()
+    listings: tuple[int, ...] = ()
 
 
 def decode_iceberg_enumerator(version: int, content: bytes) -> IcebergEnumerator:
     """Return the enumerator's position."""
-    data = DataInput(content, _ICEBERG)
+    data = DataInput(content, "the enumerator of IcebergSource")
     if version not in ICEBERG_VERSIONS:
-        raise FormatError(f"{_ICEBERG} is of version {version}")
+        known = " and ".join(map(str, ICEBERG_VERSIONS))
+        raise UnknownVersion(f"{data.what} has version {version}, and {known} are known", None, 0)
     if not data.boolean() or data.i4() != 1:
         raise data.wrong("no position of version 1", 0)
     position = data.within()
-    if not position.boolean():
-        raise position.wrong("a position without a snapshot")
-    snapshot_id = position.i8()
+    snapshot_id = position.i8() if position.boolean() else None
     time_ms = position.i8() if position.boolean() else None
     position.require_end("bytes behind the position")
-    data.i4()
-    pending = data.items("splits")
-    for _ in range(pending):
-        data.within()
-        if data.utf() not in _STATUSES:
-            raise data.wrong("another status of a split than Iceberg's")
+    split_version = data.i4()
+    pending = []
+    for _ in range(data.items("splits")):
+        task, at = data.take(data.count("bytes")), data.at
+        status = data.utf()
+        if status not in _STATUSES:
+            raise data.wrong("another status of a split than Iceberg's", at)
+        pending.append((task, status))
+    listings: tuple[int, ...] = ()
     if version > 1:
-        for _ in range(data.items("listings")):
-            data.i4()
+        listings = tuple(data.i4() for _ in range(data.items("listings")))
     data.require_end("bytes behind the last field")
-    return IcebergEnumerator(snapshot_id, time_ms, pending)
+    return IcebergEnumerator(snapshot_id, time_ms, split_version, tuple(pending), listings)
+
+
+def encode_iceberg_enumerator(version: int, enumerator: IcebergEnumerator) -> bytes:
+    """Return the bytes of an enumerator in its version."""
+    position = DataOutput()
+    for number in (enumerator.snapshot_id, enumerator.time_ms):
+        position.boolean(number is not None)
+        if number is not None:
+            position.i8(number)
+    out = DataOutput()
+    out.boolean(True)
+    out.i4(1)
+    out.sized(position.content())
+    out.i4(enumerator.split_version, len(enumerator.pending))
+    for task, status in enumerator.pending:
+        out.sized(task)
+        out.utf(status)
+    if version > 1:
+        out.i4(len(enumerator.listings), *enumerator.listings)
+    return out.content()

@@ -5,7 +5,7 @@ The savepoint is that of a real job, which has read a part of each of two files.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -212,7 +212,10 @@ def test_folders_that_nobody_can_compare_are_refused(tmp_path: Path) -> None:
     assert "cannot be listed" in finding.message and finding.waive == "other-records"
 
 
-def running(ground: Ground) -> tuple[MemoryFlink, Spec]:
+ROOTS = {"kind": "reposition", "root": NEW, "from_root": OLD}
+
+
+def running(ground: Ground, change: Mapping[str, str] = ROOTS) -> tuple[MemoryFlink, Spec]:
     """The job runs, and its savepoint is the one that is there; the spec that moves it."""
 
     def take(location: str) -> None:
@@ -231,7 +234,7 @@ def running(ground: Ground) -> tuple[MemoryFlink, Spec]:
         "new_savepoint_path": TARGET,
         "submit": {"command": "go"},
         "source_submit": {"command": "back"},
-        "transform": [{"kind": "reposition", "root": NEW, "from_root": OLD}],
+        "transform": [change],
     }
     clusters = {"old": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}}
     keys = {"version": 1, "engine": "flink", "clusters": clusters, "jobs": [job]}

@@ -17,7 +17,6 @@ from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.image import comparable
 from stateshift.engines.flink.image import metadata_of
 from stateshift.engines.flink.rewrite.choice import id_of
-from stateshift.engines.registry import engine
 from stateshift.errors import PlanError, VerifyError
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.kafka import (
@@ -45,7 +44,7 @@ from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.migration import Adapters
 from stateshift.specification import Spec, parse_spec
 from stateshift.step.images import CompareImages
-from stateshift.survey import Committed, Endpoint
+from stateshift.survey import Committed
 from stateshift.testing.memory_flink import MemoryFlink
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden
@@ -437,22 +436,6 @@ def test_a_group_gets_the_offsets_at_which_the_splits_read_on(tmp_path: Path) ->
     assert expected.items() <= held.items()
     assert ground.rollback().state == "rolled-back"
     assert groups.committed("shop") == {}
-
-
-def test_a_table_of_iceberg_is_refused_by_its_kind(tmp_path: Path) -> None:
-    """No Flink with Iceberg was run: its endpoint is put beside those of a real savepoint."""
-    ground = ground_of(tmp_path)
-    spec = moved(topics=None, by=None, table="/lake/clicks")
-    _, survey = golden.looked_at(ground.disk, IMAGE)
-    (image,) = survey.images
-    clicks = Endpoint("source", "clicks", "iceberg")
-    survey = replace(survey, images=(replace(image, endpoints=(*image.endpoints, clicks)),))
-    (position,) = engine("flink").ask_positions(
-        spec.jobs[0], survey, ground.open, ground.kafka.open_topics, lambda seconds: bool
-    )
-    (refusal,) = position.findings
-    assert "source clicks of Flink stands in a table of iceberg" in refusal.message
-    assert refusal.level == "refuse" and refusal.hint
 
 
 def test_a_source_that_is_left_out_is_not_repositioned(tmp_path: Path) -> None:

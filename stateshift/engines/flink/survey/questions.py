@@ -37,6 +37,7 @@ from stateshift.engines.repositioning import (
     positions_of,
     topics_elsewhere,
 )
+from stateshift.engines.tables import snapshot_search
 from stateshift.errors import ClusterError
 from stateshift.sources.topics import DYNAMIC, EARLIEST
 from stateshift.specification import JobSpec
@@ -47,6 +48,7 @@ from stateshift.survey import (
     Finding,
     Image,
     NewPosition,
+    PositionChange,
     Savable,
     Survey,
     refuse,
@@ -215,10 +217,12 @@ def ask_positions(survey: Survey, outside: Outside) -> tuple[NewPosition, ...]:
 
 
 def _look_ahead(change: Reposition, outside: Outside) -> None:
-    """Refuse brokers that do not answer, topics that they do not have, and folders without files,
-    before a job stops: its savepoint tells the rest.
+    """Refuse brokers that do not answer, topics that they do not have, folders without files, and
+    tables that are none, before a job stops: its savepoint tells the rest.
     """
     kafka = outside.job.kafka
+    if change.table is not None:
+        snapshot_search(change, change.source or "", 0, outside.opening)
     if change.root is not None:
         look_at_root(change, outside.opening)
     if kafka is None or change.by is None:
@@ -255,14 +259,9 @@ def _by_index(image: Image, change: Reposition) -> Reposition:
 def _position(
     survey: Survey, change: Reposition, endpoint: Endpoint, outside: Outside
 ) -> NewPosition:
-    image = survey.images[0]
     source = endpoint.index
     if change.table is not None:
-        raise RefusedError(
-            f"source {source} of Flink stands in a table of {endpoint.kind}: its position is not "
-            "translated",
-            "let the job read on in the table that it has read",
-        )
+        return _snapshot_position(survey, change, endpoint, outside)
     if change.root is not None:
         return file_position(survey, change, endpoint, outside)
     _require_topics(endpoint)
@@ -271,18 +270,62 @@ def _position(
     if not all(each.read for each in found):
         return NewPosition(source, endpoint.kind, findings=findings)
     offsets = {each.topic: dict(sorted(each.read.items())) for each in found}
-    new = NewOffsets(change.topics, offsets)
-    streams = Streams(outside.opening(survey.location).chunks, places_of(image))
-    for operator in metadata_of(image).operators:
-        if source == (operator.uid or operator.name or operator.id.hex()):
-            rewrite_operator(operator, streams, new)  # whatever it raises is why it cannot be
     return NewPosition(
         source,
         endpoint.kind,
         replace(endpoint, offsets=offsets, details={"offsets": offsets}),
-        {image.epoch or 0: json.dumps(new.plain(), separators=(",", ":"))},
+        _offsets_of(survey, source, NewOffsets(change.topics, offsets), outside),
         tuple(chain.from_iterable(each.changes for each in found)),
         findings,
+    )
+
+
+def _offsets_of(survey: Survey, source: str, new: NewOffsets, outside: Outside) -> dict[int, str]:
+    """Return the new offsets as a position has them. Whatever rewriting the source's operator
+    raises is why they cannot be.
+    """
+    image = survey.images[0]
+    streams = Streams(outside.opening(survey.location).chunks, places_of(image))
+    for operator in metadata_of(image).operators:
+        if source == (operator.uid or operator.name or operator.id.hex()):
+            rewrite_operator(operator, streams, new)
+    return {image.epoch or 0: json.dumps(new.plain(), separators=(",", ":"))}
+
+
+def _snapshot_position(
+    survey: Survey, change: Reposition, endpoint: Endpoint, outside: Outside
+) -> NewPosition:
+    """Return the position of a source of Iceberg in another table."""
+    source, details = endpoint.index, endpoint.details
+    last, unread = details["snapshot_id"], details["splits"]
+    if last is None:
+        raise RefusedError(
+            f"source {source} has found no snapshot in its table yet",
+            "start the job from this image as it is: it reads another table from its first "
+            "snapshot on",
+        )
+    if unread:
+        raise RefusedError(
+            f"source {source} has unread splits ({unread:,}), which name files of the table that "
+            "it has read",
+            "take the savepoint when the source is idle: let nobody write to the table until the "
+            "job has read it to its end",
+        )
+    search = snapshot_search(change, source, last, outside.opening)
+    snapshot = search.equal_snapshot()
+    counts, proof = search.proof(snapshot)
+    texts: dict[int, str] = {}
+    if snapshot.id != last:
+        new = NewOffsets({}, {}, snapshot=(snapshot.id, snapshot.time_ms))
+        texts = _offsets_of(survey, source, new, outside)
+    after = {**details, "snapshot_id": snapshot.id, "time_ms": snapshot.time_ms}
+    return NewPosition(
+        source,
+        endpoint.kind,
+        replace(endpoint, details=after),
+        texts,
+        (PositionChange(source, search.location, last, snapshot.id, *counts),),
+        (proof, *search.unreadable()),
     )
 
 
