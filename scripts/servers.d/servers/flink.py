@@ -2,8 +2,9 @@
 API is given.
 
 STATESHIFT_FLINK_VERSION_A and _B name other versions than the newest; STATESHIFT_FLINK_CONF a file
-of further lines `key: value`, which go before ours. Both are looked for in the environment of the
-servers, too, and hold until the server is stopped: what crashed is started again as it was.
+of further lines `key: value`, which go before ours; STATESHIFT_FLINK_JARS jars that go into its class
+path, parted by colons. All are looked for in the environment of the servers, too, and hold until the
+server is stopped: what crashed is started again as it was.
 flink-1.20 is an older Flink beside these two.
 
 With an `application` (a jar, its class and its arguments) it is a cluster of that one instead,
@@ -114,6 +115,7 @@ class Flink(Server):
             env = {**os.environ, **place.env}
             more = env.get("STATESHIFT_FLINK_CONF")
             place.write("conf/more", Path(more).read_text() if more else "")
+            place.write("conf/jars", env.get("STATESHIFT_FLINK_JARS", ""))
             place.write("conf/version", self.asked(env))
         lines = self.properties(place)
         file = "config.yaml" if _major(self.running(place)) >= 2 else "flink-conf.yaml"
@@ -186,6 +188,9 @@ class Flink(Server):
             "FLINK_PLUGINS_DIR": str(place.folder / "plugins"),
         }
         path, words = f"{lib}/*", (ENTRY_POINTS[name], "--configDir", str(conf))
+        more = conf / "jars"
+        if more.exists() and more.read_text():
+            path = f"{path}:{more.read_text()}"
         if self.application:
             jar, main, *arguments = self.application
             path = f"{path}:{jar}"

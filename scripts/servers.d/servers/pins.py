@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parents[1]
 # What each pom leaves open, as the default servers fill it in.
 DEFAULTS: dict[str, dict[str, str]] = {
     "flink-avro": {"flink": "2.3.0"},
+    "flink-iceberg": {"flink": "2.0"},
     "flink-kafka": {"client": "4.2.0", "connector": "5.0.0-2.2"},
     "flink-sql": {"flink": "2.3.0"},
     "flink-tests": {"flink": "2.3.0"},
