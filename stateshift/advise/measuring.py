@@ -24,6 +24,7 @@ from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
 from stateshift.clusters.kind import check_cluster
 from stateshift.clusters.standalone.calls import StandaloneCalls
+from stateshift.clusters.yarn.calls import YarnCalls
 from stateshift.errors import StateshiftError
 from stateshift.specification.model import ClusterSpec
 from stateshift.storage.protocol import Storage
@@ -60,6 +61,8 @@ def capacity_of(cluster: ClusterSpec) -> Capacity:
                 return _of_flink(cluster)
             case "spark_standalone":
                 return _of_standalone(cluster)
+            case "yarn":
+                return _of_yarn(cluster)
     except StateshiftError as error:
         return Capacity(unknown=error.fact)
     fact = f"a cluster of kind {cluster.kind} does not tell its capacity"
@@ -94,6 +97,14 @@ def _of_standalone(cluster: ClusterSpec) -> Capacity:
     if has.cores <= 0:
         return Capacity(unknown="no worker is alive")
     return Capacity(has.cores, has.cores_used, has.memory, has.memory_used)
+
+
+def _of_yarn(cluster: ClusterSpec) -> Capacity:
+    room = YarnCalls(cluster.name, check_cluster(cluster)).room()
+    if room.cores <= 0:
+        return Capacity(unknown="no node is alive")
+    used, memory_used = room.cores - room.cores_free, room.memory - room.memory_free
+    return Capacity(room.cores, used, room.memory << 20, memory_used << 20)
 
 
 NO_CORES = (

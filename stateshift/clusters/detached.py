@@ -165,6 +165,26 @@ def output_of(stem: Path, suffix: str = "log", bytes_max: int = 1 << 16) -> str:
         return ""
 
 
+def is_over(stem: Path) -> bool:
+    """Whether the process has ended, also as seen by whoever still holds its lock."""
+    seen = trace(stem)
+    if seen.code is not None or seen.pid is None:
+        return seen.pid is not None
+    try:
+        os.kill(seen.pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def last_said(stem: Path) -> float:
+    """Return the time of its last output, in seconds since 1970; 0 where there is none."""
+    try:
+        return _beside(stem, "log").stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def holders(stem: Path) -> tuple[int, ...]:
     """Return the processes that hold the lock, as far as we see them; else that of `.pid`."""
     lock, holding = os.path.realpath(_beside(stem, "lock")), set()

@@ -134,7 +134,8 @@ class Service:
         means_something = status >= 500 or status in (401, 403, 404)
         if status < 300 or not (of_service or means_something):
             kind = response.headers.get("Content-Type", "no content type")
-            raise self.odd(url, f"does not answer as {self.words} does (HTTP {status}, {kind})")
+            fact = f"does not answer as {self.words} does (HTTP {status}, {kind})"
+            raise self.odd(url, fact, status)
         fact = f"{redact(url)}: HTTP {status} for {method}"
         if of_service:
             said = redact(str(answer.get(self.said, answer))[:500], os.environ)
@@ -148,9 +149,10 @@ class Service:
             raise self._failed(status, f"{redact(url)}: HTTP {status} for GET")
         return str(response.text)
 
-    def odd(self, url: str, fact: str) -> Unanswered:
+    def odd(self, url: str, fact: str, status: int | None = None) -> Unanswered:
         return Unanswered(
             f"{redact(url)} {fact}",
+            status,
             cluster=self.cluster,
             hint=f'"{self.option}" has to be that of {self.words}, such as {self.example}',
         )

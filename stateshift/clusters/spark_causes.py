@@ -60,8 +60,9 @@ _INNER = (
 # Behind these comes what is nearer to the matter; alone they say nothing.
 _SAYS_NOTHING = re.compile(
     r"Job aborted due to stage failure|Traceback \(most recent call last\)|An error occurred while "
-    r"calling|Application \S+ finished with (?:failed|killed) status|^SystemExit|An exception was "
-    r"thrown from the Python|^Driver stacktrace|Writing job aborted|^SparkUserAppException: User "
+    r"calling|Exception thrown in awaitResult|Application \S+ finished with (?:failed|killed) "
+    r"status|^SystemExit|An exception was thrown from the Python|^Driver stacktrace|Writing job "
+    r"aborted|^SparkUserAppException: User "
     r"application exited with"
 )
 # One is only heard of these because something else has gone down.

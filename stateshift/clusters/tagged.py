@@ -78,6 +78,10 @@ class TaggedCluster(ABC):
     def kind(self) -> str:
         return self.takes.kind
 
+    @property
+    def notes(self) -> Notes:
+        return Notes(self.state_dir)
+
     def error(self, job: str, fact: str, hint: str | None = None) -> ClusterError:
         return ClusterError(fact, cluster=self.name, job=job, hint=hint)
 
@@ -151,6 +155,30 @@ class TaggedCluster(ABC):
         state = self.find_source(request).state
         return not state.alive and state is not JobState.UNKNOWN
 
+    def end(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:
+        """Stop a job and wait until it is not alive. `look` is how a person looks at a job that
+        does not end, with {id} for its id. That it was stopped is noted before it is: a service
+        may forget at once what it ends.
+        """
+        status = self.find_source(request)
+        refuse_unknown(status, request, self.name, self.notes)
+        self.notes.add_stopped(request.tag)
+        if status.state.alive and status.id is not None:
+            is_killed = not self.stop_gracefully(request)
+            if is_killed:
+                kill(status.id)
+            if not self.ends_within(request.seconds_max, request):
+                status = self.find_source(request)
+                fact = f"{status.id}, the job {request.job}, is {status.state}"
+                fact += f" {request.seconds_max:g} s after it was stopped"
+                hint = f"look at it: {look.format(id=status.id)}"
+                raise self.error(request.job, fact, hint)
+            if is_killed:  # it may have answered too late
+                forget_marker(request, self.open_storage)
+        after = self.find_source(request)
+        refuse_unknown(after, request, self.name, self.notes)
+        return after
+
     def try_application(self, application: str, main_class: str | None, is_here: bool) -> Trial:
         """Look for an application and the class in its jar; elsewhere it is not known."""
         scheme, _, rest = application.rpartition(":")
@@ -201,10 +229,6 @@ class RemoteCluster(TaggedCluster, Generic[C]):
         """Start the job and return its id."""
 
     @property
-    def notes(self) -> Notes:
-        return Notes(self.state_dir)
-
-    @property
     def settle_seconds(self) -> float:
         return float(self.options.get("settle_seconds", _SETTLE_SECONDS))
 
@@ -245,27 +269,3 @@ class RemoteCluster(TaggedCluster, Generic[C]):
             return id
 
         return start
-
-    def end(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:
-        """Stop a job and wait until it is not alive. `look` is how a person looks at a job that
-        does not end, with {id} for its id. That it was stopped is noted before it is: a service
-        may forget at once what it ends.
-        """
-        status = self.find_source(request)
-        refuse_unknown(status, request, self.name, self.notes)
-        self.notes.add_stopped(request.tag)
-        if status.state.alive and status.id is not None:
-            is_killed = not self.stop_gracefully(request)
-            if is_killed:
-                kill(status.id)
-            if not self.ends_within(request.seconds_max, request):
-                status = self.find_source(request)
-                fact = f"{status.id}, the job {request.job}, is {status.state}"
-                fact += f" {request.seconds_max:g} s after it was stopped"
-                hint = f"look at it: {look.format(id=status.id)}"
-                raise self.error(request.job, fact, hint)
-            if is_killed:  # it may have answered too late
-                forget_marker(request, self.open_storage)
-        after = self.find_source(request)
-        refuse_unknown(after, request, self.name, self.notes)
-        return after

@@ -17,18 +17,21 @@ CLUSTER_MODULES: Mapping[str, str] = {
     "spark_submit": "stateshift.clusters.spark_submit.cluster",
     "livy": "stateshift.clusters.livy",
     "spark_standalone": "stateshift.clusters.standalone.cluster",
+    "yarn": "stateshift.clusters.yarn.cluster",
     "flink_rest": "stateshift.clusters.flink.cluster",
 }
 CLUSTER_KINDS = tuple(CLUSTER_MODULES)
-SPARK_KINDS = ("spark_submit", "livy", "spark_standalone")
+SPARK_KINDS = ("spark_submit", "livy", "spark_standalone", "yarn")
 
 _SUBMIT = ("spark_submit",)
+_YARN = ("yarn",)
+_LAUNCHED = ("spark_submit", "yarn")
 _LIVY = ("livy",)
 _STANDALONE = ("spark_standalone",)
 _FLINK = ("flink_rest",)
 _COMMANDS = ("command",)
-_HTTP = ("livy", "spark_standalone", "flink_rest")
-_FILES = ("spark_submit", "command", "livy", "spark_standalone", "flink_rest")
+_HTTP = ("livy", "spark_standalone", "yarn", "flink_rest")
+_FILES = ("spark_submit", "command", "livy", "spark_standalone", "yarn", "flink_rest")
 
 
 # ------------------------------------------------------------------------------ values
@@ -92,6 +95,12 @@ SETTINGS = Expected("an object of texts, numbers and booleans", _settings, type=
 COUNT = Expected("a whole number, not negative", _count, type="integer")
 SECONDS = Expected("a number of seconds, not negative", _seconds, type="number")
 FLAG = Expected("true or false", lambda value: isinstance(value, bool), type="boolean")
+YARN_AUTHENTICATION = _one_of("simple, basic or kerberos", "simple", "basic", "kerberos")
+FLINK_URL = Expected(
+    "the JobManager's own address; YARN's proxy takes no POST (amRPCAddress of the application)",
+    lambda value: _text(value) and "/proxy/application_" not in str(value),
+    needed=True,
+)
 AUTHENTICATION = _one_of("none, basic or kerberos", "none", "basic", "kerberos")
 DEPLOY_MODE = _one_of("client or cluster", "client", "cluster")
 SAVEPOINT_FORMAT = _one_of("canonical or native", "canonical", "native")
@@ -120,11 +129,14 @@ class Option:
 CLUSTER_OPTIONS = (
     Option("master", _SUBMIT, TEXT, "The master's URL, such as local[2] or spark://host:7077."),
     Option(
-        "deploy_mode", _SUBMIT, DEPLOY_MODE, "client (the driver runs on this machine) or cluster."
+        "deploy_mode",
+        _LAUNCHED,
+        DEPLOY_MODE,
+        "client (the driver runs on this machine) or cluster (usual with yarn).",
     ),
-    Option("spark_submit", _SUBMIT, TEXT, "The executable, if it is not on the PATH."),
-    Option("java_home", _SUBMIT, TEXT, "The Java to run with."),
-    Option("java_options", _SUBMIT, TEXT, "Options of the launcher's and the driver's JVM."),
+    Option("spark_submit", _LAUNCHED, TEXT, "The executable, if it is not on the PATH."),
+    Option("java_home", _LAUNCHED, TEXT, "The Java to run with."),
+    Option("java_options", _LAUNCHED, TEXT, "Options of the launcher's and the driver's JVM."),
     Option("pid_file", _SUBMIT, TEXT, "Holds the process id of a job that was started by hand."),
     Option(
         "submit",
@@ -145,16 +157,27 @@ CLUSTER_OPTIONS = (
         {"manual": TEXT},
     ),
     Option("marker_dir", ("manual",), TEXT, "A folder of marker files, for runs without a person."),
-    Option("url", _HTTP, NEEDED_TEXT, "The address of the REST API."),
+    Option(
+        "url",
+        _HTTP,
+        NEEDED_TEXT,
+        "The address of the REST API; with yarn, of both of a pair.",
+        {"flink_rest": FLINK_URL},
+    ),
     Option("ui_url", _STANDALONE, TEXT, "The master's web page, if it is not at the usual port."),
     Option(
         "auth",
-        ("livy", "flink_rest"),
+        ("livy", "yarn", "flink_rest"),
         AUTHENTICATION,
-        "How requests are authenticated: none, basic or kerberos.",
+        "How requests are authenticated.",
+        {"yarn": YARN_AUTHENTICATION},
     ),
-    Option("user", ("livy", "flink_rest"), TEXT, "The user of basic authentication."),
-    Option("password_file", ("livy", "flink_rest"), TEXT, "A file that holds the password."),
+    Option(
+        "user", ("livy", "yarn", "flink_rest"), TEXT, "The user of basic or simple authentication."
+    ),
+    Option(
+        "password_file", ("livy", "yarn", "flink_rest"), TEXT, "A file that holds the password."
+    ),
     Option(
         "token_file", ("spark_standalone", "flink_rest"), TEXT, "A file that holds a bearer token."
     ),
@@ -176,9 +199,9 @@ CLUSTER_OPTIONS = (
     ),
     Option(
         "outage_seconds",
-        _FLINK,
+        ("yarn", "flink_rest"),
         SECONDS,
-        "How long Flink may be silent while we wait for it: its JobManager may restart.",
+        "How long it may be silent while we wait for it: it may restart or fail over.",
     ),
     Option("flink_configuration", _FLINK, SETTINGS, "Flink's configuration for every job."),
     Option("sql_gateway", _FLINK, TEXT, "The address of the SQL gateway that takes SQL jobs."),
@@ -192,7 +215,7 @@ CLUSTER_OPTIONS = (
     Option("proxy_user", _LIVY, TEXT, "The user as whom Livy runs the jobs."),
     Option(
         "environment",
-        ("spark_submit", "spark_standalone", "command"),
+        ("spark_submit", "spark_standalone", "yarn", "command"),
         SETTINGS,
         "Variables of every job or command.",
     ),
@@ -202,10 +225,10 @@ CLUSTER_OPTIONS = (
         SECONDS,
         "How long a job has to answer the stop marker (15).",
     ),
-    Option("kill_seconds", _SUBMIT, SECONDS, "How long a job has to end after SIGTERM."),
+    Option("kill_seconds", _LAUNCHED, SECONDS, "How long a job has to end after SIGTERM."),
     Option(
         "seconds_max",
-        ("spark_submit", "command", "manual"),
+        ("spark_submit", "yarn", "command", "manual"),
         SECONDS,
         "How long to wait for an answer.",
     ),
@@ -214,16 +237,16 @@ CLUSTER_OPTIONS = (
 
 SUBMIT_OPTIONS = (
     Option("application", SPARK_KINDS, NEEDED_TEXT, "The Python file or jar."),
-    Option("class", ("livy", "spark_standalone"), TEXT, "The class in the jar to run."),
+    Option("class", SPARK_KINDS, TEXT, "The class in the jar to run."),
     Option("arguments", (*SPARK_KINDS, "flink_rest"), ARGUMENTS, "The job's arguments."),
     Option("conf", SPARK_KINDS, SETTINGS, "Spark's configuration for this job."),
-    Option("environment", ("spark_submit", "spark_standalone"), SETTINGS, ""),
-    Option("deploy_mode", _SUBMIT, DEPLOY_MODE, "client or cluster; overrides the cluster's."),
+    Option("environment", ("spark_submit", "spark_standalone", "yarn"), SETTINGS, ""),
+    Option("deploy_mode", _LAUNCHED, DEPLOY_MODE, "client or cluster; overrides the cluster's."),
     Option("py_files", SPARK_KINDS, TEXTS, "Python files that the application imports."),
-    Option("cwd", _SUBMIT, TEXT, "The directory in which spark-submit runs."),
+    Option("cwd", _LAUNCHED, TEXT, "The directory in which spark-submit runs."),
     Option("jars", _LIVY, TEXTS, "Jars for the class path."),
     Option("files", _LIVY, TEXTS, "Files for the working directories of the job."),
-    Option("queue", _LIVY, TEXT, "The YARN queue."),
+    Option("queue", ("livy", "yarn"), TEXT, "The YARN queue."),
     Option("driver_memory", ("livy", "spark_standalone"), TEXT, "Memory of the driver."),
     Option("driver_cores", ("livy", "spark_standalone"), COUNT, "Cores of the driver."),
     Option("executor_memory", _LIVY, TEXT, "Memory of an executor."),
@@ -254,7 +277,8 @@ STOP_OPTIONS = (
     Option("batch", _LIVY, COUNT, "The id of the Livy batch that runs the job."),
     Option("batch_name", _LIVY, TEXT, "The name of that batch."),
     Option("driver", _STANDALONE, TEXT, "The id of the driver that runs the job."),
-    Option("app_name", _STANDALONE, TEXT, "The name of the job's application."),
+    Option("app_name", ("spark_standalone", "yarn"), TEXT, "The name of the job's application."),
+    Option("application_id", _YARN, TEXT, "The id of the application that runs the job."),
     Option(
         "format",
         _FLINK,

@@ -231,7 +231,9 @@ class AwaitProgress(NoFiles):
         if seconds <= seconds_max:
             return
         none = self._terms.none_in
-        state = _in_words(status) if status.state is JobState.UNKNOWN else status.state
+        # Why it does not run yet, and not the usual words on one that does.
+        has_reason = status.state in (JobState.UNKNOWN, JobState.QUEUED)
+        state = _in_words(status) if has_reason else status.state
         fact = f"{self.job} is {state} and has {none} in {seconds_max:.0f} s"
         again = "{} waits again"
         writes_none = False

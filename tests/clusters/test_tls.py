@@ -1,4 +1,4 @@
-"""Livy, a standalone master and Flink behind TLS, with a certificate of an authority that nobody
+"""Livy, a standalone master, YARN and Flink behind TLS, with a certificate of an authority that nobody
 knows but the spec.
 """
 
@@ -17,7 +17,7 @@ from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, Submission
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
-from tests.clusters import fake_flink, fake_livy, fake_standalone
+from tests.clusters import fake_flink, fake_livy, fake_standalone, fake_yarn
 
 ORDERS = Submission(
     "run-1.orders", "orders", "hdfs://shop/ck/orders", options={"application": "/jobs/orders.py"}
@@ -26,6 +26,7 @@ IN_FLINK = replace(ORDERS, options={"jar_id": "1_orders.jar", "arguments": ["{ta
 KINDS = {
     "livy": fake_livy.serving,
     "spark_standalone": fake_standalone.serving,
+    "yarn": fake_yarn.serving,
     "flink_rest": fake_flink.serving,
 }
 
@@ -45,7 +46,11 @@ def certified(authority: trustme.CA, *names: str) -> ssl.SSLContext:
 
 
 def opened(kind: str, url: str, tmp_path: Path, **options: Any) -> Cluster:
-    also = {"ui_url": url} if kind == "spark_standalone" else {}
+    also: dict[str, Any] = {"ui_url": url} if kind == "spark_standalone" else {}
+    if kind == "yarn":
+        launcher = {"FAKE_YARN": url, "SSL_CERT_FILE": options.get("ca_file", "")}
+        script = str(Path(__file__).with_name("fake_spark_submit.py"))
+        also = {"environment": launcher, "spark_submit": script}
     known = {
         "url": url,
         "settle_seconds": 0.3,

@@ -22,7 +22,7 @@ from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submiss
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
 from stateshift.testing.memory_cluster import MemoryCluster
-from tests.clusters import fake_flink, fake_livy, fake_standalone
+from tests.clusters import fake_flink, fake_livy, fake_standalone, fake_yarn
 from tests.clusters.faulty_server import Fault, StandIn, hasty
 from tests.support.processes import in_time, killed_while
 
@@ -169,6 +169,35 @@ def _standalone(tmp_path: Path) -> Iterator[Member]:
         )
 
 
+def _yarn(tmp_path: Path, mode: str = "cluster") -> Iterator[Member]:
+    """A ResourceManager and spark-submit, played by a server and a script."""
+    with fake_yarn.serving(seconds=0.1) as server:
+        options = {
+            "url": server.url,
+            "spark_submit": str(CLUSTERS / "fake_spark_submit.py"),
+            "deploy_mode": mode,
+            "settle_seconds": 0.5,
+            "seconds_max": 60,
+            "environment": {"FAKE_YARN": server.url},
+            "state_dir": str(tmp_path / "state"),
+        }
+        spec = ClusterSpec("emr", "yarn", options)
+        submission = _submission(tmp_path, application="hdfs://shop/jobs/orders.py")
+        member = Member(
+            lambda: open_cluster(spec, str(tmp_path)), submission, lambda: server.started
+        )
+        if mode == "cluster":
+            lost = {"spark-submit dies": server.dies}
+            member = replace(member, lost=lost, forget=server.forget)
+        yield member
+        for tag in list(server.started):
+            member.open().stop(member.request(tag))
+
+
+def _yarn_client(tmp_path: Path) -> Iterator[Member]:
+    return _yarn(tmp_path, "client")
+
+
 def _flink_rest(tmp_path: Path) -> Iterator[Member]:
     """A Flink played by a server that takes its time."""
     with fake_flink.serving(seconds=0.1) as flink:
@@ -242,6 +271,8 @@ MEMBERS = {
     "spark_submit": _spark_submit,
     "livy": _livy,
     "spark_standalone": _standalone,
+    "yarn": _yarn,
+    "yarn, client mode": _yarn_client,
     "flink_rest": _flink_rest,
     "flink_rest with SQL": _flink_sql,
 }

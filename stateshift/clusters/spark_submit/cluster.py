@@ -64,7 +64,7 @@ from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.spark_causes import LOG_BYTES, failure_of
 from stateshift.clusters.spark_submit import deploy as spark_deploy
 from stateshift.clusters.spark_submit import processes
-from stateshift.clusters.spark_submit.deploy import DriverNotes
+from stateshift.clusters.spark_submit.deploy import DeployMode, DriverNotes
 from stateshift.clusters.stopping import forget_marker
 from stateshift.clusters.tagged import TaggedCluster
 from stateshift.clusters.waiting import wait_for
@@ -115,6 +115,12 @@ class SparkSubmit(TaggedCluster):
 
     takes: ClassVar[KindOptions] = options_of("spark_submit")
 
+    def master(self, connection: str | None) -> str:
+        return master_of(self.options, connection)
+
+    def mode(self, given: Options) -> DeployMode:
+        return spark_deploy.deploy_mode(self.options, given)
+
     def version(self) -> str | None:
         try:
             return version_of(self._executable())
@@ -122,7 +128,7 @@ class SparkSubmit(TaggedCluster):
             return None
 
     def host(self, connection: str | None = None) -> str | None:
-        return host_of_master(master_of(self.options, connection))
+        return host_of_master(self.master(connection))
 
     def find(self, tag: str) -> JobStatus:
         stem = self._stem(tag)
@@ -155,7 +161,7 @@ class SparkSubmit(TaggedCluster):
         stopped = self._notes.stopped(request)
         if stopped:
             return JobStatus(JobState.FINISHED, str(stopped[0]), "stopped")
-        master = master_of(self.options, None)
+        master = self.master(None)
         if not is_local(master):
             why = "its driver may run in the cluster, or be started from another host"
             why = f"no process here is it, and with master {master} {why}"
@@ -173,7 +179,7 @@ class SparkSubmit(TaggedCluster):
             refuse_missing(given, "/submit")
         except (ClusterError, SpecError) as error:
             return Trial(error.fact, error.hint)
-        silent = spark_deploy.silent_master(master_of(self.options, submission.connection))
+        silent = spark_deploy.silent_master(self.master(submission.connection))
         if silent is not None:
             return Trial(silent, "start that master, or name another")
         application = str(given["application"])
@@ -183,7 +189,11 @@ class SparkSubmit(TaggedCluster):
         return self.try_application(application, None, is_here)
 
     def origin(self, request: StopRequest, like: Options | None) -> Origin:
-        return processes.origin_of(self._processes(request), master_of(self.options, None))
+        return processes.origin_of(self._processes(request), self.master(None))
+
+    def has_begun(self, tag: str) -> bool:
+        """Whether a process was started under the tag, whoever has its lock now."""
+        return detached.trace(self._stem(tag)).started
 
     @contextmanager
     def turn(self, submission: Submission) -> Iterator[tuple[JobStatus, int | None]]:
@@ -196,7 +206,7 @@ class SparkSubmit(TaggedCluster):
                 if status.state is not JobState.ABSENT:
                     return (status, None) if status.id is not None else None
                 lock = held.enter_context(detached.take_lock(stem))
-                if lock is not None and not detached.trace(stem).started:
+                if lock is not None and not self.has_begun(submission.tag):
                     return status, lock
                 held.close()  # somebody else is at it, or was: look again
                 return None
@@ -209,11 +219,11 @@ class SparkSubmit(TaggedCluster):
             yield taken
 
     def prepare(self, submission: Submission, given: Options) -> Callable[[int | None], str]:
-        master = master_of(self.options, submission.connection)
+        master = self.master(submission.connection)
         conf = {**settings(self.options.get("conf")), **settings(given.get("conf"))}
         arguments = self._command(submission, given, master, conf)
         driver = None
-        if spark_deploy.deploy_mode(self.options, given) == "cluster":
+        if self.mode(given) == "cluster":
             driver = spark_deploy.driver_in_cluster(master, conf)
 
         def start(lock: int | None) -> str:
@@ -312,7 +322,7 @@ class SparkSubmit(TaggedCluster):
     def _command(
         self, submission: Submission, given: Options, master: str, conf: dict[str, str]
     ) -> list[str]:
-        mode = spark_deploy.deploy_mode(self.options, given)
+        mode = self.mode(given)
         command = [str(self._executable()), "--master", master, "--deploy-mode", mode]
         command += ["--name", submission.job]
         if mode == "cluster":
@@ -321,6 +331,8 @@ class SparkSubmit(TaggedCluster):
             command += ["--conf", f"{key}={fill(value, submission)}"]
         if self.options.get("java_options"):
             command += ["--driver-java-options", self.options["java_options"]]
+        if given.get("class"):
+            command += ["--class", given["class"]]
         if given.get("py_files"):
             command += ["--py-files", ",".join(given["py_files"])]
         return [*command, given["application"], *fill_arguments(given, submission)]

@@ -136,13 +136,13 @@ class DriverNotes:
         return self.state_dir / f"{file_name(location.rstrip('/'))}.source.json"
 
 
-def deploy_mode(cluster: Options, given: Options) -> DeployMode:
+def deploy_mode(cluster: Options, given: Options, usual: DeployMode = "client") -> DeployMode:
     """Return the submission's mode, else the cluster's; an option goes before Spark's setting."""
     for options in (given, cluster):
         mode = options.get("deploy_mode") or settings(options.get("conf")).get(_IN_CONF)
         if mode is not None:
             return "cluster" if mode == "cluster" else "client"
-    return "client"
+    return usual
 
 
 def driver_in_cluster(master: str, conf: Mapping[str, str]) -> Deployed:

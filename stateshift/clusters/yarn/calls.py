@@ -1,0 +1,285 @@
+"""A ResourceManager as plain values, over REST; and the NodeManager of a driver, for its log.
+
+    GET <url>/ws/v1/cluster/apps?applicationTags=T   {"apps": {"app": [APP, ...]}}, {"apps": {}} or
+                                                     {"apps": null} where there is none
+    GET <url>/ws/v1/cluster/apps/<id>                {"app": APP}; 404 if it is not known (any more)
+    PUT <url>/ws/v1/cluster/apps/<id>/state          {"state": "KILLED"}: 202 until it is, then 200;
+                                                     403 for nobody known and for who may not
+    GET <url>/ws/v1/cluster/metrics                  {"clusterMetrics": {"totalMB", "allocatedMB",
+                                                     "availableMB", "totalVirtualCores", ...}}
+    GET <url>/ws/v1/cluster/scheduler                {"scheduler": {"schedulerInfo": a tree of
+                                                     queues}}, another for each scheduler
+    GET http://<amHostHttpAddress>/ws/v1/node/containerlogs/<container>/<file>?size=-N
+
+An APP is {"id", "name", "user", "queue", "state", "finalStatus", "diagnostics", "applicationTags":
+"a,b", "startedTime": ms, "amHostHttpAddress", "amContainerLogs", "logAggregationStatus"}. Tags are
+kept and compared in lower case. The number of the attempt is in the driver's container, which
+amContainerLogs names: container_<cluster>_<application>_<attempt>_<container>.
+(apache/hadoop: RMWebServices, AppInfo, NMWebServices.)
+
+The standby of a pair answers 307 with the address of the active one, which is not followed: it may
+be a name that is not known here, and the credentials are for those that the spec names. All of them
+are asked in turn, for `outage_seconds` while none is active: each request may be repeated.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Event
+from typing import Final, Unpack
+from urllib.parse import urlsplit
+
+from stateshift.clusters.http import (
+    OTHER_FIELDS,
+    Authentication,
+    Json,
+    Query,
+    Refused,
+    Service,
+    Unanswered,
+    authentication,
+    through_outages,
+)
+from stateshift.clusters.options import Options
+from stateshift.clusters.protocol import JobState
+from stateshift.clusters.redaction import redact
+from stateshift.clusters.waiting import wait_for
+
+_PASSWORD: Final = "STATESHIFT_YARN_PASSWORD"
+_OUTAGE_SECONDS: Final = 60.0
+_ALIVE: Final = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+_STANDBY: Final = 307
+_BEFORE_LOG, _AFTER_LOG = "LogContents:\n", "End of LogType:"  # the frame of a log since 3.0
+_CONTAINER: Final = re.compile(r"/containerlogs/(container_\w+_(\d+)_\d+)/")
+_WAYS_OUT: Final[Mapping[int, str]] = {
+    401: 'give the cluster "auth": "kerberos" (kinit first), or "basic" behind a gateway',
+    403: 'the "user" of the cluster may not do that: see the ACLs of the queue and of the job',
+    404: '"url" has to be that of a ResourceManager, such as http://host:8088',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An application as YARN tells it. `final`: its own word on its end; `attempt` counts from 1;
+    `driver` is the container of its last attempt, at the NodeManager `node`.
+    """
+
+    id: str
+    name: str
+    queue: str
+    state: str
+    final: str
+    diagnostics: str
+    tags: frozenset[str]
+    started: float
+    attempt: int
+    driver: str | None
+    node: str | None
+    aggregation: str
+
+    @property
+    def job_state(self) -> JobState:
+        match self.state:
+            case "NEW" | "NEW_SAVING" | "SUBMITTED" | "ACCEPTED":
+                return JobState.QUEUED
+            case "RUNNING":
+                return JobState.RUNNING
+            case "FINISHED" if self.final == "SUCCEEDED":
+                return JobState.FINISHED
+            case "FINISHED" | "FAILED" | "KILLED":
+                return JobState.FAILED
+        return JobState.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue of the scheduler's tree; shares are in percent of the cluster, None where not told.
+    `makes_queues`: it may make one below it that does not exist yet.
+    """
+
+    name: str
+    path: str
+    is_open: bool
+    used: float | None
+    most: float | None
+    makes_queues: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The memory (MB) and vcores of all nodes, and the free part."""
+
+    memory: int
+    cores: int
+    memory_free: int
+    cores_free: int
+
+
+@dataclass(frozen=True)
+class YarnCalls:
+    """The calls of a ResourceManager. `options` are the cluster's, checked."""
+
+    cluster: str
+    options: Options
+    interrupt: Event | None = None
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(url.strip().rstrip("/") for url in str(self.options["url"]).split(","))
+
+    def tagged(self, tag: str) -> list[Application]:
+        """Return the applications with this tag, the newest last."""
+        return self._applications({"applicationTags": tag.lower()})
+
+    def alive(self) -> list[Application]:
+        return self._applications({"states": _ALIVE})
+
+    def application(self, id: str) -> Application | None:
+        try:
+            return self._application(self._call("GET", f"/apps/{id}").get("app"))
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise
+
+    def kill(self, id: str) -> None:
+        self._call("PUT", f"/apps/{id}/state", json={"state": "KILLED"})
+
+    def room(self) -> Room:
+        answer = self._call("GET", "/metrics")
+        try:
+            metrics = answer["clusterMetrics"]
+            return Room(
+                int(metrics["totalMB"]),
+                int(metrics["totalVirtualCores"]),
+                int(metrics["availableMB"]),
+                int(metrics["availableVirtualCores"]),
+            )
+        except OTHER_FIELDS as error:
+            raise self._odd("metrics", answer) from error
+
+    def queues(self) -> list[Queue]:
+        """Return all queues; of a Fair scheduler none, which makes those that it does not have."""
+        answer = self._call("GET", "/scheduler")
+        try:
+            info = answer["scheduler"]["schedulerInfo"]
+            if info["type"] == "fifoScheduler":
+                return [Queue("default", "root.default", True, None, None, makes_queues=False)]
+            if info["type"] != "capacityScheduler":
+                return []
+            return list(_queues_below(info))
+        except OTHER_FIELDS as error:
+            raise self._odd("scheduler", answer) from error
+
+    def said(self, application: Application, file: str, bytes_max: int) -> str:
+        """Return the end of a driver's stdout or stderr, as its NodeManager has it."""
+        if application.node is None or application.driver is None:
+            return ""
+        scheme = urlsplit(self.urls[0]).scheme
+        place = f"{scheme}://{application.node}/ws/v1/node/containerlogs/{application.driver}"
+        # A password is for those that the spec names: no node is given it.
+        known = self._authentication if self.options.get("auth") == "kerberos" else None
+        # A NodeManager answers 503 to whoever takes JSON alone.
+        query: Query = {"headers": {"Accept": "*/*"}, "params": {"size": -bytes_max, **self._user}}
+        text = self._service(known).text(f"{place}/{file}", **query)
+        _, framed, content = text.partition(_BEFORE_LOG)
+        return content.rpartition(_AFTER_LOG)[0] if framed else text
+
+    def _applications(self, params: Mapping[str, str]) -> list[Application]:
+        listed = (self._call("GET", "/apps", params=params).get("apps") or {}).get("app") or []
+        applications = [self._application(plain) for plain in listed]
+        return sorted(applications, key=lambda each: (each.started, each.id))
+
+    def _application(self, plain: Json | None) -> Application:
+        try:
+            assert plain is not None
+            container = _CONTAINER.search(plain.get("amContainerLogs") or "")
+            return Application(
+                id=str(plain["id"]),
+                name=str(plain["name"]),
+                queue=str(plain.get("queue") or ""),
+                state=str(plain["state"]),
+                final=str(plain["finalStatus"]),
+                diagnostics=str(plain.get("diagnostics") or "").strip(),
+                tags=frozenset(str(plain.get("applicationTags") or "").split(",")),
+                started=float(plain["startedTime"]) / 1000,
+                attempt=int(container[2]) if container else 1,
+                driver=container[1] if container else None,
+                node=plain.get("amHostHttpAddress"),
+                aggregation=str(plain.get("logAggregationStatus") or ""),
+            )
+        except (AssertionError, *OTHER_FIELDS) as error:
+            raise self._odd("application", plain) from error
+
+    def _odd(self, what: str, plain: object) -> Unanswered:
+        fact = f"describes its {what} in a way that YARN does not: {str(plain)[:200]}"
+        return self._service(None).odd(self.urls[0], fact)
+
+    def _call(self, method: str, path: str, **query: Unpack[Query]) -> Json:
+        """Return the answer of the active ResourceManager."""
+        usual = _OUTAGE_SECONDS if len(self.urls) > 1 else 0.0
+        seconds = float(self.options.get("outage_seconds", usual))
+        query["params"] = {**query.get("params", {}), **self._user}
+
+        def ask() -> Json:
+            silent: list[Unanswered] = []
+            for url in self.urls:
+                try:
+                    return self._service(self._authentication).json(
+                        method, f"{url}/ws/v1/cluster{path}", **query
+                    )
+                except Unanswered as error:
+                    silent.append(error)
+            if all(error.status == _STANDBY for error in silent):
+                fact = f"{redact(', '.join(self.urls))}: a standby, and no active ResourceManager"
+                hint = '"url" names both of a pair, by comma; then: stateshift resume WORKDIR'
+                raise Unanswered(fact, cluster=self.cluster, hint=hint)
+            facts = "; ".join(error.fact for error in silent)
+            raise Unanswered(facts, cluster=self.cluster, hint=silent[0].hint)
+
+        answer = wait_for(through_outages(ask, seconds), seconds + 3600.0, self.interrupt)
+        assert answer is not None
+        return answer
+
+    @property
+    def _user(self) -> dict[str, str]:
+        """Return the parameter that names us where YARN believes it (simple authentication)."""
+        if self.options.get("auth", "simple") != "simple":
+            return {}
+        user = self.options.get("user") or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        return {"user.name": str(user)}
+
+    @cached_property
+    def _authentication(self) -> Authentication:
+        return authentication(self.options, self.cluster, _PASSWORD)
+
+    def _service(self, known: Authentication) -> Service:
+        return Service(
+            cluster=self.cluster,
+            words="a ResourceManager",
+            example="http://host:8088, or both of a pair, by comma",
+            said="RemoteException",
+            ways_out=_WAYS_OUT,
+            options=self.options,
+            headers={"Accept": "application/json"},
+            authentication=known,
+        )
+
+
+def _queues_below(info: Json) -> Iterator[Queue]:
+    for queue in (info.get("queues") or {}).get("queue") or []:
+        made = queue.get("autoCreationEligibility", "off") != "off"
+        yield Queue(
+            name=str(queue["queueName"]),
+            path=str(queue.get("queuePath") or queue["queueName"]),
+            is_open=queue.get("state", "RUNNING") == "RUNNING",
+            used=queue.get("absoluteUsedCapacity"),
+            most=queue.get("absoluteMaxCapacity"),
+            makes_queues=made or bool(queue.get("autoCreateChildQueueEnabled")),
+        )
+        yield from _queues_below(queue)
