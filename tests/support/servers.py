@@ -43,6 +43,7 @@ from servers.place import Place, Role
 from servers.s3 import CREDENTIALS as S3_CREDENTIALS
 from servers.s3 import spark_settings as s3_settings
 from servers.server import Server, Stage
+from servers.yarn import Yarn
 
 SERVERS_D = Path(__file__).resolve().parents[2] / "scripts" / "servers.d"
 
@@ -60,6 +61,7 @@ __all__ = [
     "Stage",
     "State",
     "Unavailable",
+    "Yarn",
     "command",
     "downloads",
     "group",

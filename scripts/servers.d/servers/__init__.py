@@ -3,7 +3,8 @@
     cli         the command: up, down, env, status
     running     up, down, restart, status of servers by name, under one folder
     catalog     which servers there are
-    hdfs s3 spark kafka livy flink     what each is made of: its processes, configuration, and when
+    hdfs s3 spark kafka livy flink yarn
+                                       what each is made of: its processes, configuration, and when
                                        it is ready
     server      what a server is, to whoever starts it
     hadoop      Hadoop's programs, and the configuration of its clients

@@ -1,6 +1,7 @@
 """Which servers there are. A name without its last part means all of a kind: `hdfs` is hdfs-a and
 hdfs-b. What stands apart has to be named in full: `flink` is flink-a and flink-b, flink-1.20 is a
-Flink of another version, and flink-sql takes SQL for any of its version.
+Flink of another version, flink-sql takes SQL for any of its version, and yarn-ha is a YARN of two
+ResourceManagers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from servers.livy import Livy
 from servers.s3 import Moto, SeaweedFS
 from servers.server import Server
 from servers.spark import Spark
+from servers.yarn import Yarn
 
 CATALOG: dict[str, Server] = {
     server.name: server
@@ -32,6 +34,8 @@ CATALOG: dict[str, Server] = {
         Flink("flink-1.20", "1.20.5", apart=True),
         FlinkSql("flink-sql", "2.3.0", "2.3.0"),
         FlinkSql("flink-sql-1.20", "1.20.5", "1.20.3"),
+        Yarn("yarn", ("rm1",)),
+        Yarn("yarn-ha", ("rm1", "rm2"), apart=True),
     )
 }
 NAMES = tuple(CATALOG)

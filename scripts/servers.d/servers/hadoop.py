@@ -27,6 +27,9 @@ PROCESSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
     "journalnode": "org.apache.hadoop.hdfs.qjournal.server.JournalNode",
+    "resourcemanager": "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
+    "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
+    "rmadmin": "org.apache.hadoop.yarn.client.cli.RMAdminCLI",
 }
 HDFS = {
     "dfs": "org.apache.hadoop.fs.FsShell",
@@ -49,8 +52,11 @@ default.alias = {default}
 SECONDS_MAX = 240.0
 
 
-def command(name: str, place: Place, heap_mib: int, *arguments: str) -> tuple[str, ...]:
-    words = (*OPEN, "-cp", _class_path(place.folder / "conf"), PROCESSES[name], *arguments)
+def command(
+    name: str, place: Place, heap_mib: int, *arguments: str, jars: str = "hdfs"
+) -> tuple[str, ...]:
+    path = _class_path(place.folder / "conf", jars)
+    words = (*OPEN, "-cp", path, PROCESSES[name], *arguments)
     return (*java(place, heap_mib), *words)
 
 
@@ -121,8 +127,18 @@ def write_site(
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, properties in (("core-site.xml", core), ("hdfs-site.xml", hdfs)):
-        _write(folder / name, _xml(properties))
+        write_properties(folder / name, properties)
     _write(folder / "log4j.properties", LOG4J.format(level=level))
+
+
+def write_properties(file: Path, properties: Mapping[str, str]) -> None:
+    """A file of Hadoop's configuration."""
+    lines = [
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
+        for name, value in properties.items()
+    ]
+    words = ['<?xml version="1.0"?>', "<configuration>", *lines, "</configuration>", ""]
+    _write(file, "\n".join(words))
 
 
 def write_clients(root: Path, named: Mapping[str, Mapping[str, str] | None]) -> None:
@@ -179,16 +195,8 @@ def _script(conf: Path, classes: Mapping[str, str]) -> str:
     )
 
 
-def _class_path(conf: Path) -> str:
-    return f"{conf}:{downloads.jars('hdfs')}/*"
-
-
-def _xml(properties: Mapping[str, str]) -> str:
-    lines = [
-        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
-        for name, value in properties.items()
-    ]
-    return "\n".join(['<?xml version="1.0"?>', "<configuration>", *lines, "</configuration>", ""])
+def _class_path(conf: Path, jars: str = "hdfs") -> str:
+    return f"{conf}:{downloads.jars(jars)}/*"
 
 
 def _write(file: Path, text: str, mode: int = 0o644) -> None:
