@@ -20,6 +20,11 @@ Offsets count from the beginning of the row or array. Whatever lies outside of i
     row_reader(types, names)(span) -> {"f0": ...}       a span of bytes, with the words for errors
     slot_reader(type)(span, place) -> Slot              a field as it is
     encode_row(kind, slots) -> bytes
+    slot_of(type, value) -> Slot                        of a value as it is shown
+    encode_span(type, value) -> bytes                   the inverse of `span_reader`
+
+The last two raise one of `WRONG` for a value of another type, or write another value: who calls
+them reads it again.
 
 Flink: table/data/binary/{BinaryRowData, BinaryArrayData, BinaryMapData, BinarySegmentUtils}, 1.15
 to 2.3.
@@ -28,12 +33,21 @@ to 2.3.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from stateshift.errors import FormatError
 from stateshift.formats.flink.logical_types import LogicalType
-from stateshift.formats.flink.times import date_text, instant_text, local_text, time_text
+from stateshift.formats.flink.times import (
+    date_text,
+    day_of,
+    instant_of,
+    instant_text,
+    local_of,
+    local_text,
+    nanos_of,
+    time_text,
+)
 
 KINDS: Final = ("+I", "-U", "+U", "-D")
 COMPACT_DECIMAL: Final = 18
@@ -191,19 +205,15 @@ def slot_reader(type_: LogicalType) -> SlotReader:
     return read_slot
 
 
-def text_slot(text: str) -> Slot:
-    """Return the slot of a text."""
-    raw = text.encode()
-    if len(raw) < _WORD:
-        return Slot(raw.ljust(_WORD - 1, b"\0") + bytes((_INLINE | len(raw),)))
-    return Slot(part=raw + bytes(-len(raw) % _WORD), low=len(raw))
-
-
 def wide_decimal(content: bytes) -> Slot:
     """Return the slot of a decimal of more digits, of one that fits in 8 bytes."""
-    number = int.from_bytes(content, "little", signed=True)
-    raw = number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
+    raw = wide_bytes(int.from_bytes(content, "little", signed=True))
     return Slot(part=raw.ljust(2 * _WORD, b"\0"), low=len(raw))
+
+
+def wide_bytes(number: int) -> bytes:
+    """Return a number as Java's BigInteger writes it: in no more bytes than it needs."""
+    return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
 def encode_row(kind: int, slots: Sequence[Slot]) -> bytes:
@@ -262,6 +272,171 @@ def map_reader(key: LogicalType, value: LogicalType) -> SpanReader:
         return [list(pair) for pair in zip(own_keys, values, strict=True)]
 
     return read_map
+
+
+# ---- values as they are shown --------------------------------------------------------------------
+
+WRONG: Final = (ValueError, TypeError, OverflowError, KeyError, struct.error)
+Type = TypeVar("Type")
+Made = TypeVar("Made")
+
+
+def slot_of(type_: LogicalType, given: object) -> Slot:
+    """Return the slot of a value."""
+    if given is None:
+        if not type_.nullable:
+            raise ValueError(f"null, where {type_} is never null")
+        return null_slot(type_)
+    if type_.root in _FORMS:
+        if type_.root == "DATE":
+            given = day_of(as_text(given))
+        elif type_.root == "TIME_WITHOUT_TIME_ZONE":
+            given = nanos_of(as_text(given)) // _MILLI_NANOS
+        return Slot(struct.pack(_FORMS[type_.root], given).ljust(_WORD, b"\0"))
+    if type_.root.startswith("TIMESTAMP"):
+        millis, nanos = timestamp_parts(type_, given)
+        is_long = type_.size > COMPACT_TIMESTAMP
+        return Slot(part=_I8.pack(millis), low=nanos) if is_long else Slot(_I8.pack(millis))
+    raw = encode_span(type_, given)
+    if type_.root == "DECIMAL" and type_.size <= COMPACT_DECIMAL:
+        return Slot(_I8.pack(int.from_bytes(raw, "big", signed=True)))
+    if type_.root in SHORT and len(raw) < _WORD:
+        return Slot(raw.ljust(_WORD - 1, b"\0") + bytes((_INLINE | len(raw),)))
+    size = max(_reserved(type_), len(raw) + -len(raw) % _WORD)
+    return Slot(part=raw.ljust(size, b"\0"), low=len(raw))
+
+
+def encode_span(type_: LogicalType, given: object) -> bytes:
+    """Return a value that has a span of bytes of its own."""
+    match type_.root:  # flat: a case a type
+        case "ROW" | "STRUCTURED_TYPE":
+            return encode_fields(type_.inner, type_.names, given)
+        case "ARRAY":
+            return encode_array(type_.inner[0], as_list(given))
+        case "MAP" | "MULTISET":
+            own, of_value = type_.inner[0], (*type_.inner, LogicalType("INTEGER", False))[1]
+            pairs = pairs_of(given)
+            if len({slot_of(own, key) for key, _ in pairs}) < len(pairs):
+                raise ValueError("a map with a key twice")
+            raw = encode_array(own, [key for key, _ in pairs])
+            items = encode_array(of_value, [item for _, item in pairs])
+            return _I4.pack(len(raw)) + raw + items
+        case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
+            text = as_text(given)
+            value = bytes.fromhex(text) if type_.root.endswith("BINARY") else text
+            if len(value) > type_.size:
+                raise ValueError(f"a length of {len(value)}, where {type_} has {type_.size}")
+            return value if isinstance(value, bytes) else text.encode("utf-8", "surrogatepass")
+        case "DECIMAL":
+            return wide_bytes(decimal_of(as_text(given), type_.size, type_.scale))
+    return bytes.fromhex(as_text(fields_of(given, ("raw",))["raw"]))
+
+
+def encode_fields(types: Sequence[LogicalType], names: Sequence[str], given: object) -> bytes:
+    """Return a row of these fields."""
+    fields = fields_of(given, names)
+    kind = KINDS.index(str(fields.get("@kind", KINDS[0])))
+    return encode_row(kind, in_fields(names, types, fields, slot_of))
+
+
+def encode_array(item: LogicalType, items: Sequence[object]) -> bytes:
+    """Return an array of such items."""
+    slots, width = [slot_of(item, each) for each in items], _WIDTHS.get(item.root, _WORD)
+    header = _I4.size + (len(slots) + 31) // 32 * 4
+    offset = header + width * len(slots)
+    filled, nulls, contents, parts = bytes(-offset % _WORD), 0, [], []
+    offset += len(filled)
+    for number, slot in enumerate(slots):
+        nulls |= slot.is_null << number
+        content = slot.content
+        if slot.part is not None:
+            content = _PLACE.pack(slot.low, offset)
+            parts.append(slot.part)
+            offset += len(slot.part)
+        contents.append(content[:width])
+    bits = nulls.to_bytes(header - _I4.size, "little")
+    return b"".join((_I4.pack(len(slots)), bits, *contents, filled, *parts))
+
+
+def timestamp_parts(type_: LogicalType, given: object) -> tuple[int, int]:
+    """Return milliseconds and the nanoseconds left of a timestamp, which has its digits at most."""
+    is_instant = type_.root == "TIMESTAMP_WITH_LOCAL_TIME_ZONE"
+    seconds, nanos = (instant_of if is_instant else local_of)(as_text(given))
+    if nanos % 10 ** (9 - type_.size):
+        raise ValueError(f"{given!r}, where {type_} has {type_.size} digits of a second")
+    return seconds * 1000 + nanos // _MILLI_NANOS, nanos % _MILLI_NANOS
+
+
+def decimal_of(text: str, size: int | None, scale: int) -> int:
+    """Return the whole number that stands for a decimal with digits of a scale, `size` at most."""
+    number, own_scale = decimal_parts(text)
+    if not 0 <= own_scale <= scale:
+        raise ValueError(f"{own_scale} digits after its point, where {scale} are expected")
+    number *= int(10 ** (scale - own_scale))
+    if size is not None and abs(number) >= 10**size:
+        raise ValueError(f"it has more than {size} digits")
+    return number
+
+
+def decimal_parts(text: str) -> tuple[int, int]:
+    """Return the number and the scale that `plain_decimal` told."""
+    digits, _, power = text.partition("E")
+    whole, _, fraction = digits.partition(".")
+    if not (whole + fraction).removeprefix("-").isdecimal():
+        raise ValueError(f"{text!r} is no decimal")
+    return int(whole + fraction), len(fraction) - int(power or 0)
+
+
+def as_text(given: object) -> str:
+    """Return a value that has to be a text."""
+    if not isinstance(given, str):
+        raise TypeError(given)
+    return given
+
+
+def as_list(given: object) -> list[object]:
+    """Return a value that has to be a list."""
+    if not isinstance(given, list):
+        raise TypeError(given)
+    return given
+
+
+def pairs_of(given: object) -> list[list[object]]:
+    """Return a map, which is shown as a list of pairs."""
+    pairs = list(map(as_list, as_list(given)))
+    if any(len(pair) != 2 for pair in pairs):
+        raise TypeError(given)
+    return pairs
+
+
+def fields_of(given: object, names: Collection[str]) -> dict[str, object]:
+    """Return the fields of an object, whose names have to be these; `@` begins none of them."""
+    found = dict(given) if isinstance(given, dict) else {}
+    if not isinstance(given, dict) or {name for name in found if name[:1] != "@"} != set(names):
+        told = ", ".join(found) or "none"
+        raise ValueError(f"it has the fields {told}; the type's: {', '.join(names) or 'none'}")
+    return found
+
+
+def in_fields(
+    names: Sequence[str],
+    types: Sequence[Type],
+    fields: Mapping[str, object],
+    write: Callable[[Type, object], Made],
+) -> list[Made]:
+    """Return fields as they are written; of one that does not fit, the error tells its name."""
+    made = []
+    for name, type_ in zip(names, types, strict=True):
+        try:
+            made.append(write(type_, fields[name]))
+        except WRONG as error:
+            raise ValueError(f"{name}: {fact_of(error)}") from error
+    return made
+
+
+def fact_of(error: Exception) -> str:
+    """Return the fact of one of the errors that a value of another type makes (`WRONG`)."""
+    return str(error) if type(error) is ValueError else "of another type, or too large for it"
 
 
 def span_reader(type_: LogicalType) -> SpanReader:
@@ -401,4 +576,13 @@ _WIDTHS: Final[Mapping[str, int]] = {
     "FLOAT": 4,
     "DATE": 4,
     "TIME_WITHOUT_TIME_ZONE": 4,
+}
+_FORMS: Final[Mapping[str, str]] = {
+    "BOOLEAN": "<?",
+    "TINYINT": "<b",
+    "SMALLINT": "<h",
+    "FLOAT": "<f",
+    "DOUBLE": "<d",
+    **dict.fromkeys(("INTEGER", "INTERVAL_YEAR_MONTH", "DATE", "TIME_WITHOUT_TIME_ZONE"), "<i"),
+    **dict.fromkeys(("BIGINT", "INTERVAL_DAY_TIME"), "<q"),
 }

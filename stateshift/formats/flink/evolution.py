@@ -28,7 +28,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
 from functools import partial
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -45,11 +44,12 @@ from stateshift.formats.flink.binary_rows import (
     field_names,
     null_slot,
     null_slot_at,
+    slot_of,
     slot_places,
     slot_reader,
-    text_slot,
     wide_decimal,
 )
+from stateshift.formats.flink.encoding import UnfitValue, encode
 from stateshift.formats.flink.java_data import DataInput, DataOutput, encode_utf
 from stateshift.formats.flink.java_objects import read_object
 from stateshift.formats.flink.keyed_state import StateInfo
@@ -168,11 +168,11 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class StateChange:
     """The snapshot of a state's values, and the functions that make new ones; `write_key` is of
-    the key in a map, `write` of an item in a list.
+    the key in a map, `write` of an item in a list. None: what there is stays.
     """
 
     snapshot: bytes
-    write: Write
+    write: Write | None
     write_key: Write | None = None
 
 
@@ -189,9 +189,11 @@ def evolve_state(content: bytes, state: StateInfo, changes: FieldChanges) -> Sta
         if "drop" in keys.kinds:
             raise Unfit("two keys of a map might become one: nothing can be dropped there")
         key = evolve(content, serializer.inner[0], keys)
-        value = _evolve_any(content, serializer.inner[1], changes.among(("map_key",), others=True))
+        others = changes.among(("map_key",), others=True)
+        value = _evolve_any(content, serializer.inner[1], others)
         made = _composite(content, serializer, (key, value))
-        return StateChange(made.snapshot, value.write, key.write if keys else None)
+        write = value.write if others else None
+        return StateChange(made.snapshot, write, key.write if keys else None)
     if state.type == "LIST" and serializer.name == "ListSerializer":
         item = _evolve_any(content, serializer.inner[0], changes)
         return StateChange(_composite(content, serializer, (item,)).snapshot, item.write)
@@ -228,12 +230,23 @@ def evolve(content: bytes, serializer: Serializer, changes: FieldChanges) -> Par
 
 
 def copying(read: Callable[[DataInput], object]) -> Write:
-    """Return the function that copies what a reader reads."""
+    """Return the function that copies what a reader reads: it is made for each field of each
+    value, so numbers and plain texts are not decoded.
+    """
+    size = _SIZES.get(read)
+    if size is not None:
+        return lambda data: data.take(size)
+    is_text = read is values.read_string
 
     def copy(data: DataInput) -> bytes:
-        start = data.at
+        start, raw = data.at, data.data
+        if is_text and start < data.end and 0 < raw[start] < 0x80:
+            stop = start + raw[start]  # a unit less, behind the byte of the length
+            if stop <= data.end and raw[start:stop].isascii():
+                data.at = stop
+                return raw[start:stop]
         read(data)
-        return data.data[start : data.at]
+        return raw[start : data.at]
 
     return copy
 
@@ -313,7 +326,7 @@ def _in_order(old: Sequence[Write], fields: Sequence[Placed[Part]]) -> Write:
     def write(data: DataInput) -> bytes:
         contents = [write_field(data) for write_field in writes]
         contents += constants
-        return b"".join([contents[number] for number in order])
+        return b"".join(map(contents.__getitem__, order))
 
     return write
 
@@ -357,11 +370,10 @@ def _items(writes: Sequence[Write]) -> Write:
 
 def _optional(write: Write, null: bool) -> Write:
     """Return the writer of a value behind a byte, which is `null` where there is none."""
+    without, with_value = bytes((null,)), bytes((not null,))
 
     def write_optional(data: DataInput) -> bytes:
-        if data.boolean() == null:
-            return bytes((null,))
-        return bytes((not null,)) + write(data)
+        return without if data.boolean() == null else with_value + write(data)
 
     return write_optional
 
@@ -405,6 +417,17 @@ _NUMBERS: Final[Mapping[str, str]] = {
     "Long": ">q",
     "Float": ">f",
     "Double": ">d",
+}
+_SIZES: Final[Mapping[Callable[[DataInput], object], int]] = {
+    Serializer(f"{name}Serializer", _SIMPLE_VERSION).reader: size
+    for name, size in (
+        ("Long", 8),
+        ("Int", 4),
+        ("Short", 2),
+        ("Byte", 1),
+        ("Double", 8),
+        ("Float", 4),
+    )
 }
 # The types of numbers of which each is one of another type as well.
 _EXACT: Final[Mapping[str, tuple[str, ...]]] = {
@@ -464,38 +487,17 @@ def _no_value(data: DataInput) -> bytes:
 def _added_java(field: JsonObject) -> Part:
     """Return a new field of a Java type."""
     kind, default = _java_type(str(field["type"])), field.get("default")
-    content = None if default is None else _java_value(kind, default)
+    serializer = Serializer(f"{kind}Serializer", _SIMPLE_VERSION)
+    content = None if default is None else _default(serializer, default, kind)
     return Part(_simple(kind), _no_value, content)
 
 
-def _java_value(kind: str, value: object) -> bytes:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    match kind, value:
-        case "Boolean", bool():
-            return bytes((value,))
-        case "String", str():
-            return string_bytes(value)
-        case "Char", str() if len(value.encode("utf-16-be")) == 2:
-            return value.encode("utf-16-be")
-        case (("Float" | "Double"), _) if is_number:
-            with suppress(OverflowError):
-                return struct.pack(_NUMBERS[kind], value)
-        case _, int() if is_number and kind in _NUMBERS:
-            with suppress(struct.error):
-                return struct.pack(_NUMBERS[kind], value)
-    raise Unfit(f"the default {value!r} is no {kind}, does not fit in one, or can only be null")
-
-
-def string_bytes(text: str) -> bytes:
-    """Return a string as Flink writes it."""
-    raw = text.encode("utf-16-be", "surrogatepass")
-    out = bytearray()
-    for number in (len(raw) // 2 + 1, *struct.unpack(f">{len(raw) // 2}H", raw)):
-        while number >= 0x80:
-            out.append(number & 0x7F | 0x80)
-            number >>= 7
-        out.append(number)
-    return bytes(out)
+def _default(serializer: Serializer, value: object, named: str) -> bytes:
+    """Return a default value's bytes."""
+    try:
+        return encode(serializer, value)
+    except UnfitValue as error:
+        raise Unfit(f"the default {value!r} is no {named}, or does not fit in one") from error
 
 
 # ---- POJOs and Row -------------------------------------------------------------------------------
@@ -628,19 +630,24 @@ def _evolve_row(content: bytes, serializer: Serializer, changes: FieldChanges) -
         if placed.old is not None:
             writes[placed.old] = placed.part.write
 
+    size, new_size = ((ahead + len(each) + 7) // 8 for each in (writes, fields))
+    nulls = [1 << 8 * size - 1 - number for number in range(ahead, ahead + len(writes))]
+    order = [(placed.old, placed.part.content) for placed in fields]
+    new_nulls = [1 << 8 * new_size - 1 - number for number in range(ahead, ahead + len(fields))]
+
     def write(data: DataInput) -> bytes:
-        mask = data.take((ahead + len(writes) + 7) // 8)
+        mask = int.from_bytes(data.take(size), "big")
         contents: list[bytes | None] = []
-        for number, write_field in enumerate(writes, start=ahead):
-            is_null = mask[number // 8] >> 7 - number % 8 & 1
-            contents.append(None if is_null else write_field(data))
-        new_mask, out = bytearray((ahead + len(fields) + 7) // 8), []
-        new_mask[0] = int.from_bytes(mask[:1], "big") >> 8 - ahead << 8 - ahead
-        for number, placed in enumerate(fields, start=ahead):
-            part = placed.part.content if placed.old is None else contents[placed.old]
-            new_mask[number // 8] |= (part is None) << 7 - number % 8
-            out.append(part or b"")
-        return bytes(new_mask) + b"".join(out)
+        for bit, write_field in zip(nulls, writes, strict=True):
+            contents.append(None if mask & bit else write_field(data))
+        new_mask, out = mask >> 8 * size - ahead << 8 * new_size - ahead, []
+        for bit, (old, content) in zip(new_nulls, order, strict=True):
+            part = content if old is None else contents[old]
+            if part is None:
+                new_mask |= bit
+            else:
+                out.append(part)
+        return new_mask.to_bytes(new_size, "big") + b"".join(out)
 
     return Part(head + snapshot, write)
 
@@ -693,19 +700,25 @@ def _evolve_row_data(content: bytes, serializer: Serializer, changes: FieldChang
     count, types = _I4.pack(len(fields)), b"".join(map(attrgetter("part.object_"), fields))
     nested = b"".join(map(attrgetter("part.snapshot"), fields))
 
+    steps: list[tuple[int, SlotReader | None, Slot, LogicalType]] = []
+    for placed in fields:
+        column = placed.part
+        fresh = column.slot or null_slot(column.type_)
+        steps.append((placed.old or 0, column.read, fresh, column.type_))
+
     def write(data: DataInput) -> bytes:
-        within = data.within()
-        row = Span(within.data, within.at, within.end)
+        size = data.count("bytes")
+        row = Span(data.data, data.at, data.at + size)
+        data.take(size)
         places, is_null = slot_places(row, len(known))
         slots = []
-        for placed in fields:
-            column, old = placed.part, placed.old
-            if old is None or column.read is None:
-                slots.append(column.slot or null_slot(column.type_))
+        for old, read, fresh, type_ in steps:
+            if read is None:
+                slots.append(fresh)
             elif is_null(old):
-                slots.append(null_slot_at(row, places[old], column.type_))
+                slots.append(null_slot_at(row, places[old], type_))
             else:
-                slots.append(column.read(row, places[old]))
+                slots.append(read(row, places[old]))
         new = encode_row(row.data[row.start], slots)
         return _I4.pack(len(new)) + new
 
@@ -784,23 +797,12 @@ def _added_column(field: JsonObject) -> _SqlColumn:
     type_, default = _sql_type(str(field["type"])), field.get("default")
     if default is None and not type_.nullable:
         raise Unfit(f"{type_} is never null: name a default")
-    slot = None if default is None else _default_slot(type_, default)
+    slot = None
+    if default is not None:
+        row = Serializer("RowDataSerializer", 3, columns=(type_,), fields=("it",))
+        _default(row, {"it": default}, str(type_))
+        slot = slot_of(type_, default)
     return _SqlColumn(type_, encode_type(type_), _sql_snapshot(type_), None, slot)
-
-
-def _default_slot(type_: LogicalType, default: object) -> Slot:
-    kind = _SQL_NUMBERS.get(type_.root)
-    if kind is not None or type_.root == "BOOLEAN":
-        return Slot(_java_value(kind or "Boolean", default)[::-1].ljust(8, b"\0"))
-    if type_.root == "DECIMAL" and type_.size <= COMPACT_DECIMAL:
-        with suppress(InvalidOperation, ValueError, OverflowError):
-            unscaled = Decimal(str(default)).scaleb(type_.scale)
-            if unscaled == int(unscaled) and abs(unscaled) < 10**type_.size:
-                return Slot(struct.pack("<q", int(unscaled)))
-    is_text = type_.root in ("CHAR", "VARCHAR") and isinstance(default, str)
-    if is_text and len(str(default)) <= type_.size:
-        return text_slot(str(default))
-    raise Unfit(f"the default {default!r} does not fit in {type_}, or can only be null")
 
 
 # ---- Avro ----------------------------------------------------------------------------------------
@@ -824,7 +826,7 @@ def _evolve_avro(content: bytes, serializer: Serializer, changes: FieldChanges) 
     if version > 2:
         values.read_string(data)
     head = content[serializer.span[0] : data.at]
-    return Part(head + (string_bytes(text) if version > 2 else encode_utf(text)), write)
+    return Part(head + (values.encode_string(text) if version > 2 else encode_utf(text)), write)
 
 
 class _AvroChange:
@@ -957,23 +959,8 @@ def _added_avro(field: JsonObject) -> Part:
 
 
 def _avro_value(schema: object, value: object) -> bytes:
-    match schema, value:
-        case "null", None:
-            return b""
-        case list(), _:
-            for number, branch in enumerate(schema):
-                with suppress(Unfit):
-                    return _I4.pack(number) + _avro_value(branch, value)
-        case str() as name, _ if name in (*_AVRO_NUMBERS, "boolean"):
-            return _java_value(name.capitalize(), value)
-        case "string", str():
-            raw = value.encode()
-            return _I4.pack(len(raw)) + raw
-        case ({"type": "array"}, []) | ({"type": "map"}, {}) if not value:
-            return b"\0"
-        case {"type": "enum", "symbols": list() as symbols}, str() if value in symbols:
-            return _I4.pack(symbols.index(value))
-    raise Unfit(f"the default {json.dumps(value)} does not fit in {json.dumps(schema)}")
+    serializer = Serializer("AvroSerializer", 3, schema=json.dumps(schema))
+    return _default(serializer, value, json.dumps(schema))
 
 
 _OBJECTS: Final[Mapping[str, Callable[[bytes, Serializer, FieldChanges], Part]]] = {

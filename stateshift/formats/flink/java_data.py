@@ -125,9 +125,11 @@ class DataInput:
         return DataInput(self.data, self.what, start, start + length)
 
     def boolean(self) -> bool:
-        at, value = self.at, self.u1()
+        at = self.at
+        value = self.data[at] if at < self.end else self.u1()
         if value > 1:
             raise self.wrong(f"invalid boolean {value}, where 0 or 1 is expected", at)
+        self.at = at + 1
         return value == 1
 
     def items(self, words: str) -> int:

@@ -3,16 +3,20 @@
 date_text(19_754)                   2024-02-01
 time_text(nanos of the day)         10:15:30, 10:15:30.123, .123456, .123456789
 instant_text(seconds, nanos)        2024-02-01T10:15:30.123Z
+calendar_of, day_of, nanos_of, local_of, instant_of    the same, read; ValueError for other texts
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _DAY_SECONDS: Final = 86_400
 _SECOND_NANOS: Final = 1_000_000_000
 _DAYS_OF_400_YEARS: Final = 146_097
 _TO_YEAR_0: Final = 719_468  # days from 0000-03-01 to 1970-01-01
+_DATE: Final = re.compile(r"([+-]?\d{4,10})-(\d\d)-(\d\d)", re.ASCII)
+_TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?", re.ASCII)
 
 
 def year_month_day(days: int) -> tuple[int, int, int]:
@@ -62,3 +66,44 @@ def local_text(seconds: int, nanos: int) -> str:
 def instant_text(seconds: int, nanos: int) -> str:
     """Return an instant, so many seconds after 1970-01-01T00:00:00Z."""
     return f"{local_text(seconds, nanos)}Z"
+
+
+def calendar_of(text: str) -> tuple[int, int, int]:
+    """Return the year, the month and the day of a date."""
+    date = _DATE.fullmatch(text)
+    if date is None:
+        raise ValueError(f"{text!r} is no date")
+    return int(date[1]), int(date[2]), int(date[3])
+
+
+def day_of(text: str) -> int:
+    """Return the days from 1970-01-01 to a date; another day where there is no such date."""
+    year, month, day = calendar_of(text)
+    shifted = year - (month <= 2)
+    era, year_of_era = divmod(shifted, 400)
+    day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
+    days = era * _DAYS_OF_400_YEARS + year_of_era * 365 + year_of_era // 4 - year_of_era // 100
+    return days + day_of_year - _TO_YEAR_0
+
+
+def nanos_of(text: str) -> int:
+    """Return the nanoseconds from midnight to the time of a day."""
+    time = _TIME.fullmatch(text)
+    if time is None:
+        raise ValueError(f"{text!r} is no time of a day")
+    seconds = (int(time[1]) * 60 + int(time[2])) * 60 + int(time[3])
+    return seconds * _SECOND_NANOS + int((time[4] or "0").ljust(9, "0"))
+
+
+def local_of(text: str) -> tuple[int, int]:
+    """Return the seconds from 1970-01-01T00:00:00 to date and time, and nanoseconds."""
+    date, _, time = text.partition("T")
+    seconds, nanos = divmod(nanos_of(time), _SECOND_NANOS)
+    return day_of(date) * _DAY_SECONDS + seconds, nanos
+
+
+def instant_of(text: str) -> tuple[int, int]:
+    """Return the seconds from 1970-01-01T00:00:00Z to an instant, and nanoseconds."""
+    if not text.endswith("Z"):
+        raise ValueError(f"{text!r} is no instant in UTC, which ends with Z")
+    return local_of(text[:-1])

@@ -41,7 +41,7 @@ _NULL_INT: Final = -(1 << 31)
 _NULL_DATE_REST: Final = -(1 << 15)
 _SECOND_NANOS: Final = 1_000_000_000
 _NUMBER_BYTES_MAX: Final = 1_700  # Python writes numbers of 4,300 digits
-_SMALL: Final = (None, 0, 1, 10)
+SMALL: Final = (None, 0, 1, 10)
 IS_NULL, NO_SUBCLASS, SUBCLASS, TAGGED = 1, 2, 4, 8
 
 
@@ -89,6 +89,23 @@ def _varint(data: DataInput) -> int:
             raise data.wrong("unterminated varint", at)
 
 
+def encode_string(text: str) -> bytes:
+    """Return a string as Flink writes it."""
+    raw = text.encode("utf-16-be", "surrogatepass")
+    numbers = (len(raw) // 2 + 1, *struct.unpack(f">{len(raw) // 2}H", raw))
+    return b"".join(map(varint_bytes, numbers))
+
+
+def varint_bytes(number: int) -> bytes:
+    """Return a number in seven bits a byte, the lowest first."""
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
 def number_of(form: str) -> Reader:
     """Return the reader of a number of this form."""
     number = struct.Struct(form)
@@ -121,11 +138,11 @@ def read_utf8(data: DataInput) -> str:
 
 def _read_integer(data: DataInput) -> int | None:
     at, code = data.at, data.count("bytes of a BigInteger")
-    if code < len(_SMALL):
-        return _SMALL[code]
-    if code == len(_SMALL):
+    if code < len(SMALL):
+        return SMALL[code]
+    if code == len(SMALL):
         raise data.wrong("a BigInteger of no bytes", at)
-    return int.from_bytes(data.take(code - len(_SMALL)), "big", signed=True)
+    return int.from_bytes(data.take(code - len(SMALL)), "big", signed=True)
 
 
 def read_big_integer(data: DataInput) -> object:

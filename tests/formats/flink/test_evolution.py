@@ -13,7 +13,7 @@ import pytest
 
 from stateshift.errors import FormatError
 from stateshift.formats.flink.binary_rows import Slot, encode_row
-from stateshift.formats.flink.evolution import FieldChanges, Unfit, Write, evolve, string_bytes
+from stateshift.formats.flink.evolution import FieldChanges, Unfit, Write, evolve
 from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.java_objects import read_object
 from stateshift.formats.flink.logical_types import (
@@ -23,7 +23,7 @@ from stateshift.formats.flink.logical_types import (
     parse_type,
 )
 from stateshift.formats.flink.serializers import Serializer, read_snapshot
-from stateshift.formats.flink.values import Reader, Unknown, read_around
+from stateshift.formats.flink.values import Reader, Unknown, encode_string, read_around
 from stateshift.plain import JsonObject
 from tests.formats.flink.typed_values import TypedValue, typed_values
 
@@ -166,7 +166,7 @@ def of_avro(schema: object) -> tuple[bytes, Serializer]:
     text = json.dumps(schema)
     name = "org.apache.flink.formats.avro.typeutils.AvroSerializerSnapshot"
     snapshot = encode_utf(name) + struct.pack(">i", 3)
-    snapshot += string_bytes("a.b.Thing") + string_bytes(text)
+    snapshot += encode_string("a.b.Thing") + encode_string(text)
     return snapshot, read_snapshot(DataInput(snapshot, "a snapshot"), nested=True)
 
 
