@@ -5,21 +5,25 @@ anything.
     parse(database, sql)       the parts of a SELECT, as DuckDB's own JSON
     complaint_of(error)        its complaint in one line
     check_expression(database, where)   a condition on one entry
+    Condition(where, store).true_of(rows, columns)      the rows of which it is true
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from stateshift.errors import PlanError
 from stateshift.plain import JsonObject
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
+_ROW: Final = "stateshift_row"
 
 CLOCKS = frozenset(
     (
@@ -30,9 +34,8 @@ CLOCKS = frozenset(
 )
 
 
-@contextmanager
-def open_database(folder: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database of its own; what does not fit into memory goes to the folder.
+def open_database(folder: str | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a database of its own; what does not fit into memory goes to the folder.
 
     Raises:
         PlanError: DuckDB is not installed.
@@ -47,9 +50,9 @@ def open_database(folder: str | None = None) -> Iterator[duckdb.DuckDBPyConnecti
     }
     if folder is not None:
         settings["temp_directory"] = folder
-    with duckdb.connect(config=settings) as database:
-        database.execute("set TimeZone = 'UTC'")
-        yield database
+    database = duckdb.connect(config=settings)
+    database.execute("set TimeZone = 'UTC'")
+    return database
 
 
 def parse(database: duckdb.DuckDBPyConnection, sql: str) -> JsonObject:
@@ -106,3 +109,45 @@ def check_expression(database: duckdb.DuckDBPyConnection, where: str) -> set[str
         for column in asked_columns - {"key", "value"}:
             raise PlanError(f"{told} asks {column}: an entry has `key` and `value`")
     return columns
+
+
+@dataclass
+class Condition:
+    """A condition that is asked of the rows of a store, block by block, in one database."""
+
+    where: str
+    store: str
+
+    @cached_property
+    def columns(self) -> set[str]:
+        """The columns that it asks. PlanError: it is no condition on one entry."""
+        return check_expression(self._database, self.where)
+
+    @cached_property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        return open_database()
+
+    def check(self, made_up: pa.Table, columns: Sequence[str]) -> None:
+        """Check that it can be asked, also where no AND ends it early, of rows that are made up."""
+        check_expression(self._database, self.where)
+        self._ask(made_up, columns, "{row} from {entries} where ({where}\n)")
+        self._ask(made_up, columns, "({where}\n) from {entries}")
+
+    def true_of(self, rows: pa.Table, columns: Sequence[str]) -> list[int]:
+        """Return the numbers of the rows of which it is true; SQL says what their columns are."""
+        found = self._ask(rows, columns, "{row} from {entries} where ({where}\n)")
+        return [number for (number,) in found]
+
+    def _ask(self, rows: pa.Table, columns: Sequence[str], asked: str) -> list[tuple[int]]:
+        import duckdb
+        import pyarrow as pa
+
+        numbered = rows.append_column(_ROW, pa.array(range(len(rows)), pa.int64()))
+        entries = f"(select {', '.join((_ROW, *columns))} from numbered) as entries"
+        self._database.register("numbered", numbered)
+        try:
+            sql = asked.format(row=_ROW, entries=entries, where=self.where)
+            return self._database.sql(f"select {sql}").fetchall()
+        except duckdb.Error as error:
+            hint = "compare with values of the column's type; `inspect --entries` shows some"
+            raise PlanError(f"store {self.store!r}: {complaint_of(error)}", hint=hint) from error

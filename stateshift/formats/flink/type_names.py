@@ -102,7 +102,7 @@ def sql_shape(serializer: Serializer) -> object:
             return {"last_access": "BIGINT", "value": sql_shape(inner[-1])}
         case "NullableSerializer" | "TtlAwareSerializer":
             return sql_shape(inner[-1])
-        case "ListSerializer":
+        case "ListSerializer" | "ArrayListSerializer" | "SetSerializer" | "GenericArraySerializer":
             return [sql_shape(inner[-1])]
     return _SHAPES.get(serializer.name.removesuffix("Serializer"), "JSON")
 
@@ -110,6 +110,8 @@ def sql_shape(serializer: Serializer) -> object:
 def _shape_of_column(column: LogicalType) -> object:
     if column.root in ("ROW", "STRUCTURED_TYPE"):
         return dict(zip(column.names, map(_shape_of_column, column.inner), strict=True))
+    if column.root == "ARRAY":
+        return [_shape_of_column(*column.inner)]
     return (
         f"DECIMAL({column.size}, {column.scale})"
         if column.root == "DECIMAL"
@@ -128,6 +130,9 @@ _SHAPES: Final[Mapping[str, object]] = {
     **dict.fromkeys(("LocalDateTime", "TIMESTAMP_WITHOUT_TIME_ZONE"), "TIMESTAMP"),
     **dict.fromkeys(("LocalDate", "DATE"), "DATE"),
     **dict.fromkeys(("LocalTime", "TIME_WITHOUT_TIME_ZONE"), "TIME"),
+    **{f"{name}PrimitiveArray": ["BIGINT"] for name in ("Short", "Int", "Long")},
+    **{f"{name}PrimitiveArray": ["DOUBLE"] for name in ("Float", "Double")},
+    "StringArray": ["VARCHAR"],
     "TimeWindow": ["BIGINT"],
 }
 

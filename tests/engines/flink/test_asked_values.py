@@ -8,18 +8,20 @@ import struct
 
 import pytest
 
-from stateshift.engines.flink.entries.edits import Condition, NumberedEntry
+from stateshift.engines.flink.entries.edits import EditedFile, NumberedEntry, StateCondition
+from stateshift.engines.sql import Condition
 from stateshift.errors import PlanError
 from stateshift.formats.flink.evolution import (
     FieldChange,
     FieldChanges,
     Unfit,
     evolve,
-    string_bytes,
+    evolve_state,
 )
 from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.serializers import Serializer, read_snapshot
+from stateshift.formats.flink.values import encode_string
 from tests.formats.flink.test_evolution import simple
 
 BASE = "org.apache.flink.api.common.typeutils.base."
@@ -40,9 +42,11 @@ def asked(snapshot: bytes, type_: str, where: str, values: list[bytes]) -> list[
     void = Serializer("VoidNamespaceSerializer", 3)
     state = StateInfo("s", "keyed", type_, void, serializer(snapshot))
     header = Header(6, False, serializer(simple("String")), (state,), 0)
-    condition = Condition(where, header, state, True)
+    condition = StateCondition(Condition(where, "s"), header, state, True)
     condition.check()
-    key = string_bytes("k") + b"\0"
+    if not values:
+        return []
+    key = encode_string("k") + b"\0"
     return list(condition.true_of([NumberedEntry(0, 0, key, value) for value in values]))
 
 
@@ -82,3 +86,47 @@ def test_the_items_of_an_array_of_java_keep_their_class() -> None:
     )
     with pytest.raises(Unfit, match="keeps the class"):
         evolve(array, serializer(array), FieldChanges((FieldChange("widen", "", "long"),)))
+
+
+MAP = composite(f"{BASE}MapSerializerSnapshot", b"", simple("String"), simple("Long"))
+ARRAY = encode_utf(f"{BASE}array.IntPrimitiveArraySerializer$IntPrimitiveArraySerializerSnapshot")
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "where"),
+    [
+        (simple("BigInt"), "value = 'text'"),
+        (MAP, "key.key = 'a' and value = 'text'"),
+        (MAP, "key.key = 'a' or value in ('text')"),
+        (ARRAY + struct.pack(">i", 3), "value = 'text'"),
+    ],
+)
+def test_a_comparison_that_would_fail_in_the_run_is_refused_before(
+    snapshot: bytes, where: str
+) -> None:
+    with pytest.raises(PlanError, match=r"JSON|cast"):
+        asked(snapshot, "VALUE", where, [])
+
+
+def test_an_array_and_a_large_number_are_compared_as_what_they_are() -> None:
+    items = struct.pack(">iii", 2, 7, 30)
+    array = ARRAY + struct.pack(">i", 3)
+    assert asked(array, "VALUE", "list_contains(value, 30)", [items, items[:4] + bytes(8)]) == [0]
+    numbers = [struct.pack(">i", 5) + bytes((each,)) for each in (9, 100)]
+    assert asked(simple("BigInt"), "VALUE", "value > 50", numbers) == [1]
+
+
+def test_a_large_value_of_kryo_stays_beside_a_key_that_changes() -> None:
+    no_classes = struct.pack(">qi", 0x4F2C69A3D70, 0) * 3
+    kryo = encode_utf(f"{JAVA}kryo.KryoSerializerSnapshot") + struct.pack(">i", 2)
+    kryo += encode_utf("jobs.Thing") + no_classes
+    snapshot = composite(f"{BASE}MapSerializerSnapshot", b"", simple("Int"), kryo)
+    void = Serializer("VoidNamespaceSerializer", 3)
+    state = StateInfo("s", "keyed", "MAP", void, serializer(snapshot))
+    header = Header(6, False, serializer(simple("String")), (state,), 0)
+    widen = FieldChanges((FieldChange("widen", "map_key", "long"),))
+    file = EditedFile(b"", header, {0: evolve_state(snapshot, state, widen)}, {})
+    value = b"\0" + bytes(range(256)) * 64  # more than is searched for the end of such a part
+    key = encode_string("k") + b"\0"
+    (entry,) = file.entries([NumberedEntry(0, 0, key + struct.pack(">i", -7), value)])
+    assert entry == NumberedEntry(0, 0, key + struct.pack(">q", -7), value)

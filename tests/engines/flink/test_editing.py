@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from stateshift import look
-from stateshift.errors import Incompatible, PlanError
+from stateshift.engines.flink.entries.image import SETTING, comparable
+from stateshift.engines.flink.image import places_of
+from stateshift.errors import FormatError, Incompatible, PlanError
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 from tests.engines.flink.test_moving import TARGET, spec_of
@@ -279,3 +281,26 @@ def test_windows_and_timers_of_sql_are_asked_by_their_keys(ground: Ground) -> No
         kept = [pair for pair in pairs if of[0] != window[0] or pair[0]["key"]["f0"] not in (1, 3)]
         assert after.get(of, []) == kept, of
     assert len({of[1] for of in before if of[0] == window[0]}) > 2  # timers among them
+
+
+def test_keys_of_changed_maps_are_read_again_by_the_serializers_of_the_new_image(
+    ground: Ground,
+) -> None:
+    location = golden.write(ground.disk, "flink-2.3.0/kinds-canonical-rocksdb")
+    storage, survey = golden.looked_at(ground.disk, location)
+    image = survey.images[0]
+    (operator,) = [each.id for each in image.operators if each.uid == "collections"]
+    (shard,) = [shard for shard in image.shards if shard.operator == operator]
+
+    def read_again(states: list[str]) -> int:
+        setting = {**places_of(image).plain(), "read": {operator: states}}
+        settings = {SETTING: json.dumps(setting)}
+        return sum(len(pairs) for _, pairs in comparable(storage.chunks, shard, settings))
+
+    count = read_again(["digits"])
+    for path in shard.files[1:]:
+        longer = storage.read(path).replace(b"\x08digit 1", b"\x09digit 1")
+        storage.write(path, lambda content=longer: iter((content,)))
+    assert read_again([]) == count  # by their bytes alone, nothing is wrong with them
+    with pytest.raises(FormatError, match="ends early"):
+        read_again(["digits"])

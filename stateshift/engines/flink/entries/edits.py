@@ -15,10 +15,11 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from stateshift.engines.sql import check_expression, complaint_of, open_database
+from stateshift.engines.sql import Condition
 from stateshift.errors import Incompatible, PlanError
 from stateshift.formats.flink.evolution import (
     FieldChanges,
@@ -42,8 +43,10 @@ from stateshift.formats.flink.type_names import sql_shape
 from stateshift.formats.flink.values import read_around
 from stateshift.plain import JsonObject, from_plain, to_plain
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 ROWS: Final = 1 << 15  # entries that are looked at together
-_ROW: Final = "stateshift_row"
 _COMMA: Final = 0x2C
 _NULL: Final = b"\1"  # of a map's value
 
@@ -100,16 +103,12 @@ class Edit:
         if left < len(header.states):
             count_at = header.states[0].span[0] - 2
             content[count_at : count_at + 2] = left.to_bytes(2, "big")
-        conditions: dict[int, Condition] = {}
-        asked: set[str] = set()
-        if self.where is not None:
-            with open_database() as database:
-                asked = check_expression(database, self.where)
+        conditions: dict[int, StateCondition] = {}
         for number, state in enumerate(header.states):
             if self.where is not None and self.store in (None, state.name):
                 is_alone = len(header.states) == 1 or self.store is not None
-                with_value = is_alone and "value" in asked
-                conditions[number] = Condition(self.where, header, state, with_value)
+                asked = Condition(self.where, state.name)
+                conditions[number] = StateCondition(asked, header, state, is_alone)
                 conditions[number].check()
         return EditedFile(bytes(content), header, changes, conditions)
 
@@ -140,7 +139,7 @@ class EditedFile:
     head: bytes
     header: Header
     changes: Mapping[int, StateChange | None]
-    conditions: Mapping[int, Condition]
+    conditions: Mapping[int, StateCondition]
 
     @property
     def kept(self) -> list[int]:
@@ -166,12 +165,12 @@ class EditedFile:
             for row, entry in enumerate(batch):
                 if row in gone or entry.state not in numbers:
                     continue
-                change = self.changes.get(entry.state)
+                change, (key, value) = self.changes.get(entry.state), entry[2:]
                 if change is not None:
-                    entry = self._changed(entry, change)
-                yield entry._replace(state=numbers[entry.state])
+                    key, value = self._changed(entry, change)
+                yield NumberedEntry(entry.group, numbers[entry.state], key, value)
 
-    def _changed(self, entry: NumberedEntry, change: StateChange) -> NumberedEntry:
+    def _changed(self, entry: NumberedEntry, change: StateChange) -> tuple[bytes, bytes]:
         state, key, raw = self.header.states[entry.state], entry.key, entry.value
         if change.write_key is not None:
             data = DataInput(key, "a key")
@@ -179,10 +178,12 @@ class EditedFile:
                 pass
             key = key[: data.at] + _rewritten(change.write_key, key, data.at, state.name)
         ahead = 1 if state.type == "MAP" else 0
-        write = _ListItems(change.write).write if state.type == "LIST" else change.write
-        if not ahead or raw[:1] != _NULL:
+        write = change.write
+        if write is not None and state.type == "LIST":
+            write = _ListItems(write).write
+        if write is not None and (not ahead or raw[:1] != _NULL):
             raw = raw[:ahead] + _rewritten(write, raw, ahead, state.name)
-        return entry._replace(key=key, value=raw)
+        return key, raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +228,17 @@ def _rewritten(write: Write, raw: bytes, start: int, state: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A condition on the entries of one state; `with_value` where it asks for their values."""
+class StateCondition:
+    """A condition on the entries of one state, which may ask their values if it `is_alone`."""
 
-    where: str
+    asked: Condition
     header: Header
     state: StateInfo
-    with_value: bool
+    is_alone: bool
+
+    @cached_property
+    def _with_value(self) -> bool:
+        return self.is_alone and "value" in self.asked.columns
 
     def check(self) -> None:
         """Check that it fits the state.
@@ -245,40 +250,38 @@ class Condition:
         if key is None or key.is_opaque or not is_known(self.header, state):
             fact = f"state {state.name!r}: its keys are of a serializer that is not known here"
             raise PlanError(fact, hint="only the job's own classes can read them")
-        if self.with_value and state.value is not None and state.value.may_be_unknown:
+        if self._with_value and state.value is not None and state.value.may_be_unknown:
             fact = f"state {state.name!r}: only the job's classes read all values"
             raise PlanError(fact, hint="ask its key alone")
-        self.true_of(())
+        shown = {name: [_made_up(shape)] for name, shape in self._shapes.items()}
+        self.asked.check(*self._columns(shown))
 
     def true_of(self, entries: Sequence[NumberedEntry]) -> list[int]:
         """Return the numbers of the entries of which it is true."""
-        import duckdb
-        import pyarrow as pa
-
-        state, shapes = self.state, self._shapes()
-        columns = {_ROW: pa.array(range(len(entries)), pa.int64())}
         shown: dict[str, list[object]] = {"key": [], "value": []}
         for entry in entries:
-            shown["key"].append(read_key(self.header, state, entry.key))
-            if self.with_value:
-                shown["value"].append(read_value(state, entry.value))
-        typed = [_ROW]
-        for name, shape in shapes.items():
-            texts = [json.dumps(_plain(each, shape)) for each in shown[name]]
-            columns[name] = pa.array(texts, pa.string())
+            shown["key"].append(read_key(self.header, self.state, entry.key))
+            if self._with_value:
+                shown["value"].append(read_value(self.state, entry.value))
+        return self.asked.true_of(*self._columns(shown))
+
+    def _columns(self, shown: Mapping[str, Sequence[object]]) -> tuple[pa.Table, list[str]]:
+        """Return keys and values as JSON, and what SQL makes of them."""
+        import pyarrow as pa
+
+        columns, typed = {}, []
+        for name, shape in self._shapes.items():
+            plain, type_ = [_plain(each, shape) for each in shown[name]], _arrow_type(shape)
+            if type_ is not None:
+                columns[name] = pa.array(plain, type_)
+                typed.append(name)
+                continue
+            columns[name] = pa.array(map(json.dumps, plain), pa.string())
             quoted = json.dumps(shape).replace("'", "''")
             typed.append(f"json_transform_strict({name}, '{quoted}') as {name}")
-        asked = f"select {_ROW} from (select {', '.join(typed)} from texts) as entries"
-        with open_database() as database:
-            database.register("texts", pa.table(columns))
-            try:
-                found = database.sql(f"{asked} where ({self.where}\n)").fetchall()
-            except duckdb.Error as error:
-                fact = f"state {state.name!r}: {complaint_of(error)}"
-                hint = "stateshift inspect --entries shows its keys; one state alone: `store`"
-                raise PlanError(fact, hint=hint) from error
-        return [number for (number,) in found]
+        return pa.table(columns), typed
 
+    @cached_property
     def _shapes(self) -> dict[str, object]:
         """Return the types of keys and values, as DuckDB reads them out of JSON."""
         state, namespace = self.state, namespace_of(self.state)
@@ -294,9 +297,33 @@ class Condition:
         if state.type == "MAP" and of_value is not None and len(of_value.inner) == 2:
             of_key["map_key"] = sql_shape(of_value.inner[0])
             of_value = of_value.inner[1]
-        if self.with_value and of_value is not None:
+        if self._with_value and of_value is not None:
             shapes["value"] = sql_shape(of_value)
         return shapes
+
+
+def _made_up(shape: object) -> object:
+    """Return a value of a shape for which every comparison is made: nothing, in its lists too."""
+    match shape:
+        case dict():
+            return {name: _made_up(inner) for name, inner in shape.items()}
+        case list():
+            return [_made_up(inner) for inner in shape]
+    return None
+
+
+def _arrow_type(shape: object) -> pa.DataType | None:
+    """Return Arrow's type of a shape whose values are texts and whole numbers; None of another."""
+    import pyarrow as pa
+
+    match shape:
+        case dict():
+            fields = [(name, _arrow_type(inner)) for name, inner in shape.items()]
+            return pa.struct(fields) if fields and all(type_ for _, type_ in fields) else None
+        case [inner]:
+            item = _arrow_type(inner)
+            return None if item is None else pa.list_(item)
+    return {"BIGINT": pa.int64(), "VARCHAR": pa.string(), "BOOLEAN": pa.bool_()}.get(str(shape))
 
 
 def _plain(shown: object, shape: object) -> object:

@@ -17,8 +17,8 @@ same, byte for byte, and so are not taken apart: each counts as one file. Broadc
 in `once` is read once: there is a copy of it for each subtask, and their number is another
 afterwards. "once" is {id: [names of such states that are read of another image already]}. Operators
 in "new_offsets", {id: NewOffsets}, are read as they will be: the new image has them so; and so are
-keyed entries of those in "edits", {id in the target: Edit}. Values of the states in "read", {id:
-[state]}, are read to their ends by the serializers that the image names.
+keyed entries of those in "edits", {id in the target: Edit}. Entries of the states in "read",
+{id: [state]}, are read to their ends by the serializers that the image names.
 
 Everything that is not taken apart into entries comes under a store that is `Whole`: a file, or a
 key group in the hashmap backend's own format. Broadcast state that is compared copy by copy counts
@@ -70,7 +70,7 @@ from stateshift.formats.flink.operator_handles import (
     expand_channels,
 )
 from stateshift.formats.flink.serializers import Unknown
-from stateshift.formats.flink.state_values import read_value
+from stateshift.formats.flink.state_values import read_key, read_value
 from stateshift.formats.flink.stream_handles import StreamHandle, files_of
 from stateshift.formats.stream import Stream
 from stateshift.storage.protocol import CHUNK
@@ -146,13 +146,15 @@ def _edited(operator: OperatorState, streams: Streams, edit: Edit) -> Iterator[E
 
 
 def _check_values(operator: OperatorState, streams: Streams, states: Container[str]) -> None:
-    """Check that values of some states are what their serializers write."""
+    """Check that keys and values of some states are what the serializers of their image write."""
     prefix = prefix_bytes(operator.max_parallelism)
     for subtask in operator.all_subtasks if states else ():
         handle = subtask.managed_keyed
         for entry in canonical_entries(handle, prefix, streams):
             if entry.state.name in states:
                 with suppress(Unknown):  # a part that only the job's classes can read
+                    read_key(entry.header, entry.state, entry.key)
+                with suppress(Unknown):
                     read_value(entry.state, entry.value)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import array, arrow_type
 from stateshift.engines.spark.rewrite.stores import Kept, belongs, of_stores
-from stateshift.engines.sql import check_expression, complaint_of, open_database
+from stateshift.engines.sql import Condition
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark.types import decode_struct
 from stateshift.plain import JsonObject, from_plain
@@ -31,15 +32,17 @@ from stateshift.plain import JsonObject, from_plain
 if TYPE_CHECKING:
     from stateshift.formats.blocks import RowBlock
 
-ROW = "stateshift_row"
-
 
 @dataclass(frozen=True)
-class Condition:
+class StoreCondition:
     """A condition on the columns of one store."""
 
     where: str
     view: StoreView
+
+    @cached_property
+    def _asked(self) -> Condition:
+        return Condition(self.where, self.view.store)
 
     def check(self) -> None:
         """Check that it fits the columns.
@@ -52,9 +55,7 @@ class Condition:
         twice = [name for name, count in names.items() if count > 1]
         if twice:
             raise PlanError(f"store {self.view.store} has several columns {twice[0]} in its key")
-        with open_database() as database:
-            check_expression(database, self.where)
-        self._true_of(self._table([], []))
+        self._asked.check(self._table([None], [None]), self._names)
 
     def false_of(self, block: RowBlock) -> RowBlock:
         """Return the entries that stay."""
@@ -67,8 +68,12 @@ class Condition:
             if values is None:
                 values = [view.decode_value(value) for value in block.values.to_pylist()]
         stays = np.ones(len(block), bool)
-        stays[self._true_of(self._table(keys, values))] = False
+        stays[self._asked.true_of(self._table(keys, values), self._names)] = False
         return block.take(np.flatnonzero(stays))
+
+    @property
+    def _names(self) -> list[str]:
+        return ["key"] if self.view.value is None else ["key", "value"]
 
     def _table(self, keys: object, values: object) -> pa.Table:
         columns = {}
@@ -77,24 +82,8 @@ class Condition:
                 columns[name] = array(rows, arrow_type(kind)) if isinstance(rows, list) else rows
         return pa.table(columns)
 
-    def _true_of(self, rows: pa.Table) -> list[int]:
-        """Return the numbers of the rows of which it is true."""
-        rows = rows.append_column(ROW, pa.array(range(len(rows)), pa.int64()))
-        with open_database() as database:
-            import duckdb
 
-            database.register("entries", rows)
-            try:
-                asked = f"select {ROW} from entries where ({self.where}\n)"
-                return [number for (number,) in database.sql(asked).fetchall()]
-            except duckdb.Error as error:
-                hint = "compare with values of the column's type, such as 'text'" if rows else None
-                raise PlanError(
-                    f"store {self.view.store}: {complaint_of(error)}", hint=hint
-                ) from error
-
-
-def conditions(part: JsonObject, operator: str) -> dict[str, Condition]:
+def conditions(part: JsonObject, operator: str) -> dict[str, StoreCondition]:
     """Return the condition for each store of an operator."""
     values = of_stores(part["values"], operator)
     found = {}
@@ -102,7 +91,7 @@ def conditions(part: JsonObject, operator: str) -> dict[str, Condition]:
         view = StoreView.of_rule(store, from_plain(KeyRule, rule))
         if store in values:
             view = replace(view, value=decode_struct(values[store]))
-        found[store] = Condition(part["where"], view)
+        found[store] = StoreCondition(part["where"], view)
     return found
 
 
