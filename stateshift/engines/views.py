@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from zlib import crc32
 
+from stateshift.errors import SpecError
 from stateshift.storage.locations import redact
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
 from stateshift.world import Unit
 
 if TYPE_CHECKING:
-    from stateshift.formats.blocks import Column, Ints, RowBlock
+    from stateshift.formats.blocks import Column, RowBlock
 
 Change = Literal["added", "removed", "changed"]
 Opening = Callable[[str], Storage]
+
+COLUMNS = frozenset(("operator", "store", "shard", "key", "value"))  # of rows
 
 HINT_FILE = "stateshift verify LOCATION --deep names the file it stands in"
 
@@ -256,7 +260,41 @@ class RowBatch:
     def unit(self) -> str:
         return "line" if isinstance(self.columns["key"], list) else "row"
 
-    def take(self, places: Ints) -> RowBatch:
+    def by_store(
+        self, wanted: Wanted, stores: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[str, str, Sequence[int]]]:
+        """Yield operators and stores that rows name, or that are `wanted` or the only ones, with
+        the places of their rows. SpecError: rows have other columns, or do not say whose they are.
+        """
+        if self.columns.keys() - COLUMNS or not {"key", "value"} <= self.columns.keys():
+            expected = "key and value; operator, store and shard may stand beside"
+            found = ", ".join(self.columns)
+            raise SpecError.of(self.source, "rows have other columns", found, expected)
+        names = []
+        for place, (column, default) in enumerate(
+            (("operator", wanted.operator), ("store", wanted.store))
+        ):
+            given = self.columns.get(column)
+            if given is None and default is None:
+                own = [store for store in stores if wanted.operator in (None, store[0])]
+                known = sorted({store[place] for store in own})
+                if len(known) != 1:
+                    fact = f"rows do not say which {column} they are of"
+                    hint = f"--{column} NAME, or a column `{column}`: {', '.join(known)}"
+                    raise SpecError.of(self.source, fact, hint=hint)
+                default = known[0]
+            listed = given if isinstance(given, list) else given and given.to_pylist()
+            names.append([default] * self.count if listed is None else listed)
+        if all(name.count(name[0]) == len(name) for name in names):
+            yield str(names[0][0]), str(names[1][0]), range(self.count)
+            return
+        places: dict[tuple[str, str], list[int]] = {}
+        for row, (operator, store) in enumerate(zip(*names, strict=True)):
+            places.setdefault((str(operator), str(store)), []).append(row)
+        for (operator, store), rows in places.items():
+            yield operator, store, rows
+
+    def take(self, places: Sequence[int]) -> RowBatch:
         """Return some of the rows, without the columns that say which store is theirs."""
         columns = {}
         for name in ("key", "value"):
@@ -264,16 +302,35 @@ class RowBatch:
             if isinstance(column, list):
                 columns[name] = [column[place] for place in places]
             else:
-                columns[name] = column if len(places) == len(column) else column.take(places)
+                columns[name] = column if len(places) == len(column) else column.take(list(places))
         return RowBatch(self.source, self.first, len(places), columns)
+
+
+@dataclass
+class RowNumbers:
+    """Rows of several sources, counted from 0 on; `begins`: those before each source, its name."""
+
+    count: int = 0
+    begins: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, batch: RowBatch) -> None:
+        """Count the rows of a batch."""
+        if batch.first == 1:
+            self.begins.append((self.count, batch.source))
+        self.count += batch.count
+
+    def named(self, number: int) -> str:
+        """Return the words for a row."""
+        at = bisect_right(self.begins, number, key=lambda begin: begin[0]) - 1
+        begin, source = self.begins[at]
+        return f"row {number - begin + 1} of {source}"
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedState:
-    """Files of state that were made of rows, for an image of the same epoch as the template's."""
+    """State that was made of rows: the changes that a copy of the template needs to have it."""
 
-    epoch: int
-    files: tuple[str, ...]
+    changes: tuple[dict[str, object], ...]
     entries: Mapping[tuple[str, str], int]
     warnings: tuple[str, ...] = ()
 

@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 
+from stateshift import look
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import decode_header
 from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.flink.stream_handles import Inline, RelativeFile
+from stateshift.table.tables import tables_of
 from tests.acceptance.support import ROOT, stateshift
-from tests.support.flink import Cluster, cluster_of, until
+from tests.support.flink import Cluster, cluster_of, jar, lines, until
 from tests.support.flink_evolving import jars_of
 from tests.support.flink_kafka import started
-from tests.support.servers import Servers, start
+from tests.support.servers import Servers, group, start
 
 pytestmark = pytest.mark.servers
 KEYS, FIRST, ALL = 4, 24, 32
@@ -205,3 +207,83 @@ def test_a_query_with_one_aggregate_more_goes_on_from_the_others(held: Held) -> 
         key, count = n % KEYS, n // KEYS + 1
         total = sum(range(key, n + 1, KEYS))
         assert {"f0": key, "f1": count, "f2": max(n, 25), "f3": total} in rows
+
+
+def edited(row: dict[str, Any], key: str, n: int) -> dict[str, Any]:
+    """A row of `held` as that of another key, with the values of another number."""
+    value, home = row["value"], {"town": "a new town", "zip": n}
+    someone = {"count": n, "home": home, "name": "é☃", "old": None, "kind": "OTHER"}
+    values: dict[str, Any] = {
+        "number": n,
+        "spare": n,
+        "person": someone,
+        "people": [someone],
+        "mortal": row["store"] == "mortal" and {**value, "value": someone},
+        "row": {"f0": n, "f1": None, "f2": 0.5},
+        "sql": {"f0": n, "f1": "a text", "f2": 0.25, "f3": "-1.50"},
+        "thing": {"id": n, "tags": ["x"], "spare": None},
+    }
+    own = {**row["key"], "key": key}
+    return {**row, "key": own, "value": values.get(row["store"], value)}
+
+
+@pytest.mark.row("W-18")
+def test_edited_state_is_what_a_real_flink_goes_on_from(held: Held) -> None:
+    rows, new = held.folder / "rows.jsonl", held.folder / "edited.jsonl"
+    stateshift("export", held.savepoint, "--to", rows, "--operator", "held", cwd=ROOT)
+    lines = []
+    for row in map(json.loads, rows.read_text().splitlines()):
+        match row["key"]["key"]:
+            case "key-0":  # as it is, and once more under another key
+                lines += [row, edited(row, "key-4", 4_004)]
+            case "key-1":
+                lines.append(edited(row, "key-1", 1_001))
+            case "key-3":
+                lines.append(row)
+    new.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    target = held.folder / "imported"
+    words = ("--yes", "--workdir", held.folder / "runs" / "import")
+    stateshift("import", new, "--template", held.savepoint, "--to", target, *words, cwd=ROOT)
+    stateshift("verify", "--deep", target, cwd=ROOT)
+    running = held.run(held.before, "fourth", FIRST + 6, target, keys=6)
+    own = held.cluster.stopped(running, held.folder / "savepoints-4")
+    told = held.lines("fourth")
+    first = {state: dict(reversed(of)) for state, of in told.items()}
+    numbers = ["20", "1001", "null", "23", "4004", "null"]
+    assert [first["number"][f"key-{at}"] for at in range(6)] == numbers
+    someone = {"count": 4_004, "home": {"town": "a new town", "zip": 4_004}, "kind": "OTHER"}
+    assert json.loads(first["person"]["key-4"]) == {**someone, "name": "é☃", "old": None}
+    assert first["people"]["key-4"] == first["mortal"]["key-4"] == first["person"]["key-4"]
+    assert json.loads(first["row"]["key-1"]) == {"f0": 1_001, "f1": None, "f2": 0.5}
+    assert json.loads(first["thing"]["key-1"]) == {"id": 1_001, "tags": ["x"], "spare": None}
+    assert first["person"]["key-2"] == first["thing"]["key-2"] == "null"
+    assert snapshots(target) == snapshots(own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["string", "tuple"])
+def test_a_flink_1_20_goes_on_from_an_answer_about_its_own_counts(
+    kind: str, tmp_path: Path
+) -> None:
+    with group(tmp_path / "servers", "flink-1.20") as servers:
+        cluster = cluster_of(servers, "flink-1.20")
+
+        def counted(name: str, hold: int, savepoint: Path | None = None) -> str:
+            words = {"keys": KEYS, "kind": kind, "output": tmp_path / name, "hold": hold}
+            words["per-second"] = 0
+            job = started(cluster, jar(cluster.lib), "jobs.Count", words, savepoint)
+            wanted = hold - (FIRST if savepoint else 0)
+            until(lambda: len(lines(tmp_path / name / "orders")) == wanted)
+            return job
+
+        savepoint = cluster.stopped(counted("first", FIRST), tmp_path / "savepoints")
+        tables = tables_of([str(savepoint)], look.open_patiently)
+        (table,) = [table for table in tables if table.store == "count"]
+        sql = f"select key, value::bigint + 1000 as value from {table.name}"
+        words = ("--operator", table.operator, "--store", "count", "--template", savepoint, "--yes")
+        target, run = tmp_path / "imported", tmp_path / "run"
+        stateshift("import", sql, *words, "--to", target, "--workdir", run, cwd=ROOT)
+        stateshift("verify", "--deep", target, cwd=ROOT)
+        cluster.cancelled(counted("second", ALL, target))
+        for line in lines(tmp_path / "second" / "orders"):
+            assert line.count == line.number // KEYS + 1 + 1000

@@ -337,12 +337,13 @@ def import_(
     waive: Waive = None,
     no_sync: NoSync = False,
 ) -> int:
-    """Copy a checkpoint with rows as its state.
+    """Copy a checkpoint, or a canonical savepoint of Flink, with rows as its state.
 
     The inverse of `export`: rows have the columns key and value, and may have operator and store.
     They replace all entries of their stores; everything else is the template's. Each row goes to
-    the shard of its key. A row that does not fit the types of the store, or a key that comes
-    twice, is refused by its number, and nothing is written. The copy is a query of its own.
+    the shard, or the key group, of its key. A row that does not fit the types of the store, or a
+    key that comes twice, is refused by its number, and nothing is written. The copy is a query of
+    its own.
     """
     from stateshift.api.runs import refuse_another, run_name
     from stateshift.cli.shell.work import confirm
@@ -369,10 +370,8 @@ def import_(
             terminal.say(f"operator {its_operator}, store {its_store}: {entries}")
         for warning in state.warnings:
             terminal.say(f"  warn: {warning}")
-        take = dict.fromkeys(state.files, place)
-        change: Keys = {"kind": "import", "batch": state.epoch, "take": take}
-        job = one_job(template, to, [change], waive, fork_keys(True, no_sync))
-        return run_jobs(terminal, replace(options, workdir=workdir), [job], "spark")
+        job = one_job(template, to, state.changes, waive, fork_keys(True, no_sync))
+        return run_jobs(terminal, replace(options, workdir=workdir), [job])
     finally:
         if not Workdir(workdir).exists:  # no run has begun that would need them
             shutil.rmtree(place, ignore_errors=True)

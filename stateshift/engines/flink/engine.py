@@ -190,8 +190,13 @@ class FlinkEngine:
         into: Storage,
         opening: Opening,
     ) -> PreparedState:
-        fact = f"{template}: rows cannot be imported into a savepoint of Flink"
-        raise PlanError(fact, hint="the State Processor API writes one, with the job's classes")
+        import tempfile
+
+        from stateshift.engines.flink.rewrite.row_import import Template, import_rows
+        from stateshift.engines.flink.views.elements import open_image
+
+        given = Template(template, *open_image(template, opening))
+        return import_rows(given, rows, wanted, into, tempfile.TemporaryFile)
 
     def decode_file(
         self, storage: Storage, name: str, location: str, opening: Opening

@@ -149,7 +149,7 @@ def read_value_around(state: StateInfo, raw: bytes) -> object:
     """Return a value with the one part that only the job's classes can read as its bytes.
 
     If there is more than one such part, or more than one way to read the rest, all from the first
-    on is bytes. Unknown: it begins with such a part.
+    on is bytes. Unknown: a list, whose items cannot be told apart.
     """
     if state.value is None or state.type == "LIST":
         raise Unknown("a value of a serializer that is not known here", state.unknown)
@@ -167,7 +167,7 @@ def read_value_around(state: StateInfo, raw: bytes) -> object:
         return value(serializer, data)
     except Unknown as unknown:
         if not unknown.read:
-            raise
+            return {"bytes": raw[start:].hex()}
         return _with_rest(unknown.read, raw[data.at :])
 
 

@@ -173,14 +173,19 @@ def _read_bytes(value: object, name: str) -> bytes:
 
 
 def _read_time(value: object, name: str) -> int:
-    """Return a time in ISO 8601, or as Spark counts it."""
+    """Return a time in ISO 8601, or as Spark counts it. A zone is of an instant alone: the day, or
+    the hour, would be another one in it.
+    """
     if not isinstance(value, str):
         return _read_integer(value, name)
     time = datetime.datetime.fromisoformat(value)
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=datetime.UTC)
+    if time.tzinfo is not None and name != "timestamp":
+        raise _no_default(value, f"{name}, which has no zone")
     unit = _DAY if name == "date" else _MICROSECOND
-    return (time - _EPOCH) // unit
+    count, rest = divmod(time.replace(tzinfo=time.tzinfo or datetime.UTC) - _EPOCH, unit)
+    if rest:
+        raise _no_default(value, f"{name}, which has no time of a day")
+    return count
 
 
 _DEFAULTS: dict[str, Callable[[object, str], Value]] = {

@@ -340,6 +340,17 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Flin
             "--changes",
             hint=f"stateshift inspect {quote(location)}",
         )
+    image, streams = open_image(location, opening)
+    _require_operator(location, image, wanted)
+    return FlinkExport(image, streams, wanted, format)
+
+
+def open_image(location: str, opening: Opening) -> tuple[Image, Streams]:
+    """Return the image at a location, which is whole, and its bytes.
+
+    Raises:
+        PlanError: there is none, or not all of it.
+    """
     storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
     why: str | None = f"{location} holds no Flink image"
@@ -350,8 +361,7 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Flin
         raise PlanError(
             f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}"
         )
-    _require_operator(location, image, wanted)
-    return FlinkExport(image, Streams(storage.chunks, places_of(image)), wanted, format)
+    return image, Streams(storage.chunks, places_of(image))
 
 
 def _require_operator(location: str, image: Image, wanted: Wanted) -> None:

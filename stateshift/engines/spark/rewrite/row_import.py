@@ -13,9 +13,8 @@ written to a place of their own first.
 from __future__ import annotations
 
 import uuid
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -38,7 +37,7 @@ from stateshift.engines.spark.rewrite.shards import TableContent
 from stateshift.engines.spark.rewrite.stores import provider_of
 from stateshift.engines.spark.small_files import SMALL
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
-from stateshift.engines.views import PreparedState, RowBatch, Wanted
+from stateshift.engines.views import PreparedState, RowBatch, RowNumbers, Wanted
 from stateshift.errors import FormatError, PlanError, SpecError
 from stateshift.formats.blocks import (
     Ints,
@@ -64,7 +63,6 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles
 
 NUMBER_BYTES = 8  # before each value on its way: the number of its row
-COLUMNS = frozenset(("operator", "store", "shard", "key", "value"))
 
 
 class Store(NamedTuple):
@@ -117,54 +115,17 @@ class _Making:
     entries: Counter[tuple[str, str]] = field(default_factory=Counter)
     internal: Counter[int] = field(default_factory=Counter)
     bases: dict[ShardFiles, RocksDBSnapshot] = field(default_factory=dict)
-    begins: list[tuple[int, str]] = field(default_factory=list)  # rows before a source, its name
-    count: int = 0
+    rows: RowNumbers = field(default_factory=RowNumbers)
 
     def add(self, batch: RowBatch) -> None:
         """Deal out rows."""
-        others = sorted(batch.columns.keys() - COLUMNS)
-        if others or not {"key", "value"} <= batch.columns.keys():
-            found = ", ".join(batch.columns)
-            expected = "key and value; operator, store and shard may stand beside"
-            raise SpecError.of(batch.source, "rows have other columns", found, expected)
-        if batch.first == 1:
-            self.begins.append((self.count, batch.source))
-        for store, places in self._grouped(batch):
+        known = [(view.operator, view.store) for view in self.template.views.all()]
+        for operator, name, places in batch.by_store(self.wanted, known):
+            store = Store(operator, name)
             columns = self.stores.get(store) or self._columns_of(store, batch.source)
             self.stores[store] = columns
             self._deal(store, columns, batch, places)
-        self.count += batch.count
-
-    def _grouped(self, batch: RowBatch) -> Iterator[tuple[Store, Ints]]:
-        """Yield the stores that rows name, and the places of their rows."""
-        names = []
-        for column, default in (("operator", self.wanted.operator), ("store", self.wanted.store)):
-            given = batch.columns.get(column)
-            if given is None:
-                given = [self._only(column, batch.source) if default is None else default]
-                given *= batch.count
-            names.append(given if isinstance(given, list) else given.to_pylist())
-        if all(name.count(name[0]) == len(name) for name in names):
-            yield Store(*(str(name[0]) for name in names)), np.arange(batch.count)
-            return
-        places: dict[Store, list[int]] = {}
-        for place, (operator, store) in enumerate(zip(*names, strict=True)):
-            places.setdefault(Store(str(operator), str(store)), []).append(place)
-        for store, own in places.items():
-            yield store, np.array(own)
-
-    def _only(self, column: str, source: str) -> str:
-        """Return the one operator, or store, of the template."""
-        views = self.template.views.all()
-        if column == "operator":
-            names = sorted({view.operator for view in views})
-        else:
-            names = [view.store for view in views if self.wanted.operator in (None, view.operator)]
-        if len(names) != 1:
-            fact = f"rows do not say which {column} they are of"
-            hint = f"--{column} NAME, or a column `{column}`; the template's: {', '.join(names)}"
-            raise SpecError.of(source, fact, hint=hint)
-        return names[0]
+        self.rows.add(batch)
 
     def _columns_of(self, store: Store, source: str) -> RowColumns:
         """Return the columns of a store, refused if rows cannot become its entries."""
@@ -191,10 +152,11 @@ class _Making:
             raise PlanError(fact, hint="the checkpoint was made by another operator, or before 3.3")
         return RowColumns.of(view, own["key"], own["value"])
 
-    def _deal(self, store: Store, columns: RowColumns, batch: RowBatch, places: Ints) -> None:
-        given = batch.take(places)
-        block = self._encoded(columns, given, batch, places)
-        block = _numbered(block, self.count + places)
+    def _deal(
+        self, store: Store, columns: RowColumns, batch: RowBatch, rows: Sequence[int]
+    ) -> None:
+        block = self._encoded(columns, batch.take(rows), batch, rows)
+        block = _numbered(block, self.rows.count + np.asarray(rows))
         own = self._shards(store.folder)
         hashes = hashes_of(columns.view, block.keys)
         places = hashes % len(own)
@@ -216,7 +178,7 @@ class _Making:
         self.piles.add(number, shards.with_family(name, block, families))
 
     def _encoded(
-        self, columns: RowColumns, given: RowBatch, batch: RowBatch, places: Ints
+        self, columns: RowColumns, given: RowBatch, batch: RowBatch, places: Sequence[int]
     ) -> RowBlock:
         """Return rows as entries; of rows that do not fit, the first is told."""
         try:
@@ -226,9 +188,9 @@ class _Making:
                 # The first half that does not fit has the first row that does not.
                 middle = given.count // 2
                 for half in (slice(0, middle), slice(middle, given.count)):
-                    own = np.arange(given.count)[half]
+                    own = range(given.count)[half]
                     self._encoded(columns, given.take(own), batch, places[half])
-            row = batch.first + int(places[0])
+            row = batch.first + places[0]
             raise FormatError(f"{batch.unit} {row}: {error}", batch.source) from error
 
     # ---- what is written
@@ -253,8 +215,13 @@ class _Making:
                     f"operator {store.operator}: store {store.name} has no rows, and keeps the "
                     f"template's; {_variable(store.name)} needs both to agree (expiry, timers)"
                 )
-        epoch = self.template.image.epoch or 0
-        return PreparedState(epoch, tuple(files), dict(self.entries), tuple(warnings))
+        take = dict.fromkeys(files, into.location)
+        change: dict[str, object] = {
+            "kind": "import",
+            "batch": self.template.image.epoch or 0,
+            "take": take,
+        }
+        return PreparedState((change,), dict(self.entries), tuple(warnings))
 
     def _write_shard(self, shard: ShardFiles, into: Storage) -> Iterator[str]:
         replaced, settings = {shard.store}, self.template.image.settings
@@ -321,10 +288,7 @@ class _Making:
             if len(again):
                 rows = []
                 for value in both.values.slice(int(again[0]), 2).to_pylist():
-                    number = int.from_bytes(value[:NUMBER_BYTES], "little")
-                    at = bisect_right(self.begins, number, key=lambda begin: begin[0]) - 1
-                    begin, source = self.begins[at]
-                    rows.append(f"row {number - begin + 1} of {source}")
+                    rows.append(self.rows.named(int.from_bytes(value[:NUMBER_BYTES], "little")))
                 raise FormatError(f"{' and '.join(sorted(rows))} have the same key")
             yield RowBlock(block.keys, without_first(block.values, NUMBER_BYTES))
             before = part(block, len(block) - 1, len(block))

@@ -1,0 +1,380 @@
+"""Rows made keyed state: the inverse of `export`. What is made is a savepoint of its own, of the
+operators that rows are of; a plan puts the other operators of the template beside it.
+
+    rows    key {"key": ..., "window": ..., "map_key": ...} | value [| operator | store | shard]
+            JSON: text in columns of Arrow, plain in lines
+    files   _metadata; of each operator a file of key groups for each subtask, and what else it has
+
+Rows replace all entries of their states; states of the same operator without rows keep those of the
+template, for they share its files. A row goes to the key group that the hash of its key says. Where
+only the job's classes can tell the hash, a key keeps the group that it has in the template, and
+others are refused.
+
+    pile    u16 key group, u16 state, key    ->    i64 number of the row, u1 origin, content
+
+A value of which only the job's classes can tell all parts is the template's, if its row shows what
+the template's entry shows: origin `SHOWN` has the row, `OLD` the entry.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import partial
+from itertools import chain, groupby, islice
+from struct import Struct
+from typing import Final, NamedTuple, cast
+
+from stateshift.engines.flink.entries.image import numbered_entries
+from stateshift.engines.flink.image import Obstacle, flink_facts, metadata_of, names_of, places_of
+from stateshift.engines.flink.layout import METADATA
+from stateshift.engines.flink.rewrite.keyed_files import (
+    KeyedFile,
+    Origin,
+    Sections,
+    keyed_files,
+    refuse_other_hash,
+)
+from stateshift.engines.flink.rewrite.metadata import (
+    RewrittenOperator,
+    SubtaskPart,
+    Taken,
+    unite_images,
+)
+from stateshift.engines.flink.rewrite.rescale import ROW_DATA, why_not
+from stateshift.engines.flink.streams import Streams
+from stateshift.engines.views import PreparedState, RowBatch, RowNumbers, Wanted
+from stateshift.errors import FormatError, PlanError, SpecError
+from stateshift.formats.blocks import block_of
+from stateshift.formats.flink.encoding import EntryWriter, UnfitValue
+from stateshift.formats.flink.key_groups import (
+    groups_of,
+    hashable,
+    key_group,
+    key_of,
+    prefix_bytes,
+    raw_hash,
+)
+from stateshift.formats.flink.keyed_state import Header, encode_section
+from stateshift.formats.flink.metadata import OperatorState, encode_metadata
+from stateshift.formats.flink.references import references
+from stateshift.formats.flink.state_values import is_known
+from stateshift.formats.flink.stream_handles import FileHandle, files_of
+from stateshift.formats.sorting import Scratch, SortedPiles
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Image
+
+WRITTEN, SHOWN, OLD = range(3)
+CANONICAL: Final = "take a canonical savepoint of the job: flink savepoint --type canonical JOB"
+CHECKED: Final = 1000  # entries of a file whose keys are hashed: a job with a hash of its own shows
+_PLACE, _ROW = Struct(">HH"), Struct(">qB")
+_KEPT: Final = -1  # the number of an entry that is no row
+_AT_ONCE: Final = 1 << 15
+
+
+@dataclass(frozen=True)
+class Template:
+    """The image that all else is taken from."""
+
+    location: str
+    image: Image
+    streams: Streams
+
+
+class _Record(NamedTuple):
+    group: int
+    state: int
+    key: bytes
+    number: int
+    origin: int
+    content: bytes
+
+    def packed(self) -> tuple[bytes, bytes]:
+        head = _PLACE.pack(self.group, self.state)
+        return head + self.key, _ROW.pack(self.number, self.origin) + self.content
+
+
+def import_rows(
+    template: Template, rows: Iterable[RowBatch], wanted: Wanted, into: Storage, scratch: Scratch
+) -> PreparedState:
+    """Write the savepoint that rows make; `wanted` is the state of rows that name none.
+
+    Raises:
+        PlanError: a state of the template cannot take rows.
+        SpecError: rows name no state that is there, or have other columns.
+        FormatError: a row does not fit; its number is told.
+    """
+    operator = names_of(template.image).get(wanted.operator or "", wanted.operator)
+    making = _Making(template, replace(wanted, operator=operator), SortedPiles(scratch))
+    for batch in rows:
+        making.add(batch)
+    return making.write(into, scratch)
+
+
+@dataclass
+class _Making:
+    """State in the making: rows dealt out to the key groups of their keys."""
+
+    template: Template
+    wanted: Wanted
+    piles: SortedPiles
+    operators: dict[str, _Target] = field(default_factory=dict)
+    entries: Counter[tuple[str, str]] = field(default_factory=Counter)
+    numbers: RowNumbers = field(default_factory=RowNumbers)
+
+    def add(self, batch: RowBatch) -> None:
+        """Deal out rows."""
+        names, known = names_of(self.template.image), dict[tuple[str, str], None]()
+        for each in self.template.image.operators:
+            states = cast("list[dict[str, str]]", each.details["states"])
+            keyed = [state["name"] for state in states if state["kind"] != "operator"]
+            known.update(((names[each.id], name), None) for name in keyed)
+        for operator, store, places in batch.by_store(self.wanted, list(known)):
+            target = self._target(operator, store, batch.source)
+            given = batch.take(places)
+            records = []
+            for place, (key, own) in zip(places, plain_rows(given), strict=True):
+                try:
+                    record = target.record(store, key, own)
+                except UnfitValue as error:
+                    fact = f"{batch.unit} {batch.first + place}: {error}"
+                    raise FormatError(fact, batch.source) from error
+                number = self.numbers.count + place
+                records.append(record._replace(number=number).packed())
+            self.piles.add(target.number, block_of(records))
+            self.entries[operator, store] += len(records)
+        self.numbers.add(batch)
+
+    def _target(self, name: str, store: str, source: str) -> _Target:
+        """Return the operator of that name, refused if rows cannot become its state."""
+        ids = {other: id_ for id_, other in names_of(self.template.image).items()}
+        id_ = ids.get(name, name)
+        target = self.operators.get(id_)
+        if target is None:
+            every = metadata_of(self.template.image).operators
+            operator = next((each for each in every if each.id.hex() == id_), None)
+            if operator is None:
+                fact = f"the template has no operator {name}"
+                raise SpecError.of(source, fact, hint=f"its operators: {', '.join(ids)}")
+            target = _Target.of(operator, name, len(self.operators), self.template)
+            self.operators[id_] = target
+        if store not in target.states:
+            known = ", ".join(target.states) or "none"
+            fact = f"operator {name} has no keyed state {store}"
+            hint = f"its keyed states: {known}. Other state is the template's: leave out its rows"
+            raise SpecError.of(source, fact, hint=hint)
+        target.begin(store)
+        return target
+
+    def write(self, into: Storage, scratch: Scratch) -> PreparedState:
+        """Write the savepoint."""
+        if not self.operators:
+            hint = "to leave all entries behind: stateshift prune LOCATION --to NEW --where true"
+            raise SpecError.of("ROWS", "there are no rows", hint=hint)
+        metadata, rewritten = metadata_of(self.template.image), []
+        for target in self.operators.values():
+            records = target.old_records()
+            while batch := list(islice(records, _AT_ONCE)):
+                self.piles.add(target.number, block_of([record.packed() for record in batch]))
+            sections = Sections(target.files[0].head, scratch)
+            for group, listed in self._groups(target):
+                sections.add(group, (encode_section(listed),))
+            rewritten.append(target.write(sections, into))
+        ids = [target.operator.id for target in self.operators.values()]
+        own = [operator for operator in metadata.operators if operator.id in ids]
+        taken = Taken(places_of(self.template.image), {id_.hex(): (id_.hex(), None) for id_ in ids})
+        chosen = replace(metadata, masters=(), operators=tuple(own))
+        others: dict[str, FileHandle] = {}  # of state that belongs to no key
+        for reference in references(chosen):
+            files = files_of(reference.stream) if reference.role != "keyed" else ()
+            others.update((taken.name(file), file) for file in files)
+        for name, file in others.items():
+            into.write(name, partial(self.template.streams.chunks, file))
+        united = encode_metadata(unite_images([chosen], [taken], None, rewritten))
+        into.write(METADATA, lambda: iter((united,)))
+        rest: dict[str, object] = {"kind": "drop", "operators": list(self.operators)}
+        rest["of"] = self.template.location
+        merge: dict[str, object] = {"kind": "merge", "locations": [into.location]}
+        return PreparedState((rest, merge), dict(self.entries))
+
+    def _groups(self, target: _Target) -> Iterator[tuple[int, list[tuple[int, bytes, bytes]]]]:
+        """Yield key groups with their entries."""
+        prefix = prefix_bytes(target.operator.max_parallelism)
+        blocks = self.piles.pile(target.number).blocks()
+        rows = chain.from_iterable(block.records() for block in blocks)
+        for group, own in groupby(rows, key=lambda row: row[0][:2]):
+            listed = []
+            for key, same in groupby(own, key=lambda row: row[0]):
+                _, state = _PLACE.unpack_from(key)
+                content = self._content(target, state, [row[1] or b"" for row in same])
+                if content is not None:
+                    listed.append((state, group[-prefix:] + key[_PLACE.size :], content))
+            if listed:
+                yield int.from_bytes(group, "big"), listed
+
+    def _content(self, target: _Target, state: int, packed: Sequence[bytes]) -> bytes | None:
+        """Return the value of a key; None where no row has it any more."""
+        rows, old = [], None
+        for each in packed:
+            number, origin = _ROW.unpack_from(each)
+            if origin == OLD:
+                old = each[_ROW.size :]
+            else:
+                rows.append((number, origin, each[_ROW.size :]))
+        if len(rows) > 1:
+            told = " and ".join(self.numbers.named(number) for number, _, _ in sorted(rows))
+            raise FormatError(f"{told} have the same key")
+        for number, origin, content in rows:
+            if origin == WRITTEN:
+                return content
+            shown = json.loads(content)
+            if old is None or target.shown(state, old) != shown["value"]:
+                raise FormatError(f"{self.numbers.named(number)}: {shown['why']}")
+            return old
+        return None
+
+
+@dataclass
+class _Target:
+    """An operator whose state is made of rows; `number` is that of its pile. `known` are the keys
+    of the template with their key groups, where only the job's classes can hash them.
+    """
+
+    name: str
+    number: int
+    operator: OperatorState
+    files: list[KeyedFile]
+    states: dict[str, int]
+    known: dict[bytes, int] | None = None
+    writers: dict[str, EntryWriter] = field(default_factory=dict)
+
+    @property
+    def header(self) -> Header:
+        """The header that every new file has."""
+        return self.files[0].known_header
+
+    def shown(self, state: int, raw: bytes) -> object:
+        """Return a value of the template as an export shows it."""
+        return json.loads(json.dumps(self.writers[self.header.states[state].name].shown(raw)))
+
+    @classmethod
+    def of(cls, operator: OperatorState, name: str, number: int, template: Template) -> _Target:
+        """Return the operator, refused if its files cannot be written."""
+        obstacle = why_not(operator, template.streams, operator.max_parallelism, united=True)
+        if obstacle is None and flink_facts(template.image).unaligned:
+            obstacle = Obstacle("records are in flight, which belong to the state as it is")
+        if obstacle is not None:
+            raise PlanError(f"operator {name}: {obstacle.fact}", hint=CANONICAL)
+        files = keyed_files([Origin(operator, template.streams)])
+        if not files:
+            return cls(name, number, operator, [], {})
+        header = files[0].known_header
+        states = {state.name: at for at, state in enumerate(header.states)}
+        target = cls(name, number, operator, files, states)
+        target._check_keys()
+        return target
+
+    def _check_keys(self) -> None:
+        """Check that keys are where their hash says; or learn their key groups."""
+        serializer = self.header.key
+        if serializer is None or serializer.is_opaque:
+            return
+        is_hashed = hashable(serializer) or serializer.name == ROW_DATA
+        self.known = None if is_hashed else {}
+        for file in self.files:
+            entries = numbered_entries(file.handle, prefix_bytes(file.was), file.streams)
+            for entry in islice(entries, CHECKED if is_hashed else None):
+                own = key_of(file.known_header, entry.state, entry.key) or b""
+                code = raw_hash(serializer, own) if self.known is None else 0
+                if self.known is not None:
+                    self.known[own] = entry.group
+                elif code is None or key_group(code, file.was) != entry.group:
+                    refuse_other_hash(entry.group)
+
+    def begin(self, store: str) -> None:
+        """Begin with a state, refused if its serializers are not known."""
+        if store in self.writers:
+            return
+        state = self.header.states[self.states[store]]
+        key = self.header.key
+        if key is None or key.is_opaque or not is_known(self.header, state):
+            fact = f"operator {self.name}, state {store}: only the job's classes can write it"
+            raise PlanError(fact, hint="leave out its rows, and it stays as it is in the template")
+        self.writers[store] = EntryWriter(self.header, state)
+
+    def record(self, store: str, key: object, own: object) -> _Record:
+        """Return the record of a row."""
+        writer, state, serializer = self.writers[store], self.states[store], self.header.key
+        raw_key, own_key = writer.key(key), writer.own_key(key)
+        assert serializer is not None, "asked before: begin"
+        if self.known is None:
+            group = key_group(raw_hash(serializer, own_key) or 0, self.operator.max_parallelism)
+        elif own_key not in self.known:
+            fact = f"{serializer.name} is not hashed here"
+            raise UnfitValue(f"a key that the template does not have, and {fact}")
+        else:
+            group = self.known[own_key]
+        try:
+            return _Record(group, state, raw_key, _KEPT, WRITTEN, writer.value(own))
+        except UnfitValue as error:
+            if not writer.may_be_unknown:
+                raise
+            content = json.dumps({"value": own, "why": str(error)}).encode()
+            return _Record(group, state, raw_key, _KEPT, SHOWN, content)
+
+    def write(self, sections: Sections, into: Storage) -> RewrittenOperator:
+        """Write the files of keyed state of all subtasks."""
+        operator, parts = self.operator, []
+        for subtask in range(operator.parallelism):
+            cut = sections.cut(groups_of(subtask, operator.max_parallelism, operator.parallelism))
+            place = f"{into.location} {operator.id.hex()} {subtask}"  # of this import alone
+            name = str(uuid.uuid5(uuid.NAMESPACE_URL, place))
+            if cut.size:
+                into.write(name, cut.content)
+            parts.append(SubtaskPart(name, cut.size, cut.first, cut.offsets))
+        return RewrittenOperator(operator.id.hex(), operator.max_parallelism, tuple(parts))
+
+    def old_records(self) -> Iterator[_Record]:
+        """Yield the entries of states without rows, and those that rows may show."""
+        for file in self.files:
+            entries = numbered_entries(file.handle, prefix_bytes(file.was), file.streams)
+            for entry in entries:
+                state = file.renumbered(entry.state)
+                writer = self.writers.get(self.header.states[state].name)
+                if writer is None:
+                    yield _Record(entry.group, state, entry.key, _KEPT, WRITTEN, entry.value)
+                elif writer.may_be_unknown:
+                    yield _Record(entry.group, state, entry.key, _KEPT, OLD, entry.value)
+
+
+def plain_rows(batch: RowBatch) -> list[tuple[object, object]]:
+    """Return keys and values as JSON has them."""
+    columns = []
+    for name in ("key", "value"):
+        column = batch.columns[name]
+        if isinstance(column, list):
+            columns.append(column)
+            continue
+        columns.append([])
+        try:
+            for given in column.to_pylist():  # a text is JSON already
+                text = given if isinstance(given, str) else json.dumps(given, default=plain_value)
+                columns[-1].append(json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
+            fact = f"column {name} is not JSON, as an export has it: {error}"
+            raise FormatError(f"from row {batch.first} on: {fact}", batch.source) from error
+    return list(zip(*columns, strict=True))
+
+
+def plain_value(given: object) -> object:
+    """Return bytes as digits, and a decimal that is whole as a number."""
+    match given:
+        case bytes():
+            return given.hex()
+        case Decimal() if given == given.to_integral_value():
+            return int(given)
+    raise TypeError(f"{given!r} is to be a text, or a number of another type")

@@ -1,0 +1,232 @@
+"""Rows become the state of a savepoint that they were exported from; edited ones are where their
+keys belong; what does not fit is refused by its row, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift import api, look
+from stateshift.engines.registry import engine
+from stateshift.table.tables import tables_of
+from tests.cli.support import Said, said
+from tests.engines.flink import golden
+
+Row = dict[str, Any]
+TYPED, TABLES, KEYED, KINDS = (
+    f"flink-2.3.0/{name}"
+    for name in (
+        "typed-canonical",
+        "tables-canonical",
+        "count-canonical-rocksdb",
+        "kinds-compressed",
+    )
+)
+CANONICAL = [
+    name
+    for name in golden.NAMES
+    if any(word in name for word in ("canonical", "compressed", "no-uids", "drained", "-two"))
+    and not any(word in name for word in ("changelog", "native"))
+]
+
+
+def place(case: str) -> Path:
+    return golden.FOLDER / case / str(golden.told(case)["image"])
+
+
+def imported(folder: Path, template: Path, *words: object) -> Said:
+    to = ("--to", folder / "new", "--workdir", folder / "run", "--yes")
+    return said("import", *map(str, (*words, "--template", template, *to)))
+
+
+def rows_of(folder: Path, template: Path) -> list[Row]:
+    """The rows of all keyed state."""
+    file = folder / "exported.jsonl"
+    assert said("export", str(template), "--to", str(file)).code == 0
+    _, survey = engine("flink").survey(str(template), look.open_patiently)
+    keyed = set()
+    for operator in survey.images[0].operators:
+        for state in operator.details["states"]:
+            if state["kind"] != "operator":
+                keyed |= {(operator.uid or operator.id, state["name"])}
+    lines = map(json.loads, file.read_text().splitlines())
+    return [row for row in lines if (row["operator"], row["store"]) in keyed]
+
+
+def written(folder: Path, rows: list[Row]) -> Path:
+    file = folder / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.mark.sample(16)
+@pytest.mark.parametrize("case", CANONICAL)
+def test_exported_rows_become_the_state_they_were(case: str, tmp_path: Path) -> None:
+    template = place(case)
+    rows = rows_of(tmp_path, template)
+    done = imported(tmp_path, template, written(tmp_path, rows))
+    assert done.code == 0, done.err
+    assert api.diff(str(template), str(tmp_path / "new")).equal
+    assert look.restartable(str(tmp_path / "new"), look.open_patiently, thorough=True).restartable
+    assert rows
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_files_of_other_formats_become_state_too(suffix: str, tmp_path: Path) -> None:
+    files = []
+    for store in ("row", "tuple", "living"):
+        files.append(tmp_path / f"{store}{suffix}")
+        only = ("--operator", "plain", "--store", store)
+        said("export", str(place(TYPED)), "--to", str(files[-1]), *only)
+    done = imported(tmp_path, place(TYPED), *filter(Path.exists, files))
+    assert done.code == 0, done.err
+    assert api.diff(str(place(TYPED)), str(tmp_path / "new")).equal
+
+
+@pytest.mark.parametrize(
+    ("case", "operator", "store"),
+    [
+        (KEYED, "orders-count", "count"),
+        (TYPED, "mixed", "text"),
+        (KINDS, "windows", "window-contents"),
+        (KINDS, "collections", "digits"),
+        (TABLES, "", "accState"),
+    ],
+)
+def test_edited_rows_are_where_their_keys_belong_and_all_else_is_the_templates(
+    case: str, operator: str, store: str, tmp_path: Path
+) -> None:
+    template = place(case)
+    rows = rows_of(tmp_path, template)
+    operator = operator or next(row["operator"] for row in rows if row["store"] == store)
+    own = [row for row in rows if (row["operator"], row["store"]) == (operator, store)]
+    gone, *kept = own
+    key = gone["key"]["key"]
+    fresh: list[Any] = [f"new {n}" if isinstance(key, str) else 10**6 + n for n in range(50)]
+    if isinstance(key, list):
+        fresh = [[f"new {n}", *key[1:]] for n in range(50)]
+    if isinstance(key, dict):
+        fresh = [{**key, "f0": type(key["f0"])(n + 999)} for n in range(50)]
+    new = [{**gone, "key": {**gone["key"], "key": each}} for each in fresh]
+    done = imported(tmp_path, template, written(tmp_path, [*reversed(kept), *new]))
+    assert done.code == 0, done.err
+    there = tmp_path / "new"
+    assert look.restartable(str(there), look.open_patiently, thorough=True).restartable
+    stores = look.diff(str(template), str(there)).stores
+    assert {each.store for each in stores if not each.equal} == {store}
+
+    def told(row: Row) -> str:
+        return json.dumps([row["operator"], row["store"], row["key"], row["value"]], sort_keys=True)
+
+    others = [row for row in rows if row not in own]
+    expected = sorted(map(told, [*others, *kept, *new]))
+    assert sorted(map(told, rows_of(tmp_path, there))) == expected
+
+
+def test_an_answer_about_the_template_becomes_its_state(tmp_path: Path) -> None:
+    table = next(
+        each
+        for each in tables_of([str(place(KEYED))], look.open_patiently)
+        if each.store == "count"
+    )
+    sql = f"select key, value::bigint + 5 as value from {table.name}"
+    words = ("--operator", table.operator, "--store", table.store)
+    done = imported(tmp_path, place(KEYED), sql, *words)
+    assert done.code == 0, done.err
+    asked = (
+        "select sum(b.value::bigint - a.value::bigint) n, count(*) c "
+        f"from a_{table.name} a join b_{table.name} b using (key)"
+    )
+    (row,) = api.query(asked, str(place(KEYED)), str(tmp_path / "new")).to_pylist()
+    assert row["n"] == 5 * row["c"] > 0
+
+
+def value(store: str, change: Callable[[Any], Any]) -> Callable[[list[Row]], list[Row]]:
+    def changed(rows: list[Row]) -> list[Row]:
+        at = next(n for n, row in enumerate(rows) if row["store"] == store)
+        return [*rows[:at], {**rows[at], "value": change(rows[at]["value"])}, *rows[at + 1 :]]
+
+    return changed
+
+
+def doubled(rows: list[Row]) -> list[Row]:
+    return [*rows, rows[2]]
+
+
+def other_key(key: Any) -> Callable[[list[Row]], list[Row]]:
+    return lambda rows: [{**rows[0], "key": {**rows[0]["key"], **key}}, *rows[1:]]
+
+
+FAULTS: dict[str, tuple[str, Callable[[list[Row]], list[Row]]]] = {
+    "a key twice": ("have the same key", doubled),
+    "a key whose hash only its class knows": (
+        "that the template does not have",
+        other_key({"key": {"f0": "row-1", "f1": 999}}),
+    ),
+    "a number for a text": ("of another type", value("text", lambda text: 5)),
+    "a text for a number": ("of another type", value("integer", lambda number: "5")),
+    "a number too large": ("too large", value("count", lambda number: 1 << 63)),
+    "a truth value for a number": ("would be read as 1", value("integer", lambda number: True)),
+    "another constant": ("it is none of", value("colour", lambda colour: "nope")),
+    "another field": ("it has the fields", value("row", lambda row: {**row, "more": 1})),
+    "a field too few": ("it has the fields", value("row", lambda row: {"f0": 1})),
+    "another column of the key": ("it has the fields", other_key({"more": 1})),
+    "a list of nothing": ("an empty list", value("ids", lambda ids: [])),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_row_that_does_not_fit_is_refused_by_its_number(fault: str, tmp_path: Path) -> None:
+    told, change = FAULTS[fault]
+    rows = rows_of(tmp_path, place(TYPED))
+    (tmp_path / "exported.jsonl").unlink()
+    done = imported(tmp_path, place(TYPED), written(tmp_path, change(rows)))
+    assert (done.code, told in done.err) == (3, True), done.err
+    assert "row" in done.err or "line" in done.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"]
+
+
+def test_an_operator_is_known_by_its_id_too(tmp_path: Path) -> None:
+    rows = [row for row in rows_of(tmp_path, place(TYPED)) if row["operator"] == "mixed"]
+    _, survey = engine("flink").survey(str(place(TYPED)), look.open_patiently)
+    (by_id,) = [operator.id for operator in survey.images[0].operators if operator.uid == "mixed"]
+    for row in rows[::2]:
+        row["operator"] = by_id
+    done = imported(tmp_path, place(TYPED), written(tmp_path, rows))
+    assert done.code == 0, done.err
+    assert api.diff(str(place(TYPED)), str(tmp_path / "new")).equal
+
+
+REFUSED = {
+    "no operator nope": (2, [{"operator": "nope", "store": "count", "key": {}, "value": 1}]),
+    "no keyed state nope": (2, [{"operator": "mixed", "store": "nope", "key": {}, "value": 1}]),
+    "which operator": (2, [{"key": {"key": "k"}, "value": 1}]),
+    "there are no rows": (2, []),
+    "rows have other columns": (2, [{"key": {"key": "k"}, "value": 1, "more": 1}]),
+    "nothing is said of it": (3, [{"operator": "mixed", "store": "count", "key": 1, "value": 1}]),
+}
+
+
+@pytest.mark.parametrize("told", REFUSED)
+def test_rows_of_no_state_are_refused(told: str, tmp_path: Path) -> None:
+    code, rows = REFUSED[told]
+    done = imported(tmp_path, place(TYPED), written(tmp_path, rows))
+    assert done.code == code and (told in done.err or code == 3), done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "case", ["count-native-rocksdb", "count-native-hashmap", "count-unaligned"]
+)
+def test_a_template_that_is_not_canonical_is_refused_with_the_way_out(
+    case: str, tmp_path: Path
+) -> None:
+    row = {"operator": "orders-count", "store": "count", "key": {"key": 1}, "value": 1}
+    done = imported(tmp_path, place(f"flink-2.3.0/{case}"), written(tmp_path, [row]))
+    assert done.code == 4 and "--type canonical" in done.err, done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
