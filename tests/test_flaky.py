@@ -183,9 +183,9 @@ def test_the_list_names_tests_that_are_there() -> None:
 @pytest.mark.parametrize(
     ("arguments", "passed"),
     [
-        ((), 25 + 8 + 60),
+        ((), 20 + 8 + 60),
         (("--quick",), 2 + 2 + 2),
-        (("--numprocesses", "2"), 25 + 8 + 60),
+        (("--numprocesses", "2"), 20 + 8 + 60),
         ([f"test_many.py::test_of_a_sample[{case}]" for case in range(10)], 10),
     ],
     ids=["default", "quick", "two processes", "by name"],
