@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from stateshift.check.verdict import Checked
 from stateshift.engines.registry import find_image
 from stateshift.engines.views import Opening, ShownEntry
-from stateshift.errors import MissingFile, PlanError
+from stateshift.errors import FormatError, MissingFile, PlanError
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 
@@ -76,6 +76,7 @@ def check(
     Raises:
         PlanError: the file fails, starts nothing or hangs; nothing of it uses the image.
         MissingFile: there is no checkpoint.
+        FormatError: a file of it is damaged or missing: no code starts from it as it is.
     """
     location = locations.normal(location, os.getcwd())
     engine, storage, survey = find_image(location, opening)
@@ -86,6 +87,9 @@ def check(
         raise PlanError(
             f"{location} holds {len(survey.images)} queries: {names}", hint="name one of them"
         )
+    for finding in survey.images[0].findings:
+        if finding.is_damage:
+            raise FormatError(finding.message, finding.path, finding.offset, hint=finding.hint)
     if survey.engine == "flink":
         from stateshift.check.flink.checking import SurveyedSavepoint, check_savepoint
 
@@ -96,5 +100,5 @@ def check(
         return engine.first_entries(storage, survey, limit)
 
     return check_checkpoint(
-        SurveyedCheckpoint(location, storage, survey, entries), code, query, waive
+        SurveyedCheckpoint(location, storage, survey, entries, opening), code, query, waive
     )

@@ -23,6 +23,7 @@ class Difference:
     place    what differs: `operator 0`, `source 1`, `settings`, `query`
     old, new of the checkpoint, and of the code; None where one has no such thing
     changes  of the state, after which the code starts
+    gather   whether a copy by `gather` is one that it starts from; so is any changed one
     hint     what else to do
     """
 
@@ -34,6 +35,7 @@ class Difference:
     new: str | None = None
     changes: tuple[Change, ...] = ()
     hint: str | None = None
+    gather: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,12 @@ class CheckedQuery:
     def has_commands(self) -> bool:
         """Whether commands are all that the verdict asks for."""
         asked = [each for each in self.differences if each.level == "starts-after"]
-        return all(difference.changes for difference in asked)
+        return all(difference.changes or difference.gather for difference in asked)
+
+    @property
+    def gather(self) -> bool:
+        """Whether the verdict asks for a copy of the state, changed or not."""
+        return any(difference.gather for difference in self.differences)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class QueryFacts:
     @property
     def commands(self) -> list[str]:
         """The commands that make a state from which the code starts."""
-        return commands_for(self.own.changes, self.checked.image)
+        return commands_for(self.own, self.checked.image)
 
     @property
     def differences(self) -> list[DifferenceFacts]:
@@ -56,7 +56,7 @@ class DifferenceFacts:
     @property
     def commands(self) -> list[str]:
         """The commands that mend this difference alone."""
-        return commands_for(self.own.changes, self.checked.image)
+        return commands_for(self.own, self.checked.image)
 
 
 def queries_of(checked: Checked) -> list[QueryFacts]:
@@ -119,11 +119,14 @@ class CheckDocument(TypedDict):
 # ---- commands ------------------------------------------------------------------------------------
 
 
-def commands_for(changes: Sequence[Change], location: str) -> list[str]:
+def commands_for(asking: CheckedQuery | Difference, location: str) -> list[str]:
     """Return the commands that change the state, each from the result of the one before."""
     commands = []
     source = location.rstrip("/")
-    for number, arguments in enumerate(_steps(changes), start=2):
+    steps = list(_steps(asking.changes))
+    if asking.gather and not steps:
+        steps = [["gather"]]
+    for number, arguments in enumerate(steps, start=2):
         target = f"{location.rstrip('/')}-{number}"
         words = [arguments[0], source, "--to", target, *arguments[1:]]
         commands.append(f"stateshift {' '.join(quote(word) for word in words)}")

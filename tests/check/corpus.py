@@ -38,12 +38,22 @@ def show(rows, batch):
 
 orders = read("in")
 """
+# The rows of a file sink are all that it has, of all starts.
+FILES = """
+writer = out.writeStream.format("json").option("path", f"{place}/sink")
+query = writer.option("checkpointLocation", f"{place}/checkpoint").trigger(availableNow=True).start()
+query.awaitTermination()
+import os
+if os.path.exists(f"{place}/sink"):
+    show(spark.read.schema("id long, word string").json(f"{place}/sink/*.json"), "all")
+"""
 ENDING = """
 writer = out.writeStream.outputMode("{mode}").foreachBatch(show)
-query = writer.option("checkpointLocation", f"{{place}}/checkpoint").trigger(availableNow=True).start()
+query = writer.option("checkpointLocation", f"{place}/checkpoint").trigger(availableNow=True).start()
 query.awaitTermination()
 """
 PARTITIONS = "spark.sql.shuffle.partitions"
+COMPACTED = "spark.sql.streaming.fileSink.log.compactInterval"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STATE = "org.apache.spark.sql.execution.streaming.state"
 ROCKSDB = f"{STATE}.RocksDBStateStoreProvider"
@@ -51,19 +61,22 @@ ROCKSDB = f"{STATE}.RocksDBStateStoreProvider"
 
 @dataclass(frozen=True)
 class Job:
-    """A job: the lines that make `out` of `orders`, its output mode, its settings."""
+    """A job: the lines that make `out` of `orders`, its output mode, its settings, its end."""
 
     lines: str
     mode: str = "update"
     settings: Mapping[str, str] = field(default_factory=dict)
+    ending: str = ENDING
+
+    @property
+    def all_settings(self) -> Mapping[str, str]:
+        return {PARTITIONS: "2", **self.settings}
 
     @property
     def script(self) -> str:
-        settings = {PARTITIONS: "2", **self.settings}
-        set_all = "\n".join(
-            f'spark.conf.set("{key}", "{value}")' for key, value in settings.items()
-        )
-        ending = ENDING.format(mode=self.mode)
+        settings = self.all_settings.items()
+        set_all = "\n".join(f'spark.conf.set("{key}", "{value}")' for key, value in settings)
+        ending = self.ending.replace("{mode}", self.mode)
         return f"{PRELUDE.format(settings=set_all)}{self.lines.strip()}\n{ending}"
 
 
@@ -123,6 +136,7 @@ out = orders.groupBy("word").applyInPandasWithState(
     total, "word string, count long", "count long", "update", "NoTimeout")
 """
 )
+FILED = Job(STATELESS.lines, "append", {COMPACTED: "2"}, FILES)
 STORED = Job(WINDOW.lines, settings={PROVIDER: ROCKSDB})
 HELD = Job(
     """
@@ -185,6 +199,7 @@ BASES = {
     "paired": PAIRED,
     "kept": KEPT,
     "double": DOUBLE,
+    "filed": FILED,
 }
 
 
@@ -196,6 +211,7 @@ class Change:
     words: Mapping[str, str] = field(default_factory=dict)
     mode: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    ending: str | None = None
 
     @property
     def job(self) -> Job:
@@ -204,7 +220,8 @@ class Change:
         for word, other in self.words.items():
             assert word in lines, f"{word!r} is not in the job {self.base}"
             lines = lines.replace(word, other)
-        return Job(lines, self.mode or old.mode, {**old.settings, **self.settings})
+        settings = {**old.settings, **self.settings}
+        return Job(lines, self.mode or old.mode, settings, self.ending or old.ending)
 
 
 # With the old code: Spark's output is right here, and need not be with other input.
@@ -223,6 +240,8 @@ HIDDEN = (
     "join: wider range",
     "paired: wider range",
     "limit: more",
+    "filed: another folder",
+    "stateless: a file sink",
 )
 # The body of a Python function is in no plan: neither tells this.
 UNSEEN = ("groups: another function", "held: another function")
@@ -313,6 +332,9 @@ CHANGES: Mapping[str, Change] = {
     "join: a semi join": Change("join", {'5 seconds"))': '5 seconds"), "left_semi")'}),
     "dedup: swapped": Change("dedup", {'"word", "user"': '"user", "word"'}),
     "dedup: a column less": Change("dedup", {'"word", "user"': '"word"'}),
+    "dedup: a column of another type": Change(
+        "dedup", {"orders.": 'orders.withColumn("user", F.col("id")).'}
+    ),
     "dedup: with event time": Change("dedup", {'"word", "user"': '"word", "user", "at"'}),
     "dedup: within watermark": Change("dedup", {"dropDuplicates": "dropDuplicatesWithinWatermark"}),
     "dedup: other columns": Change(
@@ -449,4 +471,11 @@ CHANGES: Mapping[str, Change] = {
     "held: append": Change("held", {'"update", "None"': '"append", "None"'}, "append"),
     "held: timers": Change("held", {'"None"': '"ProcessingTime"'}),
     "held: another function": Change("held", {"n += 1": "n += 2"}),
+    "filed: nothing": Change("filed"),
+    "filed: another folder": Change("filed", ending=FILES.replace("/sink", "/sink-2")),
+    "filed: a function": Change("filed", ending=ENDING),
+    "stateless: another function of the sink": Change(
+        "stateless", ending=ENDING.replace("(show)", "(lambda rows, batch: show(rows, batch))")
+    ),
+    "stateless: a file sink": Change("stateless", settings={COMPACTED: "2"}, ending=FILES),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from stateshift.check.flink.capture import statements
 from stateshift.check.flink.compare import KEYED, VALUES
 from stateshift.check.verdict import Difference, Rehearsal
+from stateshift.documents.check import commands_for
 from tests.acceptance.support import stateshift
 from tests.check.flink_pairs import PAIRS, QUICK, recorded
+from tests.check.outcomes import OF_FLINKS, agrees_with_flink, recorded_outcomes
 from tests.support.flink import jar
 from tests.support.servers import Unavailable, downloads
 
@@ -25,6 +28,12 @@ def test_the_verdict_on_a_plan_of_flink_is_that_of_real_clusters(name: str) -> N
     assert {*pair.rules} <= {"rehearsal", *(difference.rule for difference in query.differences)}
 
 
+def test_the_verdicts_of_rehearsals_agree_with_what_real_clusters_did() -> None:
+    for version, pairs in recorded_outcomes(OF_FLINKS).items():
+        for name, (said, error) in pairs.items():
+            assert agrees_with_flink(str(said), error), (version, name)
+
+
 def test_a_rehearsal_answers_what_is_not_known_and_blames_the_state_for_its_own_errors() -> None:
     pair = PAIRS["nothing"]
     (query,) = pair.judged(QUICK, recorded()["nothing"]).queries
@@ -35,6 +44,27 @@ def test_a_rehearsal_answers_what_is_not_known_and_blames_the_state_for_its_own_
     assert verdicts == ["starts", "never", "not-known", "not-known"]
     (waived,) = pair.judged(QUICK, recorded()["nothing"], (VALUES,)).queries
     assert late.judged(waived).verdict == "starts"
+
+
+def test_expressions_of_sql_are_compared_with_those_of_the_old_code() -> None:
+    pair, answer = PAIRS["SQL, nothing"], recorded()["SQL, nothing"]
+    assert "SUM(n)" in json.dumps(answer)
+    older = json.loads(json.dumps(answer).replace("SUM(n)", "MAX(n)"))
+    verdicts = []
+    for before in (None, answer, older):
+        (query,) = pair.judged(QUICK, answer, (VALUES,), before).queries
+        found = {each.level for each in query.differences if each.rule.startswith("expression")}
+        verdicts.append((query.verdict, found))
+    assert verdicts == [("starts", {"note"}), ("starts", set()), ("starts-but", {"starts-but"})]
+
+
+def test_a_checkpoint_whose_folder_was_copied_is_gathered() -> None:
+    pair, answer = PAIRS["RocksDB, a copied checkpoint"], recorded()["RocksDB, a copied checkpoint"]
+    checked = pair.judged(QUICK, answer)
+    (query,) = checked.queries
+    (command,) = commands_for(query, "/copy/chk-7")
+    assert query.has_commands
+    assert command == "stateshift gather /copy/chk-7 --to /copy/chk-7-2"
 
 
 def test_statements_end_with_semicolons_outside_of_texts_comments_and_sets() -> None:

@@ -33,6 +33,8 @@ The answer:
                plain_id     the id it had without its uid, where that is known
                key          the serializer of its keys, as a savepoint has it (base64); null of an
                             operator that is not keyed
+               code         of a keyed one that SQL's planner described: its expressions, and those
+                            of the operators without keys that it reads from
                vertex, parallelism, max_parallelism (null: not set)
 """
 
@@ -263,6 +265,7 @@ class Flink:
                 "name": str(node.getOperatorName()),
                 "source": node.getInEdges().isEmpty(),
                 "key": self.snapshot(node.getStateKeySerializer()),
+                "code": descriptions_of(graph, node) if node.getStateKeySerializer() else [],
             }
             known = {"plain_id": None, "node": node.getId()}
             operators.append({**facts, **vertices[own], **known})
@@ -397,10 +400,17 @@ class Flink:
         own.setString("io.tmp.dirs", self.request["scratch"])
         building = runtime.minicluster.MiniClusterConfiguration.Builder()
         cluster = runtime.minicluster.MiniCluster(building.setConfiguration(own).build())
-        cluster.start()
-        cluster.submitJob(job).get()
+        try:
+            cluster.start()
+            cluster.submitJob(job).get()
+            return self.opening_error(graph, cluster, job.getJobID())
+        finally:
+            cluster.closeAsync()
+
+    def opening_error(self, graph: Java, cluster: Java, job: Java) -> str | None:
+        """Wait until all tasks of a job run; return the error if they do not."""
         while True:
-            execution = cluster.getExecutionGraph(job.getJobID()).get()
+            execution = cluster.getExecutionGraph(job).get()
             failure = execution.getFailureInfo()
             if failure is not None:
                 return str(failure.getExceptionAsString())
@@ -410,7 +420,7 @@ class Flink:
                 tasks.append(str(vertices.next().getExecutionState()))
             if tasks and all(task == "RUNNING" for task in tasks):
                 with suppress(Exception):  # then no state is known to have been opened
-                    self.opened = self.opened_states(graph, cluster, job.getJobID())
+                    self.opened = self.opened_states(graph, cluster, job)
                 return None
             time.sleep(BETWEEN_LOOKS)
 
@@ -461,6 +471,24 @@ class Flink:
         writing = self.flink.api.common.typeutils.TypeSerializerSnapshot
         writing.writeVersionedSnapshot(out, serializer.snapshotConfiguration())
         return base64.b64encode(bytes(out.getCopyOfBuffer())).decode()
+
+
+def descriptions_of(graph: Java, node: Java) -> list[str]:
+    """Return the descriptions of a keyed operator and of those before it, down to keyed ones."""
+    lines: list[str] = []
+    waiting, seen = [node], {node.getId()}
+    while waiting:
+        each = waiting.pop()
+        text = re.sub(r"^\[\d+\]:", "", str(each.getOperatorDescription()))
+        if not lines and re.match(r"\w+\(", text) is None:
+            return []  # a function of the user's, which is nowhere described
+        lines.append(text[:TEXT_MAX])
+        for edge in reversed(list(each.getInEdges())):
+            before = graph.getStreamNode(edge.getSourceId())
+            if before.getStateKeySerializer() is None and before.getId() not in seen:
+                waiting.append(before)
+                seen.add(before.getId())
+    return lines
 
 
 def hashes(hasher: Java, graph: Java) -> dict[int, str]:

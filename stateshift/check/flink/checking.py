@@ -21,10 +21,10 @@ from stateshift.check.flink.compare import (
 from stateshift.check.flink.job import CodeJob, code_job
 from stateshift.check.process import Capture, rehearsal_in, run_capture
 from stateshift.check.verdict import Checked, CheckedQuery, Difference, Rehearsal
-from stateshift.engines.flink.image import flink_facts, flink_image
+from stateshift.engines.flink.image import flink_facts
 from stateshift.engines.registry import engine, find_image
 from stateshift.engines.views import Opening
-from stateshift.errors import FormatError, PlanError, SpecError
+from stateshift.errors import PlanError, SpecError
 from stateshift.plain import JsonObject
 from stateshift.specification.transform import Rescale, find_change
 from stateshift.storage.opening import open_patiently
@@ -55,11 +55,10 @@ def check_savepoint(
     savepoint: SurveyedSavepoint, code: Code, query: str | None, waive: tuple[str, ...]
 ) -> Checked:
     """Return the verdict on the job of a file that shall start from this image."""
-    (image,) = savepoint.survey.images
-    if flink_image(image) is None:
-        damage = next(finding for finding in image.findings if finding.is_damage)
-        raise FormatError(damage.message, damage.path, damage.offset, hint=damage.hint)
-    return judge(savepoint, plan_file(code), code, query, waive)
+    answer = plan_file(code)
+    if code.before is not None:
+        answer = {**answer, "before": plan_file(replace(code, file=code.before))}
+    return judge(savepoint, answer, code, query, waive)
 
 
 def judge(
@@ -69,15 +68,18 @@ def judge(
     query: str | None,
     waive: tuple[str, ...],
 ) -> Checked:
-    """Return the verdict on the job of an answer of `capture.py`."""
+    """Return the verdict on the job of an answer of `capture.py`; `before` of the old code."""
     job = _chosen(answer, query, code.file)
+    before = None
+    if code.before is not None:
+        before = _chosen(answer["before"], query, code.before)
     (image,) = savepoint.survey.images
     target = FlinkTarget(answer["flink"], code.allow_non_restored)
-    checked = compare(Pair(job, image, target), waive)
+    checked = compare(Pair(job, image, target, before=before), waive)
     rescale = find_change(checked.changes, Rescale)
     if rescale is not None:
         target = replace(target, rigid=savepoint.obstacles(rescale))
-        checked = compare(Pair(job, image, target), waive)
+        checked = compare(Pair(job, image, target, before=before), waive)
     return Checked(
         image=savepoint.location,
         file=code.file,

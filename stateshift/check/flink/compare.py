@@ -5,7 +5,9 @@ groups (StateAssignmentOperation), and restores what it finds. Serializers are c
 tasks run, but for those of keys, which the job's graph names.
 
     version           the metadata is newer than this Flink                starts-after convert
-    missing-operator  state of an operator that the code has not           starts-after rename
+    moved-files       files are not where the metadata names them          starts-after gather
+    missing-operator  state of an operator that the code has not           starts-after rename,
+                      or has under a number                                not-known
     left-behind       likewise, and --allow-non-restored drops it          starts-but, note
     max-parallelism   the code sets another number of key groups           starts-after repartition
     parallelism       more subtasks than key groups                        starts-after repartition
@@ -13,9 +15,10 @@ tasks run, but for those of keys, which the job's graph names.
     not-keyed         keyed state of an operator that is not keyed         starts-but
     new-operator      operators that begin without state                   note
     generated-ids     ids that another graph would change                  note
-    numbered-ids      uids that SQL's planner numbers anew in each run      starts-after
+    numbered-ids      uids that SQL's planner numbers anew in each run     not-known
     backend           native state, and another backend, or nobody says    starts-after, not-known
     value-types       what only the running job tells                      not-known
+    expression        with the old code: SQL's expressions                 starts-but
     expressions       what no savepoint tells                              note
 """
 
@@ -27,11 +30,19 @@ from functools import cached_property
 from itertools import chain
 
 from stateshift.check.flink.job import BACKENDS, CodeJob, CodeOperator, Role
-from stateshift.check.verdict import CheckedPart, CheckedQuery, Difference, verdict_of, with_waivers
-from stateshift.engines.flink.image import metadata_of
+from stateshift.check.verdict import (
+    CheckedPart,
+    CheckedQuery,
+    Difference,
+    Level,
+    verdict_of,
+    with_waivers,
+)
+from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.formats.flink.operator_state import STATES
 from stateshift.formats.flink.versions import READ_BY, WRITTEN_BY, flink_version, newest_for
 from stateshift.specification.transform import Convert, Drop, Rename, Rescale
+from stateshift.storage import locations
 from stateshift.survey import Image, Operator
 
 GROUPS_MIN, GROUPS_MAX = 1 << 7, 1 << 15  # KeyGroupRangeAssignment
@@ -61,12 +72,14 @@ class Pair:
     """A job, and the image that it shall start from.
 
     opened  keyed states that a rehearsal had Flink open, by operator
+    before  the job of the old code; None where nobody has it
     """
 
     job: CodeJob
     image: Image
     target: FlinkTarget
     opened: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    before: CodeJob | None = None
 
     @cached_property
     def matched(self) -> list[tuple[Operator, CodeOperator]]:
@@ -132,9 +145,7 @@ class Pair:
 
 def compare(pair: Pair, waive: tuple[str, ...]) -> CheckedQuery:
     """Return the verdict on a job, with the differences that nobody waived."""
-    others = tuple(rule for rule in RULES if rule is not numbered_ids)
-    rules = others if NUMBERED in waive else RULES
-    differences = with_waivers(chain.from_iterable(rule(pair) for rule in rules), waive)
+    differences = with_waivers(chain.from_iterable(rule(pair) for rule in RULES), waive)
     operators: list[CheckedPart] = []
     sources: list[CheckedPart] = []
     for operator in pair.job.operators:
@@ -173,6 +184,18 @@ def version(pair: Pair) -> Iterator[Difference]:
     )
 
 
+def moved_files(pair: Pair) -> Iterator[Difference]:
+    """Yield that the folder of the image was copied, and names files where it was."""
+    moved = places_of(pair.image).moved
+    if moved is not None:
+        was, now = moved
+        fact = f"it names files below {was}, and they are below {now}: Flink does not look there"
+        level: Level = "starts-after"
+        if not locations.same_file_system(was, now):
+            fact, level = f"{fact}, if these are two places", "not-known"
+        yield Difference(level, "moved-files", "the metadata", fact, gather=True)
+
+
 def missing_operators(pair: Pair) -> Iterator[Difference]:
     """Yield states that no operator of the code would read, and that Flink does not drop."""
     for operator in () if pair.target.allow_non_restored else pair.missing:
@@ -193,7 +216,7 @@ def missing_operators(pair: Pair) -> Iterator[Difference]:
         code, why = candidate
         hint = f'or let the code name the old id: .setUidHash("{operator.id}")'
         yield Difference(
-            "starts-after",
+            "not-known" if code.is_numbered else "starts-after",
             "missing-operator",
             place,
             f"{fact}; {code.shown} of the code begins without state, and is {why}",
@@ -333,7 +356,7 @@ def numbered_ids(pair: Pair) -> Iterator[Difference]:
     names = [code.shown for operator, code in pair.matched if code.is_numbered]
     if names:
         yield Difference(
-            "starts-after",
+            "not-known",
             NUMBERED,
             "the code",
             f"{', '.join(names[:LISTED])} have uids by chance: Flink may not find their state",
@@ -397,18 +420,35 @@ def value_types(pair: Pair) -> Iterator[Difference]:
 
 
 def expressions(pair: Pair) -> Iterator[Difference]:
-    """Yield that an image tells no functions and expressions."""
-    names = [code.shown for operator, code in pair.meant if _role(operator) == "keyed"]
-    if names:
-        message = f"the image does not tell what computed the state of {', '.join(names[:LISTED])}"
+    """Yield expressions of SQL that are other ones, and that an image tells nothing of all else."""
+    unknown = []
+    by_id = {} if pair.before is None else pair.before.by_id
+    for operator, code in pair.meant:
+        old = by_id.get(operator.id)
+        if _role(operator) != "keyed":
+            continue
+        if old is None or not (old.code and code.code):
+            unknown.append(code.shown)
+        elif old.code != code.code:
+            was, now = (
+                "; ".join(line for line in one.code if line not in other.code)
+                for one, other in ((old, code), (code, old))
+            )
+            message = "its expressions are other ones, and continue from the state of the old ones"
+            yield Difference("starts-but", "expression", _place(operator), message, was, now)
+    if unknown:
+        names = ", ".join(unknown[:LISTED])
+        message = f"the image does not tell what computed the state of {names}"
         hint = (
-            "other code with state of the same names and types continues from it, without an error"
+            "other code with state of the same names and types continues from it, without an "
+            "error. Expressions of SQL are compared if you name the old file: --before OLD.sql"
         )
         yield Difference("note", "expressions", "the code", message, hint=hint)
 
 
 RULES = (
     version,
+    moved_files,
     missing_operators,
     losses,
     max_parallelism,

@@ -31,6 +31,7 @@ class CodeOperator:
     plain_id         the id that it would have without its uid; None where it has none
     is_numbered      whether another run of the planner gives the uid to another operator
     key              the type of its keys in words; None of one that is not keyed, or not known
+    code             the expressions that compute its state, where the planner of SQL tells them
     vertex           the number of its chain
     max_parallelism  None where the code does not set it: then Flink takes that of the state
     """
@@ -45,6 +46,7 @@ class CodeOperator:
     vertex: int
     parallelism: int
     max_parallelism: int | None
+    code: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -105,6 +107,7 @@ def _operator(plain: JsonObject) -> CodeOperator:
         vertex=plain["vertex"],
         parallelism=plain["parallelism"],
         max_parallelism=plain["max_parallelism"],
+        code=tuple(plain["code"]),
     )
 
 

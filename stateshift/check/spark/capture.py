@@ -26,7 +26,7 @@ The answer:
     spark      the version
     error      why the file did not get as far as a query; null if it did
     stubbed    sources that were replaced by empty ones
-    queries    name, location, mode, settings, sources, operators;
+    queries    name, location, mode, sink, settings, sources, operators;
                invalid: the error by which Spark refuses the query itself
                refused: the error by which it refuses the checkpoint
     rehearsed  seconds, batch, rows, error (null if it ran); null where nothing was to start
@@ -141,9 +141,13 @@ class Capture:
 
     def _record(self, writer: Java) -> None:
         """Let a writer remember what it was asked for, and hand its query to us when it starts."""
-        for method in ("outputMode", "queryName"):
+        for method in ("outputMode", "queryName", "format"):
             _remember(writer, method)
         _remember_options(writer)
+
+        def call(this: Java, *_: object, **__: object) -> Java:
+            _asked(this)["format"] = "foreach"
+            return this
 
         def accept(this: Java, *_: object, **__: object) -> Java:
             return this
@@ -152,19 +156,20 @@ class Capture:
         names = ("format", "outputMode", "partitionBy", "queryName")
 
         def start(this: Java, path: object = None, *given: Java, **values: Java) -> Caught:
-            return self._catch(this, {**dict(zip(names, given, strict=False)), **values})
+            named = dict(zip(names, given, strict=False))
+            return self._catch(this, {**named, "path": path, **values})
 
         def to_table(this: Java, tableName: object, *given: Java, **values: Java) -> Caught:
-            return start(this, None, *given, **values)
+            return start(this, None, *given, **{"table": tableName, **values})
 
         self.original_start, self.original_trigger = writer.start, writer.trigger
         writer.start, writer.toTable = start, to_table
-        writer.trigger = writer.foreachBatch = writer.foreach = accept
+        writer.trigger, writer.foreachBatch, writer.foreach = accept, call, call
 
     def _catch(self, writer: Java, given: Json) -> Caught:
-        asked = {**_asked(writer)}
-        asked.update({key: value for key, value in given.items() if value is not None})
-        frame = writer._df
+        asked, frame = {**_asked(writer)}, writer._df
+        given = {key: value for key, value in given.items() if value is not None}
+        asked.update(given)
         options = {**asked.get("options", {})}
         options.update({key.lower(): str(value) for key, value in given.items()})
         location = options.get("checkpointlocation")
@@ -172,10 +177,14 @@ class Capture:
             root = frame.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
             if root is not None and asked.get("queryName"):
                 location = f"{root.rstrip('/')}/{asked['queryName']}"
-        query = {
+        query: Json = {
             "name": asked.get("queryName"),
             "location": location,
             "mode": str(asked.get("outputMode", "append")).lower(),
+            "sink": {
+                "kind": asked.get("format") or ("table" if "table" in given else "parquet"),
+                "options": _shown(options),
+            },
         }
         rehearsal = self.request["rehearse"]
         if rehearsal is None:

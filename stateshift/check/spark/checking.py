@@ -21,13 +21,16 @@ from stateshift.check.spark.files import (
     write_copy,
 )
 from stateshift.check.spark.pair import Pair
-from stateshift.check.spark.query import CapturedQuery, captured_query
+from stateshift.check.spark.query import CapturedQuery, Source, captured_query
 from stateshift.check.verdict import Checked, CheckedQuery, Rehearsal, Stubbed
-from stateshift.engines.views import ShownEntry
-from stateshift.errors import PlanError, SpecError
+from stateshift.engines.spark.layout import number_of_log
+from stateshift.engines.views import Opening, ShownEntry
+from stateshift.errors import PlanError, SpecError, StorageError
 from stateshift.formats.spark.uris import plain_location
 from stateshift.plain import JsonObject
+from stateshift.storage import locations
 from stateshift.storage.locations import redact
+from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
 
@@ -45,6 +48,28 @@ class SurveyedCheckpoint:
     storage: Storage
     survey: Survey
     entries: Callable[[int], Iterable[ShownEntry]]
+    opening: Opening = open_patiently
+
+    def is_behind(self, sink: Source) -> bool:
+        """Whether the log of a file sink lacks the newest batch; False if that is not known.
+
+        Only a sink beside the checkpoint is looked at, in a folder that is there.
+        """
+        (image,) = self.survey.images
+        if sink.kind != "file" or not sink.places or image.epoch is None:
+            return False
+        place = locations.normal(plain_location(sink.places[0]), os.getcwd())
+        if not locations.same_file_system(place, self.location):
+            return False
+        try:
+            storage = self.opening(place)
+            log = storage.list("_spark_metadata")
+            newest = max((number_of_log(file.path) for file in log), default=None)
+            if newest is None:
+                return any(True for _ in storage.list())
+        except StorageError:
+            return False
+        return newest < image.epoch
 
 
 def check_checkpoint(
@@ -73,7 +98,7 @@ def check_checkpoint(
         file=code.file,
         engine="spark",
         engine_version=answer["spark"],
-        queries=(compare(Pair(chosen, stored, before), waive),),
+        queries=(compare(Pair(chosen, stored, before, checkpoint.is_behind(chosen.sink)), waive),),
         stubbed=tuple(stubbed),
     )
 

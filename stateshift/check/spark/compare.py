@@ -9,6 +9,7 @@ that establish them, with what Spark did to each.
     windows     lengths and grid of the windows in the state, against those of the code
     watermarks  the delay is kept in the metadata of the event-time column
     sources     Spark compares their number; the offset log tells kinds, topics and folders
+    sinks       only with the old code: no checkpoint tells its sink
     settings    the offset log's values win over the session's
     code        only with the old code: what the schemas cannot tell
     refusal     Spark's own planner refuses what no rule above has found
@@ -32,7 +33,7 @@ from stateshift.check.spark.columns import (
 from stateshift.check.spark.pair import Pair, is_same_kind
 from stateshift.check.spark.plan_lines import aliases, changed_lines
 from stateshift.check.spark.query import Operator
-from stateshift.check.spark.sources import DROPPED, sources
+from stateshift.check.spark.sources import DROPPED, sinks, sources
 from stateshift.check.spark.windows import watermarks, windows
 from stateshift.check.verdict import (
     CheckedPart,
@@ -61,12 +62,13 @@ BUFFERS = {
 }
 # The first values of columns of Spark's own; null for all others.
 BEGINS_WITH = {"count": 0, "timeoutTimestamp": -1}
+DEDUPLICATION = "dedupe"  # whose values Spark does not compare (StreamingDeduplicateExec)
 KINDS = {
     AGGREGATION: "aggregation",
     REAL_TIME_AGGREGATION: "aggregation",
     "sessionWindowStateStoreSaveExec": "session windows",
     "symmetricHashJoin": "stream-stream join",
-    "dedupe": "deduplication",
+    DEDUPLICATION: "deduplication",
     "dedupeWithinWatermark": "deduplication within the watermark",
     "globalLimit": "limit",
     "flatMapGroupsWithState": "state of groups",
@@ -133,6 +135,13 @@ def operators(pair: Pair) -> Iterator[Difference]:
     if is_same and all(is_same_kind(old[number], new[number]) for number in old):
         return
     was, now = _listed(pair.stored.operators), _listed(pair.new.operators)
+    are_unnamed = all(operator.name is None for operator in old.values())
+    if are_unnamed and new.keys() < old.keys() and len([*pair.shared]) == len(new):
+        message = f"the stateful operators were {was}, and are {now}: Spark does not notice it"
+        why = f"Spark 3 kept no names of operators. {DROPPED.capitalize()}"
+        level: Level = "starts-but" if new else "note"
+        yield Difference(level, "operators", "query", message, was, now, hint=why)
+        return
     message = f"the stateful operators were {was}, and are {now}: Spark refuses the checkpoint"
     renumbered = _renumbered(pair)
     if renumbered is not None:
@@ -246,7 +255,11 @@ def _store(stores: Stores, pair: Pair) -> Iterator[Difference]:
         yield from _names("key", place, old_key, new_key, meanings)
     if value_fits:
         yield from _names("value", place, old_value, new_value, meanings)
-    if not (key_fits and value_fits):
+    if key_fits and not value_fits and stores.operator.name == DEDUPLICATION:
+        message = "the state is of a deduplication that forgets its keys: they stay, and no others"
+        was, now = columns_text(old_value), columns_text(new_value)
+        yield Difference("starts-but", "deduplication", place, message, was, now)
+    elif not (key_fits and value_fits):
         yield _refused(stores, key_fits, value_fits)
 
 
@@ -509,6 +522,7 @@ RULES: tuple[Callable[[Pair], Iterator[Difference]], ...] = (
     windows,
     watermarks,
     sources,
+    sinks,
     settings,
     code,
 )

@@ -11,11 +11,15 @@ from stateshift.formats.spark.operator_metadata import AGGREGATION, REAL_TIME_AG
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The new query, the checkpoint's, and the old code's where that was given."""
+    """The new query, the checkpoint's, and the old code's where that was given.
+
+    is_behind  whether the new query's file sink lacks the newest batch
+    """
 
     new: CapturedQuery
     stored: StoredQuery
     before: CapturedQuery | None = None
+    is_behind: bool = False
 
     @property
     def shared(self) -> Iterator[tuple[Operator, Operator]]:

@@ -69,7 +69,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source of the code, or of the offset log: of which kind, and the places it reads.
+    """A source or the sink of the code, or a source of the offset log: its kind, and its places.
 
     Only that of an offset log is `rested`: it has read nothing in the newest batch.
     """
@@ -133,6 +133,7 @@ class CapturedQuery:
     settings: Mapping[str, str]
     sources: tuple[Source, ...]
     operators: tuple[Operator, ...]
+    sink: Source
     invalid: Refusal | None = None
     refused: Refusal | None = None
 
@@ -224,6 +225,7 @@ def captured_query(plain: JsonObject) -> CapturedQuery:
         mode=plain["mode"],
         settings=plain["settings"],
         sources=tuple(_captured_source(each) for each in plain["sources"]),
+        sink=_captured_sink(plain["sink"]),
         operators=tuple(operators),
         invalid=_refusal(plain["invalid"]),
         refused=_refusal(plain["refused"]),
@@ -242,6 +244,13 @@ def _captured_source(plain: JsonObject) -> Source:
     if format in FILE_KINDS:
         kind = "file"
     return Source(kind, places, topics)
+
+
+def _captured_sink(plain: JsonObject) -> Source:
+    options: Mapping[str, str] = plain["options"]
+    places = [options[key] for key in ("path", "table") if key in options]
+    topics = (options["topic"],) if "topic" in options else ()
+    return replace(_captured_source(plain), places=tuple(places), topics=topics)
 
 
 def _refusal(plain: Mapping[str, str] | None) -> Refusal | None:

@@ -1,4 +1,7 @@
-"""The rules of sources: what the offset log is of, against what the code reads. Pure."""
+"""The rules of sources: what the offset log is of, against what the code reads. Pure.
+
+And that of the sink, of which no checkpoint tells anything.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,31 @@ def sources(pair: Pair) -> Iterator[Difference]:
         return
     for number, (theirs, mine) in enumerate(zip(old, new, strict=True)):
         yield from source_differences(f"source {number}", theirs, mine)
+
+
+def sinks(pair: Pair) -> Iterator[Difference]:
+    """Yield that the old code has another sink, or that a file sink is not the query's own.
+
+    Spark keeps no trace of a sink in a checkpoint, and starts.
+    """
+    new = pair.new.sink
+    if pair.is_behind:
+        yield _foreign_log(f"it is {new.text}, which does not have the newest batch")
+        return
+    old = new if pair.before is None else pair.before.sink
+    if (old.kind, old.topics, old.folders) == (new.kind, new.topics, new.folders):
+        return
+    message = f"it was {old.text}, and is {new.text}: what was written stays in the old one"
+    if new.kind == "file":
+        yield _foreign_log(message)
+    else:
+        yield Difference("note", "sink", "sink", message)
+
+
+def _foreign_log(fact: str) -> Difference:
+    message = f"{fact}. Spark starts, and fails when it compacts the log of that folder"
+    hint = "keep the folder, or write to the new one with foreachBatch"
+    return Difference("never", "sink", "sink", message, hint=hint)
 
 
 def _other_number(old: Sequence[Source], new: Sequence[Source]) -> Difference:

@@ -62,6 +62,8 @@ def verdict_words(facts: QueryFacts) -> str:
     }
     if facts.own.verdict == "starts-after" and not facts.own.has_commands:
         return "does not start as it is: see the hints"
+    if number and any(each.level == "not-known" for each in facts.own.differences):
+        return f"may start after {number} {commands}: see what is not known"
     return words[facts.own.verdict]
 
 
