@@ -4,9 +4,9 @@
     python -m tests.check.playing outcomes         plays all pairs; prints what happened
     python -m tests.check.playing mended           starts the new code on state that the commands
                                                    of a check have changed; prints what happened
-    python -m tests.check.playing upgraded PYTHON NAME…  the old code runs on the PySpark of this
+    python -m tests.check.playing upgraded PYTHON [NAME…]  the old code runs on the PySpark of this
                                                    interpreter; prints what this Spark did with
-                                                   the new code, and the verdict
+                                                   the new code, and the verdict by its planner
 
 The ground is one folder with a fixed name: file sources know their files by full paths.
 """
@@ -21,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -39,14 +40,15 @@ from stateshift.check.spark.files import (
     write_copy,
 )
 from stateshift.check.spark.pair import Pair
-from stateshift.check.spark.query import StoredQuery, captured_query
+from stateshift.check.spark.query import CapturedQuery, StoredQuery, captured_query
 from stateshift.documents.check import spec_for
 from stateshift.engines.registry import find_image
 from stateshift.specification.transform import Change
 from stateshift.storage.opening import open_patiently
 from tests.check.corpus import BASES, CHANGES, Job
 
-GROUND = Path("/tmp/stateshift-check")
+GROUND = Path(os.environ.get("STATESHIFT_CHECK_GROUND", "/tmp/stateshift-check"))
+BASES_PLAYED = GROUND.with_name(f"{GROUND.name}-bases")
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "check"
 ROWS = 30
 
@@ -75,8 +77,9 @@ def new_session() -> Any:
 class Playing:
     """The jobs of the corpus in one session, on one ground. Bases are kept in a folder beside."""
 
-    def __init__(self, session: Any, bases: Path, older: str | None = None) -> None:
-        self.session, self.bases, self.older = session, bases, older
+    def __init__(self, session: Any, bases: Path) -> None:
+        self.session, self.bases = session, bases
+        self.codes: dict[str, CapturedQuery] = {}
 
     def base(self, name: str) -> Path:
         """Return the place of a base job after its first run."""
@@ -84,7 +87,7 @@ class Playing:
         if not place.exists():
             shutil.rmtree(GROUND, ignore_errors=True)
             write_input(GROUND, 0)
-            error = self.run_older(BASES[name]) if self.older else self.run(BASES[name])
+            error = self.run(BASES[name])
             assert error is None, f"{name}: {error}"
             shutil.copytree(GROUND, place)
         return place
@@ -164,35 +167,20 @@ class Playing:
             self._unset(job)
         return None
 
-    def run_older(self, job: Job) -> str | None:
-        """Run a job on an older Spark; return the end of its output, None where it ran."""
-        (GROUND / "out").mkdir(parents=True, exist_ok=True)
-        file = self.bases.with_suffix(".py")
-        file.write_text(job.script)
-        python = self.older or sys.executable
-        done = subprocess.run(
-            [python, str(file), str(GROUND)],
-            env={**os.environ, "PYSPARK_PYTHON": python},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.stderr[-2000:] if done.returncode else None
-
     def verdict(self, name: str) -> str:
         """Return the verdict on a change, with the old code, by the planner of this Spark."""
         base = CHANGES[name].base
-        both = []
         for each in (name, base):
-            answer = self.captured(each)
-            assert answer["error"] is None, f"{each}: {answer['error']}"
-            (query,) = answer["queries"]
-            both.append(captured_query(query))
+            if each not in self.codes:
+                answer = self.captured(each)
+                assert answer["error"] is None, f"{each}: {answer['error']}"
+                (query,) = answer["queries"]
+                self.codes[each] = captured_query(query)
         stored = stored_at(str(self.base(base) / "checkpoint"))
-        return compare(Pair(both[0], stored, both[1])).verdict
+        return compare(Pair(self.codes[name], stored, self.codes[base])).verdict
 
     def _unset(self, job: Job) -> None:
-        for key in job.settings:
+        for key in job.all_settings:
             self.session.conf.unset(key)
 
     def _lay(self, place: Path) -> None:
@@ -260,9 +248,8 @@ def error_class(text: str) -> str:
 def record(names: list[str]) -> None:
     """Play the pairs, and write what the fast tests compare with."""
     GOLDEN.mkdir(parents=True, exist_ok=True)
-    bases = GROUND.with_name("stateshift-check-bases")
-    shutil.rmtree(bases, ignore_errors=True)
-    playing = Playing(new_session(), bases)
+    shutil.rmtree(BASES_PLAYED, ignore_errors=True)
+    playing = Playing(new_session(), BASES_PLAYED)
     outcomes = json.loads((GOLDEN / "outcomes.json").read_text()) if names else {}
     captures = load_captures() if names else {}
     for name in names or CHANGES:
@@ -295,9 +282,8 @@ def print_outcomes(mode: str, names: Sequence[str]) -> None:
     """Play the pairs, and print a JSON object of their outcomes."""
     from tests.check.test_compare import verdict
 
-    bases = GROUND.with_name("stateshift-check-bases")
-    shutil.rmtree(bases, ignore_errors=True)
-    playing = Playing(new_session(), bases)
+    shutil.rmtree(BASES_PLAYED, ignore_errors=True)
+    playing = Playing(new_session(), BASES_PLAYED)
     outcomes = {}
     for name in names or CHANGES:
         checked = verdict(name, before=True)
@@ -312,12 +298,50 @@ def print_outcomes(mode: str, names: Sequence[str]) -> None:
     print(json.dumps(outcomes))
 
 
+OLDER = """
+import json, shutil, sys, traceback
+from pathlib import Path
+from pyspark.sql import SparkSession
+ground, inputs, bases = map(Path, sys.argv[1:4])
+for name, (script, settings) in json.loads(sys.argv[4]).items():
+    shutil.rmtree(ground, ignore_errors=True)
+    shutil.copytree(inputs, ground)
+    (ground / "out").mkdir()
+    sys.argv = ["job.py", str(ground)]
+    try:
+        exec(compile(script, "job.py", "exec"), {"__name__": "__main__"})
+        shutil.copytree(ground, bases / name)
+    except Exception:
+        traceback.print_exc()
+    for key in settings:
+        SparkSession.getActiveSession().conf.unset(key)
+"""
+
+
+def play_older(python: str, names: Sequence[str]) -> None:
+    """Run base jobs on the PySpark of another interpreter; one that it cannot run has no place."""
+    with tempfile.TemporaryDirectory() as inputs:
+        write_input(Path(inputs), 0)
+        jobs = {name: (BASES[name].script, list(BASES[name].all_settings)) for name in names}
+        words = [python, "-c", OLDER, str(GROUND), inputs, str(BASES_PLAYED), json.dumps(jobs)]
+        subprocess.run(words, env={**os.environ, "PYSPARK_PYTHON": python}, check=True)
+
+
 def print_upgraded(older: str, names: Sequence[str]) -> None:
-    """Play the pairs with the old code on an older Spark; print outcomes and verdicts."""
-    bases = GROUND.with_name("stateshift-check-bases")
-    shutil.rmtree(bases, ignore_errors=True)
-    playing = Playing(new_session(), bases, older)
-    outcomes = {name: playing.outcome(name) for name in names}
+    """Play the pairs with the old code on an older Spark; print outcomes and verdicts.
+
+    Bases that it cannot run are left out.
+    """
+    shutil.rmtree(BASES_PLAYED, ignore_errors=True)
+    bases = sorted({CHANGES[name].base for name in names or CHANGES})
+    play_older(older, bases)
+    playing = Playing(new_session(), BASES_PLAYED)
+    able = {base for base in bases if (BASES_PLAYED / base).exists()}
+    chosen = [name for name in names or CHANGES if CHANGES[name].base in able]
+    outcomes = {}
+    for name in chosen:
+        outcomes[name] = playing.outcome(name)
+        print(name, outcomes[name], file=sys.stderr, flush=True)
     told = {}
     for name, outcome in outcomes.items():  # last: it replaces what starts queries
         told[name] = [outcome.word, outcome.error, playing.verdict(name)]

@@ -1,7 +1,9 @@
 """Real Sparks and Flinks start every pair of old and new code: the check says what they do.
 
 pytest tests/servers/test_check_pairs.py --full     all pairs, on all versions: an hour
-STATESHIFT_RECORD=1                                 also keeps what Flink did, for scripts/bench/check
+STATESHIFT_RECORD=1                                 also keeps what they did, for scripts/bench/check
+
+Older Sparks are those of scripts/sparks.
 """
 
 from __future__ import annotations
@@ -12,25 +14,41 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import pyspark
 import pytest
 
 from stateshift import api
+from stateshift.check import Code
+from stateshift.check.flink import capture, checking
+from stateshift.check.process import Capture
+from stateshift.check.verdict import CheckedQuery
 from stateshift.documents.check import spec_for
+from stateshift.errors import PlanError
+from stateshift.plain import JsonObject
 from tests.acceptance.support import ROOT, environment
-from tests.check.corpus import CHANGES
-from tests.check.flink_pairs import PAIRS, SCRIPTS, Pair, keep_outcomes
+from tests.check.corpus import BASES, CHANGES
+from tests.check.flink_pairs import COUNT, HOLD, PAIRS, SCRIPTS, Pair, folder_of, told_of
+from tests.check.outcomes import (
+    OF_FLINKS,
+    OF_SPARKS,
+    agrees_with_flink,
+    agrees_with_spark,
+    keep_outcomes,
+)
 from tests.check.test_compare import OUTCOMES
-from tests.support.flink import Cluster, Refused, cluster_of
+from tests.support.flink import Cluster, Line, Refused, cluster_of, faults, lines, until
 from tests.support.servers import group
 
 VERSIONS = ("1.20.5", "2.0.2", "2.3.0")
 Each = TypeVar("Each")
-PARTS, PARTS_OF_SQL = 16, 5
+PARTS, PARTS_OF_SQL = 6, 2
 
 
 def test_there_are_a_hundred_pairs_of_spark_and_fifty_of_flink() -> None:
@@ -49,11 +67,19 @@ NOT_AS_FROM_NOTHING = (
     "paired: a column more",
     "chain: no deduplication",
     "union: a source less",
+    # Of Flink: other sources begin with the first number again.
+    "another graph with uids",
+    "another graph without uids",
 )
 
 
-def played(mode: str) -> dict[str, list[str]]:
-    command = [sys.executable, "-m", "tests.check.playing", mode]
+# Sparks whose state the newest one takes over, and the jobs that they cannot run.
+OLDER = {"3.5.9": ("held", "paired")}
+CACHE = Path.home() / ".cache" / "stateshift" / "sparks"
+
+
+def played(*mode: str) -> dict[str, list[str]]:
+    command = [sys.executable, "-m", "tests.check.playing", *mode]
     done = subprocess.run(
         command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
     )
@@ -82,6 +108,26 @@ def test_code_starts_after_the_commands_and_goes_on_from_what_the_state_holds() 
         assert word == expected, (name, error)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.row("W-24", on="Spark")
+@pytest.mark.parametrize("older", OLDER)
+def test_spark_does_with_the_state_of_an_older_one_what_the_check_says(older: str) -> None:
+    place = Path(os.environ.get("STATESHIFT_SPARKS", CACHE)) / older
+    if not (place / "ready").exists():
+        pytest.skip(f"there is no Spark {older}: ./scripts/sparks {place.parent} {older}")
+    told = played("upgraded", str(place / "bin" / "python"))
+    assert {CHANGES[name].base for name in told} == {*BASES} - {*OLDER[older]}
+    if "STATESHIFT_RECORD" in os.environ:
+        keep_outcomes(OF_SPARKS, f"{older} to {pyspark.__version__}", told)
+    wrong = []
+    for name, (word, error, said) in told.items():
+        if not agrees_with_spark(name, word, said):
+            wrong.append(f"{name}: {word} {error}, and the check: {said}")
+    assert not wrong, "\n".join(wrong)
+
+
 # ---- Flink ---------------------------------------------------------------------------------------
 
 
@@ -99,13 +145,43 @@ def cluster(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield cluster_of(servers, "flink-a")
 
 
+@pytest.fixture(scope="module")
+def one_jvm(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let one JVM plan and rehearse all files, as the process of each would."""
+    place = tmp_path_factory.mktemp("jvm")
+    jars = [str(jar) for jar in sorted(cluster.lib.glob("*.jar"))]
+    gateway = capture.launch({"jars": jars, "scratch": str(place)})
+
+    def run_capture(program: Capture, file: str, code: Code) -> JsonObject:
+        scratch = tempfile.mkdtemp(dir=place)
+        own = {"file": file, "arguments": list(code.arguments), "scratch": scratch}
+        answer = capture.run({**program.request, **own})
+        if answer["error"] is not None:
+            raise PlanError(str(answer["error"]))
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capture, "launch", lambda _: gateway)
+        patch.setattr(checking, "run_capture", run_capture)
+        yield
+    gateway.shutdown()
+
+
 def part_of(pairs: Mapping[str, Each], part: int, parts: int) -> list[tuple[str, Each]]:
     """Return one of so many parts of the pairs."""
     return list(pairs.items())[part::parts]
 
 
-def refusal(cluster: Cluster, pair: Pair, words: list[str], image: Path) -> str | None:
-    """Start a job from an image, and cancel it; return the reason if it does not start."""
+def refusal(
+    cluster: Cluster,
+    pair: Pair,
+    words: list[str],
+    image: Path,
+    is_through: Callable[[], bool] = lambda: True,
+) -> str | None:
+    """Start a job from an image, and cancel it once it is through; return the reason if it does
+    not start.
+    """
     try:
         job = cluster.run(
             pair.main,
@@ -116,9 +192,42 @@ def refusal(cluster: Cluster, pair: Pair, words: list[str], image: Path) -> str 
         )
     except (AssertionError, Refused) as error:
         return str(error)
+    until(lambda: is_through() or cluster.state(job) != "RUNNING", 30)
     if cluster.state(job) == "RUNNING":
         cluster.cancelled(job)
     return None
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The lines that a job of counts has written since it was started from an image."""
+
+    pair: Pair
+    version: str
+    folder: Path
+
+    @property
+    def begin(self) -> int:
+        """The first number that the image has not counted."""
+        return int(str(told_of(self.version, self.pair.case)["numbers"]))
+
+    def lines(self) -> list[list[Line]]:
+        """Return those of each counter; of another job, or of one that is further on, none."""
+        if self.pair.main != COUNT or self.begin >= HOLD:
+            return []
+        names = self.pair.words.get("counters", "orders").split(",")
+        return [lines(self.folder / name) for name in names]
+
+    def is_through(self) -> bool:
+        """Whether all numbers were counted before the source waits."""
+        return all(any(line.number == HOLD - 1 for line in each) for each in self.lines())
+
+    def faults(self) -> list[str]:
+        """Return what is lost, doubled or not counted on from the state."""
+        found = []
+        for each in self.lines():
+            found += faults(each, 10, self.begin, HOLD)
+        return found
 
 
 def keep(version: str, fresh: Mapping[str, tuple[str, str | None]]) -> None:
@@ -133,12 +242,21 @@ def keep(version: str, fresh: Mapping[str, tuple[str, str | None]]) -> None:
         cause = causes[-1].partition("Caused by: ")[2] if causes else error
         cause = cause and re.sub(r"(file:)?/\S+|@[0-9a-f]+", "…", cause.strip())[:160]
         told[name] = (verdict, cause)
-    keep_outcomes(version, told)
+    keep_outcomes(OF_FLINKS, version, told)
 
 
-def agrees(verdict: str, error: str | None) -> bool:
-    """Whether a verdict is that of a real start; "not-known" is none."""
-    return verdict == "not-known" or (error is None) == (verdict in ("starts", "starts-but"))
+def is_known(query: CheckedQuery) -> bool:
+    """Whether the commands are all that a start needs, as far as a check tells."""
+    return all(each.level != "not-known" for each in query.differences)
+
+
+def mended(query: CheckedQuery, image: Path) -> Path:
+    """Change an image as the commands of a verdict do; return the new one."""
+    new, run = Path(f"{image}-2"), f"{image}-run"
+    shutil.rmtree(new, ignore_errors=True)
+    shutil.rmtree(run, ignore_errors=True)
+    api.apply(spec_for(query.changes, str(image), "flink"), workdir=run)
+    return new
 
 
 @pytest.mark.servers
@@ -147,7 +265,7 @@ def agrees(verdict: str, error: str | None) -> bool:
 @pytest.mark.row("W-24", on="Flink")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_real_flink_does_with_every_pair_what_the_check_says(
-    cluster: Cluster, version: str, part: int, tmp_path: Path
+    cluster: Cluster, one_jvm: None, version: str, part: int, tmp_path: Path
 ) -> None:
     wrong, fresh = [], {}
     for name, pair in part_of(PAIRS, part, PARTS):
@@ -169,19 +287,22 @@ def test_a_real_flink_does_with_every_pair_what_the_check_says(
         error = refusal(cluster, pair, words, pair.image(version))
         (query,) = checked.checked.queries
         fresh[name] = (query.verdict, error)
-        if not agrees(query.verdict, error):
+        if not agrees_with_flink(query.verdict, error):
             wrong.append(f"{name}: {query.verdict}, and Flink: {error}")
         if query.verdict != pair.verdict:
             wrong.append(f"{name}: {query.verdict}, not {pair.verdict}")
-        if query.verdict == "starts-after" and query.has_commands:
+        if query.verdict == "starts-after" and query.has_commands and is_known(query):
             place = tmp_path / "mended"
             shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(pair.image(version), place / "image")
-            spec = spec_for(query.changes, f"{place}/image", "flink")
-            api.apply(spec, workdir=str(place / "run"))
-            error = refusal(cluster, pair, words, place / "image-2")
+            shutil.copytree(folder_of(version, pair.case), place)
+            image = place / str(told_of(version, pair.case)["image"])
+            shutil.rmtree(folder, ignore_errors=True)
+            counted = Counted(pair, version, folder)
+            error = refusal(cluster, pair, words, mended(query, image), counted.is_through)
             if error is not None:
                 wrong.append(f"{name}, after the commands: {error}")
+            elif bool(counted.faults()) != (name in NOT_AS_FROM_NOTHING):
+                wrong.append(f"{name}, after the commands: {counted.faults()[:3]}")
         shutil.rmtree(folder, ignore_errors=True)
     keep(version, fresh)
     assert not wrong, "\n".join(wrong)
@@ -193,7 +314,7 @@ def test_a_real_flink_does_with_every_pair_what_the_check_says(
 @pytest.mark.row("W-24", on="Flink")
 @pytest.mark.parametrize("part", range(PARTS_OF_SQL))
 def test_a_real_flink_does_with_every_file_of_sql_what_the_check_says(
-    cluster: Cluster, version: str, part: int, tmp_path: Path
+    cluster: Cluster, one_jvm: None, version: str, part: int, tmp_path: Path
 ) -> None:
     wrong: list[str] = []
     fresh = {}
@@ -212,9 +333,14 @@ def test_a_real_flink_does_with_every_file_of_sql_what_the_check_says(
         pair = Pair("", verdict, main="jobs.Script")
         error = refusal(cluster, pair, ["--file", str(file)], image)
         fresh[f"SQL file: {name}"] = (checked.verdict, error)
-        if not agrees(checked.verdict, error):
+        if not agrees_with_flink(checked.verdict, error):
             wrong.append(f"{name}: {checked.verdict}, and Flink: {error}")
         if checked.verdict != (verdict or checked.verdict):
             wrong.append(f"{name}: {checked.verdict}, not {verdict}: {checked.to_dict()}")
+        (query,) = checked.checked.queries
+        if checked.verdict == "starts-after" and query.has_commands and is_known(query):
+            error = refusal(cluster, pair, ["--file", str(file)], mended(query, image))
+            if error is not None:
+                wrong.append(f"{name}, after the commands: {error}")
     keep(version, fresh)
     assert not wrong, "\n".join(wrong)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,10 +23,18 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
 from pages import put_down, reached, told, wrapped  # noqa: E402
 
 from tests.check.corpus import BASES, CAUTIOUS, CHANGES, UNSEEN  # noqa: E402
-from tests.check.flink_pairs import recorded_outcomes  # noqa: E402
+from tests.check.outcomes import (  # noqa: E402
+    AGREES,
+    OF_FLINKS,
+    OF_SPARKS,
+    agrees_with_flink,
+    agrees_with_spark,
+    recorded_outcomes,
+)
 from tests.check.playing import GOLDEN, GROUND  # noqa: E402
-from tests.check.test_compare import AGREES, OUTCOMES, verdict  # noqa: E402
+from tests.check.test_compare import OUTCOMES, verdict  # noqa: E402
 
+Outcomes = Mapping[str, Mapping[str, list[str | None]]]
 PAGE = ROOT / "scripts" / "bench" / "results" / "check.md"
 BOUND = 10.0  # seconds beyond Spark's own start
 START = """
@@ -75,24 +83,44 @@ def spark_rows() -> Iterator[tuple[str, str, str, str, bool]]:
         yield name, known, alone, f"{word} {error}".strip(), agrees
 
 
-def flink_rows() -> Iterator[tuple[str, str, str, str, bool]]:
-    """Each pair of Flink on each version: its name, the version, the verdict of a rehearsal, and
-    what a cluster did."""
-    for version, pairs in sorted(recorded_outcomes().items()):
-        for name, (said, error) in pairs.items():
-            starts = error is None
-            agrees = said == "not-known" or starts == (said in ("starts", "starts-but"))
-            yield name, version, str(said), "starts" if starts else f"refused: {error}", agrees
+def other_sparks() -> Iterator[str]:
+    """The lines of a table of the pairs on other Sparks: said, and what it did."""
+    ways = recorded_outcomes(OF_SPARKS)
+    yield from cells(ways, lambda cell: f"{cell[2]} / {cell[0]}")
+
+
+def flinks() -> Iterator[str]:
+    """The lines of a table of the pairs on each Flink: said by a rehearsal, and what it did."""
+    yield from cells(
+        recorded_outcomes(OF_FLINKS),
+        lambda cell: f"{cell[0]} / {'starts' if cell[1] is None else 'refused'}",
+    )
+
+
+def cells(table: Outcomes, text: Callable[[list[str | None]], str]) -> Iterator[str]:
+    """The lines of a table: a row a pair, a column a version."""
+    versions = sorted(table)
+    names = {name: None for version in versions for name in table[version]}
+    yield f"| pair | {' | '.join(versions)} |"
+    yield f"|{'---|' * (len(versions) + 1)}"
+    for name in names:
+        row = [table[version].get(name) for version in versions]
+        shown = ["" if cell is None else text(cell) for cell in row]
+        yield f"| {name} | {' | '.join(shown)} |"
+
+
+def agreeing(table: Outcomes, agrees: Callable[[str, list[str | None]], bool]) -> str:
+    """How many starts there were, and in how many the verdict agrees."""
+    starts = [(name, cell) for pairs in table.values() for name, cell in pairs.items()]
+    return f"{sum(agrees(*each) for each in starts)} of {len(starts)}"
 
 
 def page(seconds: dict[str, list[float]]) -> Iterator[str]:
     """The lines of the page."""
-    spark, flink = list(spark_rows()), list(flink_rows())
-    names = {name for name, *_ in flink}
-    versions = ", ".join(sorted({version for _, version, *_ in flink})) or "none"
+    spark, flink = list(spark_rows()), recorded_outcomes(OF_FLINKS)
+    others = recorded_outcomes(OF_SPARKS)
     right = sum(row[-1] for row in spark)
-    right_of_flink = sum(row[-1] for row in flink)
-    unknown = sum(row[2] == "not-known" for row in flink)
+    unknown = sum(cell[0] == "not-known" for pairs in flink.values() for cell in pairs.values())
     most = max(check - start for start, check in zip(*list(seconds.values())[:2], strict=True))
     yield "# Will this code start from that state"
     yield ""
@@ -124,18 +152,24 @@ def page(seconds: dict[str, list[float]]) -> Iterator[str]:
         missed = "not seen" if name in UNSEEN else "DIFFERS"
         yield f"| {name} | {known} | {alone} | {did} | {'' if agrees else missed} |"
     yield ""
+    yield "## State of older Sparks"
+    yield ""
+    yield from wrapped(
+        "New code on state that an older Spark wrote: the verdict, and what the newer one did. They "
+        f"agree in {agreeing(others, lambda name, cell: agrees_with_spark(name, str(cell[0]), str(cell[2])))}."
+    )
+    yield ""
+    yield from other_sparks()
+    yield ""
     yield "## Flink"
     yield ""
     yield from wrapped(
-        f"{len(names)} pairs, on Flink {versions}: {len(flink)} starts on real clusters. The "
-        f"verdict of a rehearsal agrees in {right_of_flink}; in {unknown} of them it is "
-        "`not-known`, which agrees with both."
+        "The verdict of a rehearsal, and what a real cluster did: they agree in "
+        f"{agreeing(flink, lambda _, cell: agrees_with_flink(str(cell[0]), cell[1]))}. In {unknown} of them the verdict is `not-known`, which "
+        "agrees with both. The errors are in tests/golden/check/flink-outcomes.json."
     )
     yield ""
-    yield "| pair | Flink | check --rehearse | a cluster | |"
-    yield "|---|---|---|---|---|"
-    for name, version, said, did, agrees in flink:
-        yield f"| {name} | {version} | {said} | {did} | {'' if agrees else 'DIFFERS'} |"
+    yield from flinks()
 
 
 def main() -> None:
