@@ -337,7 +337,9 @@ def import_(
     waive: Waive = None,
     no_sync: NoSync = False,
 ) -> int:
-    """Copy a checkpoint, or a canonical savepoint of Flink, with rows as its state.
+    """Copy a template, with rows as its state.
+
+    The template is a checkpoint of Spark, or a canonical savepoint of Flink.
 
     The inverse of `export`: rows have the columns key and value, and may have operator and store.
     They replace all entries of their stores; everything else is the template's. Each row goes to
