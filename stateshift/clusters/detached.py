@@ -177,14 +177,6 @@ def is_over(stem: Path) -> bool:
     return False
 
 
-def last_said(stem: Path) -> float:
-    """Return the time of its last output, in seconds since 1970; 0 where there is none."""
-    try:
-        return _beside(stem, "log").stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
-
-
 def holders(stem: Path) -> tuple[int, ...]:
     """Return the processes that hold the lock, as far as we see them; else that of `.pid`."""
     lock, holding = os.path.realpath(_beside(stem, "lock")), set()

@@ -7,6 +7,7 @@ The spec carries options as they are given, and the cluster checks them when it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -101,6 +102,12 @@ FLINK_URL = Expected(
     lambda value: _text(value) and "/proxy/application_" not in str(value),
     needed=True,
 )
+_YARN_URL = re.compile(r"\s*https?://[^\s/]", re.IGNORECASE)
+YARN_URL = Expected(
+    "http://host:port of each ResourceManager, by comma",
+    lambda value: _text(value) and all(map(_YARN_URL.match, str(value).split(","))),
+    needed=True,
+)
 AUTHENTICATION = _one_of("none, basic or kerberos", "none", "basic", "kerberos")
 DEPLOY_MODE = _one_of("client or cluster", "client", "cluster")
 SAVEPOINT_FORMAT = _one_of("canonical or native", "canonical", "native")
@@ -162,7 +169,7 @@ CLUSTER_OPTIONS = (
         _HTTP,
         NEEDED_TEXT,
         "The address of the REST API; with yarn, of both of a pair.",
-        {"flink_rest": FLINK_URL},
+        {"flink_rest": FLINK_URL, "yarn": YARN_URL},
     ),
     Option("ui_url", _STANDALONE, TEXT, "The master's web page, if it is not at the usual port."),
     Option(

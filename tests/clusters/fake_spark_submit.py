@@ -23,7 +23,7 @@ body = {
     "words": words,
     "name": pairs["--name"],
     "tags": conf["spark.yarn.tags"].lower(),
-    "queue": conf["spark.yarn.queue"],
+    "queue": conf.get("spark.yarn.queue", "default"),
     "environment": {
         key: value for key, value in os.environ.items() if key.startswith("STATESHIFT_")
     },

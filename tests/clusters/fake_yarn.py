@@ -6,6 +6,7 @@ told to misbehave: a standby, an application that is forgotten, a launcher that 
 
 from __future__ import annotations
 
+import getpass
 import json
 import ssl
 import threading
@@ -94,6 +95,7 @@ class FakeYarn(StandIn):
         app = recorded("running")["app"] | {
             "id": id,
             "name": body["name"],
+            "user": getpass.getuser(),
             "applicationTags": body["tags"],
             "queue": body["queue"],
             "state": self.first_state,
@@ -124,7 +126,7 @@ class FakeYarn(StandIn):
 
 
 def _identity(app: dict[str, Any]) -> dict[str, Any]:
-    own = ("id", "name", "applicationTags", "queue", "startedTime", "amHostHttpAddress")
+    own = ("id", "name", "user", "applicationTags", "queue", "startedTime", "amHostHttpAddress")
     return {key: app[key] for key in own}
 
 

@@ -34,6 +34,7 @@ class StandIn:
 
     seconds: float = 0.0
     url: str = ""
+    location: str = ""  # where its redirects lead to
     headers: list[dict[str, str]] = field(default_factory=list)
     faults: deque[Fault] = field(default_factory=deque)
 
@@ -79,6 +80,8 @@ def serving(stand_in: StandIn, tls: ssl.SSLContext | None = None) -> Iterator[No
         def _send(self, status: int, told: Any) -> None:
             content = (told if isinstance(told, str) else json.dumps(told)).encode()
             self.send_response(status)
+            if 300 <= status < 400:
+                self.send_header("Location", stand_in.location)
             self.send_header(
                 "Content-Type", "text/html" if isinstance(told, str) else "application/json"
             )

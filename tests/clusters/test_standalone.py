@@ -286,6 +286,14 @@ def test_what_another_run_submitted_is_found_by_its_location_and_not_for_another
         standalone.find_source(StopRequest("orders", "hdfs://shop/ck/else")).state
         is JobState.ABSENT
     )
+    # Nor by a name that the spec says; and what has a tag of ours goes by no name.
+    named = StopRequest("x", "hdfs://shop/ck/else", options={"app_name": "orders"})
+    assert standalone.find_source(named).state is JobState.ABSENT
+    by_hand = {"sparkProperties": {"spark.app.name": "returns"}}
+    server.answer("POST", "/v1/submissions/create", {}, by_hand)
+    untagged = StopRequest("returns", "hdfs://shop/ck/returns")
+    assert standalone.find_source(untagged).state is JobState.RUNNING
+    assert standalone.find_source(replace(untagged, tag="run-9")).state is JobState.ABSENT
     assert (
         standalone.find_source(StopRequest("renamed", f"{ORDERS.location}/")).state
         is JobState.RUNNING

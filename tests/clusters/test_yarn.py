@@ -4,10 +4,16 @@ are those of a real one (`yarn_answers`).
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
+import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +82,9 @@ def test_a_job_is_handed_over_with_our_tags_and_without_waiting_for_its_end(
         "conf": {"spark.yarn.tags": "theirs"},
         "environment": {"REGION": "eu"},
     }
-    opened(server, tmp_path).submit(Submission("run-1.orders", "orders", LOCATION, options=options))
+    opened(server, tmp_path).submit(
+        Submission("run-1.orders", "orders", LOCATION, None, options, {"SHOP": "north"})
+    )
     (words,) = server.submitted
     conf = settings_of(words)
     theirs, tag, place = conf["spark.yarn.tags"].split(",")
@@ -84,20 +92,61 @@ def test_a_job_is_handed_over_with_our_tags_and_without_waiting_for_its_end(
     assert conf["spark.yarn.submit.waitAppCompletion"] == "false"
     assert conf["spark.yarn.queue"] == "small"
     assert conf["spark.yarn.appMasterEnv.REGION"] == "eu"
+    assert conf["spark.yarn.appMasterEnv.SHOP"] == "north"
     assert conf["spark.stateshift.checkpoint"] == LOCATION
     assert words[words.index("--deploy-mode") + 1] == "cluster"
+    opened(server, tmp_path).submit(replace(ORDERS, tag="run-2.orders"))
+    assert "spark.yarn.queue" not in settings_of(server.submitted[1])  # spark-defaults.conf may say
     assert words[words.index("--class") + 1] == "org.shop.Orders"
 
 
 @pytest.mark.parametrize("kept", ["the first", "the second"])
 def test_of_a_pair_the_active_one_is_asked(tmp_path: Path, kept: str) -> None:
-    with fake_yarn.pair() as (first, second):
+    with fake_yarn.pair() as (first, second), fake_yarn.serving() as third:
+        first.location = second.location = f"{third.url}/ws/v1/cluster/apps"
         cluster = opened(first, tmp_path, url=f"{first.url},{second.url}")
         id = cluster.submit(ORDERS)
         first.standby, second.standby = kept == "the second", kept == "the first"
         assert cluster.find(ORDERS.tag).id == id
         cluster.stop(request())
         assert first.applications[id]["state"] == "KILLED"
+        assert third.headers == []  # a redirect is not followed
+
+
+def test_what_the_first_of_a_pair_refuses_the_second_may_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_yarn.pair() as (first, second):
+        second.standby = False
+        cluster = opened(first, tmp_path, url=f"{first.url},{second.url}")
+        id = cluster.submit(ORDERS)
+        monkeypatch.setattr(first, "answer", lambda *_: (404, "no such page"))
+        assert cluster.find(ORDERS.tag).id == id
+        monkeypatch.setattr(second, "answer", lambda *_: (404, "no such page"))
+        with pytest.raises(ClusterError, match="HTTP 404"):
+            cluster.find_source(request(application_id=id))  # not YARN's own "not found"
+
+
+@pytest.mark.parametrize("url", ["rm1:8088", "http://rm1:8088,rm2:8088", "http://rm1:8088,", "a,"])
+def test_each_url_has_a_scheme_and_a_host(server: FakeYarn, tmp_path: Path, url: str) -> None:
+    with pytest.raises(SpecError, match="/clusters/emr/url"):
+        opened(server, tmp_path, url=url)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"status": "password=hunter22"}, {"apps": []}, {"apps": ["x"]}, {"apps": {"app": ["x"]}}],
+)
+def test_an_answer_that_is_not_yarns_is_not_taken_for_an_empty_list(
+    server: FakeYarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(server, "answer", lambda *_: (200, answer))
+    with pytest.raises(ClusterError, match="in a way that YARN does not") as raised:
+        opened(server, tmp_path).find("x")
+    assert "hunter22" not in str(raised.value)
+    named = request(application_id="application_1_1")
+    with pytest.raises(ClusterError, match="in a way that YARN does not"):
+        opened(server, tmp_path).find_source(named)
 
 
 def test_a_pair_of_which_none_is_active_is_waited_for(tmp_path: Path) -> None:
@@ -130,6 +179,9 @@ def test_requests_name_the_user_where_yarn_believes_it(server: FakeYarn, tmp_pat
     server.users.clear()
     opened(server, tmp_path, auth="basic", user="etl").find("x")
     assert server.users == {""}
+    server.users.clear()
+    opened(server, tmp_path, environment={"HADOOP_USER_NAME": "shop"}).find("x")
+    assert server.users == {"shop"}
 
 
 def test_who_may_not_kill_a_job_is_told_so(server: FakeYarn, tmp_path: Path) -> None:
@@ -149,10 +201,35 @@ def test_a_source_is_found_by_its_place_else_by_its_name(server: FakeYarn, tmp_p
     # The job of this name at another place, as after a move, is not it.
     elsewhere = request("orders", "hdfs://shop/ck/elsewhere")
     assert stranger(server, tmp_path).find_source(elsewhere).state is JobState.ABSENT
-    server.applications[id]["applicationTags"] = ""
-    assert stranger(server, tmp_path).find_source(elsewhere).id == id
     by_name = request("other", "hdfs://shop/ck/elsewhere", app_name="orders")
-    assert stranger(server, tmp_path).find_source(by_name).id == id
+    assert stranger(server, tmp_path).find_source(by_name).state is JobState.ABSENT
+    by_id = request("other", "hdfs://shop/ck/elsewhere", application_id=id)
+    assert stranger(server, tmp_path).find_source(by_id).id == id
+    server.applications[id]["applicationTags"] = "theirs"
+    for asked in (elsewhere, by_name):
+        assert stranger(server, tmp_path).find_source(asked).id == id
+    # What was to have a tag of ours, and is not there, goes by no name.
+    tagged = StopRequest("orders", "hdfs://shop/ck/elsewhere", "run-9.orders", 5.0)
+    assert stranger(server, tmp_path).find_source(tagged).state is JobState.ABSENT
+
+
+def test_of_one_name_only_our_own_job_of_spark_is_taken(server: FakeYarn, tmp_path: Path) -> None:
+    cluster = opened(server, tmp_path)
+    app = server.applications[cluster.submit(ORDERS)]
+    app |= {"applicationTags": "", "user": "team-b"}
+    other = stranger(server, tmp_path)
+    status = other.find_source(request())
+    assert (status.state, status.id) == (JobState.UNKNOWN, app["id"])
+    assert "of the user team-b" in str(status.detail) and app["id"] in str(status.detail)
+    with pytest.raises(ClusterError, match="cannot tell whether orders runs"):
+        other.stop(request())
+    assert app["state"] == "RUNNING"
+    theirs = opened(server, tmp_path, user="team-b").find_source(request())
+    assert (theirs.state, theirs.id) == (JobState.RUNNING, app["id"])
+    app["applicationType"] = "SPARK-STREAMING"
+    assert other.find_source(request()).state is JobState.UNKNOWN
+    app["applicationType"] = "MAPREDUCE"
+    assert other.find_source(request()).state is JobState.ABSENT
 
 
 def test_two_jobs_of_one_name_are_not_told_apart_but_by_their_id(
@@ -185,6 +262,23 @@ def test_an_application_that_is_not_started_says_since_when_and_what_is_free(
     assert "of 3072 MB and" in detail and "vcores of all nodes are free" in detail
     server.applications[id]["startedTime"] = time.time() * 1000
     assert cluster.find(ORDERS.tag).detail is None  # it may start in a moment
+
+
+def test_a_share_that_is_no_number_is_not_told(
+    server: FakeYarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = fake_yarn.recorded("scheduler")
+    for queue in scheduler["scheduler"]["schedulerInfo"]["queues"]["queue"]:
+        queue["absoluteUsedCapacity"], queue["absoluteMaxCapacity"] = "NaN", float("nan")
+    real = fake_yarn.recorded
+    monkeypatch.setattr(
+        fake_yarn, "recorded", lambda name: scheduler if name == "scheduler" else real(name)
+    )
+    server.first_state = "ACCEPTED"
+    cluster = opened(server, tmp_path)
+    cluster.submit(ORDERS)
+    detail = str(cluster.find(ORDERS.tag).detail)
+    assert "MB and" in detail and "of the cluster" not in detail
 
 
 def test_a_driver_that_yarn_has_started_again_is_alive(server: FakeYarn, tmp_path: Path) -> None:
@@ -260,21 +354,159 @@ def test_what_spark_submit_refuses_is_told_in_its_words(server: FakeYarn, tmp_pa
     assert server.started == {}
 
 
+ACCEPTED = "INFO Client: Submitted application application_1796022664147_0001"
+
+
+def launcher(tmp_path: Path, *lines: str) -> str:
+    script = tmp_path / "launcher"
+    script.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+def pid_of(tmp_path: Path) -> int:
+    return int((tmp_path / "state" / f"{ORDERS.tag}.pid").read_text())
+
+
+@pytest.mark.parametrize("end", ["exit 1", "kill -9 $$", "exit 0"])
+def test_what_spark_submit_says_to_have_submitted_and_yarn_does_not_know_is_unknown(
+    server: FakeYarn, tmp_path: Path, end: str
+) -> None:
+    cluster = opened(
+        server, tmp_path, spark_submit=launcher(tmp_path, f"echo '{ACCEPTED}' >&2", end)
+    )
+    cluster.submit(ORDERS)
+    assert in_time(lambda: cluster.find(ORDERS.tag).state is JobState.UNKNOWN)
+    assert cluster.find(ORDERS.tag).id == "application_1796022664147_0001"
+    app = fake_yarn.recorded("running")["app"] | {"applicationTags": "their-proxy-drops-tags"}
+    server.applications[app["id"]] = app
+    assert cluster.find(ORDERS.tag).state is JobState.RUNNING
+
+
+def test_a_launcher_killed_after_it_has_submitted_is_not_taken_for_a_stop(
+    server: FakeYarn, tmp_path: Path
+) -> None:
+    script = launcher(tmp_path, f"echo '{ACCEPTED}' >&2", "exec sleep 60")
+    cluster = opened(server, tmp_path, spark_submit=script, seconds_max=0.3)
+    cluster.submit(ORDERS)
+    with pytest.raises(ClusterError, match="cannot tell whether orders runs"):
+        cluster.stop(StopRequest("orders", LOCATION, ORDERS.tag, 5.0))
+    assert cluster.find(ORDERS.tag).state is JobState.UNKNOWN
+
+
+def test_a_driver_that_yarn_has_not_heard_of_is_stopped(server: FakeYarn, tmp_path: Path) -> None:
+    script = launcher(tmp_path, "exec sleep 60")
+    cluster = opened(server, tmp_path, spark_submit=script, seconds_max=0.3, deploy_mode="client")
+    cluster.submit(ORDERS)
+    assert cluster.find(ORDERS.tag).state is JobState.QUEUED
+    status = cluster.stop(StopRequest("orders", LOCATION, ORDERS.tag, 5.0))
+    assert status.state is JobState.FINISHED
+    assert in_time(lambda: not Path(f"/proc/{pid_of(tmp_path)}").exists())
+
+
+def test_an_application_may_appear_for_a_while_after_its_launcher_is_seen_dead(
+    server: FakeYarn, tmp_path: Path
+) -> None:
+    script = launcher(tmp_path, "exec sleep 60")
+    cluster = opened(server, tmp_path, spark_submit=script, seconds_max=1.2, settle_seconds=1.0)
+    cluster.submit(ORDERS)
+    os.killpg(pid_of(tmp_path), signal.SIGKILL)  # it has said nothing for longer than that
+    assert in_time(lambda: cluster.find(ORDERS.tag).state is not JobState.QUEUED)
+    died = json.loads((tmp_path / "state" / f"{ORDERS.tag}.json").read_text())["died"]
+    assert cluster.find(ORDERS.tag).state is JobState.FAILED
+    assert 1.0 <= time.time() - died < 3.0
+
+
+def test_a_kill_that_is_lost_is_sent_again_and_to_all_of_the_tag(
+    server: FakeYarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stateshift.clusters.yarn.cluster._AGAIN_SECONDS", 0.1)
+    cluster = opened(server, tmp_path)
+    app = server.applications[cluster.submit(ORDERS)]
+    second = {**app, "id": "application_1796022664147_0009"}
+    server.applications[second["id"]] = second
+    lost = {app["id"], second["id"]}
+    heard = server._application
+
+    def forgetful(id: str, state: list[str], body: Any) -> tuple[int, Any]:
+        if state and id in lost:
+            lost.discard(id)
+            return 202, {"state": "RUNNING"}
+        return heard(id, state, body)
+
+    monkeypatch.setattr(server, "_application", forgetful)
+    status = cluster.stop(StopRequest("orders", LOCATION, ORDERS.tag, 10.0))
+    assert status.state is JobState.FINISHED
+    assert [each["state"] for each in server.applications.values()] == ["KILLED", "KILLED"]
+
+
+def test_a_launcher_that_still_ends_is_signalled_once_yarn_has_ended_the_job(
+    server: FakeYarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission = Submission("run-8.orders", "orders", LOCATION, options=ORDERS.options)
+    script = launcher(tmp_path, f'{SUBMIT} "$@"', "sleep 60")
+    cluster = opened(server, tmp_path, spark_submit=script)
+    id = cluster.submit(submission)
+    heard = server._application
+
+    def slow(id: str, state: list[str], body: Any) -> tuple[int, Any]:
+        if not state:
+            return heard(id, state, body)
+        threading.Timer(0.5, heard, (id, state, body)).start()
+        return 202, {"state": "RUNNING"}
+
+    monkeypatch.setattr(server, "_application", slow)
+    status = cluster.stop(StopRequest("orders", LOCATION, submission.tag, 10.0))
+    assert (status.state, server.applications[id]["state"]) == (JobState.FINISHED, "KILLED")
+
+
 @pytest.mark.parametrize(
     ("options", "fact"),
     [
         ({"queue": "nope"}, "YARN has no queue nope, but root.closed, root.default, root.small"),
         ({"queue": "closed"}, "the queue closed is stopped"),
         ({"queue": "root.small"}, ""),
+        ({"conf": {"spark.yarn.queue": "{job}"}}, "YARN has no queue orders, but root.closed"),
+        ({"queue": "team"}, "the queue team is a parent of queues, which takes no job itself"),
+        ({"queue": "root.team.small"}, ""),
         ({}, ""),
     ],
 )
 def test_a_start_is_tried_on_its_queue(
-    server: FakeYarn, tmp_path: Path, options: dict[str, str], fact: str
+    server: FakeYarn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    fact: str,
 ) -> None:
+    scheduler = fake_yarn.recorded("scheduler")
+    queues = scheduler["scheduler"]["schedulerInfo"]["queues"]["queue"]
+    if "team" in str(options):
+        small = next(each for each in queues if each["queueName"] == "small")
+        below = {"queue": [{**small, "queuePath": "root.team.small"}]}
+        queues.append({"queueName": "team", "queuePath": "root.team", "queues": below})
+    if not options:
+        queues.clear()  # not even `default`: a queue that nobody names is YARN's to choose
+    monkeypatch.setattr(server, "answer", lambda *_: (200, scheduler))
     tried = Submission("t", "orders", LOCATION, options={**ORDERS.options, **options})
     trial = opened(server, tmp_path).try_start(tried)
-    assert (trial.refused, server.started) == (fact, {})
+    assert trial.refused.startswith(fact) if fact else trial.refused == ""
+    assert server.started == {}
+
+
+def test_a_start_is_tried_on_the_class_in_its_jar(server: FakeYarn, tmp_path: Path) -> None:
+    more: dict[str, str] = {"spark.jars": "/more.jar"}
+    jar = tmp_path / "o.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("org/shop/Orders.class", b"x")
+    refused = []
+    for name, conf in (("Orders", None), ("Nope", None), ("Nope", more)):
+        options = {"application": str(jar), "class": f"org.shop.{name}", "conf": conf or {}}
+        trial = opened(server, tmp_path).try_start(
+            Submission("t", "orders", LOCATION, options=options)
+        )
+        refused.append("no class 'org.shop.Nope'" in trial.refused)
+    assert refused == [False, True, False]
 
 
 def test_a_start_needs_hadoops_configuration(
@@ -301,3 +533,48 @@ def test_a_job_that_was_started_here_tells_how(server: FakeYarn, tmp_path: Path)
     cluster = opened(server, tmp_path)
     cluster.submit(ORDERS)
     assert cluster.origin(request(), None).options == ORDERS.options
+
+
+def test_a_driver_that_was_started_by_hand_is_started_again_as_one_without_its_secrets_shown(
+    server: FakeYarn, tmp_path: Path
+) -> None:
+    place = "hdfs://shop/ck/by-hand"
+    environment = {
+        **os.environ,
+        "STATESHIFT_JOB": "by-hand",
+        "STATESHIFT_CHECKPOINT": place,
+        "DB_PASSWORD": "hunter22",
+    }
+    words = ["--master", "yarn", "--conf", "spark.hadoop.fs.s3a.secret.key=S3CRET77"]
+    words += ["--conf", "spark.yarn.tags=theirs,stateshift-0", "hdfs://shop/o.py"]
+    main = "org.apache.spark.deploy.SparkSubmit"
+    command = [sys.executable, "-c", "import time; time.sleep(60)", main, *words]
+    driver = subprocess.Popen(command, env=environment)
+    cluster = opened(server, tmp_path)
+    try:
+        assert in_time(lambda: cluster.origin(request("by-hand", place), None).options is not None)
+        origin = cluster.origin(request("by-hand", place), None)
+    finally:
+        driver.kill()
+        driver.wait()
+    assert origin.options is not None and origin.options["deploy_mode"] == "client"
+    assert origin.environment["DB_PASSWORD"] == "hunter22" and "" not in origin.environment
+    tag = "run-1.by-hand"
+    again = Submission(tag, "by-hand", place, None, origin.options, origin.environment)
+    cluster.submit(again)
+    try:
+        (submitted,) = server.submitted
+        assert submitted[submitted.index("--deploy-mode") + 1] == "client"
+        conf = settings_of(submitted)
+        assert conf["spark.yarn.tags"].startswith("theirs,stateshift-")
+        assert "stateshift-0" not in conf["spark.yarn.tags"].split(",")
+        assert "S3CRET77" not in (tmp_path / "state" / f"{tag}.json").read_text()
+        of_driver = (tmp_path / "state" / f"{tag}.pid").read_text().strip()
+        assert b"DB_PASSWORD=hunter22" in Path(f"/proc/{of_driver}/environ").read_bytes()
+    finally:
+        cluster.stop(StopRequest("by-hand", place, tag, 5.0))
+    # In the cluster it has no such environment, and a command line is for everybody to see.
+    options = {**origin.options, "deploy_mode": "cluster", "environment": {"REGION": "eu"}}
+    cluster.submit(Submission("run-2", "by-hand", place, None, options, origin.environment))
+    assert "hunter22" not in str(server.submitted[1])
+    assert settings_of(server.submitted[1])["spark.yarn.appMasterEnv.REGION"] == "eu"

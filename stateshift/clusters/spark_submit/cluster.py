@@ -186,7 +186,10 @@ class SparkSubmit(TaggedCluster):
         if application in _IN_SPARK:
             return Trial()
         is_here = os.path.isabs(application) or application.startswith("file:")
-        return self.try_application(application, None, is_here)
+        conf = {**settings(self.options.get("conf")), **settings(given.get("conf"))}
+        has_more = any("jars" in key or "ClassPath" in key for key in conf)
+        main_class = None if has_more else given.get("class")
+        return self.try_application(application, main_class, is_here)
 
     def origin(self, request: StopRequest, like: Options | None) -> Origin:
         return processes.origin_of(self._processes(request), self.master(None))

@@ -213,7 +213,8 @@ def _environment(pid: int) -> Mapping[str, str]:
     environment = {}
     for pair in pairs:
         name, _, value = os.fsdecode(pair).partition("=")
-        environment[name] = value
+        if name:  # a NUL ends the last one
+            environment[name] = value
     return environment
 
 

@@ -117,9 +117,9 @@ class Standalone(RemoteCluster[StandaloneCalls]):
         here = f'"{_PLACE}{_digest(request.location.rstrip("/"))}"'
 
         def is_source(command: str) -> bool:
-            if _PLACE in command and not options.get("app_name"):
+            if _PLACE in command:
                 return here in command
-            return named in command
+            return named in command and request.tag is None
 
         drivers = calls.drivers(active=True)
         source, unseen = _first(calls, drivers, is_source)

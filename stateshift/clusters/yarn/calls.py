@@ -11,20 +11,24 @@
                                                      queues}}, another for each scheduler
     GET http://<amHostHttpAddress>/ws/v1/node/containerlogs/<container>/<file>?size=-N
 
-An APP is {"id", "name", "user", "queue", "state", "finalStatus", "diagnostics", "applicationTags":
-"a,b", "startedTime": ms, "amHostHttpAddress", "amContainerLogs", "logAggregationStatus"}. Tags are
-kept and compared in lower case. The number of the attempt is in the driver's container, which
-amContainerLogs names: container_<cluster>_<application>_<attempt>_<container>.
-(apache/hadoop: RMWebServices, AppInfo, NMWebServices.)
+An APP is {"id", "name", "user", "applicationType", "queue", "state", "finalStatus", "diagnostics",
+"applicationTags": "a,b", "startedTime": ms, "amHostHttpAddress", "amContainerLogs",
+"logAggregationStatus"}. Tags are kept and compared in lower case. The type is SPARK, or what
+`spark.yarn.applicationType` says, which begins with it. The number of the attempt is in the
+driver's container, which amContainerLogs names:
+container_<cluster>_<application>_<attempt>_<container>. (apache/hadoop: RMWebServices, AppInfo,
+NMWebServices.)
 
 The standby of a pair answers 307 with the address of the active one, which is not followed: it may
 be a name that is not known here, and the credentials are for those that the spec names. All of them
-are asked in turn, for `outage_seconds` while none is active: each request may be repeated.
+are asked in turn, for `outage_seconds` while none is active: each request may be repeated. What
+one refuses, the other may know: it is a refusal once both were asked.
 """
 
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -45,7 +49,7 @@ from stateshift.clusters.http import (
     authentication,
     through_outages,
 )
-from stateshift.clusters.options import Options
+from stateshift.clusters.options import Options, settings
 from stateshift.clusters.protocol import JobState
 from stateshift.clusters.redaction import redact
 from stateshift.clusters.waiting import wait_for
@@ -54,6 +58,7 @@ _PASSWORD: Final = "STATESHIFT_YARN_PASSWORD"
 _OUTAGE_SECONDS: Final = 60.0
 _ALIVE: Final = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _STANDBY: Final = 307
+_SAID: Final = "RemoteException"  # the field of a refusal in YARN's own words
 _BEFORE_LOG, _AFTER_LOG = "LogContents:\n", "End of LogType:"  # the frame of a log since 3.0
 _CONTAINER: Final = re.compile(r"/containerlogs/(container_\w+_(\d+)_\d+)/")
 _WAYS_OUT: Final[Mapping[int, str]] = {
@@ -71,6 +76,8 @@ class Application:
 
     id: str
     name: str
+    user: str
+    type: str
     queue: str
     state: str
     final: str
@@ -99,7 +106,7 @@ class Application:
 @dataclass(frozen=True, slots=True)
 class Queue:
     """A queue of the scheduler's tree; shares are in percent of the cluster, None where not told.
-    `makes_queues`: it may make one below it that does not exist yet.
+    `makes_queues`: it may make one below it that does not exist yet. `is_parent`: it takes no job.
     """
 
     name: str
@@ -108,6 +115,7 @@ class Queue:
     used: float | None
     most: float | None
     makes_queues: bool
+    is_parent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +149,9 @@ class YarnCalls:
 
     def application(self, id: str) -> Application | None:
         try:
-            return self._application(self._call("GET", f"/apps/{id}").get("app"))
+            return self._application(self._call("GET", f"/apps/{id}").get("app", {}))
         except Refused as refused:
-            if refused.status == 404:
+            if refused.status == 404 and _is_yarns_word(refused):
                 return None
             raise
 
@@ -169,7 +177,7 @@ class YarnCalls:
         try:
             info = answer["scheduler"]["schedulerInfo"]
             if info["type"] == "fifoScheduler":
-                return [Queue("default", "root.default", True, None, None, makes_queues=False)]
+                return [Queue("default", "root.default", True, None, None, False, False)]
             if info["type"] != "capacityScheduler":
                 return []
             return list(_queues_below(info))
@@ -191,33 +199,39 @@ class YarnCalls:
         return content.rpartition(_AFTER_LOG)[0] if framed else text
 
     def _applications(self, params: Mapping[str, str]) -> list[Application]:
-        listed = (self._call("GET", "/apps", params=params).get("apps") or {}).get("app") or []
+        answer = self._call("GET", "/apps", params=params)
+        try:
+            listed = [] if answer["apps"] is None else answer["apps"].get("app") or []
+        except OTHER_FIELDS as error:
+            raise self._odd("applications", answer) from error
         applications = [self._application(plain) for plain in listed]
         return sorted(applications, key=lambda each: (each.started, each.id))
 
-    def _application(self, plain: Json | None) -> Application:
+    def _application(self, plain: Json) -> Application:
         try:
-            assert plain is not None
             container = _CONTAINER.search(plain.get("amContainerLogs") or "")
             return Application(
                 id=str(plain["id"]),
                 name=str(plain["name"]),
+                user=str(plain["user"]),
+                type=str(plain.get("applicationType") or ""),
                 queue=str(plain.get("queue") or ""),
                 state=str(plain["state"]),
                 final=str(plain["finalStatus"]),
                 diagnostics=str(plain.get("diagnostics") or "").strip(),
                 tags=frozenset(str(plain.get("applicationTags") or "").split(",")),
-                started=float(plain["startedTime"]) / 1000,
+                started=int(plain["startedTime"]) / 1000,
                 attempt=int(container[2]) if container else 1,
                 driver=container[1] if container else None,
                 node=plain.get("amHostHttpAddress"),
                 aggregation=str(plain.get("logAggregationStatus") or ""),
             )
-        except (AssertionError, *OTHER_FIELDS) as error:
+        except OTHER_FIELDS as error:
             raise self._odd("application", plain) from error
 
     def _odd(self, what: str, plain: object) -> Unanswered:
-        fact = f"describes its {what} in a way that YARN does not: {str(plain)[:200]}"
+        shown = redact(str(plain), os.environ)[:200]
+        fact = f"describes its {what} in a way that YARN does not: {shown}"
         return self._service(None).odd(self.urls[0], fact)
 
     def _call(self, method: str, path: str, **query: Unpack[Query]) -> Json:
@@ -228,6 +242,7 @@ class YarnCalls:
 
         def ask() -> Json:
             silent: list[Unanswered] = []
+            refusals: list[Refused] = []
             for url in self.urls:
                 try:
                     return self._service(self._authentication).json(
@@ -235,6 +250,10 @@ class YarnCalls:
                     )
                 except Unanswered as error:
                     silent.append(error)
+                except Refused as error:
+                    refusals.append(error)
+            if refusals:  # YARN's own words go before those of whatever else answers there
+                raise min(refusals, key=lambda each: not _is_yarns_word(each))
             if all(error.status == _STANDBY for error in silent):
                 fact = f"{redact(', '.join(self.urls))}: a standby, and no active ResourceManager"
                 hint = '"url" names both of a pair, by comma; then: stateshift resume WORKDIR'
@@ -247,12 +266,17 @@ class YarnCalls:
         return answer
 
     @property
+    def user(self) -> str:
+        """Return the user as whom we ask and, unless a ticket says another, start jobs."""
+        environment = {**os.environ, **settings(self.options.get("environment"))}
+        user = self.options.get("user") or environment.get("HADOOP_USER_NAME")
+        return str(user or getpass.getuser())
+
+    @property
     def _user(self) -> dict[str, str]:
         """Return the parameter that names us where YARN believes it (simple authentication)."""
-        if self.options.get("auth", "simple") != "simple":
-            return {}
-        user = self.options.get("user") or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-        return {"user.name": str(user)}
+        is_simple = self.options.get("auth", "simple") == "simple"
+        return {"user.name": self.user} if is_simple else {}
 
     @cached_property
     def _authentication(self) -> Authentication:
@@ -263,7 +287,7 @@ class YarnCalls:
             cluster=self.cluster,
             words="a ResourceManager",
             example="http://host:8088, or both of a pair, by comma",
-            said="RemoteException",
+            said=_SAID,
             ways_out=_WAYS_OUT,
             options=self.options,
             headers={"Accept": "application/json"},
@@ -274,12 +298,24 @@ class YarnCalls:
 def _queues_below(info: Json) -> Iterator[Queue]:
     for queue in (info.get("queues") or {}).get("queue") or []:
         made = queue.get("autoCreationEligibility", "off") != "off"
+        used, most = queue.get("absoluteUsedCapacity"), queue.get("absoluteMaxCapacity")
+        below = list(_queues_below(queue))
         yield Queue(
             name=str(queue["queueName"]),
             path=str(queue.get("queuePath") or queue["queueName"]),
             is_open=queue.get("state", "RUNNING") == "RUNNING",
-            used=queue.get("absoluteUsedCapacity"),
-            most=queue.get("absoluteMaxCapacity"),
+            used=used if _is_share(used) else None,
+            most=most if _is_share(most) else None,
             makes_queues=made or bool(queue.get("autoCreateChildQueueEnabled")),
+            is_parent=bool(below) or queue.get("queueType") == "parent",
         )
-        yield from _queues_below(queue)
+        yield from below
+
+
+def _is_yarns_word(refused: Refused) -> bool:
+    return isinstance(refused.answer, dict) and _SAID in refused.answer
+
+
+def _is_share(value: object) -> bool:
+    """Whether it is a number: YARN says NaN of a queue without a capacity."""
+    return isinstance(value, int | float) and math.isfinite(value)

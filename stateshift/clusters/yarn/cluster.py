@@ -3,13 +3,16 @@ ResourceManager finds them, tells how they are, and ends them.
 
     <state_dir>/<tag>.log, .lock, .pid, .exit   of spark-submit, see `detached`
     <state_dir>/<tag>.deployed                  of a driver in the cluster, see `deploy`
-    <state_dir>/<tag>.json                      {"begun", "options", "id", "stopped"}, see `noted`
+    <state_dir>/<tag>.json                      {"begun", "options", "id", "stopped", "died"}, see
+                                                `noted`. Once YARN knows it: "id"; "died" is when
+                                                a spark-submit was first seen to be gone
 
 An application carries two tags of YARN: a digest of our tag, by which a second attempt recognises
 the first, whoever asks and wherever; and a digest of the location, by which any run finds the job
 that has its checkpoint there. `spark-submit` does not wait for the application's end
 (waitAppCompletion=false): once YARN has accepted it, only YARN is asked. As long as `spark-submit`
-runs, an application may still appear, and for `settle_seconds` after one that was killed.
+runs, an application may still appear, and for `settle_seconds` after one is seen to be killed. What
+it says to have submitted, and YARN does not know, is not known.
 
 In client mode the driver is the process that was started here: the job is over when both are.
 
@@ -21,19 +24,20 @@ all attempts that it would have, where the next attempt does not answer the mark
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from stateshift.clusters import detached
 from stateshift.clusters.kind import ClusterKind, Submit
 from stateshift.clusters.logged import logs_stop
-from stateshift.clusters.noted import Record, noted_origin
+from stateshift.clusters.noted import Record, fill, noted_origin
 from stateshift.clusters.options import Options, read_options, settings
 from stateshift.clusters.protocol import (
     JobFailure,
@@ -58,11 +62,18 @@ from stateshift.specification.model import ClusterSpec
 from stateshift.specification.options import KindOptions, options_of
 
 _MASTER: Final = "yarn"
+_TAGS: Final = "spark.yarn.tags"
+_QUEUE: Final = "spark.yarn.queue"
 _PLACE: Final = "stateshift-place-"
 _SECONDS_MAX: Final = 300.0  # spark-submit may upload all of Spark
 _SETTLE_SECONDS: Final = 60.0
+_AGAIN_SECONDS: Final = 5.0  # a fail-over of YARN may lose a kill
 _WAITS_SECONDS: Final = 10.0  # an application that YARN starts is not accepted for longer
 _REASON_MAX: Final = 300
+_SUBMITTED: Final = re.compile(r"Submitted application (application_\d+_\d+)")
+_MODE: Final = "spark.submit.deployMode"
+# In the environment of an origin: it is that of a process, and so are its options.
+_AS_FOUND: Final = "STATESHIFT_AS_FOUND"
 _MORE: Final = re.compile(r" Details :|Failing this attempt")
 _SIGNALLED: Final = 128  # above it, the shell says which signal ended it
 _CONF_FOLDERS: Final = ("YARN_CONF_DIR", "HADOOP_CONF_DIR")
@@ -91,11 +102,13 @@ class Yarn(SparkSubmit):
         # Before YARN is asked: what a spark-submit that is over has submitted, YARN knows by then.
         trace, record = detached.trace(self._stem(tag)), self.notes.read(tag)
         application = _current(self.calls.tagged(_mark(tag)))
+        if record is not None and application is not None and "id" not in record:
+            self.notes.add(tag, id=application.id)
         if record is not None and trace.started and self._notes.deployed(tag) is None:
             status = self._of_driver_here(tag, application, record)
         elif application is not None:
             status = self._status(application)
-        elif trace.held:
+        elif trace.held and "id" not in (record or {}):
             return JobStatus(JobState.QUEUED)
         elif record is None or not trace.started:
             return JobStatus(JobState.ABSENT)
@@ -120,14 +133,16 @@ class Yarn(SparkSubmit):
 
     def _of_launcher(self, tag: str, trace: detached.Trace, record: Record) -> JobStatus:
         """Return the status of a job in cluster mode that YARN does not know."""
-        pid, stem = str(trace.pid), self._stem(tag)
-        driver = self._notes.deployed(tag)
-        id = record.get("id")
-        if id is None and trace.code == 0 and driver is not None:
-            id = driver.accepted_as(detached.output_of(stem)) or pid
-        if id is not None:
-            state = JobState.FINISHED if record.get("stopped") else JobState.UNKNOWN
-            return JobStatus(state, str(id), _FORGOTTEN)
+        pid, known = str(trace.pid), record.get("id")
+        said = _SUBMITTED.findall(detached.output_of(self._stem(tag), bytes_max=LOG_BYTES))
+        if known is None and said:
+            application = self.calls.application(said[-1])
+            if application is not None:
+                return self._status(application)
+        if known is not None or said or trace.code == 0:
+            was_ended = known is not None and record.get("stopped")
+            id = str(known) if known is not None else said[-1] if said else pid
+            return JobStatus(JobState.FINISHED if was_ended else JobState.UNKNOWN, id, _FORGOTTEN)
         is_killed = trace.code is None or trace.code > _SIGNALLED
         if not is_killed:
             return JobStatus(JobState.FAILED, pid, f"spark-submit ended with {trace.code}")
@@ -139,32 +154,43 @@ class Yarn(SparkSubmit):
             why = "spark-submit was killed before YARN had accepted the job"
             return JobStatus(JobState.FAILED, pid, why) if over else None
 
+        if "died" not in record:
+            self.notes.add(tag, died=time.time())
+        died = float((self.notes.read(tag) or record)["died"])
         seconds = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
-        settled = wait_until_settled(look, detached.last_said(stem) + seconds, self.interrupt)
+        settled = wait_until_settled(look, died + seconds, self.interrupt)
         return settled or JobStatus(JobState.UNKNOWN, pid, "YARN did not answer in time")
 
     def find_untagged(self, request: StopRequest) -> JobStatus:
         """Return the application that the spec names, else the one for this location, else the
-        one that is alive with the name. One that another location's tag is on is not it.
+        one of ours that is alive with the name. One that another location's tag is on is not it;
+        and what has a tag of ours goes by no name.
         """
         options, calls = self.stop_options(request), self.calls
         if options.get("application_id"):
             named = calls.application(str(options["application_id"]))
             return JobStatus(JobState.ABSENT) if named is None else self._status(named)
-        here, name = _place(request.location), options.get("app_name")
-        of_place = [] if name else calls.tagged(here)
+        of_place = calls.tagged(_place(request.location))
         candidates = [each for each in of_place if each.job_state.alive]
-        if not candidates:
+        if not candidates and request.tag is None:
+            name = options.get("app_name") or request.job
             for each in calls.alive():
-                is_elsewhere = any(tag.startswith(_PLACE) for tag in each.tags)
-                if each.name == (name or request.job) and (name or not is_elsewhere):
+                is_placed = any(tag.startswith(_PLACE) for tag in each.tags)
+                if each.name == name and each.type.startswith("SPARK") and not is_placed:
                     candidates.append(each)
         if len(candidates) > 1:
             ids = ", ".join(each.id for each in candidates)
             why = f'several are alive: {ids}; "stop": {{"application_id": …}} says which it is'
             return JobStatus(JobState.UNKNOWN, None, why)
         last = candidates or of_place
-        return self._status(last[-1]) if last else JobStatus(JobState.ABSENT)
+        if not last:
+            return JobStatus(JobState.ABSENT)
+        found = last[-1]
+        if found not in of_place and found.user != calls.user:
+            why = f"{found.id} has its name, and is of the user {found.user}, not of {calls.user}; "
+            why += f'"stop": {{"application_id": "{found.id}"}} says that it is the job'
+            return JobStatus(JobState.UNKNOWN, found.id, why)
+        return self._status(found)
 
     def occupants(self) -> tuple[str, ...]:
         return tuple(f"{each.name} ({each.id})" for each in self.calls.alive())
@@ -178,7 +204,7 @@ class Yarn(SparkSubmit):
                 fact = f"{' and '.join(_CONF_FOLDERS)} name no folder, and spark-submit needs one"
                 hint = 'give the cluster "environment": {"HADOOP_CONF_DIR": …}'
                 return Trial(fact, hint)
-            refused = self._refused_queue(given)
+            refused = self._refused_queue(submission, given)
         except ClusterError as error:
             return Trial(error.fact, error.hint)
         if refused:
@@ -186,9 +212,20 @@ class Yarn(SparkSubmit):
         return super().try_start(submission)
 
     def origin(self, request: StopRequest, like: Options | None) -> Origin:
-        """YARN tells neither file nor arguments: our notes do, or a driver that runs here."""
+        """YARN tells neither file nor arguments: our notes do, or a driver that runs here. That
+        was started in client mode, unless its command line says another.
+        """
         noted = noted_origin(self.notes, self.find_source(request).id, "")
-        return noted if noted.options is not None else super().origin(request, like)
+        found = noted if noted.options is not None else super().origin(request, like)
+        if found is noted or found.options is None:
+            return found
+        conf = dict(cast(Mapping[str, str], found.options["conf"]))
+        options = {"deploy_mode": conf.get(_MODE, "client"), **found.options, "conf": conf}
+        tags = conf.pop(_TAGS, "").split(",")
+        theirs = ",".join(tag for tag in tags if not tag.startswith("stateshift-"))
+        if theirs:
+            conf[_TAGS] = theirs
+        return Origin(options, {**found.environment, _AS_FOUND: "yes"})
 
     def has_begun(self, tag: str) -> bool:
         return self.notes.read(tag) is not None and super().has_begun(tag)
@@ -198,7 +235,9 @@ class Yarn(SparkSubmit):
         tag = submission.tag
 
         def start(lock: int | None) -> str:
-            self.notes.add(tag, begun=time.time(), options=dict(submission.options))
+            is_of_spec = _AS_FOUND not in submission.environment  # else a process may have secrets
+            noted = {"options": dict(submission.options)} if is_of_spec else {}
+            self.notes.add(tag, begun=time.time(), **noted)
             pid = begin(lock)
 
             def accepted() -> str | None:
@@ -217,20 +256,25 @@ class Yarn(SparkSubmit):
 
     def _settings(self, submission: Submission, given: Options) -> dict[str, str]:
         conf = {**settings(self.options.get("conf")), **settings(given.get("conf"))}
-        tags = (conf.get("spark.yarn.tags"), _mark(submission.tag), _place(submission.location))
-        conf["spark.yarn.tags"] = ",".join(filter(None, tags))
+        tags = (conf.get(_TAGS), _mark(submission.tag), _place(submission.location))
+        conf[_TAGS] = ",".join(filter(None, tags))
         conf["spark.yarn.submit.waitAppCompletion"] = "false"
-        conf["spark.yarn.queue"] = _queue_of(conf, given)
+        if given.get("queue"):
+            conf[_QUEUE] = str(given["queue"])
         if self.mode(given) == "cluster":
-            environment = {**submission.environment, **settings(given.get("environment"))}
-            for name, value in environment.items():
+            # All of it is on a command line: what the spec says, and not what a process had.
+            is_of_spec = _AS_FOUND not in submission.environment
+            environment = dict(submission.environment) if is_of_spec else {}
+            for name, value in {**environment, **settings(given.get("environment"))}.items():
                 conf.setdefault(f"spark.yarn.appMasterEnv.{name}", value)
         return conf
 
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
         tag = request.tag
-        if tag is not None and self._notes.deployed(tag) is not None:
+        runs_here = self._notes.deployed(tag) is None
+        record = self.notes.read(tag)
+        if tag is not None and record is not None and "id" not in record:
             # Whoever still submits it is ended first: nobody knows an application to stop yet.
             is_held = detached.trace(self._stem(tag)).held
             if is_held and _current(self.calls.tagged(_mark(tag))) is None:
@@ -238,13 +282,30 @@ class Yarn(SparkSubmit):
                 self._signal(request, signal.SIGKILL)
 
         def kill(id: str) -> None:
-            """End an application with all its attempts, and a driver that runs here."""
-            if id.startswith("application_"):
-                self.calls.kill(id)
-            if self._processes(request):
+            """End an application with all its attempts; then what runs of it here."""
+            is_over = not id.startswith("application_") or self._kill_applications(id, request)
+            if (is_over or runs_here) and self._processes(request):
                 self._kill(request)
 
         return self.end(request, kill, "yarn application -status {id}")
+
+    def _kill_applications(self, id: str, request: StopRequest) -> bool:
+        """Kill this one and all of the request's tag. Whether YARN says that they are over."""
+        asked = -math.inf
+
+        def over() -> bool | None:
+            nonlocal asked
+            found = [] if request.tag is None else self.calls.tagged(_mark(request.tag))
+            if all(each.id != id for each in found):
+                found += filter(None, [self.calls.application(id)])
+            alive = [each.id for each in found if each.job_state.alive]
+            if alive and time.monotonic() - asked >= _AGAIN_SECONDS:
+                for each in alive:
+                    self.calls.kill(each)
+                asked = time.monotonic()
+            return None if alive else True
+
+        return bool(wait_for(over, request.seconds_max, self.interrupt))
 
     def has_ended(self, request: StopRequest) -> bool:
         return TaggedCluster.has_ended(self, request)
@@ -281,13 +342,16 @@ class Yarn(SparkSubmit):
             return None
         return JobFailure(_reason(application) or application.final)
 
-    def _refused_queue(self, given: Options) -> str:
-        """Return the reason why the queue takes no job, as far as the scheduler tells."""
+    def _refused_queue(self, submission: Submission, given: Options) -> str:
+        """Return the reason why a queue that is named takes no job, if the scheduler tells one."""
+        name = fill(self._settings(submission, given).get(_QUEUE, ""), submission)
+        if not name:
+            return ""  # spark-defaults.conf may name one, or YARN's own rules
         queues = self.calls.queues()
-        conf = {**settings(self.options.get("conf")), **settings(given.get("conf"))}
-        name = _queue_of(conf, given)
         queue = _queue_named(name, queues)
         if queue is not None:
+            if queue.is_parent and not queue.makes_queues:
+                return f"the queue {name} is a parent of queues, which takes no job itself"
             return "" if queue.is_open else f"the queue {name} is stopped"
         if not queues or any(each.makes_queues for each in queues):
             return ""
@@ -331,12 +395,10 @@ def _current(applications: list[Application]) -> Application | None:
     return last[-1] if last else None
 
 
-def _queue_of(conf: dict[str, str], given: Options) -> str:
-    return str(given.get("queue") or conf.get("spark.yarn.queue", "default"))
-
-
 def _queue_named(name: str, queues: list[Queue]) -> Queue | None:
-    return next((each for each in queues if name in (each.name, each.path)), None)
+    """Return the queue with this name or path, a leaf before a parent."""
+    named = [each for each in queues if name in (each.name, each.path)]
+    return min(named, key=lambda each: each.is_parent, default=None)
 
 
 def _reason(application: Application) -> str:
