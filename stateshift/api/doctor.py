@@ -4,9 +4,10 @@
     Subjects                     what a spec names, and what is named without one
 
 Nothing stays behind. Rights are tried with one file beside the engine's own, whose name says
-what it is (`scratch_name`): no engine reads a name that begins with an underscore. It is
-removed again, also by Ctrl-C; one that a kill has left is removed by the next doctor on the same
-host. A directory that is not there yet is not made: there the storage is only asked.
+what it is (`scratch_name`), and which no other doctor has: no engine reads a name that begins with
+an underscore. It is removed again, also by Ctrl-C; one that a kill has left is removed by a later
+doctor on the same host, if it holds what a doctor writes and is minutes old. A directory that is
+not there yet is not made: there the storage is only asked.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,16 +30,28 @@ from stateshift.api.environment import (
 )
 from stateshift.documents.begin import Check, State
 from stateshift.errors import AlreadyThere, StateshiftError, StorageError
-from stateshift.migration import Adapters
+from stateshift.migration import Adapters, impatient, with_second_try
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
 from stateshift.specification.location import scheme
+from stateshift.specification.options import options_of
 from stateshift.storage.locations import normal
 from stateshift.storage.protocol import Storage
+from stateshift.survey import FileInfo
 from stateshift.workdir import Workdir
+
+# Told of each thing before it is asked.
+Trying = Callable[[str], None]
 
 FULL_BYTES, SCARCE_BYTES = 64 << 20, 1 << 30
 SKEW_SECONDS, SKEW_SECONDS_MAX = 30.0, 300.0
 SLOW_SECONDS = 2.0
+# A place that gives no answer for so long is not waited for.
+ANSWER_SECONDS = 10.0
+# How many files are looked through for those that another doctor has left, and their age.
+FILES_MAX, LEFT_SECONDS = 200, 300.0
+SCRATCH = "_stateshift-doctor-"
+_WORD = re.compile(r"[^A-Za-z0-9.-]")
+CONTENT = b"stateshift doctor tried whether it may write here. Nobody needs this file.\n"
 # The extras by which the kinds of storage are opened, and the client of Kafka.
 EXTRA_OF = {"s3": "s3", "gs": "gcs", "abfs": "abfs"}
 # Spark's documentation, "Downloading": 3.3 to 3.5 run on Java 8, 11 and 17, 4.x on 17 and later.
@@ -46,13 +60,13 @@ JAVA_MAX_OF_SPARK_3, JAVA_MIN_OF_SPARK_4 = 17, 17
 
 @dataclass(slots=True)
 class Subjects:
-    """The subjects of a look: locations, and whether a run writes there; clusters by name; the
-    addresses of brokers.
+    """The subjects of a look: locations, and whether a run writes there; clusters by name;
+    brokers.
     """
 
     locations: dict[str, bool] = field(default_factory=dict)
     clusters: dict[str, ClusterSpec] = field(default_factory=dict)
-    brokers: dict[str, KafkaSpec] = field(default_factory=dict)
+    brokers: dict[KafkaSpec, None] = field(default_factory=dict)
 
     def add_locations(self, locations: Iterable[str], writes: bool) -> None:
         for location in locations:
@@ -71,10 +85,12 @@ class Subjects:
             self.add_locations(job.copy_targets if job.target else (), True)
             if job.kafka is not None:
                 for kafka in (job.kafka, job.kafka.turned):
-                    self.brokers[kafka.bootstrap_servers] = kafka
+                    self.brokers[KafkaSpec(kafka.bootstrap_servers, kafka.properties)] = None
 
 
-def examine(subjects: Subjects, workdirs: str, adapters: Adapters) -> Iterator[Check]:
+def examine(
+    subjects: Subjects, workdirs: str, adapters: Adapters, trying: Trying
+) -> Iterator[Check]:
     """Yield the checks of this machine, then of each location, cluster and broker."""
     schemes = {scheme(location) for location in subjects.locations}
     needed = {EXTRA_OF[each] for each in schemes if each in EXTRA_OF}
@@ -84,12 +100,15 @@ def examine(subjects: Subjects, workdirs: str, adapters: Adapters) -> Iterator[C
     homes = {each.options.get("java_home") for each in launchers}
     for home in sorted(homes or {None}, key=str):
         yield _java(bool(launchers), home if isinstance(home, str) else None)
+    adapters = impatient(adapters)
     here = normal(workdirs, os.getcwd())
     for location, writes in {here: True, **subjects.locations}.items():
-        yield from examine_storage(location, writes, adapters)
+        yield from examine_storage(location, writes, adapters, trying)
     for cluster in subjects.clusters.values():
+        trying(f"cluster {cluster.name} ({cluster.kind})")
         yield from _examine_cluster(cluster, workdirs, adapters)
-    for brokers in subjects.brokers.values():
+    for brokers in subjects.brokers:
+        trying(f"brokers {brokers.bootstrap_servers}")
         yield _brokers(brokers, adapters)
 
 
@@ -154,26 +173,58 @@ def _java(is_needed: bool, home: str | None) -> Check:
 # -------------------------------------------------------------------------- storages
 
 
-def scratch_name(host: str) -> str:
-    """Return the name of the file by which rights are tried."""
-    return f"_stateshift-doctor-{re.sub(r'[^A-Za-z0-9.-]', '-', host)}-may-be-deleted"
+def scratch_name(host: str, own: str) -> str:
+    """Return the name of the file by which rights are tried; no other doctor has the `own` part."""
+    return f"{SCRATCH}{_WORD.sub('-', host)}-{own}-may-be-deleted"
 
 
-def examine_storage(location: str, writes: bool, adapters: Adapters) -> Iterator[Check]:
+def _reached(location: str, name: str, adapters: Adapters) -> Storage:
+    """Return a storage that answers soon: a dead host, or mount, may take minutes, and not end."""
+    answers: list[Storage | Exception] = []
+
+    def ask() -> None:
+        try:
+            storage = adapters.open_storage(location)
+            storage.stat(name)
+            answers.append(storage)
+        except Exception as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    if not answers:
+        fact = f"gives no answer within {ANSWER_SECONDS:g} s"
+        raise StorageError(fact, location=location, hint="is it up, and reached from here?")
+    if isinstance(answers[0], Exception):
+        raise answers[0]
+    return answers[0]
+
+
+def examine_storage(
+    location: str, writes: bool, adapters: Adapters, trying: Trying
+) -> Iterator[Check]:
     """Yield the rights at a location, each with its time, the free space and the clock."""
     now = adapters.clock.now
+    own = f"{os.getpid()}-{os.urandom(4).hex()}"
+    name = scratch_name(adapters.host, own)
+    trying(f"list {location}")
     began = now()
     try:
-        storage = adapters.open_storage(location)
-        files = list(islice(storage.list(), 1))
+        storage = _reached(location, name, adapters)
+        files = list(islice(storage.list(), FILES_MAX))
         yield _timed("list", location, now() - began, "" if files else "nothing is there yet, ")
     except StateshiftError as error:
         yield _failed("list", location, error)
         return
-    if files:
+    storage = with_second_try(storage, adapters.clock)
+    # Another doctor may remove its own at any time.
+    lasting = [file for file in files if not file.path.startswith(SCRATCH)]
+    if lasting:
+        trying(f"read {lasting[0].path} at {location}")
         began = now()
         try:
-            next(iter(storage.chunks(files[0].path, size=files[0].size)), b"")
+            next(iter(storage.chunks(lasting[0].path, size=lasting[0].size)), b"")
             yield _timed("read", location, now() - began)
         except StateshiftError as error:
             yield _failed("read", location, error)
@@ -182,7 +233,9 @@ def examine_storage(location: str, writes: bool, adapters: Adapters) -> Iterator
     yield from _space(storage)
     # A directory that is not there would have to be made, and its parents with it.
     if files or not storage.traits.owners:
-        yield from _tried(storage, adapters)
+        yield from _left_by_others(storage, files, adapters)
+        trying(f"create {name} at {location}")
+        yield from _tried(storage, name, CONTENT + own.encode(), adapters)
     elif storage.writable() is False:
         fact = "no directory, and no file, may be made there"
         hint = f"let this user write at {location}; with --fork a source is only read"
@@ -211,25 +264,43 @@ def _space(storage: Storage) -> Iterator[Check]:
     yield Check("space", storage.location, state, said, hint)
 
 
-def _tried(storage: Storage, adapters: Adapters) -> Iterator[Check]:
+def _left_by_others(
+    storage: Storage, files: Iterable[FileInfo], adapters: Adapters
+) -> Iterator[Check]:
+    """Remove what a doctor of this host has left that was killed; yield who else's is there."""
+    now = adapters.clock.now
+    host = re.escape(_WORD.sub("-", adapters.host))
+    mine = re.compile(rf"{SCRATCH}{host}-[0-9]+-[0-9a-f]{{8}}-may-be-deleted\Z")
+    for file in files:
+        if not file.path.startswith(SCRATCH):
+            continue
+        is_old = bool(file.modified) and now() - file.modified > LEFT_SECONDS
+        with suppress(StateshiftError):
+            written = storage.read(file.path, size_max=1024)
+            if is_old and mine.match(file.path) and written.startswith(CONTENT):
+                storage.remove(file.path)
+                continue
+        fact = f"{file.path} is there, of another doctor that runs, or was killed"
+        hint = f"if none runs, remove {file.path}"
+        yield Check("create", storage.location, "warn", fact, hint)
+
+
+def _tried(storage: Storage, name: str, content: bytes, adapters: Adapters) -> Iterator[Check]:
     """Yield the checks of a file that is created, created again, read, and removed."""
-    now, name, place = adapters.clock.now, scratch_name(adapters.host), storage.location
-    content = b"stateshift doctor tried whether it may write here. Nobody needs this file.\n"
+    now, place = adapters.clock.now, storage.location
     checks, right, may_be_there, began = list[Check](), "create", True, now()
     try:
-        if storage.stat(name) is not None:  # of a doctor that was killed
-            storage.remove(name)
         storage.create(name, content)
         checks.append(_timed(right, place, now() - began))
         written = storage.stat(name)
         if written is not None and written.modified:
             checks.append(_clock(place, written.modified - now()))
-        with suppress(AlreadyThere):
-            storage.create(name, content)
+        with suppress(AlreadyThere):  # not the same: a create that is tried again finds its own
+            storage.create(name, content + b" again")
             fact = "a second create of the same file succeeds: two runs could hold one target"
             checks = [Check(right, place, "fail", fact, "use a storage with conditional writes")]
         right = "read"
-        if storage.read(name) != content:
+        if storage.read(name) not in (content, content + b" again"):
             fact = "a file that was just written is read otherwise"
             checks.append(Check(right, place, "fail", fact, "use a storage that is consistent"))
         right, began = "delete", now()
@@ -239,9 +310,9 @@ def _tried(storage: Storage, adapters: Adapters) -> Iterator[Check]:
             raise StorageError(f"{name} is still there once it was removed")
         checks.append(_timed(right, place, now() - began))
     except StateshiftError as error:
-        hint = error.hint or f"let this user write and delete at {place}"
+        hint = hint_without_run(error) or f"let this user write and delete at {place}"
         left = f"; remove {name}" if right == "delete" else ""
-        checks.append(replace(_failed(right, place, error), hint=hint + left))
+        checks.append(Check(right, place, "fail", str(error), hint + left))
     finally:
         if may_be_there:
             with suppress(StateshiftError):
@@ -267,7 +338,15 @@ def _timed(check: str, subject: str, seconds: float, before: str = "") -> Check:
 
 
 def _failed(check: str, subject: str, error: StateshiftError) -> Check:
-    return Check(check, subject, "fail", str(error), error.hint)
+    return Check(check, subject, "fail", str(error), hint_without_run(error))
+
+
+_OF_RUNS = re.compile(r"[,;:.]?\s*([Tt]hen|a run goes on with)?:?\s*`?stateshift resume WORKDIR.*")
+
+
+def hint_without_run(error: StateshiftError) -> str | None:
+    """Return the hint of an error as far as it holds where no run is."""
+    return _OF_RUNS.sub("", error.hint or "") or None
 
 
 # -------------------------------------------------------------------------- clusters and brokers
@@ -278,11 +357,17 @@ def _examine_cluster(spec: ClusterSpec, workdirs: str, adapters: Adapters) -> It
     now = adapters.clock.now
     began = now()
     subject = f"{spec.name} ({spec.kind})"
+    known, options = options_of(spec.kind).cluster, dict(spec.options)
+    for name, most in (("request_seconds", ANSWER_SECONDS), ("outage_seconds", 0.0)):
+        if name in known:
+            options[name] = min(most, float(str(options.get(name, most))))
     try:
-        cluster = adapters.open_cluster(spec, Workdir(os.path.join(workdirs, "doctor")))
+        quick = replace(spec, options=options)
+        cluster = adapters.open_cluster(quick, Workdir(os.path.join(workdirs, "doctor")))
+        for question in ("alive", "occupants"):  # its version may be left out without an answer
+            if hasattr(cluster, question):
+                getattr(cluster, question)()
         version = cluster.version()
-        if hasattr(cluster, "occupants"):  # its version may be left out without an answer
-            cluster.occupants()
         answered = _timed("cluster", subject, now() - began)
         slots = cluster.slots() if hasattr(cluster, "slots") else None
     except StateshiftError as error:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Literal
 
 from stateshift.api.requests import spec_of
@@ -102,13 +104,13 @@ def look(place: str, adapters: Adapters) -> Found:
     location = normal(place, os.getcwd())
     engine, _, survey = find_image(location, adapters.open_storage)
     if not survey.images:
-        hint = f"stateshift inspect {place}   # shows what is there"
+        hint = f"stateshift inspect {quote(place)}   # shows what is there"
         raise PlanError(f"there is no image of a job at {location}", hint=hint)
     facts = (
         f"a {survey.kind} of {engine.name.capitalize()} at epoch {survey.epoch}",
         f"{len(survey.files):,} files, {survey.bytes:,} bytes",
     )
-    return Found(place, engine.name, facts, place.rstrip("/").rpartition("/")[2] or "orders")
+    return Found(location, engine.name, facts, location.rpartition("/")[2] or "orders")
 
 
 def questions(found: Found, goal: Goal) -> Iterator[Question]:
@@ -225,13 +227,24 @@ def _yaml_object(values: JsonObject, keys: Keys, indent: str) -> Iterator[str]:
         if key is not None and (indent == "" or position):
             comment = textwrap.wrap(key.about, 90)
             yield from (f"{indent}# {line}" for line in comment)
-        yield f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}"
+        text = json.dumps(value, ensure_ascii=False)
+        text = _NO_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+        text = _POWERS.sub(lambda match: f"{match[1]}.0{match[2]}" if match[1] else match[0], text)
+        yield f"{indent}{name}: {text}"
 
 
-def page(found: Found, goal: Goal, plain: JsonObject, file: str, refusals: Sequence[str]) -> str:
+# JSON has these literally; YAML 1.1 has them as escapes, and powers of ten with a dot.
+_NO_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_POWERS = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![.0-9])(-?[0-9]+)(e[-+][0-9]+)')
+
+
+def page(
+    found: Found, goal: Goal, plain: JsonObject, file: str, refusals: Sequence[str], flags: str
+) -> str:
     """Return a page that explains a spec: what it is for, its keys, and the next commands."""
     lines = [f"# {os.path.basename(file)}: {goal}", ""]
-    lines += [f"Written by `stateshift init {readable(found.place)}`.", "", "Found there:", ""]
+    place = quote(readable(found.place))
+    lines += [f"Written by `stateshift init {place}`.", "", "Found there:", ""]
     lines += [f"* {fact}" for fact in found.facts]
     lines += ["", "| key | means |", "|---|---|"]
     job = plain["jobs"][0]
@@ -242,7 +255,8 @@ def page(found: Found, goal: Goal, plain: JsonObject, file: str, refusals: Seque
     if refusals:
         lines += ["", "`plan` refuses it as it is:", "", *(f"* {each}" for each in refusals)]
     at = job.get("remote_location") or job.get("new_savepoint_path") or "LOCATION"
-    commands = [command.format(spec=file, at=at) for command in NEXT[goal]]
-    lines += ["", "Next:", "", "```sh", f"stateshift doctor {file}", *commands, "```"]
+    commands = ("stateshift doctor {spec}", *NEXT[goal])
+    written = [each.format(spec=quote(file), at=quote(at)) + flags for each in commands]
+    lines += ["", "Next:", "", "```sh", *written, "```"]
     lines += ["", "`stateshift schema` prints every key; `stateshift COMMAND --help` its options."]
     return "\n".join(lines) + "\n"

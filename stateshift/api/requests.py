@@ -84,7 +84,7 @@ def read(path: str, hint: str = NAME_A_SPEC_OR_PLAN) -> Spec | Proposal:
             plain = json.loads(text)
         if isinstance(plain, dict) and "stateshift_plan" in plain:
             return decode_proposal(plain)
-        with mistakes_placed(path):
+        with mistakes_placed(path, text):
             return parse_text(text, path)
     except (SpecError, PlanError) as error:
         error.where.setdefault("path", path)
@@ -92,15 +92,18 @@ def read(path: str, hint: str = NAME_A_SPEC_OR_PLAN) -> Spec | Proposal:
 
 
 @contextmanager
-def mistakes_placed(path: str) -> Iterator[None]:
-    """Let mistakes in a spec that are noticed now, or later on, name its file and their lines."""
+def mistakes_placed(path: str, text: str | None = None) -> Iterator[None]:
+    """Let mistakes in a spec that are noticed now, or later on, name its file and their lines.
+    Without its text it is read again, unless it is a pipe, which gives it once.
+    """
     try:
         yield
     except SpecError as error:
         before = error.complaints
-        if "path" not in error.where:
+        if "path" not in error.where and (text is not None or os.path.isfile(path)):
             with suppress(SpecError):
-                error.complaints = add_places(before, text_of(path, ""), is_yaml(path))
+                whole = text_of(path, "") if text is None else text
+                error.complaints = add_places(before, whole, is_yaml(path))
         if error.complaints != before:
             error.where["path"] = path
         raise
@@ -128,7 +131,9 @@ def in_profile(written: Written, parse: Callable[[Written], Spec]) -> Spec:
     if profile is None:
         return parse(written)
     whole, given = profile.beneath(written)
-    return replace(parse(whole), profile=given)
+    spec = parse(whole)
+    used = [f"storage {name}" for name in whole.storages.used] if whole.storages else []
+    return replace(spec, profile=replace(given, gave=(*used, *given.gave)))
 
 
 def save(proposal: Proposal, path: str) -> None:

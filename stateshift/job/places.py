@@ -107,9 +107,14 @@ def _current(spec: Spec | str | None) -> Spec | None:
         raise SpecError((complaint,), hint="correct STATESHIFT_SPEC") from error
     folder = str(Path(path).absolute().parent)
     written = read_yaml(text) if is_yaml(path) else text
-    return parse_without_dataflow(
-        written, base=folder, environment=os.environ, names_added=names_added
-    )
+    try:
+        return parse_without_dataflow(
+            written, base=folder, environment=os.environ, names_added=names_added
+        )
+    except SpecError as error:
+        if any("--profile" in (each.expected or "") for each in error.complaints):
+            error.hint = "a job has no profile: write the location out, in place of NAME:/path"
+        raise
 
 
 def _entry(spec: Spec, name: str | None) -> JobSpec:

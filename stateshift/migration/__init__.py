@@ -46,7 +46,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stateshift.migration.adapters import Adapters, real_adapters, world_of
+    from stateshift.migration.adapters import (
+        Adapters,
+        impatient,
+        real_adapters,
+        with_second_try,
+        world_of,
+    )
     from stateshift.migration.backlog import reads_out
     from stateshift.migration.calls import (
         apply,
@@ -84,6 +90,7 @@ __all__ = [
     "decode_proposal",
     "encode_proposal",
     "gather",
+    "impatient",
     "is_stopping",
     "jobs_of",
     "open_fleet",
@@ -101,11 +108,12 @@ __all__ = [
     "status",
     "verify",
     "waves",
+    "with_second_try",
     "world_of",
 ]
 
 _HOMES = {
-    "adapters": "Adapters real_adapters world_of",
+    "adapters": "Adapters impatient real_adapters with_second_try world_of",
     "backlog": "reads_out",
     "calls": "apply check_rollback progress_of resume rollback spec_of status",
     "fleet_session": "open_fleet open_processes places_of",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,9 +23,17 @@ from stateshift.specification.job_relations import unsynced_locations
 from stateshift.specification.standby import places_fed
 from stateshift.step import Fleet
 from stateshift.step.claims import refuse_another
-from stateshift.storage.opening import SystemClock, open_patiently
+from stateshift.storage.opening import SystemClock, open_patiently, open_storage
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import Guarded, Pace, Sparing, Throttled, Unsynced
+from stateshift.storage.wrappers import (
+    Guarded,
+    Pace,
+    Patience,
+    Retrying,
+    Sparing,
+    Throttled,
+    Unsynced,
+)
 from stateshift.survey import TopicRecord
 from stateshift.workdir import Workdir
 from stateshift.world import (
@@ -169,6 +177,17 @@ def real_adapters(meter: Meter | None = None, stop: threading.Event | None = Non
         open_processes=open_processes,
         ask_records=read_kafka,
     )
+
+
+def impatient(adapters: Adapters) -> Adapters:
+    """Return the same adapters; what they open fails at the first sign, and lists as it goes."""
+    is_patient = adapters.open_storage is open_patiently
+    return replace(adapters, open_storage=open_storage) if is_patient else adapters
+
+
+def with_second_try(storage: Storage, clock: Clock) -> Storage:
+    """Return a storage that was opened impatiently, as one that tries once more."""
+    return Retrying(storage, clock, patience=Patience(attempts_max=2))
 
 
 def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> World:

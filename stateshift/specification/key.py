@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from stateshift.specification.grammars import fold
+from stateshift.specification.location import Storages
 from stateshift.specification.place import Complaints, Place, quote, readable
 from stateshift.suggestion import closest, suggest
 
@@ -176,13 +177,15 @@ def nothing_added(group: str) -> Collection[str]:
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads on after every complaint. `base`: where relative locations start; `names_added`: the
-    choices of installed packages; `meant`: the hint for an unknown spelling.
+    choices of installed packages; `meant`: the hint for an unknown spelling; `storages`: those of a
+    profile.
     """
 
     complaints: Complaints
     base: str | None = None
     names_added: NamesAdded = nothing_added
     meant: Callable[[Keys, str], str] = Keys.did_you_mean
+    storages: Storages | None = None
 
     def known(self, place: Place, keys: Keys) -> dict[str, Place]:
         """Return the places of an object whose every key has to be in `keys`."""

@@ -5,6 +5,7 @@ file is looked at.
     in         (in a spec that lies in /data)                                ->  file:///data/in
     HDFS://namenode/in/                                                      ->  hdfs://namenode/in
     hdfs:/in   (Hadoop's short form of a URL without a host)                 ->  hdfs:///in
+    dr:/in     (where a profile has a storage `dr` at s3://bucket/ck)        ->  s3://bucket/ck/in
 
 Names are taken literally: `%20` is three characters, as in Hadoop's Path (3.4) and in fsspec. Only
 the scheme's case and the slashes at the end of a URL change: between the slashes of an object's key
@@ -97,15 +98,46 @@ _NO_HOST = re.compile(
     rf"(?P<scheme>{'|'.join(names_of_service('hdfs'))}):(?P<path>/(?!/).*)\Z",
     re.DOTALL | re.IGNORECASE,
 )
-_ODD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/:]")  # s3:/bucket, simplecache::s3://bucket
+_ODD = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*:[/:]")  # s3:/bucket, simplecache::s3://bucket
+_NAMED = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_.-]*):/(?!/)(?P<path>.*)\Z", re.DOTALL)
+# The words before a colon that mean something already.
+_TAKEN = {*SCHEMES, "local", "http", "https", "jdbc", "jar"}
 
 
 class NoLocation(ValueError):
     """The text names no location; holds what was expected instead."""
 
 
-def normal(text: str, base: str | None = None) -> str:
-    """The location in its normal form; a relative one lies under `base`, where that is known."""
+class Storages(dict[str, str]):
+    """Locations by the names that a profile gives them; `used` are those that were asked for."""
+
+    def __init__(self, named: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(named)
+        self.used: dict[str, None] = {}
+
+    def whole(self, text: str) -> str | None:
+        """Return `NAME:/path` in full; None for any other text."""
+        match = _NAMED.match(text)
+        if match is None or match["name"] not in self:
+            return None
+        if not {".", ".."}.isdisjoint(match["path"].split("/")):
+            raise NoLocation(f"{match['name']}:/path without . and .. in it")
+        self.used[match["name"]] = None
+        return normal(f"{self[match['name']].rstrip('/')}/{match['path']}")
+
+
+def names_storage(name: str) -> bool:
+    """Whether `NAME:/path` could not be taken for anything but a place in a storage."""
+    return _NAMED.match(f"{name}:/") is not None and name.lower() not in _TAKEN
+
+
+def normal(text: str, base: str | None = None, storages: Storages | None = None) -> str:
+    """The location in its normal form; a relative one lies under `base`, where that is known, and
+    one in the `storages` of a profile under its own.
+    """
+    whole = storages.whole(text) if storages else None
+    if whole is not None:
+        return whole
     if text.startswith("/"):
         return _local(text)
     if text.startswith("~"):

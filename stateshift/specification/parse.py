@@ -87,7 +87,9 @@ def _parsed(
     """Return the request, and its dataflow as it stands."""
     complaints = Complaints()
     root = read_text(text, environment or {}, complaints)
-    reader = Reader(complaints, normal(base) if base else None, names_added, meant)
+    start = normal(base) if base else None
+    storages = None if isinstance(text, str) else text.storages
+    reader = Reader(complaints, start, names_added, meant, storages)
     places = reader.known(root, SPEC)
     if isinstance(root.value, dict):
         reader.need(root, places, "jobs")

@@ -10,30 +10,26 @@
     url = "http://jobmanager:8081"
 
 The command line comes before the spec, and the spec before the profile. `backup:/orders` is no
-location where no profile gives it a meaning: it never becomes a local file by mistake.
+location where no profile gives it a meaning: it never becomes a local file by mistake. It has
+its meaning where a location is read, and nowhere else: other texts of a spec stay as they are.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from stateshift.errors import SpecError
 from stateshift.specification.grammars import fold, rate
 from stateshift.specification.key import Key, Keys, Kind, NamesAdded, Reader, Values, nothing_added
-from stateshift.specification.location import SCHEMES
+from stateshift.specification.location import NoLocation, Storages, names_storage
 from stateshift.specification.model import ClusterSpec, GivenByProfile
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.spec_keys import CLUSTER_LIST, SPEC, THROTTLE_OBJECT
 from stateshift.specification.text import protect, read_text
 from stateshift.specification.values import BOOLEAN, COUNT, LOCATION, TEXT
 from stateshift.specification.written import Written, WrittenObject
-
-_NAMED = re.compile(
-    r"(?P<option>--[a-z-]+=)?(?P<name>[A-Za-z][A-Za-z0-9_.-]*):/(?!/)(?P<path>.*)\Z"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +45,22 @@ class Profile:
     defaults: Mapping[str, object]
     spelled: Mapping[str, object]  # the same defaults, as the file has them
 
-    def argument(self, word: str) -> str:
-        """Return an argument; a location in one of the storages is in full."""
-        match = _NAMED.match(word)
-        if match is None or match["name"] not in self.storages:
-            return word
-        place = f"{self.storages[match['name']]}/{match['path']}".rstrip("/")
-        return f"{match['option'] or ''}{place}"
+    def located(self, value: object, name: str) -> object:
+        """Return the value of an argument called `name`, or its values, with locations in full."""
+        if isinstance(value, list | tuple):
+            return [self.located(each, name) for each in value]
+        if not isinstance(value, str):
+            return value
+        try:
+            return Storages(self.storages).whole(value) or value
+        except NoLocation as error:
+            expected = str(error)
+            raise SpecError.of(name, f"{value} is no location", None, expected) from error
 
     def beneath(self, written: Written) -> tuple[Written, GivenByProfile]:
         """Return a spec with what it does not say itself, and the names of what that was."""
-        gave: dict[str, None] = {}
-        tree = self._located(written.tree, gave)
+        gave: list[str] = []
+        tree = written.tree
         if isinstance(tree, dict):
             said: dict[str, str] = {}
             for spelling in tree:
@@ -73,29 +73,16 @@ class Profile:
             named = self.clusters.keys() & set(_clusters_named(tree))
             for name in sorted(named.difference(_names(own))):
                 cluster = _written(self.clusters[name])
-                gave[f"cluster {name}"] = None
+                gave.append(f"cluster {name}")
                 if isinstance(own, dict):
                     own[name] = cluster
                 elif isinstance(own, list) and isinstance(cluster, dict):
                     own.append(WrittenObject([("name", name), *cluster.items()]))
             for name in sorted(self.defaults.keys() - said.keys()):
                 tree[name] = _written(self.defaults[name])
-                gave[f"{name} {self.spelled[name]}"] = None
+                gave.append(f"{name} {self.spelled[name]}")
         given = GivenByProfile(self.name, self.file, tuple(gave))
-        return Written(tree, written.complaints), given
-
-    def _located(self, tree: object, gave: dict[str, None]) -> object:
-        """Return a tree whose locations are in full; add the storages that were used."""
-        if isinstance(tree, WrittenObject):
-            made = WrittenObject((key, self._located(tree[key], gave)) for key in tree)
-            made.twice = tree.twice
-            return made
-        if isinstance(tree, list):
-            return [self._located(item, gave) for item in tree]
-        if isinstance(tree, str) and (whole := self.argument(tree)) != tree:
-            gave[f"storage {tree.partition(':')[0]}"] = None
-            return whole
-        return tree
+        return Written(tree, written.complaints, Storages(self.storages)), given
 
 
 def read_profile(
@@ -178,14 +165,16 @@ def _clusters_named(tree: object) -> Iterator[str]:
 
 
 def _throttle(reader: Reader, key: Key, place: Place) -> object:
+    """Read a rate; in a profile, whose spec takes them, also a table of limits."""
     limits = place.value
-    if not isinstance(limits, str):
+    if isinstance(limits, dict) and key is not SETTINGS["throttle"]:
         return THROTTLE_OBJECT.read(reader, key, place) and limits
+    if not reader.is_a(place, str, 'a rate, such as "50MB"'):
+        return None
     try:
         return {"bytes_per_second": rate(limits)}
     except ValueError as error:
-        expected = 'a rate, such as "50MB", or a table of limits'
-        reader.complaints.add(place, str(error), expected)
+        reader.complaints.add(place, str(error), 'a rate, such as "50MB"')
     return None
 
 
@@ -194,7 +183,7 @@ def _storages(reader: Reader, key: Key, place: Place) -> dict[str, str]:
     is_table = reader.is_a(place, dict, "a table of locations")
     for name, at in place.children if is_table else ():
         location = LOCATION.read(reader, key, at)
-        if not _NAMED.match(f"{name}:/") or str(name).lower() in SCHEMES:
+        if not names_storage(str(name)):
             message = f"{name!r} cannot be told from the scheme of a URL, or is no name"
             reader.complaints.add(at, message, "a name of letters, digits, _ and -")
         elif isinstance(location, str) and "://" not in location:
@@ -206,9 +195,10 @@ def _storages(reader: Reader, key: Key, place: Place) -> dict[str, str]:
 
 LIMITS = ("parallel", "throttle")
 OF_COMMANDS = ("workdirs", "fleet", "memory", "json")
+_THROTTLE = Kind("throttle", _throttle, {})
 SETTINGS = Keys(
     None,
-    throttle=Kind("throttle", _throttle, {})("Limits of a spec that has none."),
+    throttle=_THROTTLE("Bytes a second at most."),
     parallel=COUNT("How many steps at once, of a spec that does not say."),
     workdirs=TEXT("Where workdirs are made."),
     fleet=TEXT("A Spark master whose executors share the work."),
@@ -217,7 +207,8 @@ SETTINGS = Keys(
 )
 PROFILE = Keys(
     None,
-    *SETTINGS.all,
+    *(key for key in SETTINGS.all if key.name != "throttle"),
+    throttle=_THROTTLE("Limits of a spec that has none."),
     clusters=CLUSTER_LIST("Clusters that a spec may name."),
     storages=Kind("storages", _storages, {})("Locations by a name: NAME:/path is below one."),
 )

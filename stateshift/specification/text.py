@@ -54,7 +54,9 @@ def read_text(text: str | Written, environment: Mapping[str, str], complaints: C
     written = text if isinstance(text, Written) else read_json(text)
     for each in written.complaints:
         key = each.pointer.rpartition("/")[2]
-        quiet = replace(each, message="a value that YAML reads as two", expected="no credential")
+        quiet = replace(
+            each, message="a value that YAML may read otherwise", expected="no credential"
+        )
         complaints.made.append(quiet if is_secret_key(key) else each)
     return Place(_Settler(environment, complaints).settle(Place(written.tree, "")), "")
 

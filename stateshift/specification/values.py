@@ -225,7 +225,7 @@ def _location(reader: Reader, key: Key, place: Place) -> str | None:
     expected = "a location: a URL or a path"
     if is_text(place.value):
         try:
-            return normal(place.value, reader.base)
+            return normal(place.value, reader.base, reader.storages)
         except NoLocation as problem:
             expected = str(problem)
     reader.refuse(place, expected)

@@ -6,6 +6,7 @@
 YAML has more than JSON, and its two versions differ. Whatever could mean two things is refused:
 
     on, no, 010, 1e3, 12:30      plain words that YAML 1.1 and 1.2 read as different values
+    1.20, +1, 00, 0x10           numbers that are not written as they are: a version may be meant
     a date                       stays the text that is written: no version of JSON has dates
     !!python/object, !mine       tags, but for !!str
     two documents, a list as key nothing that an object of JSON could hold
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from stateshift.errors import Complaint, SpecError
+from stateshift.specification.location import Storages
 from stateshift.specification.place import escape
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ _NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
 _TRUE_OR_FALSE = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
 _INTEGER = re.compile(r"[-+]?[0-9]+\Z|0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_NO_VERSION = re.compile(r"-?[0-9.]+[eE]|[-+]?\.[iInN]")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 
 
@@ -65,10 +68,13 @@ class WrittenObject(dict[str, object]):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A text that was taken apart: its tree of plain values, and the complaints of the text."""
+    """A text that was taken apart: its tree of plain values, and the complaints of the text.
+    `storages` are those that its locations may name.
+    """
 
     tree: object
     complaints: tuple[Complaint, ...] = ()
+    storages: Storages | None = None
 
 
 @dataclass(slots=True)
@@ -201,6 +207,7 @@ class _Composer:
                 expected = "a text, in quotes if it has special characters"
                 raise _refused("a key is no text", event, expected)
             key = event.value
+            self._refuse_tag(event, f"{pointer}/{escape(key)}")
             node = self.node(next(self.events), f"{pointer}/{escape(key)}", depth)
             if key == "<<" and event.implicit[0]:
                 for each in node.value if isinstance(node.value, list) else [node]:
@@ -239,6 +246,11 @@ class _Composer:
             return event.value
         newer, older = _newer_reading(event.value), _older_reading(event.value)
         if repr(newer) == repr(older):
+            is_number = isinstance(newer, int | float) and not isinstance(newer, bool)
+            if is_number and repr(newer) != event.value and not _NO_VERSION.match(event.value):
+                message = f"{event.value} is read as the number {newer}"
+                expected = f'"{event.value}" for the text, or {newer}'
+                self.complaints.append(Complaint(pointer, message, None, expected))
             return newer
         older_text, newer_text = json.dumps(older), json.dumps(newer)
         values = {text for text in (older_text, newer_text) if text[0] != '"'}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
-from stateshift.api import profiles
-from stateshift.api.doctor import examine_packages, scratch_name
+from stateshift.api import doctor, profiles
+from stateshift.api.doctor import CONTENT, examine_packages, examine_storage, scratch_name
 from stateshift.api.environment import Requirement
 from stateshift.clusters.protocol import Slots
-from stateshift.errors import ClusterError, StorageError
+from stateshift.errors import ClusterError, StorageError, TransientStorageError
 from stateshift.migration import real_adapters
 from stateshift.storage.local.storage import LocalStorage
-from stateshift.survey import Room
+from stateshift.survey import FileInfo, Room
 from tests.cli.support import SOURCE, TARGET, Outside, said, with_checkpoint
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import Around
@@ -158,8 +160,8 @@ class Undeleting(Around):
 def test_a_storage_that_may_not_be_deleted_from_names_what_is_left(outside: Outside) -> None:
     outside.wrap = lambda storage: Undeleting(storage) if storage.location == SOURCE else storage
     told = outside.run("doctor", spec(), "--json")
-    left = scratch_name("here")
     assert told.code == 4
+    (left,) = (path for path in outside.disk.snapshot(SOURCE) if "doctor" in path)
     (failed,) = [check for check in told.document if check["state"] == "fail"]
     assert (failed["check"], failed["subject"]) == ("delete", SOURCE)
     assert f"remove {left}" in failed["hint"]
@@ -237,13 +239,157 @@ def test_a_folder_of_workdirs_that_cannot_be_written(outside: Outside, tmp_path:
 def test_one_that_was_killed_leaves_a_name_that_says_so_and_the_next_removes_it(
     outside: Outside,
 ) -> None:
-    left = scratch_name("here")
-    assert left == "_stateshift-doctor-here-may-be-deleted"
+    left = scratch_name("here", "17-0123abcd")
+    assert left == "_stateshift-doctor-here-17-0123abcd-may-be-deleted"
     storage = outside.disk.open(SOURCE)
-    storage.create(left, b"of one that was killed")
+    storage.create(left, CONTENT + b"17-0123abcd")
     assert outside.run("inspect", SOURCE, "--json").document["epoch"] == 2
+    young = found(outside, spec(), code=0)  # which may be at work: it is named, and stays
+    assert young["create", SOURCE]["state"] == "ok"
+    assert left in outside.run("doctor", spec()).out
+    outside.clock.time += 600
     assert outside.run("doctor", spec(), "--json").code == 0
     assert left not in outside.disk.snapshot(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (scratch_name("here", "17-0123abcd"), b"mine"),
+        (scratch_name("elsewhere", "17-0123abcd"), CONTENT),
+        ("_stateshift-doctor-notes", CONTENT),
+    ],
+)
+def test_a_file_that_is_not_this_hosts_doctors_is_named_and_stays(
+    outside: Outside, name: str, content: bytes
+) -> None:
+    outside.disk.open(SOURCE).create(name, content)
+    outside.clock.time += 600
+    told = outside.run("doctor", spec())
+    assert told.code == 0 and f"{name} is there, of another doctor" in told.out
+    assert outside.disk.snapshot(SOURCE)[name] == content
+
+
+def test_two_doctors_at_once_do_not_see_each_other(outside: Outside) -> None:
+    class Crowded(Around):
+        """A second doctor begins and ends between any two calls of the first."""
+
+        def create(self, path: str, content: bytes) -> None:
+            self.inner.create(path, content)
+            assert all(
+                check.state == "ok" or "another doctor" in check.fact
+                for check in examine_storage(SOURCE, True, outside.adapters, str)
+                if check.check != "clock"
+            )
+
+    wraps = iter([Crowded])
+    outside.wrap = lambda storage: (
+        next(wraps, lambda inner: inner)(storage) if storage.location == SOURCE else storage
+    )
+    assert not failures(found(outside, spec(), code=0))
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_create_that_is_tried_again_is_no_second_run(
+    outside: Outside, failing: int, happened: bool
+) -> None:
+    class Shaky(Around):
+        creates = 0
+
+        def create(self, path: str, content: bytes) -> None:
+            self.creates += 1
+            if happened or self.creates != failing:
+                self.inner.create(path, content)
+            if self.creates == failing:
+                raise TransientStorageError("503 slow down")
+
+    outside.wrap = lambda storage: Shaky(storage) if storage.location == SOURCE else storage
+    assert not failures(found(outside, spec(), code=0))
+
+
+def test_a_place_without_an_answer_is_not_waited_for_and_said_before(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = threading.Event()
+
+    class Dead(Around):
+        def stat(self, path: str) -> Any:
+            ends.wait(60)
+
+    monkeypatch.setattr(doctor, "ANSWER_SECONDS", 0.05)
+    outside.wrap = lambda storage: Dead(storage) if storage.location == SOURCE else storage
+    told = outside.run("doctor", spec())
+    ends.set()
+    assert told.code == 4 and f"{SOURCE}: gives no answer within 0.05 s" in told.out
+    assert f"trying: list {SOURCE}" in told.err and "trying: cluster b (flink_rest)" in told.err
+
+
+def test_no_more_is_listed_than_is_looked_at(outside: Outside) -> None:
+    listed: list[str] = []
+
+    class Large(Around):
+        def list(self, under: str = "") -> Iterator[Any]:
+            for number in range(100_000):
+                listed.append(str(number))
+                yield FileInfo("metadata", 1)
+
+    outside.wrap = lambda storage: Large(storage) if storage.location == SOURCE else storage
+    assert not failures(found(outside, spec(), code=0))
+    assert len(listed) <= 200
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 200])
+def test_a_flink_that_answers_otherwise_is_not_fine(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    asked: list[Any] = []
+
+    def request(method: str, url: str, **query: Any) -> requests.Response:
+        asked.append(query["timeout"])
+        answer = requests.Response()
+        answer.status_code, answer._content = status, b"{}"
+        return answer
+
+    monkeypatch.setattr(requests, "request", request)
+    adapters = replace(outside.adapters, open_cluster=real_adapters().open_cluster)
+    told = said("doctor", spec(), "--json", adapters=adapters)
+    (failed,) = [check for check in told.document if check["state"] == "fail"]
+    assert (failed["check"], failed["subject"]) == ("cluster", "b (flink_rest)")
+    assert told.code == 4 and max(seconds for _, seconds in asked) <= 10
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "is it up? Then: stateshift resume WORKDIR",
+        "is it up; a run goes on with: stateshift resume WORKDIR",
+        "is it up, then `stateshift resume WORKDIR`",
+    ],
+)
+def test_no_hint_goes_on_with_a_run(outside: Outside, hint: str) -> None:
+    class Away(Around):
+        def alive(self) -> Any:
+            raise ClusterError("no answer", hint=hint)
+
+    outside.wrap_cluster = Away
+    failed = found(outside, spec())["cluster", "b (flink_rest)"]
+    assert failed["hint"].rstrip("?") == "is it up"
+    told = outside.run("init", "http://here:8081")
+    assert told.code == 7 and "resume" not in told.err and "is it up" in told.err
+
+
+def test_brokers_with_other_properties_are_other_brokers(outside: Outside) -> None:
+    asked: list[Any] = []
+    outside.ask_topics = lambda kafka, topics: asked.append(kafka.properties) or {}  # type: ignore[func-returns-value]
+    kafka = {
+        "bootstrap_servers": "a:9092",
+        "properties": "/new.properties",
+        "source_bootstrap_servers": "a:9092",
+        "source_properties": "/old.properties",
+    }
+    found(outside, spec(kafka=kafka), code=0)
+    assert asked == ["file:///new.properties", "file:///old.properties"]
 
 
 def test_an_interruption_leaves_nothing(outside: Outside) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from stateshift.cli.shell.terminal import Terminal
 from stateshift.clusters.protocol import JobState, RunningJob
 from stateshift.specification import parse_spec
 from stateshift.specification.written import read_yaml
+from stateshift.testing.memory_flink import MemoryFlink
 from tests.cli.support import SOURCE, TARGET, Outside, with_checkpoint
+from tests.support.checkpoints import put
 from tests.support.ground import Around
 
 pytestmark = pytest.mark.row("W-30")
@@ -144,6 +147,23 @@ def test_a_running_flink_becomes_a_move_of_the_job_that_is_named(outside: Outsid
     assert refused.code == 2 and "0 jobs that run are called 'frodo'" in refused.err
 
 
+def test_a_move_of_a_running_flink_can_be_planned(outside: Outside, tmp_path: Path) -> None:
+    def take(location: str) -> None:
+        raise AssertionError("nothing is taken before somebody agrees")
+
+    outside.cluster = flink = MemoryFlink(take)
+    flink.run("orders", "ab" * 16)
+    with zipfile.ZipFile(tmp_path / "orders.jar", "w") as jar:
+        jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nMain-Class: a.B\n")
+    given = answers(**{**OF_A_CLUSTER, "jar": str(tmp_path / "orders.jar")}, to="s3://lake/x")
+    made = outside.run("init", FLINK, "--answers", given, "-o", "orders.yaml", "--yes")
+    assert made.code == 0, made.out + made.err
+    plan = outside.run("plan", "orders.yaml", "--json")
+    assert plan.code == 0, plan.out
+    planned = [(each["purpose"], each["target"]) for each in plan.document["plans"]]
+    assert planned == [("halt", "s3://lake/x"), ("move", "s3://lake/x")]
+
+
 def test_a_running_flink_becomes_a_spec_of_rebalancing(outside: Outside) -> None:
     outside.wrap_cluster = Flink
     given = answers(**OF_A_CLUSTER, images="s3://lake/moved")
@@ -190,3 +210,90 @@ def test_a_job_of_a_running_flink_becomes_a_valid_spec(outside: Outside, goal: A
         assert read.flink is not None and read.flink.job_ids == (job.id,)
         assert read.is_standby == (goal != "move")
         assert (read.source_cluster, read.target_cluster) == ("here", "other")
+
+
+@pytest.mark.parametrize("odd", ["s3:/bucket/x", "there:/x", "simplecache::s3://b/x", " "])
+def test_an_answer_that_is_no_location_does_not_become_a_local_one(
+    outside: Outside, odd: str
+) -> None:
+    Path("specs").mkdir()
+    for place in ("orders.json", "specs/orders.json"):
+        refused = outside.run("init", SOURCE, "--to", odd, "-o", place, "--yes", "--json")
+        assert refused.code == 2 and not Path(place).exists()
+        assert [each["pointer"] for each in refused.document["complaints"]] == ["to"]
+        assert (
+            outside.run("init", SOURCE, "--answers", answers(to=odd), "-o", place, "--yes").code
+            == 2
+        )
+
+
+def test_an_answer_in_a_storage_of_the_profile_is_below_it_and_the_profile_is_named(
+    outside: Outside,
+) -> None:
+    Path("stateshift.toml").write_text('[profile.dr.storages]\nthere = "hdfs://there:8020/ck"\n')
+    given = answers(to="there:/orders")
+    words = ("--answers", given, "-o", "my spec.yaml", "--yes", "--profile", "dr")
+    made = outside.run("init", SOURCE, *words)
+    assert made.code == 0, made.err
+    assert "next: stateshift doctor 'my spec.yaml' --profile dr" in made.out
+    assert "stateshift apply 'my spec.yaml' --profile dr" in Path("my spec.md").read_text()
+    assert spec_of("my spec.yaml").jobs[0].target == TARGET
+
+
+def test_the_working_directory_gives_its_name(
+    outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, content in outside.disk.snapshot(SOURCE).items():
+        outside.disk.open(f"file://{tmp_path}/ck").write(
+            path, lambda content=content: iter([content])
+        )
+    (tmp_path / "ck").mkdir()
+    monkeypatch.chdir(tmp_path / "ck")
+    made = outside.run("init", ".", "--to", TARGET, "--yes", "--json")
+    assert made.document["spec"] == "ck.json", made.err
+    assert spec_of("ck.json").jobs[0].source == f"file://{tmp_path}/ck"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a\u2028b",
+        "a\x7fb",
+        "a\x85b",
+        "😀",
+        "a\tb",
+        "\ufeff",
+        "x\ufffe",
+        '1e-05 "2e-05\\',
+        1e-05,
+        1e16,
+        1.5e-07,
+        -1e-300,
+        0.5,
+        2.0,
+    ],
+)
+def test_what_is_written_in_yaml_is_read_as_it_was(value: object) -> None:
+    plain = {"version": 1, "jobs": [{"name": "a", "submit": {"arguments": [value]}}]}
+    written = read_yaml(begin.as_yaml(plain))
+    assert written.tree == plain and not written.complaints
+
+
+def test_a_plan_that_is_refused_still_is_not_promised(
+    outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import typer
+
+    outside.disk.denied.add("hdfs://there:8020/ck")
+    typed = iter(["orders", TARGET, ""])
+    monkeypatch.setattr(Terminal, "someone_there", property(lambda terminal: True))
+    monkeypatch.setattr(typer, "prompt", lambda *words, err: next(typed))
+
+    def confirm(*words: str, err: bool) -> bool:
+        outside.disk.denied.clear()
+        put(outside.disk.open(TARGET), "offsets/0", b"somebody else's")
+        return True
+
+    monkeypatch.setattr(typer, "confirm", confirm)
+    made = outside.run("init", SOURCE)
+    assert made.code == 4 and "plan refuses it as it is" in made.out

@@ -202,3 +202,78 @@ def test_no_cluster_comes_along_that_no_job_is_on(outside: Outside, tmp_path: Pa
     file.write_text(PROFILE + '[profile.dr.clusters.spark]\nkind = "manual"\n')
     clusters = saved(outside, spec(tmp_path / "spec.json", engine="spark"), "--profile", "dr")
     assert [each["name"] for each in clusters["clusters"]] == ["b"]  # type: ignore[union-attr]
+
+
+def test_only_what_is_a_location_is_one(outside: Outside, tmp_path: Path) -> None:
+    job = {
+        "checkpoint_location": SOURCE,
+        "remote_location": "${THERE}:/orders",
+        "name": "there:/name",
+        "target_cluster": "c",
+        "submit": {"arguments": ["there:/argument"]},
+    }
+    clusters = {"c": {"kind": "command", "submit": "there:/start.sh"}}
+    (tmp_path / "spec.json").write_text(
+        json.dumps({"version": 1, "clusters": clusters, "jobs": [job]})
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("THERE", "there")
+        plain = saved(outside, "spec.json", "--profile", "dr")
+    (moved,) = plain["jobs"]  # type: ignore[misc]
+    assert moved["remote_location"] == TARGET
+    assert moved["name"] == "there:/name"
+    assert moved["submit"]["arguments"] == ["there:/argument"]
+    assert plain["clusters"][0]["submit"] == "there:/start.sh"  # type: ignore[index]
+
+
+def test_a_word_that_is_no_location_is_left_alone(outside: Outside) -> None:
+    named = outside.run("uid", "there:/orders")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STATESHIFT_PROFILE", "dr")
+        assert outside.run("uid", "there:/orders").out == named.out
+
+
+@pytest.mark.parametrize("way", ["there:/../secret", "there:/a/../../x", "there:/."])
+def test_nothing_leads_out_of_a_storage(outside: Outside, tmp_path: Path, way: str) -> None:
+    told = outside.run("inspect", way, "--profile", "dr")
+    assert told.code == 2 and "there:/path without . and .." in told.err
+    path = tmp_path / "spec.json"
+    path.write_text(Path(spec(path)).read_text().replace("there:/orders", way))
+    told = outside.run("plan", str(path), "--profile", "dr")
+    assert told.code == 2 and "there:/path without . and .." in told.err
+
+
+@pytest.mark.parametrize("name", ["local", "http", "https", "jdbc", "jar", "s3", "hdfs", "a b"])
+def test_a_storage_is_not_called_as_a_scheme(outside: Outside, tmp_path: Path, name: str) -> None:
+    (tmp_path / profiles.NAME).write_text(f'[profile.x.storages]\n"{name}" = "s3://a"\n')
+    told = outside.run("runs", "--profile", "x")
+    assert told.code == 2 and "cannot be told from the scheme of a URL" in told.err
+
+
+def test_the_limits_of_a_profile_come_before_those_of_its_file(
+    outside: Outside, tmp_path: Path
+) -> None:
+    file = tmp_path / profiles.NAME
+    file.write_text('throttle = "1MB"\nparallel = 9\n' + PROFILE)
+    path = spec(tmp_path / "spec.json")
+    plain = saved(outside, path, "--profile", "dr")
+    assert (plain["parallel"], plain["throttle"]) == (3, {"bytes_per_second": 5e7})
+    own = spec(tmp_path / "spec.json", parallel=2)
+    assert saved(outside, own, "--profile", "dr")["parallel"] == 2
+
+
+def test_an_empty_name_of_a_profile_takes_no_other_word(outside: Outside) -> None:
+    for words in (("--profile=", "inspect"), ("--profile=",)):
+        told = outside.run("runs", *words)
+        assert told.code == 2 and "--profile: it names no profile" in told.err
+
+
+@pytest.mark.parametrize("written", ["throttle = 5\n", "[throttle]\nbytes_per_second = 5\n"])
+def test_limits_of_a_file_that_are_no_rate_are_told_with_the_file_and_the_way_out(
+    outside: Outside, tmp_path: Path, written: str
+) -> None:
+    file = tmp_path / profiles.NAME
+    file.write_text(written)
+    told = outside.run("runs")
+    assert told.code == 2 and 'a rate, such as "50MB"' in told.err
+    assert f"{file}: /throttle (line 1)" in told.err and f"hint: correct {file}" in told.err

@@ -100,6 +100,17 @@ def test_the_spec_of_the_environment_is_read_from_its_file(
     assert Path(job.location().removeprefix("file://")) == Path("/b")
 
 
+def test_a_spec_that_needs_its_profile_says_what_to_write(
+    alone: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    entry = {"name": "orders", "checkpoint_location": "dr:/orders"}
+    (tmp_path / "spec.json").write_text(json.dumps({"version": 1, "jobs": [entry]}))
+    alone.setenv("STATESHIFT_SPEC", str(tmp_path / "spec.json"))
+    with pytest.raises(SpecError) as raised:
+        job.location()
+    assert "write the location out" in str(raised.value.hint)
+
+
 @pytest.mark.row("IS-7")
 def test_an_operator_lies_under_the_hash_of_its_name(tmp_path: Path) -> None:
     spec = _spec(JobSpec("orders", str(tmp_path)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,24 @@ def test_a_word_that_yaml_reads_as_two_values_is_refused_with_both(
     assert complaint.expected is not None and f'"{value}" for the text' in complaint.expected
 
 
+@pytest.mark.parametrize("value", ["1.20", "3.10", "+1", "00", "0x10", "-0", ".5", "1."])
+def test_a_number_that_would_not_stay_as_it_is_written_is_refused_unless_quoted(
+    value: str,
+) -> None:
+    cluster = "clusters: {{b: {{kind: spark_submit, master: m, version: {}}}}}"
+    (complaint, *_) = refused(top(cluster.format(value)))
+    assert complaint.pointer == "/clusters/b/version"
+    assert f'"{value}" for the text' in str(complaint.expected)
+    spec = parse_spec(read_yaml(top(cluster.format(f"'{value}'"))))
+    assert spec.clusters[0].options["version"] == value
+
+
+@pytest.mark.parametrize("value", ["0", "-3", "1.2", "10", "1.0e-05", "1.5e+300"])
+def test_a_number_that_is_written_as_it_is_is_one(value: str) -> None:
+    written = read_yaml(f"a: {value}")
+    assert written.tree == {"a": json.loads(value)} and not written.complaints
+
+
 def test_dates_and_quoted_words_stay_the_text_that_is_written() -> None:
     text = "[{name: 2026-12-01, checkpoint_location: /a}, {name: 'on', checkpoint_location: /b}]"
     spec = parse_spec(read_yaml(f"version: 1\njobs: {text}"))
@@ -110,40 +130,81 @@ def test_a_doubled_key_and_a_tag_are_refused_and_never_obeyed() -> None:
     assert pointers == {"/parallel", "/production"}
 
 
+def test_a_tag_of_a_key_is_refused() -> None:
+    complaints = refused(top("!!python/name:os.system parallel: 1"))
+    assert [each.pointer for each in complaints] == ["/parallel"]
+    assert "the tag" in complaints[0].message
+
+
 def test_a_doubtful_word_under_a_telling_key_is_not_repeated() -> None:
     text = top("clusters: {a: {kind: manual, password: 0123456}}")
     assert "0123456" not in str([vars(complaint) for complaint in refused(text)])
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("message", "text"),
     [
-        "a: &a [x, x, x, x, x, x, x, x, x]\n"
-        + "".join(
-            f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n"
-            for n in range(20)
+        (
+            "too many values",
+            "a: &a [x, x, x, x, x, x, x, x, x]\n"
+            + "".join(
+                f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join(['*' + chr(97 + n)] * 9)}]\n"
+                for n in range(20)
+            ),
         ),
-        "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}]\n" for n in range(500)),
-        "m0: &m0 {a: 1}\n"
-        + "".join(f"m{n + 1}: &m{n + 1} {{<<: [*m{n}, *m{n}], k{n}: *m{n}}}\n" for n in range(60)),
-        "&a [*a]",
-        "[" * 100_000,
-        "{" * 50,
-        "? [a]\n: b",
-        "a: 1\n---\nb: 2",
-        "a: b: c",
-        "a:\n\t- b",
-        "a\0b",
-        "",
-        "1" * 5000,
-        "- a",
-        "<<: 1",
+        (
+            "nested too deeply",
+            "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}]\n" for n in range(500)),
+        ),
+        (
+            "too many values",
+            "m0: &m0 {a: 1}\n"
+            + "".join(
+                f"m{n + 1}: &m{n + 1} {{<<: [*m{n}, *m{n}], k{n}: *m{n}}}\n" for n in range(60)
+            ),
+        ),
+        ("*a names nothing that ends before it", "&a [*a]"),
+        ("nest", "[" * 100_000),
+        ("nested too deeply", "{a: " * 50),
+        ("a key is no text", "{" * 50),
+        ("a key is no text", "? [a]\n: b"),
+        ("not one document but several", "a: 1\n---\nb: 2"),
+        ("not YAML: mapping values are not allowed", "a: b: c"),
+        ("not YAML: ", "a:\n\t- b"),
+        ("not YAML: ", "a\0b"),
+        ("is not an object", ""),
+        ("is not an object", "1" * 5000),
+        ("is not an object", "- a"),
+        ("<< is no map", "<<: 1"),
     ],
 )
-def test_a_bomb_or_no_yaml_is_refused_at_once(text: str) -> None:
+def test_a_bomb_or_no_yaml_is_refused_at_once(message: str, text: str) -> None:
     began = time.monotonic()
-    assert refused(text)
+    assert message in refused(text)[0].message
     assert time.monotonic() - began < 5
+
+
+def test_a_pipe_gives_its_spec_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "spec.yaml"
+    told: list[Any] = []
+
+    def plan() -> None:
+        told.append(said("plan", str(pipe), "--json"))
+
+    os.mkfifo(pipe)
+    job = (
+        "{name: a, checkpoint_location: /a, remote_location: /b, target_cluster: b, submit: {x: y}}"
+    )
+    text = f"version: 1\nclusters: {{b: {{kind: spark_submit, master: m}}}}\njobs: [{job}]\n"
+    for wrong in (text, "version: 1\nparalel: 1\njobs: []\n"):
+        writer = threading.Thread(target=pipe.write_text, args=(wrong,), daemon=True)
+        writer.start()
+        command = threading.Thread(target=plan, daemon=True)
+        command.start()
+        command.join(20)
+        assert told and told[-1].code == 2
+    assert told[-1].document["complaints"][0]["line"] == 2
+    assert len(told) == 2
 
 
 def placed(path: Path, text: str) -> list[tuple[str, int | None, int | None]]:

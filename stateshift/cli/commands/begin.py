@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,7 +23,7 @@ from stateshift.cli.shell.options import (
     refuse_no_file,
 )
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.errors import Complaint, PlanError, SpecError, StateshiftError
 
 if TYPE_CHECKING:
     from stateshift.api.doctor import Subjects
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from stateshift.cli.views.text import Line, Tone
     from stateshift.documents.begin import Check
     from stateshift.migration import Adapters
+    from stateshift.specification.profile import Profile
     from stateshift.survey import Finding
 
 TONES: Mapping[str, Tone] = {"ok": "good", "warn": "warn", "fail": "bad"}
@@ -68,14 +68,19 @@ def init(
     A refusal that its plan can waive is asked about, never taken. No file is replaced.
     """
     from stateshift.api import init as begin
+    from stateshift.api.doctor import hint_without_run
     from stateshift.api.local_files import write_new
     from stateshift.cli.views.text import Line
     from stateshift.documents.begin import InitDocument
     from stateshift.specification.written import SPEC_SUFFIXES, is_yaml
 
     adapters, chosen = terminal.adapters(), choice("--for", goal, begin.GOALS)
-    found = begin.look(place, adapters)
-    file = output or f"{re.sub(r'[^A-Za-z0-9_-]+', '-', found.name)}.json"
+    try:
+        found = begin.look(place, adapters)
+    except StateshiftError as error:
+        error.hint = hint_without_run(error)
+        raise
+    file = output or f"{re.sub(r'[^A-Za-z0-9_-]+', '-', found.name).strip('-') or 'orders'}.json"
     stem, suffix = os.path.splitext(file)
     if suffix.lower() not in SPEC_SUFFIXES:
         hint = f"-o {shlex.quote(stem)}.yaml"
@@ -89,20 +94,22 @@ def init(
     waive = names_in(given.pop("waive", ""))
     asked = list(begin.questions(found, chosen))
     said = _answered(terminal, asked, given, yes)
-    if os.path.dirname(file):  # a relative place starts where the spec is
-        found = replace(found, place=_whole(found.place))
-        said = {key: _whole(text) if key == "to" else text for key, text in said.items()}
+    _put_in_full(said, terminal.profile)
     plain = begin.make_spec(found, chosen, said, waive)
     refused = _refusals(plain, file, adapters)
     can_ask = terminal.someone_there and not yes and found.spec is None
+    answered = []
     for finding in refused if can_ask else ():
         if finding.waive and typer.confirm(f"{finding.message}\nAnswer for it?", err=True):
-            waive.append(finding.waive)
-    plain = begin.make_spec(found, chosen, said, waive)
-    refusals = [each.message for each in refused if each.waive not in waive]
+            answered.append(finding.waive)
+    if answered:  # a plan that gets further may find more
+        plain = begin.make_spec(found, chosen, said, [*waive, *answered])
+        refused = _refusals(plain, file, adapters)
+    refusals = [each.message for each in refused]
     text = begin.as_yaml(plain) if is_yaml(file) else begin.as_json(plain)
     write_new(file, text)
-    write_new(explanation, begin.page(found, chosen, plain, file, refusals))
+    flags = f" --profile {shlex.quote(terminal.profile.name)}" if terminal.profile else ""
+    write_new(explanation, begin.page(found, chosen, plain, file, refusals, flags))
     document: InitDocument = {
         "spec": file,
         "page": explanation,
@@ -112,14 +119,25 @@ def init(
     }
     lines = [Line(f"{file} and {explanation} are written: {'; '.join(found.facts)}")]
     lines += [Line(f"plan refuses it as it is: {each}", "warn") for each in refusals]
-    lines += [Line(f"next: stateshift {'plan' if refusals else 'doctor'} {shlex.quote(file)}")]
+    command = "plan" if refusals else "doctor"
+    lines += [Line(f"next: stateshift {command} {shlex.quote(file)}{flags}")]
     terminal.answer("init", lambda: document, lines)
     return PlanError.exit_code if refusals else None
 
 
-def _whole(place: str) -> str:
-    """Return a local path from the root on; a URL as it is."""
-    return place if "://" in place else os.path.abspath(place)
+def _put_in_full(said: dict[str, str], profile: Profile | None) -> None:
+    """Put locations among the answers in full: a spec may stand elsewhere than this is run."""
+    from stateshift.specification.key import Reader
+    from stateshift.specification.location import Storages, normal
+    from stateshift.specification.place import Complaints, Place
+    from stateshift.specification.values import LOCATION
+
+    complaints, storages = Complaints(), Storages(profile.storages if profile else {})
+    reader = Reader(complaints, normal(os.getcwd()), storages=storages)
+    for key in said.keys() & {"to", "savepoints", "images"}:
+        said[key] = reader.value(LOCATION("Where it is."), Place(said[key], key))
+    if complaints.made:
+        raise SpecError(tuple(complaints.made))
 
 
 def _answers(path: str | None) -> dict[str, str]:
@@ -201,7 +219,9 @@ def doctor(
     from stateshift.documents.shape import documents_of
 
     checks = []
-    for check in examine(_subjects(places or []), workdirs, terminal.adapters()):
+    say, subjects = terminal.say, _subjects(places or [], terminal.profile)
+    adapters = terminal.adapters()
+    for check in examine(subjects, workdirs, adapters, lambda each: say(f"trying: {each}")):
         checks.append(check)
         if not terminal.json:
             terminal.show(_lines(check))
@@ -213,15 +233,14 @@ def doctor(
     return PlanError.exit_code if failed else None
 
 
-def _subjects(places: list[str]) -> Subjects:
+def _subjects(places: list[str], profile: Profile | None) -> Subjects:
     """Return the subjects that specs and locations name, or the profile in use."""
     from stateshift.api.doctor import Subjects
-    from stateshift.api.profiles import profile_in_use
     from stateshift.api.requests import spec_of
     from stateshift.specification.written import SPEC_SUFFIXES
     from stateshift.storage.locations import normal
 
-    subjects, profile = Subjects(), profile_in_use()
+    subjects = Subjects()
     for place in places:
         # A spec that is misspelled is no place where nothing is yet.
         if os.path.isfile(place) or place.lower().endswith(SPEC_SUFFIXES):

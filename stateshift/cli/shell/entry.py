@@ -29,6 +29,7 @@ from stateshift.errors import SpecError
 
 if TYPE_CHECKING:
     from stateshift.migration import Adapters
+    from stateshift.specification.profile import Profile
 
 # Former names of commands. Scripts may still say it; help does not.
 OLD_NAMES = {"reconfigure": "dataflow"}
@@ -41,6 +42,9 @@ YES = ("1", "true", "t", "yes", "y", "on")
 # The options whose value may be left out, by their commands.
 _OPTIONAL_VALUES = {"rebalance": "--wait"}
 _TIME = re.compile(r"\d")
+
+# The words, beside LOCATION, for arguments and options that are locations.
+_IMAGES = ("PLACE", "IMAGE", "A", "B", "OLD")
 
 # The function that the parser calls: every value comes by name.
 Parsed = Callable[..., int | None]
@@ -108,9 +112,9 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     asks = "--json" in arguments or os.environ.get(JSON, "").strip().lower() in YES
     terminal = Terminal(adapters, json=asks, arguments=tuple(arguments))
     try:
-        with _sigterm_is_ctrl_c(), output_errors(), in_profile(arguments) as located:
+        with _sigterm_is_ctrl_c(), output_errors(), in_profile(arguments) as terminal.profile:
             answer = _app(arguments or HELP)(
-                args=list(with_values(located)),
+                args=list(with_values(arguments)),
                 prog_name="stateshift",
                 standalone_mode=False,
                 obj=terminal,
@@ -130,26 +134,24 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
 
 
 @contextmanager
-def in_profile(arguments: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Use, while this lasts, the profile that is named; yield the arguments with the locations of
-    its storages, `NAME:/path`, in full.
-    """
+def in_profile(arguments: Sequence[str]) -> Iterator[Profile | None]:
+    """Use, while this lasts, the profile that is named, and yield it; None for help."""
     before = os.environ.get(PROFILE)
     given = arguments[: arguments.index("--")] if "--" in arguments else arguments
     own_meaning = "uid" in given[:1]
     for word, following in zip_longest(given, given[1:], fillvalue=""):
         flag, _, value = word.partition("=")
         if flag == "--profile" and not own_meaning:
-            os.environ[PROFILE] = value or following
+            os.environ[PROFILE] = value if word != flag else following
     try:
+        if "--profile=" in given and not own_meaning:
+            raise SpecError.of("--profile", "it names no profile", hint="--profile NAME")
         if not os.environ.get(PROFILE) or not {*HELP, "--version"}.isdisjoint(given):
-            yield arguments
+            yield None
             return
         from stateshift.api.profiles import profile_in_use
 
-        profile = profile_in_use()
-        assert profile is not None, "it is named"
-        yield [profile.argument(word) for word in arguments]
+        yield profile_in_use()
     finally:
         os.environ.pop(PROFILE, None)
         if before is not None:
@@ -295,6 +297,7 @@ def with_shared_options(command: Parsed) -> Parsed:
     """
     declared = inspect.signature(command, eval_str=True).parameters
     own = [each for name, each in declared.items() if name not in ("terminal", "options")]
+    located = {each.name: each.annotation.__metadata__[0].metavar for each in own}
     group: type | None = declared["options"].annotation if "options" in declared else None
     shared: list[Parameter] = []  # the fields that a group of options is made from
     if group is not None:
@@ -307,7 +310,12 @@ def with_shared_options(command: Parsed) -> Parsed:
             values["options"] = group(**given)
         if "profile" not in declared:
             values.pop("profile", None)  # it is in use already: `in_profile`
-        return command(Terminal.of(context, json, verbose), **values)
+        terminal = Terminal.of(context, json, verbose)
+        if terminal.profile is not None:
+            for name, metavar in located.items():
+                if "LOCATION" in str(metavar) or metavar in _IMAGES:
+                    values[name] = terminal.profile.located(values[name], str(metavar))
+        return command(terminal, **values)
 
     # The hash profile of `uid` is another thing, and older.
     of_all = [each for each in _OF_EVERY_COMMAND if each.name not in declared]
@@ -369,10 +377,12 @@ def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
     lists_commands = not arguments or (len(arguments) == 1 and arguments[0] in GROUPS)
     if asks_for_help or lists_commands:
         return {}
-    from stateshift.api.profiles import profile_in_use, settings, settings_directories
+    from stateshift.api.profiles import settings, settings_directories
 
-    profile = profile_in_use()
-    values = settings(settings_directories()) | dict(profile.settings if profile else {})
+    values, profile = settings(settings_directories()), terminal.profile
+    if profile is not None:  # its limits count below those of a spec, and these above
+        own = {name: values[name] for name in values.keys() - profile.defaults.keys()}
+        values = own | dict(profile.settings)
     if JSON not in os.environ:
         terminal.json = terminal.json or values.get("json") is True
     memory = values.pop("memory", None)

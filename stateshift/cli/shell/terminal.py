@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stateshift.cli.views.text import Block
     from stateshift.fleet.crew import OpenFleet
     from stateshift.migration import Adapters
+    from stateshift.specification.profile import Profile
     from stateshift.storage.protocol import Storage
     from stateshift.world import Meter
 
@@ -123,6 +124,7 @@ class Terminal:
     verbose: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     arguments: tuple[str, ...] = ()
+    profile: Profile | None = None
 
     @classmethod
     def of(cls, context: typer.Context, json: bool, verbosity: int = 0) -> Terminal:
