@@ -328,11 +328,14 @@ class RowNumbers:
 
 @dataclass(frozen=True, slots=True)
 class PreparedState:
-    """State that was made of rows: the changes that a copy of the template needs to have it."""
+    """State that was made of rows: the changes that a copy of the template needs to have it.
+    `kept`: the entries that are the template's, byte by byte, where they are counted.
+    """
 
     changes: tuple[dict[str, object], ...]
     entries: Mapping[tuple[str, str], int]
     warnings: tuple[str, ...] = ()
+    kept: Mapping[tuple[str, str], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,9 @@ def iceberg_in_flink(source: FlinkSource) -> Details | None:
     except FormatError:
         return None
     unread = len(state.pending) + len(source.splits)
-    return {"snapshot_id": state.snapshot_id, "time_ms": state.time_ms, "splits": unread}
+    details: Details = {"snapshot_id": state.snapshot_id, "time_ms": state.time_ms}
+    rest = {"split_version": state.split_version, "listings": list(state.listings)}
+    return {**details, "splits": unread, **rest}
 
 
 def numbers_in_flink(source: FlinkSource) -> Details | None:
@@ -281,6 +283,14 @@ def iceberg_words(details: Details, every: bool) -> str:
     return snapshot_words("file")(details, every)
 
 
+def iceberg_positions(details: Details) -> Iterator[SourcePosition]:
+    """Yield the position of Iceberg's source; for Flink all that its enumerator holds."""
+    yield SourcePosition("", iceberg_words(details, False))
+    for name in ("time_ms", "split_version", "listings"):
+        if name in details:
+            yield SourcePosition(name, str(details[name]))
+
+
 def one_position(words: Callable[[Details, bool], str]) -> Callable[..., Iterator[SourcePosition]]:
     """Return the position of a source that has no parts, by its words."""
 
@@ -339,7 +349,7 @@ ICEBERG: Final = SourceKind(
         starting_snapshot="scan_all_files",
     ),
     iceberg_in_flink,
-    positions=one_position(iceberg_words),
+    positions=iceberg_positions,
     words=iceberg_words,
     step_back=fall_within("snapshot_id", "position"),
     comparable=True,

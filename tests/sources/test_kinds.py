@@ -220,11 +220,15 @@ def test_flinks_iceberg_source_is_known_by_its_enumerator(version: int) -> None:
     enumerator = iceberg_enumerator(2, version)
     reading = of_flink(FlinkSource((ConnectorState(3, b"a task"),), enumerator))
     assert reading.kind.name == "iceberg"
-    details = {"snapshot_id": 4255830956843550409, "time_ms": 1795606795459, "splits": 3}
+    rest = {"split_version": 3, "listings": [7, 9] if version > 1 else []}
+    details = {"snapshot_id": 4255830956843550409, "time_ms": 1795606795459, "splits": 3, **rest}
     assert reading.details == details
     shown = "snapshot 4255830956843550409 is listed, 3 splits unread"
     assert words_of("iceberg", details) == shown
-    assert positions_of("iceberg", details) == (SourcePosition("", shown),)
+    first, *others = positions_of("iceberg", details)
+    assert first == SourcePosition("", shown)
+    for name, value in {"time_ms": 1, "split_version": 2, "listings": [1]}.items():
+        assert list(positions_of("iceberg", {**details, name: value}))[1:] != others
     for cut in range(len(enumerator.content)):
         damaged = ConnectorState(version, enumerator.content[:cut])
         assert of_flink(FlinkSource((), damaged)).kind.name != "iceberg"

@@ -369,6 +369,9 @@ def import_(
         state = prepare_state(rows, template, Wanted(operator, store), opening(place), opening)
         for (its_operator, its_store), count in state.entries.items():
             entries = many(count, "entry", "entries")
+            if state.kept is not None:
+                same = state.kept.get((its_operator, its_store), 0)
+                entries += f", {same} of them byte for byte the template's"
             terminal.say(f"operator {its_operator}, store {its_store}: {entries}")
         for warning in state.warnings:
             terminal.say(f"  warn: {warning}")

@@ -372,4 +372,7 @@ def _rewrite_snapshot(state: ConnectorState, snapshot: tuple[int, int]) -> Conne
     moved = replace(known, snapshot_id=snapshot[0])
     if known.time_ms is not None:
         moved = replace(moved, time_ms=snapshot[1])
-    return ConnectorState(state.version, encode_iceberg_enumerator(state.version, moved))
+    content = encode_iceberg_enumerator(state.version, moved)
+    if decode_iceberg_enumerator(state.version, content) != moved:
+        raise Incompatible("the enumerator of Iceberg's source would be read as another")
+    return ConnectorState(state.version, content)

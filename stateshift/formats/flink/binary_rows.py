@@ -173,7 +173,7 @@ def _reserved(type_: LogicalType) -> int:
 
 
 def null_slot(type_: LogicalType) -> Slot:
-    """Return the slot of a null."""
+    """Return the slot of a null for which bytes are kept, where its type has them."""
     reserved = _reserved(type_)
     return Slot(part=bytes(reserved) if reserved else None, is_null=True)
 
@@ -282,11 +282,11 @@ Made = TypeVar("Made")
 
 
 def slot_of(type_: LogicalType, given: object) -> Slot:
-    """Return the slot of a value."""
+    """Return the slot of a value, as RowDataSerializer and ArrayDataSerializer write it."""
     if given is None:
         if not type_.nullable:
             raise ValueError(f"null, where {type_} is never null")
-        return null_slot(type_)
+        return Slot(is_null=True)
     if type_.root in _FORMS:
         if type_.root == "DATE":
             given = day_of(as_text(given))
@@ -332,11 +332,22 @@ def encode_span(type_: LogicalType, given: object) -> bytes:
     return bytes.fromhex(as_text(fields_of(given, ("raw",))["raw"]))
 
 
-def encode_fields(types: Sequence[LogicalType], names: Sequence[str], given: object) -> bytes:
+def key_slot_of(type_: LogicalType, given: object) -> Slot:
+    """Return the slot of a value in an operator's key, which BinaryRowWriter writes."""
+    slot = slot_of(type_, given)
+    return null_slot(type_) if slot.is_null else slot
+
+
+def encode_fields(
+    types: Sequence[LogicalType],
+    names: Sequence[str],
+    given: object,
+    slot: Callable[[LogicalType, object], Slot] = slot_of,
+) -> bytes:
     """Return a row of these fields."""
     fields = fields_of(given, names)
     kind = KINDS.index(str(fields.get("@kind", KINDS[0])))
-    return encode_row(kind, in_fields(names, types, fields, slot_of))
+    return encode_row(kind, in_fields(names, types, fields, slot))
 
 
 def encode_array(item: LogicalType, items: Sequence[object]) -> bytes:

@@ -2,8 +2,8 @@
 `values`, and of canonical entries (`state_values`). Pure.
 
     EntryWriter(header, state)
-      .key({"key": ..., "window": ..., "map_key": ...}) -> bytes     without its group
-      .value(value) -> bytes
+      .key({"key": ..., "window": ..., "map_key": ...}) -> bytes, shown     without its group
+      .value(value) -> bytes, shown
     encode(serializer, value) -> bytes
 
 Whatever is written is read again. If that shows anything else than what was given, it is refused
@@ -42,6 +42,7 @@ from stateshift.formats.flink.binary_rows import (
     field_names,
     fields_of,
     in_fields,
+    key_slot_of,
     pairs_of,
     timestamp_parts,
     wide_bytes,
@@ -83,7 +84,7 @@ def encode(serializer: Serializer, given: object) -> bytes:
     def show(raw: bytes) -> object:
         return value(serializer, DataInput(raw, "a value"))
 
-    return _checked("value", given, partial(write, serializer), show)
+    return _checked("value", given, partial(write, serializer), show)[0]
 
 
 class EntryWriter:
@@ -109,18 +110,28 @@ class EntryWriter:
         """Whether values may have parts that only the job's classes can read."""
         return self._state.value is not None and self._state.value.may_be_unknown
 
-    def key(self, key: object) -> bytes:
-        """Return an entry's key without its group; `UnfitValue` where it is of another type."""
+    def key(self, key: object) -> tuple[bytes, object]:
+        """Return an entry's key without its group, and as it is shown; `UnfitValue` where it is of
+        another type.
+        """
         show = partial(read_key, self._header, self._state)
         return _checked("key", key, self._write_key, show)
 
-    def value(self, value: object) -> bytes:
-        """Return an entry's value."""
+    def value(self, value: object) -> tuple[bytes, object]:
+        """Return an entry's value, and as it is shown."""
         return _checked("value", value, self._write_value, self.shown)
 
     def own_key(self, key: object) -> bytes:
         """Return the bytes of the key alone, which decides the key group."""
-        return write(self._key, fields_of(key, self._names)["key"])
+        return write_key(self._key, fields_of(key, self._names)["key"])
+
+    def rewritten(self, raw: bytes) -> tuple[bytes, bytes]:
+        """Return a key of Flink's, and its part that decides the key group, as rows have them."""
+        try:
+            shown = read_key(self._header, self._state, raw)
+            return self.key(shown)[0], self.own_key(shown)
+        except (UnfitValue, FormatError, Unknown):  # no row can have it
+            return raw, b""
 
     def shown(self, raw: bytes) -> object:
         """Return a value as it is shown."""
@@ -137,7 +148,8 @@ class EntryWriter:
         names, types = ["key", self._window or "window"], [self._key, self._namespace]
         if self._map_key is not None:
             names, types = [*names, "map_key"], [*types, self._map_key]
-        own, namespace, *of_map = in_fields(names, types, fields, write)
+        (own,) = in_fields(names[:1], types[:1], fields, write_key)
+        namespace, *of_map = in_fields(names[1:], types[1:], fields, write)
         if not self._is_timer and is_ambiguous(self._key, self._namespace):
             own, namespace = own + length_of(len(own)), namespace + length_of(len(namespace))
         if self._is_timer:
@@ -151,16 +163,16 @@ class EntryWriter:
         if type_ == "LIST" and not isinstance(given, dict):
             if not as_list(given):
                 raise ValueError("an empty list: a key without items has no entry")
-            return b",".join([write(of, each) for each in as_list(given)])
+            return b",".join([_not_null(of, each) for each in as_list(given)])
         if type_ == "LIST":
             return _opaque(of, given)
-        return _optional(of, given) if type_ == "MAP" else write(of, given)
+        return _optional(of, given) if type_ == "MAP" else _not_null(of, given)
 
 
 def _checked(
     name: str, given: object, write: Callable[[object], bytes], show: Callable[[bytes], object]
-) -> bytes:
-    """Return a value's bytes, which show it as it was given."""
+) -> tuple[bytes, object]:
+    """Return a value's bytes, which show it as it was given, and what they show."""
     try:
         raw = write(given)
         shown = show(raw)
@@ -172,7 +184,7 @@ def _checked(
         raise UnfitValue(f"{name} {_text_of(given)} would be read as {_text_of(shown)}")
     if len(raw) > BYTES_MAX:
         raise UnfitValue(f"its {name} is of {len(raw)} bytes: Flink holds up to {BYTES_MAX}")
-    return raw
+    return raw, shown
 
 
 def _text_of(value: object) -> str:
@@ -202,6 +214,21 @@ def _is_same(given: object, shown: object) -> bool:
 def write(of: Serializer, given: object) -> bytes:
     """Return a value as a serializer writes it, not read again."""
     return _WRITERS.get(of.name, _opaque)(of, given)
+
+
+def _not_null(of: Serializer, given: object) -> bytes:
+    """Return a value that Flink has as a key, in a state or in a list: null is in none of them."""
+    inner = of.inner[0] if of.name in ("TtlAwareSerializer", "ExternalSerializer") else of
+    if given is None and inner.name not in _SHOWN_AS_NULL:
+        raise ValueError("Flink holds no null there: leave the row out")
+    return write(of, given)
+
+
+def write_key(of: Serializer, given: object) -> bytes:
+    """Return an operator's key."""
+    if of.name == "RowDataSerializer" and given is not None:
+        return _sized(encode_fields(of.columns, of.fields, given, key_slot_of))
+    return _not_null(of, given)
 
 
 def _opaque(of: Serializer, given: object) -> bytes:
@@ -286,7 +313,8 @@ def write_item(of: Serializer, given: object) -> bytes:
 
 def write_items(of: Serializer, given: object) -> bytes:
     """Write a list, or a set."""
-    items = [write(of.inner[0], each) for each in as_list(given)]
+    write_item = _optional if of.name == "SetSerializer" else write
+    items = [write_item(of.inner[0], each) for each in as_list(given)]
     if of.name == "SetSerializer" and len(set(items)) < len(items):
         raise ValueError("a set with an item twice")
     return _I4.pack(len(items)) + b"".join(items)
@@ -408,10 +436,12 @@ _UNITS: Final = {"millis": 1_000_000, "micros": 1_000, "nanos": 1}
 
 
 class _Avro:
-    """The writer of a schema that is valid. The branch of a union is the one that a value fits."""
+    """The writer of a schema that is valid, of values as they are shown, or of Avro's JSON, as in
+    defaults. The branch of a union is the one that a value fits; of JSON it is the first.
+    """
 
-    def __init__(self, schema: object) -> None:
-        self._schema = schema
+    def __init__(self, schema: object, of_json: bool = False) -> None:
+        self._schema, self._of_json = schema, of_json
         self._named: dict[str, tuple[object, str]] = {}
         self._find(schema, "")
 
@@ -448,13 +478,13 @@ class _Avro:
     def _described(self, schema: JsonObject, space: str, given: object) -> bytes:
         kind = schema["type"]
         if schema.get("logicalType"):
-            given, rest = _as_number(schema, given), {**schema, "logicalType": None}
-            return self._described(rest, space, given)
+            given = given if self._of_json else _as_number(schema, given)
+            return self._described({**schema, "logicalType": None}, space, given)
         match kind:
             case "enum":
                 return _I4.pack(schema["symbols"].index(given))
             case "fixed":
-                raw = bytes.fromhex(as_text(given))
+                raw = self._raw(given)
                 if len(raw) != schema["size"]:
                     raise ValueError(f"{len(raw)} bytes, where {schema['size']} are expected")
                 return raw
@@ -462,15 +492,13 @@ class _Avro:
                 names = [each["name"] for each in schema["fields"]]
                 own = _space_of(schema, space)
                 types = [(each["type"], own) for each in schema["fields"]]
-                return b"".join(in_fields(names, types, fields_of(given, names), self._write))
+                fields = fields_of(self._with_defaults(schema, given), names)
+                return b"".join(in_fields(names, types, fields, self._write))
             case "array":
                 inner = schema["items"], space
                 return _blocks([self._write(inner, each) for each in as_list(given)])
             case "map":
-                inner, items = (schema["values"], space), []
-                for key, item in pairs_of(given):
-                    items.append(_sized(as_text(key).encode()) + self._write(inner, item))
-                return _blocks(items)
+                return self._map((schema["values"], space), given)
         return self._write((kind, space), given)
 
     def _simple(self, name: str, space: str, given: object) -> bytes:
@@ -480,12 +508,33 @@ class _Avro:
                 raise TypeError(given)
             return struct.pack(form, given) if form else b""
         if name in ("bytes", "string"):
-            text = as_text(given)
-            return _sized(bytes.fromhex(text) if name == "bytes" else text.encode())
+            return _sized(self._raw(given) if name == "bytes" else as_text(given).encode())
         full = f"{space}.{name}" if space and "." not in name else name
         return self._write(self._named.get(full) or self._named[name], given)
 
+    def _with_defaults(self, schema: JsonObject, given: object) -> object:
+        """Return a record with the fields that JSON may leave out."""
+        if not self._of_json or not isinstance(given, dict):
+            return given
+        defaults = (each for each in schema["fields"] if "default" in each)
+        return {**{each["name"]: each["default"] for each in defaults}, **given}
+
+    def _raw(self, given: object) -> bytes:
+        text = as_text(given)
+        return text.encode("iso-8859-1") if self._of_json else bytes.fromhex(text)
+
+    def _map(self, inner: tuple[object, str], given: object) -> bytes:
+        if self._of_json and not isinstance(given, dict):
+            raise TypeError(given)
+        pairs = given.items() if isinstance(given, dict) and self._of_json else pairs_of(given)
+        items = {as_text(key): self._write(inner, item) for key, item in pairs}
+        if len(items) < len(pairs):
+            raise ValueError("a map with a key twice")
+        return _blocks([_sized(key.encode()) + item for key, item in items.items()])
+
     def _union(self, branches: Sequence[object], space: str, given: object) -> bytes:
+        if self._of_json:
+            return _I4.pack(0) + self._write((branches[0], space), given)
         fitting = []
         for number, branch in enumerate(branches):
             with suppress(*WRONG):
@@ -523,6 +572,16 @@ def _as_number(schema: JsonObject, given: object) -> object:
     return given
 
 
+def encode_avro_default(schema: object, given: object) -> bytes:
+    """Return a default of a schema, which is as Avro's JSON has it: a map is an object, a time a
+    number, bytes are a text of ISO-8859-1; `UnfitValue` where it is none.
+    """
+    try:
+        return _Avro(schema, True).write(given)
+    except (*WRONG, RecursionError) as error:
+        raise UnfitValue(f"value {_text_of(given)}: {fact_of(error)}") from error
+
+
 @lru_cache(maxsize=64)
 def avro_writer(schema: str) -> _Avro:
     """Return the writer of a schema's values."""
@@ -540,6 +599,10 @@ _FORMS: Final[Mapping[str, str]] = {
     "Float": ">f",
     "Boolean": ">?",
 }
+_SHOWN_AS_NULL: Final = {
+    f"{name}Serializer"
+    for name in ("Null", "NullValue", "Void", "VoidNamespace", "Tuple0", "ScalaOption")
+}
 _CHAR: Final = _text(lambda text: text.encode("utf-16-be", "surrogatepass"))
 _STRING: Final = _text(values.encode_string, b"\0")
 _EITHER: Final = _one_of(left=b"\1", right=b"\0")
@@ -552,16 +615,17 @@ _WRITERS: Final[Mapping[str, Write]] = {
         lambda text: _I4.pack(len(raw := text.encode("utf-16-be", "surrogatepass")) // 2) + raw
     ),
     **dict.fromkeys(("CharSerializer", "CharValueSerializer"), _CHAR),
-    **dict.fromkeys(("StringSerializer", "StringValueSerializer"), _STRING),
+    "StringSerializer": _STRING,
+    "StringValueSerializer": _text(partial(values.encode_string, more=0)),
     "StringArraySerializer": lambda of, given: (
         _I4.pack(len(as_list(given))) + b"".join(_STRING(of, each) for each in as_list(given))
     ),
     **{
         f"{name}Serializer": lambda of, given: b"\0"
-        for name in ("NullValue", "Void", "VoidNamespace", "GlobalWindow")
+        for name in ("Null", "Void", "VoidNamespace", "GlobalWindow")
     },
     "Tuple0Serializer": lambda of, given: b"\x2a",
-    "NullSerializer": lambda of, given: b"",
+    "NullValueSerializer": lambda of, given: b"",
     "BigIntSerializer": _big_integer,
     "BigDecSerializer": _text(write_big_decimal, bytes(4)),
     "InstantSerializer": _text(

@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -42,14 +43,13 @@ from stateshift.formats.flink.binary_rows import (
     Span,
     encode_row,
     field_names,
-    null_slot,
     null_slot_at,
     slot_of,
     slot_places,
     slot_reader,
     wide_decimal,
 )
-from stateshift.formats.flink.encoding import UnfitValue, encode
+from stateshift.formats.flink.encoding import UnfitValue, encode, encode_avro_default
 from stateshift.formats.flink.java_data import DataInput, DataOutput, encode_utf
 from stateshift.formats.flink.java_objects import read_object
 from stateshift.formats.flink.keyed_state import StateInfo
@@ -73,6 +73,7 @@ T = TypeVar("T")
 Write = Callable[[DataInput], bytes]
 
 _I4: Final = struct.Struct(">i")
+_FLOAT_DIGITS: Final = 15  # that a float tells of any decimal
 _BASE: Final = "org.apache.flink.api.common.typeutils.base."
 _TABLE: Final = "org.apache.flink.table.runtime.typeutils."
 _SIMPLE_VERSION: Final = 3
@@ -381,7 +382,7 @@ def _optional(write: Write, null: bool) -> Write:
 _CARRIERS: Final[Mapping[str, Callable[[Sequence[Write]], Write]]] = {
     "ListSerializer": _items,
     "ArrayListSerializer": _items,
-    "SetSerializer": _items,
+    "SetSerializer": lambda writes: _items([_optional(writes[0], True)]),
     "MapSerializer": _items,
     "GenericArraySerializer": lambda writes: _items([_optional(writes[0], False)]),
     "NullableSerializer": lambda writes: _optional(writes[0], True),
@@ -488,16 +489,27 @@ def _added_java(field: JsonObject) -> Part:
     """Return a new field of a Java type."""
     kind, default = _java_type(str(field["type"])), field.get("default")
     serializer = Serializer(f"{kind}Serializer", _SIMPLE_VERSION)
-    content = None if default is None else _default(serializer, default, kind)
+    shown = _digits(default, kind)
+    content = None if default is None else _default(serializer, default, kind, shown)
     return Part(_simple(kind), _no_value, content)
 
 
-def _default(serializer: Serializer, value: object, named: str) -> bytes:
-    """Return a default value's bytes."""
+def _digits(default: object, kind: str) -> object:
+    """Return a default as it is shown: a number for a decimal as text, unless JSON rounded it."""
+    if not kind.startswith(("DEC", "BigDec")) or type(default) not in (int, float):
+        return default
+    number = Decimal(repr(default))
+    if isinstance(default, float) and len(number.as_tuple().digits) > _FLOAT_DIGITS:
+        raise Unfit(f"the default {default!r} has more digits than a number of JSON: quote it")
+    return format(number, "f")
+
+
+def _default(serializer: Serializer, default: object, named: str, shown: object) -> bytes:
+    """Return the bytes of a default value, of which `shown` is what `encode` takes."""
     try:
-        return encode(serializer, value)
+        return encode(serializer, shown)
     except UnfitValue as error:
-        raise Unfit(f"the default {value!r} is no {named}, or does not fit in one") from error
+        raise Unfit(f"the default {default!r} is no {named}, or does not fit in one") from error
 
 
 # ---- POJOs and Row -------------------------------------------------------------------------------
@@ -703,7 +715,7 @@ def _evolve_row_data(content: bytes, serializer: Serializer, changes: FieldChang
     steps: list[tuple[int, SlotReader | None, Slot, LogicalType]] = []
     for placed in fields:
         column = placed.part
-        fresh = column.slot or null_slot(column.type_)
+        fresh = column.slot or Slot(is_null=True)
         steps.append((placed.old or 0, column.read, fresh, column.type_))
 
     def write(data: DataInput) -> bytes:
@@ -800,8 +812,9 @@ def _added_column(field: JsonObject) -> _SqlColumn:
     slot = None
     if default is not None:
         row = Serializer("RowDataSerializer", 3, columns=(type_,), fields=("it",))
-        _default(row, {"it": default}, str(type_))
-        slot = slot_of(type_, default)
+        shown = _digits(default, type_.root)
+        _default(row, default, str(type_), {"it": shown})
+        slot = slot_of(type_, shown)
     return _SqlColumn(type_, encode_type(type_), _sql_snapshot(type_), None, slot)
 
 
@@ -949,18 +962,27 @@ def _added_avro(field: JsonObject) -> Part:
             type_ = json.loads(type_)
     if avro_reader(json.dumps(type_)) is None:
         raise Unfit(f"{json.dumps(type_)} is no type of Avro")
-    content, told = _avro_value(type_, default), {}
-    with suppress(Unfit):  # Avro before 1.12 refuses a default of another branch than the first
-        if "default" in field:
-            _avro_value(type_[0] if isinstance(type_, list) else type_, default)
-            told = {"default": default}
+    fitting = []
+    branches = type_ if isinstance(type_, list) else [type_]
+    for number, branch in enumerate(branches):
+        with suppress(Unfit):
+            ahead = _I4.pack(number) if isinstance(type_, list) else b""
+            fitting.append((number, ahead + _avro_value(branch, default)))
+    if not fitting:
+        _avro_value(branches[0], default)  # which tells why
+    (number, content), told = fitting[0], {}
+    if "default" in field and number == 0:  # Avro before 1.12 refuses one of another branch
+        told = {"default": default}
     described = json.dumps({"name": field["name"], "type": type_, **told}).encode()
     return Part(described, _no_value, content)
 
 
-def _avro_value(schema: object, value: object) -> bytes:
-    serializer = Serializer("AvroSerializer", 3, schema=json.dumps(schema))
-    return _default(serializer, value, json.dumps(schema))
+def _avro_value(schema: object, default: object) -> bytes:
+    try:
+        return encode_avro_default(schema, default)
+    except UnfitValue as error:
+        named = json.dumps(schema)
+        raise Unfit(f"the default is no {named}, or does not fit in one: {error}") from error
 
 
 _OBJECTS: Final[Mapping[str, Callable[[bytes, Serializer, FieldChanges], Part]]] = {

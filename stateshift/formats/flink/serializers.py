@@ -473,7 +473,7 @@ _BODIES: Final[Mapping[str, tuple[tuple[int, ...], Callable[[_Snapshot], Seriali
 
 def takes_no_bytes(serializer: Serializer) -> bool:
     """Whether a value of it may take no bytes at all, as a tuple of no fields does."""
-    if serializer.name == "NullSerializer":
+    if serializer.name == "NullValueSerializer":
         return True
     return serializer.name in _OF_PARTS and all(map(takes_no_bytes, serializer.inner))
 
@@ -542,7 +542,9 @@ _READERS: Final[Mapping[str, Callable[[Serializer], Reader]]] = {
     "ScalaCaseClassSerializer": lambda serializer: values.tuple_of(_readers(serializer)),
     "Tuple2CaseClassSerializer": lambda serializer: values.tuple_of(_readers(serializer)),
     "ListSerializer": _list_of,
-    "SetSerializer": _list_of,
+    "SetSerializer": lambda serializer: values.list_of(
+        values.nullable_of(serializer.inner[0].reader, 0)
+    ),
     "ArrayListSerializer": _list_of,
     "GenericArraySerializer": lambda serializer: values.array_of(*_readers(serializer)),
     "MapSerializer": lambda serializer: values.map_of(*_readers(serializer)),
@@ -650,8 +652,8 @@ _SIMPLE: Final[Mapping[str, Reader]] = {
     "DoubleValueSerializer": values.number_of(">d"),
     "FloatValueSerializer": values.number_of(">f"),
     "CharValueSerializer": values.read_char,
-    "StringValueSerializer": values.read_string,
-    "NullValueSerializer": values.read_nothing,
+    "StringValueSerializer": values.read_string_value,
+    "NullValueSerializer": lambda data: None,
     "VoidSerializer": values.read_nothing,
     "Tuple0Serializer": values.read_nothing,
     "VoidNamespaceSerializer": values.read_nothing,
@@ -659,7 +661,7 @@ _SIMPLE: Final[Mapping[str, Reader]] = {
     "TimeWindowSerializer": values.read_window,
     "CountWindowSerializer": DataInput.i8,
     "StringDataSerializer": values.read_utf8,
-    "NullSerializer": lambda data: None,
+    "NullSerializer": values.read_nothing,
 }
 _BASE: Final = "org.apache.flink.api.common.typeutils.base."
 _RUNTIME: Final = "org.apache.flink.api.java.typeutils.runtime."

@@ -9,8 +9,10 @@ calendar_of, day_of, nanos_of, local_of, instant_of    the same, read; ValueErro
 from __future__ import annotations
 
 import re
+from calendar import isleap, mdays
 from typing import Final
 
+YEAR_MAX: Final = 999_999_999  # of java.time.LocalDate
 _DAY_SECONDS: Final = 86_400
 _SECOND_NANOS: Final = 1_000_000_000
 _DAYS_OF_400_YEARS: Final = 146_097
@@ -68,17 +70,19 @@ def instant_text(seconds: int, nanos: int) -> str:
     return f"{local_text(seconds, nanos)}Z"
 
 
-def calendar_of(text: str) -> tuple[int, int, int]:
-    """Return the year, the month and the day of a date."""
+def calendar_of(text: str, last_year: int = YEAR_MAX) -> tuple[int, int, int]:
+    """Return the year, the month and the day of a date that Java has."""
     date = _DATE.fullmatch(text)
-    if date is None:
+    year, month, day = map(int, date.groups()) if date else (0, 0, 0)
+    is_date = 1 <= month <= 12 and 1 <= day <= mdays[month] + (month == 2 and isleap(year))
+    if not is_date or abs(year) > last_year:
         raise ValueError(f"{text!r} is no date")
-    return int(date[1]), int(date[2]), int(date[3])
+    return year, month, day
 
 
-def day_of(text: str) -> int:
-    """Return the days from 1970-01-01 to a date; another day where there is no such date."""
-    year, month, day = calendar_of(text)
+def day_of(text: str, last_year: int = YEAR_MAX) -> int:
+    """Return the days from 1970-01-01 to a date."""
+    year, month, day = calendar_of(text, last_year)
     shifted = year - (month <= 2)
     era, year_of_era = divmod(shifted, 400)
     day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -95,15 +99,15 @@ def nanos_of(text: str) -> int:
     return seconds * _SECOND_NANOS + int((time[4] or "0").ljust(9, "0"))
 
 
-def local_of(text: str) -> tuple[int, int]:
+def local_of(text: str, last_year: int = YEAR_MAX) -> tuple[int, int]:
     """Return the seconds from 1970-01-01T00:00:00 to date and time, and nanoseconds."""
     date, _, time = text.partition("T")
     seconds, nanos = divmod(nanos_of(time), _SECOND_NANOS)
-    return day_of(date) * _DAY_SECONDS + seconds, nanos
+    return day_of(date, last_year) * _DAY_SECONDS + seconds, nanos
 
 
 def instant_of(text: str) -> tuple[int, int]:
     """Return the seconds from 1970-01-01T00:00:00Z to an instant, and nanoseconds."""
     if not text.endswith("Z"):
         raise ValueError(f"{text!r} is no instant in UTC, which ends with Z")
-    return local_of(text[:-1])
+    return local_of(text[:-1], YEAR_MAX + 1)  # as java.time.Instant

@@ -9,7 +9,9 @@ of an input, to its end; those of composites are made of those of their parts.
     Date, sql.Time   i8 milliseconds, Long.MIN for null; sql.Timestamp and i4 nanoseconds
     array            i4 n, n items; of objects: n * (u1 is there, item)
     enum             i4, its place
-    list, set        i4 n, n items; map i4 n, n * (key, u1 is null, value)
+    list             i4 n, n items; set n * (u1 is null, item); map n * (key, u1 is null, value)
+    StringValue      a String whose length is not one more: it is never null
+    NullValue        nothing at all; the NullSerializer of SQL's views of data a byte 0
     tuple            its fields; case classes, too
     Row              a bit for each: 2 of its kind, of Flink 1.11 and newer, and 1 a field that is
                      null, highest first; the other fields
@@ -60,16 +62,23 @@ class Unknown(Exception):
 def read_string(data: DataInput) -> str | None:
     """Read a string: length + 1, then UTF-16 units, each a varint; a length of 0 is None."""
     length = _varint(data)
-    if length == 0:
-        return None
+    return _units(data, length - 1) if length else None
+
+
+def read_string_value(data: DataInput) -> str:
+    """Read a StringValue."""
+    return _units(data, _varint(data))
+
+
+def _units(data: DataInput, length: int) -> str:
     # Units of a byte each are taken at once.
-    stop = data.at + length - 1
+    stop = data.at + length
     plain = data.data[data.at : min(stop, data.end)]
-    if len(plain) == length - 1 and plain.isascii():
+    if len(plain) == length and plain.isascii():
         data.at = stop
         return plain.decode("ascii")
     units = []
-    for _ in range(length - 1):
+    for _ in range(length):
         at, unit = data.at, _varint(data)
         if unit > 0xFFFF:
             raise data.wrong("a string holds an invalid UTF-16 unit", at)
@@ -89,10 +98,10 @@ def _varint(data: DataInput) -> int:
             raise data.wrong("unterminated varint", at)
 
 
-def encode_string(text: str) -> bytes:
-    """Return a string as Flink writes it."""
+def encode_string(text: str, more: int = 1) -> bytes:
+    """Return a string as Flink writes it; its length is so many more."""
     raw = text.encode("utf-16-be", "surrogatepass")
-    numbers = (len(raw) // 2 + 1, *struct.unpack(f">{len(raw) // 2}H", raw))
+    numbers = (len(raw) // 2 + more, *struct.unpack(f">{len(raw) // 2}H", raw))
     return b"".join(map(varint_bytes, numbers))
 
 

@@ -130,3 +130,12 @@ def test_a_large_value_of_kryo_stays_beside_a_key_that_changes() -> None:
     key = encode_string("k") + b"\0"
     (entry,) = file.entries([NumberedEntry(0, 0, key + struct.pack(">i", -7), value)])
     assert entry == NumberedEntry(0, 0, key + struct.pack(">q", -7), value)
+
+
+def test_half_of_a_pair_alone_is_a_replacement_for_the_condition() -> None:
+    """A text of Java may be cut between the halves; DuckDB has no such text."""
+    texts = [encode_string(text) for text in ("x\ud83d", "x\ud83d\ude00", "é\udc00y", "x")]
+    assert asked(simple("String"), "VALUE", "value = 'x\ufffd'", texts) == [0]
+    assert asked(simple("String"), "VALUE", "value in ('x😀', 'é\ufffdy')", texts) == [1, 2]
+    listed = composite(f"{BASE}ListSerializerSnapshot", b"", simple("String"))
+    assert asked(listed, "VALUE", "value[1] = 'x\ufffd'", [struct.pack(">i", 1) + texts[0]]) == [0]

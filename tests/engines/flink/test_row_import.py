@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from stateshift import api, look
+from stateshift.engines.flink.entries.image import numbered_entries
+from stateshift.engines.flink.image import metadata_of, places_of
+from stateshift.engines.flink.rewrite import row_import
+from stateshift.engines.flink.streams import Streams
 from stateshift.engines.registry import engine
+from stateshift.formats.flink import encoding
+from stateshift.formats.flink.binary_rows import encode_fields, key_slot_of
+from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.table.tables import tables_of
 from tests.cli.support import Said, said
 from tests.engines.flink import golden
@@ -74,6 +81,77 @@ def test_exported_rows_become_the_state_they_were(case: str, tmp_path: Path) -> 
     assert api.diff(str(template), str(tmp_path / "new")).equal
     assert look.restartable(str(tmp_path / "new"), look.open_patiently, thorough=True).restartable
     assert rows
+
+
+def keyed_bytes(location: Path) -> set[tuple[str, int, int, bytes, bytes]]:
+    """All keyed state as it lies there."""
+    _, survey = engine("flink").survey(str(location), look.open_patiently)
+    image, found = survey.images[0], set()
+    streams = Streams(look.open_patiently(str(location)).chunks, places_of(image))
+    for operator in metadata_of(image).operators:
+        prefix = prefix_bytes(operator.max_parallelism)
+        for subtask in operator.all_subtasks:
+            for entry in numbered_entries(subtask.managed_keyed, prefix, streams):
+                found.add((operator.id.hex(), *entry))
+    return found
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+def test_unchanged_rows_keep_the_bytes_of_keys_and_values(
+    reserved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joins find the rows in their maps by bytes: RowDataSerializer keeps none for a null
+    TIMESTAMP(6), BinaryRowWriter does."""
+    rows = [row for row in rows_of(tmp_path, place(TABLES)) if row["store"] == "left-records"]
+    rows = [row for row in rows if row["operator"].startswith("0d97")]
+    for row in rows:
+        row["key"]["map_key"].update(f4=None, f5=None)
+    with monkeypatch.context() as patch:
+        if reserved:
+            all_reserved = lambda types, names, given, slot=None: (  # noqa: E731
+                encode_fields(types, names, given, key_slot_of)
+            )
+            patch.setattr(encoding, "encode_fields", all_reserved)
+        made = imported(tmp_path, place(TABLES), written(tmp_path, rows))
+    assert made.code == 0 and rows, made.err
+    template, again = tmp_path / "new", tmp_path / "again"
+    again.mkdir()
+    rows = [row for row in rows_of(again, template) if row["store"] == "left-records"]
+    done = imported(again, template, written(again, rows))
+    assert done.code == 0, done.err
+    assert "of them byte for byte the template's" in done.err
+    assert keyed_bytes(template) == keyed_bytes(again / "new")
+
+
+def test_what_was_written_is_read_again_and_compared_with_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [row for row in rows_of(tmp_path, place(TYPED)) if row["store"] == "text"]
+    file, real = written(tmp_path, rows), row_import.encode_section
+    faults: list[Callable[[list[Any]], list[Any]]] = [
+        lambda listed: listed[1:],
+        lambda listed: [(state, key, value + b"\0") for state, key, value in listed],
+        lambda listed: [(state, key[:1] + b"x" + key[2:], value) for state, key, value in listed],
+    ]
+    for number, fault in enumerate(faults):
+        monkeypatch.setattr(row_import, "encode_section", lambda own, fault=fault: real(fault(own)))
+        folder = tmp_path / str(number)
+        done = imported(folder, place(TYPED), file)
+        assert done.code == 3 and "which do not show" in done.err, done.err
+        assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_windows_without_their_timers_and_timers_without_windows_are_warned_of(
+    tmp_path: Path,
+) -> None:
+    rows = [row for row in rows_of(tmp_path, place(KINDS)) if row["operator"] == "windows"]
+    for number, store in enumerate(("window-contents", "_timer_state/event_window-timers")):
+        own = [row for row in rows if (row["store"] == store)]
+        done = imported(tmp_path / str(number), place(KINDS), written(tmp_path, own))
+        assert done.code == 0 and own, done.err
+        assert done.err.count("  warn: ") == 1 and "has no rows, and keeps" in done.err
+    whole = imported(tmp_path / "2", place(KINDS), written(tmp_path, rows))
+    assert whole.code == 0 and "  warn: " not in whole.err
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
@@ -176,6 +254,9 @@ FAULTS: dict[str, tuple[str, Callable[[list[Row]], list[Row]]]] = {
     "another field": ("it has the fields", value("row", lambda row: {**row, "more": 1})),
     "a field too few": ("it has the fields", value("row", lambda row: {"f0": 1})),
     "another column of the key": ("it has the fields", other_key({"more": 1})),
+    "a null key": ("leave the row out", other_key({"key": None})),
+    "a null value": ("leave the row out", value("text", lambda text: None)),
+    "a null item": ("leave the row out", value("instants", lambda items: [*items, None])),
     "a list of nothing": ("an empty list", value("ids", lambda ids: [])),
 }
 

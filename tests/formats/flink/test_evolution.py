@@ -13,7 +13,14 @@ import pytest
 
 from stateshift.errors import FormatError
 from stateshift.formats.flink.binary_rows import Slot, encode_row
-from stateshift.formats.flink.evolution import FieldChanges, Unfit, Write, evolve
+from stateshift.formats.flink.evolution import (
+    FieldChanges,
+    Unfit,
+    Write,
+    _added_avro,
+    _added_column,
+    evolve,
+)
 from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.java_objects import read_object
 from stateshift.formats.flink.logical_types import (
@@ -344,3 +351,75 @@ def test_a_default_that_is_no_number_is_refused() -> None:
     added = {"name": "f1", "type": "DECIMAL(5,2)", "default": "nan"}
     with pytest.raises(Unfit, match="does not fit"):
         evolve(snapshot, serializer_of(snapshot), FieldChanges.of({"add": [added]}))
+
+
+@pytest.mark.parametrize(
+    ("type_", "default", "digits"),
+    [
+        ({"type": "map", "values": "int"}, {}, "00"),
+        ({"type": "map", "values": "bytes"}, {"k": "ÿ"}, "01 00000001 6b 00000001 ff 00"),
+        ({"type": "array", "items": ["long", "null"]}, [5], "01 00000000 0000000000000005 00"),
+        ({"type": "int", "logicalType": "date"}, 20454, "00004fe6"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 1, "0000000000000001"),
+        ("bytes", "ÿ\x00", "00000002 ff00"),
+        ({"type": "fixed", "name": "F", "size": 2}, "ab", "6162"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+            "\x01\x00",
+            "00000002 0100",
+        ),
+        (["int", "long"], 5, "00000000 00000005"),
+        (
+            {
+                "type": "record",
+                "name": "R",
+                "fields": [
+                    {"name": "x", "type": ["int", "long"]},
+                    {"name": "y", "type": "string", "default": "a"},
+                ],
+            },
+            {"x": 1},
+            "00000000 00000001 00000001 61",
+        ),
+    ],
+)
+def test_defaults_of_avro_are_as_its_json_has_them(
+    type_: object, default: object, digits: str
+) -> None:
+    named = type_ if isinstance(type_, str) else json.dumps(type_)
+    add = {"name": "q", "type": named, "default": default}
+    snapshot, serializer = of_avro(SCHEMA)
+    part = evolve(snapshot, serializer, FieldChanges.of({"add": [add]}))
+    schema = json.loads(serializer_of(part.snapshot).schema or "")
+    assert schema["fields"][-1] == {"name": "q", "type": type_, "default": default}
+    assert _added_avro(add).content == bytes.fromhex(digits)
+
+
+@pytest.mark.parametrize(
+    ("type_", "default"),
+    [
+        ({"type": "map", "values": "int"}, []),
+        ({"type": "map", "values": "int"}, [["a", 1]]),
+        ({"type": "int", "logicalType": "date"}, "2026-01-01"),
+        ("bytes", "\u0100"),
+        ({"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}, {}),
+        ("long", 1 << 63),
+        ("boolean", 1),
+    ],
+)
+def test_a_default_that_is_no_json_of_avros_type_is_refused(type_: object, default: object) -> None:
+    named = type_ if isinstance(type_, str) else json.dumps(type_)
+    add = {"name": "q", "type": named, "default": default}
+    with pytest.raises(Unfit) as told:
+        evolve(*of_avro(SCHEMA), FieldChanges.of({"add": [add]}))
+    assert json.dumps(default, ensure_ascii=False) in str(told.value)
+
+
+def test_a_default_of_a_decimal_may_be_a_number() -> None:
+    def slot(default: object) -> object:
+        return _added_column({"name": "f1", "type": "DECIMAL(10,2)", "default": default}).slot
+
+    assert slot(1.5) == slot("1.5") == Slot(struct.pack("<q", 150)) and slot(-3) == slot("-3")
+    for default in (1.005, "x", 1234567.1234567891, True):
+        with pytest.raises(Unfit, match=str(default)):
+            slot(default)

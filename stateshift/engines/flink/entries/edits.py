@@ -341,6 +341,8 @@ def _plain(shown: object, shape: object) -> object:
             return {name: _plain(part, None) for name, part in shown.items()}
         case str(), "TIMESTAMP" | "TIMESTAMPTZ" | "DATE":
             return shown.removeprefix("+")  # of years beyond 9999, which DuckDB has without it
+        case str(), _ if not shown.isascii():  # DuckDB has no half of a pair alone
+            return shown.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case float(), _ if not math.isfinite(shown):
             return str(shown)
     return shown

@@ -12,8 +12,12 @@ others are refused.
 
     pile    u16 key group, u16 state, key    ->    i64 number of the row, u1 origin, content
 
-A value of which only the job's classes can tell all parts is the template's, if its row shows what
-the template's entry shows: origin `SHOWN` has the row, `OLD` the entry.
+A row that shows what the template's entry of its key shows becomes that entry: Flink writes some
+values in several forms, and those of which only the job's classes can tell all parts are not
+written here. Origin `SHOWN` has such a row, `OLD` the entry, filed by the key that its row has. A
+key is the template's too, which has its own group and size before it there.
+
+The new savepoint is read as an export reads it: each state has to show its rows, and no others.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
+from hashlib import blake2b
 from itertools import chain, groupby, islice
 from struct import Struct
 from typing import Final, NamedTuple, cast
@@ -32,6 +37,7 @@ from typing import Final, NamedTuple, cast
 from stateshift.engines.flink.entries.image import numbered_entries
 from stateshift.engines.flink.image import Obstacle, flink_facts, metadata_of, names_of, places_of
 from stateshift.engines.flink.layout import METADATA
+from stateshift.engines.flink.places import Places
 from stateshift.engines.flink.rewrite.keyed_files import (
     KeyedFile,
     Origin,
@@ -47,10 +53,12 @@ from stateshift.engines.flink.rewrite.metadata import (
 )
 from stateshift.engines.flink.rewrite.rescale import ROW_DATA, why_not
 from stateshift.engines.flink.streams import Streams
+from stateshift.engines.flink.views.elements import shown_entries
 from stateshift.engines.views import PreparedState, RowBatch, RowNumbers, Wanted
 from stateshift.errors import FormatError, PlanError, SpecError
 from stateshift.formats.blocks import block_of
 from stateshift.formats.flink.encoding import EntryWriter, UnfitValue
+from stateshift.formats.flink.heap_groups import namespace_of
 from stateshift.formats.flink.key_groups import (
     groups_of,
     hashable,
@@ -60,7 +68,7 @@ from stateshift.formats.flink.key_groups import (
     raw_hash,
 )
 from stateshift.formats.flink.keyed_state import Header, encode_section
-from stateshift.formats.flink.metadata import OperatorState, encode_metadata
+from stateshift.formats.flink.metadata import OperatorState, decode_metadata, encode_metadata
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.state_values import is_known
 from stateshift.formats.flink.stream_handles import FileHandle, files_of
@@ -71,7 +79,7 @@ from stateshift.survey import Image
 WRITTEN, SHOWN, OLD = range(3)
 CANONICAL: Final = "take a canonical savepoint of the job: flink savepoint --type canonical JOB"
 CHECKED: Final = 1000  # entries of a file whose keys are hashed: a job with a hash of its own shows
-_PLACE, _ROW = Struct(">HH"), Struct(">qB")
+_PLACE, _ROW, _OWN = Struct(">HH"), Struct(">qB"), Struct(">HI")
 _KEPT: Final = -1  # the number of an entry that is no row
 _AT_ONCE: Final = 1 << 15
 
@@ -124,6 +132,7 @@ class _Making:
     piles: SortedPiles
     operators: dict[str, _Target] = field(default_factory=dict)
     entries: Counter[tuple[str, str]] = field(default_factory=Counter)
+    kept: Counter[tuple[str, str]] = field(default_factory=Counter)
     numbers: RowNumbers = field(default_factory=RowNumbers)
 
     def add(self, batch: RowBatch) -> None:
@@ -146,7 +155,7 @@ class _Making:
                 number = self.numbers.count + place
                 records.append(record._replace(number=number).packed())
             self.piles.add(target.number, block_of(records))
-            self.entries[operator, store] += len(records)
+            self.entries[target.name, store] += len(records)
         self.numbers.add(batch)
 
     def _target(self, name: str, store: str, source: str) -> _Target:
@@ -196,10 +205,30 @@ class _Making:
             into.write(name, partial(self.template.streams.chunks, file))
         united = encode_metadata(unite_images([chosen], [taken], None, rewritten))
         into.write(METADATA, lambda: iter((united,)))
+        self._check(united, into)
         rest: dict[str, object] = {"kind": "drop", "operators": list(self.operators)}
         rest["of"] = self.template.location
         merge: dict[str, object] = {"kind": "merge", "locations": [into.location]}
-        return PreparedState((rest, merge), dict(self.entries))
+        warnings = chain.from_iterable(target.warnings() for target in self.operators.values())
+        changes = (rest, merge)
+        return PreparedState(changes, dict(self.entries), tuple(warnings), dict(self.kept))
+
+    def _check(self, united: bytes, into: Storage) -> None:
+        """Check that states show their rows, by the sum of their digests, and are whole."""
+        made, shown = decode_metadata(united), Counter[tuple[str, str]]()
+        sums, streams = Counter[tuple[str, str]](), Streams(into.chunks, Places(into.location, ""))
+        for entry in shown_entries(made, streams):
+            target = self.operators[entry.operator]
+            shown[target.name, entry.state] += 1
+            if entry.state in target.writers:
+                sums[target.name, entry.state] += _digest(entry.key, entry.value)
+        for target in self.operators.values():
+            for store in target.states:
+                where = target.name, store
+                wanted = self.entries[where] + target.others[store]
+                if shown[where] != wanted or sums[where] != target.sums[store]:
+                    fact = f"{shown[where]} entries, which do not show their {wanted} rows"
+                    raise FormatError(f"operator {target.name}, state {store}: {fact}", METADATA)
 
     def _groups(self, target: _Target) -> Iterator[tuple[int, list[tuple[int, bytes, bytes]]]]:
         """Yield key groups with their entries."""
@@ -210,31 +239,45 @@ class _Making:
             listed = []
             for key, same in groupby(own, key=lambda row: row[0]):
                 _, state = _PLACE.unpack_from(key)
-                content = self._content(target, state, [row[1] or b"" for row in same])
-                if content is not None:
-                    listed.append((state, group[-prefix:] + key[_PLACE.size :], content))
+                entry = self._entry(target, key, [row[1] or b"" for row in same])
+                if entry is not None:
+                    listed.append((state, group[-prefix:] + entry[0], entry[1]))
             if listed:
+                listed.sort()  # a key of the template may have other bytes than its row's
                 yield int.from_bytes(group, "big"), listed
 
-    def _content(self, target: _Target, state: int, packed: Sequence[bytes]) -> bytes | None:
-        """Return the value of a key; None where no row has it any more."""
-        rows, old = [], None
+    def _entry(
+        self, target: _Target, place: bytes, packed: Sequence[bytes]
+    ) -> tuple[bytes, bytes] | None:
+        """Return the key and the value of a place; None where no row has it any more."""
+        (group, state), key = _PLACE.unpack_from(place), place[_PLACE.size :]
+        rows, own, old, was = [], key, None, group
         for each in packed:
             number, origin = _ROW.unpack_from(each)
             if origin == OLD:
-                old = each[_ROW.size :]
+                was, size = _OWN.unpack_from(each, _ROW.size)
+                begin = _ROW.size + _OWN.size
+                own, old = each[begin : begin + size], each[begin + size :]
             else:
                 rows.append((number, origin, each[_ROW.size :]))
         if len(rows) > 1:
             told = " and ".join(self.numbers.named(number) for number, _, _ in sorted(rows))
             raise FormatError(f"{told} have the same key")
         for number, origin, content in rows:
-            if origin == WRITTEN:
-                return content
-            shown = json.loads(content)
-            if old is None or target.shown(state, old) != shown["value"]:
-                raise FormatError(f"{self.numbers.named(number)}: {shown['why']}")
-            return old
+            if was != group:
+                fact = f"the template has its key in other bytes, in key group {was}, not {group}"
+                raise FormatError(f"{self.numbers.named(number)}: {fact}")
+            if origin == SHOWN:
+                shown = json.loads(content)
+                if old is None or target.shown(state, old) != shown["value"]:
+                    raise FormatError(f"{self.numbers.named(number)}: {shown['why']}")
+            elif number == _KEPT or old is None:
+                return key, content
+            elif old != content and target.shown(state, old) != target.shown(state, content):
+                return own, content
+            assert old is not None, "it shows the row"
+            self.kept[target.name, target.header.states[state].name] += 1
+            return own, old
         return None
 
 
@@ -251,6 +294,8 @@ class _Target:
     states: dict[str, int]
     known: dict[bytes, int] | None = None
     writers: dict[str, EntryWriter] = field(default_factory=dict)
+    sums: Counter[str] = field(default_factory=Counter)  # of the digests of rows, by their states
+    others: Counter[str] = field(default_factory=Counter)  # entries of states without rows
 
     @property
     def header(self) -> Header:
@@ -309,22 +354,43 @@ class _Target:
     def record(self, store: str, key: object, own: object) -> _Record:
         """Return the record of a row."""
         writer, state, serializer = self.writers[store], self.states[store], self.header.key
-        raw_key, own_key = writer.key(key), writer.own_key(key)
+        (raw_key, shown_key), own_key = writer.key(key), writer.own_key(key)
         assert serializer is not None, "asked before: begin"
-        if self.known is None:
-            group = key_group(raw_hash(serializer, own_key) or 0, self.operator.max_parallelism)
-        elif own_key not in self.known:
+        group = self._group_of(own_key)
+        if group is None:
             fact = f"{serializer.name} is not hashed here"
             raise UnfitValue(f"a key that the template does not have, and {fact}")
-        else:
-            group = self.known[own_key]
         try:
-            return _Record(group, state, raw_key, _KEPT, WRITTEN, writer.value(own))
+            raw, shown = writer.value(own)
+            self.sums[store] += _digest(shown_key, shown)
+            return _Record(group, state, raw_key, _KEPT, WRITTEN, raw)
         except UnfitValue as error:
-            if not writer.may_be_unknown:
+            if not writer.may_be_unknown and own is not None:
                 raise
+            self.sums[store] += _digest(shown_key, own)
             content = json.dumps({"value": own, "why": str(error)}).encode()
             return _Record(group, state, raw_key, _KEPT, SHOWN, content)
+
+    def _group_of(self, own_key: bytes) -> int | None:
+        """Return the key group of a key; None where only the job's classes know it."""
+        if self.known is not None:
+            return self.known.get(own_key)
+        assert self.header.key is not None, "asked before: begin"
+        return key_group(raw_hash(self.header.key, own_key) or 0, self.operator.max_parallelism)
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a warning for state of windows without rows, where other such state has some."""
+        of_windows: dict[bool, list[str]] = {True: [], False: []}
+        for state in self.header.states:
+            namespace = namespace_of(state)
+            if namespace is not None and namespace.name != "VoidNamespaceSerializer":
+                of_windows[state.name in self.writers].append(state.name)
+        for store in of_windows[False]:
+            if of_windows[True] and store in self.others:
+                yield (
+                    f"operator {self.name}: store {store} has no rows, and keeps the template's; "
+                    f"{', '.join(of_windows[True])} and it need to agree (windows, their timers)"
+                )
 
     def write(self, sections: Sections, into: Storage) -> RewrittenOperator:
         """Write the files of keyed state of all subtasks."""
@@ -346,9 +412,20 @@ class _Target:
                 state = file.renumbered(entry.state)
                 writer = self.writers.get(self.header.states[state].name)
                 if writer is None:
+                    self.others[self.header.states[state].name] += 1
                     yield _Record(entry.group, state, entry.key, _KEPT, WRITTEN, entry.value)
-                elif writer.may_be_unknown:
-                    yield _Record(entry.group, state, entry.key, _KEPT, OLD, entry.value)
+                    continue
+                (key, own), group = writer.rewritten(entry.key), entry.group
+                if key != entry.key:
+                    found = self._group_of(own)
+                    group = group if found is None else found
+                content = _OWN.pack(entry.group, len(entry.key)) + entry.key + entry.value
+                yield _Record(group, state, key, _KEPT, OLD, content)
+
+
+def _digest(key: object, value: object) -> int:
+    text = json.dumps([key, value], sort_keys=True)
+    return int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "big")
 
 
 def plain_rows(batch: RowBatch) -> list[tuple[object, object]]:
