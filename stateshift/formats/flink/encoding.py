@@ -492,7 +492,10 @@ class _Avro:
                 names = [each["name"] for each in schema["fields"]]
                 own = _space_of(schema, space)
                 types = [(each["type"], own) for each in schema["fields"]]
-                fields = fields_of(self._with_defaults(schema, given), names)
+                if self._of_json and isinstance(given, dict):  # it may leave out what has a default
+                    defaults = (each for each in schema["fields"] if "default" in each)
+                    given = {**{each["name"]: each["default"] for each in defaults}, **given}
+                fields = fields_of(given, names)
                 return b"".join(in_fields(names, types, fields, self._write))
             case "array":
                 inner = schema["items"], space
@@ -511,13 +514,6 @@ class _Avro:
             return _sized(self._raw(given) if name == "bytes" else as_text(given).encode())
         full = f"{space}.{name}" if space and "." not in name else name
         return self._write(self._named.get(full) or self._named[name], given)
-
-    def _with_defaults(self, schema: JsonObject, given: object) -> object:
-        """Return a record with the fields that JSON may leave out."""
-        if not self._of_json or not isinstance(given, dict):
-            return given
-        defaults = (each for each in schema["fields"] if "default" in each)
-        return {**{each["name"]: each["default"] for each in defaults}, **given}
 
     def _raw(self, given: object) -> bytes:
         text = as_text(given)

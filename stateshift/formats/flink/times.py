@@ -9,7 +9,7 @@ calendar_of, day_of, nanos_of, local_of, instant_of    the same, read; ValueErro
 from __future__ import annotations
 
 import re
-from calendar import isleap, mdays
+from calendar import monthrange
 from typing import Final
 
 YEAR_MAX: Final = 999_999_999  # of java.time.LocalDate
@@ -74,7 +74,7 @@ def calendar_of(text: str, last_year: int = YEAR_MAX) -> tuple[int, int, int]:
     """Return the year, the month and the day of a date that Java has."""
     date = _DATE.fullmatch(text)
     year, month, day = map(int, date.groups()) if date else (0, 0, 0)
-    is_date = 1 <= month <= 12 and 1 <= day <= mdays[month] + (month == 2 and isleap(year))
+    is_date = 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]
     if not is_date or abs(year) > last_year:
         raise ValueError(f"{text!r} is no date")
     return year, month, day
