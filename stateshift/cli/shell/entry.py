@@ -16,7 +16,7 @@ from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Protocol, cast, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -297,7 +297,10 @@ def with_shared_options(command: Parsed) -> Parsed:
     """
     declared = inspect.signature(command, eval_str=True).parameters
     own = [each for name, each in declared.items() if name not in ("terminal", "options")]
-    located = {each.name: each.annotation.__metadata__[0].metavar for each in own}
+    located = {}
+    for each in own:
+        _, parsed_as, *_ = (*get_args(each.annotation), None, None)  # of an `Annotated`
+        located[each.name] = getattr(parsed_as, "metavar", None)
     group: type | None = declared["options"].annotation if "options" in declared else None
     shared: list[Parameter] = []  # the fields that a group of options is made from
     if group is not None:

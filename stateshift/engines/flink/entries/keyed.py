@@ -48,6 +48,17 @@ from stateshift.world import Pairs
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """An entry, decoded as far as it can be."""
+
+    operator: str
+    state: str
+    subtask: int
+    key: object
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
 class HiddenState:
     """The bytes of a state in a key group, whose entries cannot be separated; and the states behind
     it, which they hide. `why` says it of the first.

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -35,6 +35,7 @@ from struct import Struct
 from typing import Final, NamedTuple, cast
 
 from stateshift.engines.flink.entries.image import numbered_entries
+from stateshift.engines.flink.entries.keyed import Shown
 from stateshift.engines.flink.image import Obstacle, flink_facts, metadata_of, names_of, places_of
 from stateshift.engines.flink.layout import METADATA
 from stateshift.engines.flink.places import Places
@@ -53,7 +54,6 @@ from stateshift.engines.flink.rewrite.metadata import (
 )
 from stateshift.engines.flink.rewrite.rescale import ROW_DATA, why_not
 from stateshift.engines.flink.streams import Streams
-from stateshift.engines.flink.views.elements import shown_entries
 from stateshift.engines.views import PreparedState, RowBatch, RowNumbers, Wanted
 from stateshift.errors import FormatError, PlanError, SpecError
 from stateshift.formats.blocks import block_of
@@ -68,7 +68,12 @@ from stateshift.formats.flink.key_groups import (
     raw_hash,
 )
 from stateshift.formats.flink.keyed_state import Header, encode_section
-from stateshift.formats.flink.metadata import OperatorState, decode_metadata, encode_metadata
+from stateshift.formats.flink.metadata import (
+    Metadata,
+    OperatorState,
+    decode_metadata,
+    encode_metadata,
+)
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.state_values import is_known
 from stateshift.formats.flink.stream_handles import FileHandle, files_of
@@ -86,11 +91,12 @@ _AT_ONCE: Final = 1 << 15
 
 @dataclass(frozen=True)
 class Template:
-    """The image that all else is taken from."""
+    """The image that all else is taken from, and what shows the entries of any."""
 
     location: str
     image: Image
     streams: Streams
+    shown: Callable[[Metadata, Streams], Iterable[Shown]]
 
 
 class _Record(NamedTuple):
@@ -217,7 +223,7 @@ class _Making:
         """Check that states show their rows, by the sum of their digests, and are whole."""
         made, shown = decode_metadata(united), Counter[tuple[str, str]]()
         sums, streams = Counter[tuple[str, str]](), Streams(into.chunks, Places(into.location, ""))
-        for entry in shown_entries(made, streams):
+        for entry in self.template.shown(made, streams):
             target = self.operators[entry.operator]
             shown[target.name, entry.state] += 1
             if entry.state in target.writers:

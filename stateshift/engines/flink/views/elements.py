@@ -31,6 +31,7 @@ from typing import cast
 
 from stateshift.engines.flink.entries.image import Digest, of_subtask, short
 from stateshift.engines.flink.entries.keyed import (
+    Shown,
     headers_of,
     hidden_states,
     keyed_entries,
@@ -65,17 +66,6 @@ ROWS = 16_384
 
 
 Row = dict[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """An entry, decoded as far as it can be."""
-
-    operator: str
-    state: str
-    subtask: int
-    key: object
-    value: object
 
 
 def shown_entries(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
