@@ -37,7 +37,7 @@ from typing import Final, Self
 
 from stateshift.errors import UnknownVersion
 from stateshift.formats.flink.java_data import DataInput, DataOutput
-from stateshift.formats.flink.values import read_string
+from stateshift.formats.flink.values import encode_string, read_string
 
 MAGIC: Final = 0xDEADBEEF
 SPLIT_VERSION: Final = 1
@@ -190,7 +190,7 @@ def encode_file_enumerator(enumerator: FileEnumerator) -> bytes:
 def _write_nullable(out: DataOutput, text: str | None) -> None:
     out.boolean(text is not None)
     if text is not None:
-        out.put(string_bytes(text))
+        out.put(encode_string(text))
 
 
 def _take_sized(data: DataInput) -> bytes:
@@ -212,23 +212,9 @@ def _read_nullable(data: DataInput) -> str | None:
     if not data.boolean():
         return None
     at, text = data.at, read_string(data)
-    if text is None or data.data[at : data.at] != string_bytes(text):
+    if text is None or data.data[at : data.at] != encode_string(text):
         raise data.wrong("a string that Flink would not have written", at)
     return text
-
-
-def string_bytes(text: str) -> bytes:
-    """Return a string as Flink's StringValue writes it."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    numbers = [len(units) // 2 + 1]
-    numbers += [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
-    written = bytearray()
-    for number in numbers:
-        while number >= 0x80:
-            written.append(number & 0x7F | 0x80)
-            number >>= 7
-        written.append(number)
-    return bytes(written)
 
 
 def decode_numbers(version: int, content: bytes) -> Numbers:

@@ -48,6 +48,7 @@ from typing import Final
 
 from stateshift.errors import UnknownVersion
 from stateshift.formats.flink.java_data import DataInput, DataOutput
+from stateshift.formats.flink.values import read_varint, varint_bytes
 
 LATEST, EARLIEST, COMMITTED = -1, -2, -3
 NEVER: Final = -(1 << 63)
@@ -282,10 +283,10 @@ def decode_read_offset(content: bytes) -> ReadOffset:
 def encode_read_offset(read: ReadOffset) -> bytes:
     """Return the bytes of one element."""
     out = DataOutput()
-    out.put(_varint_bytes(read.class_number))
+    out.put(varint_bytes(read.class_number))
     out.u1(_NEW_OBJECT)
-    out.put(_varint_bytes(_zigzag(_hash(read.topic, read.partition))))
-    out.put(_varint_bytes(_zigzag(read.partition)))
+    out.put(varint_bytes(_zigzag(_hash(read.topic, read.partition))))
+    out.put(varint_bytes(_zigzag(read.partition)))
     out.u1(_NEW_OBJECT)
     out.put(_topic_bytes(read.topic))
     out.i8(read.offset)
@@ -324,7 +325,7 @@ def _topic_bytes(topic: str) -> bytes:
     length = len(raw) + 1
     if length < _LONG:
         return bytes((length | 0x80,)) + raw
-    return bytes((length & 0x3F | 0xC0,)) + _varint_bytes(length >> 6) + raw
+    return bytes((length & 0x3F | 0xC0,)) + varint_bytes(length >> 6) + raw
 
 
 def _hash(topic: str, partition: int) -> int:
@@ -345,27 +346,10 @@ def _unzigzag(number: int) -> int:
 
 
 def _varint(data: DataInput) -> int:
-    number = shift = 0
-    while True:
-        at, byte = data.at, data.u1()
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 28:
-            raise data.wrong("unterminated varint", at)
+    number = read_varint(data)
     if number > 0xFFFFFFFF:
-        raise data.wrong("a varint of more than 32 bits", at)
+        raise data.wrong("a varint of more than 32 bits", data.at - 1)
     return number
-
-
-def _varint_bytes(number: int) -> bytes:
-    written = bytearray()
-    while number >= 0x80:
-        written.append(number & 0x7F | 0x80)
-        number >>= 7
-    written.append(number)
-    return bytes(written)
 
 
 # ---- a sink

@@ -61,13 +61,13 @@ class Unknown(Exception):
 
 def read_string(data: DataInput) -> str | None:
     """Read a string: length + 1, then UTF-16 units, each a varint; a length of 0 is None."""
-    length = _varint(data)
+    length = read_varint(data)
     return _units(data, length - 1) if length else None
 
 
 def read_string_value(data: DataInput) -> str:
     """Read a StringValue."""
-    return _units(data, _varint(data))
+    return _units(data, read_varint(data))
 
 
 def _units(data: DataInput, length: int) -> str:
@@ -79,14 +79,15 @@ def _units(data: DataInput, length: int) -> str:
         return plain.decode("ascii")
     units = []
     for _ in range(length):
-        at, unit = data.at, _varint(data)
+        at, unit = data.at, read_varint(data)
         if unit > 0xFFFF:
             raise data.wrong("a string holds an invalid UTF-16 unit", at)
         units.append(unit)
     return struct.pack(f">{len(units)}H", *units).decode("utf-16-be", "surrogatepass")
 
 
-def _varint(data: DataInput) -> int:
+def read_varint(data: DataInput) -> int:
+    """Read a number of at most 35 bits, seven bits a byte, the lowest first."""
     number = shift = 0
     while True:
         at, byte = data.at, data.u1()
