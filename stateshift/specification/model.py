@@ -63,8 +63,8 @@ WAIVERS: Mapping[str, str] = {
     "or could not be compared.",
     "several-cuts": "Jobs are started from standbys that have no common cut: what one of them "
     "writes and another one reads is read twice, or not put out again.",
-    "open-transactions": "A Kafka sink's transactions that are not committed are left out of a "
-    "repositioned Flink image.",
+    "open-transactions": "What a Flink job's sinks have begun and not committed is left out: of a "
+    "fork, and a Kafka sink's transactions of a repositioned image.",
     "sink-ahead": "The sink has batches that the checkpoint has not planned yet. It drops the "
     "job's output of these batches.",
 }

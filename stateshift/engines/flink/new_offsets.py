@@ -78,7 +78,7 @@ from stateshift.formats.flink.operator_state import (
     require_version,
     split_elements,
 )
-from stateshift.formats.flink.stream_handles import Inline, StreamHandle
+from stateshift.formats.flink.stream_handles import Inline
 from stateshift.specification.location import scheme_named
 from stateshift.storage import locations
 
@@ -157,16 +157,17 @@ class _SubtaskFile:
 
 
 def rewrite_operator(operator: OperatorState, streams: Streams, new: NewOffsets) -> OperatorState:
-    """Return the operator with its new offsets; its rewritten state is in the metadata."""
+    """Return the operator with its new offsets, or without the states that go; its rewritten state
+    is in the metadata.
+    """
     readers: dict[int, _SubtaskFile] = {}
-    for subtask in operator.all_subtasks:
-        handle = subtask.managed_operator
-        if handle is not None and handle.stream is not None:
-            file = _file_of(handle, handle.stream, streams)
-            if file is not None:
-                readers[subtask.index] = file
+    for subtask in () if new.dropped else operator.all_subtasks:
+        file = _file_of(subtask.managed_operator, streams)
+        if file is not None:
+            readers[subtask.index] = file
     coordinator = operator.coordinator
-    before = None if coordinator is None else decode_source_coordinator(coordinator.content)
+    of_source = None if new.dropped else coordinator
+    before = None if of_source is None else decode_source_coordinator(of_source.content)
     known = before
     if new.offsets:
         known = _rewrite_topics([*readers.values()], known, new)
@@ -174,25 +175,61 @@ def rewrite_operator(operator: OperatorState, streams: Streams, new: NewOffsets)
         known = _rewrite_files([*readers.values()], known, new.roots)
     if new.snapshot is not None and known is not None:
         known = _rewrite_snapshot(known, new.snapshot)
-    if coordinator is not None and known is not None and known != before:
-        coordinator = replace(coordinator, content=encode_source_coordinator(known))
-    subtasks: list[SubtaskState] = []
+    if of_source is not None and known is not None and known != before:
+        coordinator = replace(of_source, content=encode_source_coordinator(known))
+    subtasks = []
     for subtask in operator.all_subtasks:
-        reader = readers.get(subtask.index)
+        name, reader = f"{operator.id.hex()}-{subtask.index}", readers.get(subtask.index)
         if reader is not None:
-            reader.elements.update((state, []) for state in new.dropped if state in reader.elements)
-            handle = _handle_of(reader, f"{operator.id.hex()}-{subtask.index}")
-            subtask = replace(subtask, managed_operator=handle)
+            subtask = replace(subtask, managed_operator=_handle_of(reader, name))
+        elif holds(subtask.managed_operator, new.dropped):
+            subtask = _without_states(subtask, name, streams, new.dropped)
         subtasks.append(subtask)
     return replace(operator, coordinator=coordinator, subtasks=tuple(subtasks))
 
 
-def _file_of(handle: Partitioned, stream: StreamHandle, streams: Streams) -> _SubtaskFile | None:
-    """Return a file in parts; None for an empty one. Without elements it has a header all the same.
+def holds(handle: Partitioned | None, states: Sequence[str]) -> bool:
+    """Whether one of these states has elements."""
+    if handle is None or handle.stream is None:
+        return False
+    return any(len(state.offsets) and state.name in states for state in handle.states)
+
+
+def _without_states(
+    subtask: SubtaskState, name: str, streams: Streams, dropped: Sequence[str]
+) -> SubtaskState:
+    """Return a subtask without the elements of some states. A compressed element is in chunks of
+    its own, or in a stream with all others of its state: others stay as they are.
+    """
+    handle = subtask.managed_operator
+    assert handle is not None and handle.stream is not None, "it holds one of them"
+    content = bounds.gather(streams.chunks(handle.stream), "operator state")
+    by_start = split_elements(content, handle.starts, len(content))
+    made = bytearray(content[: min(handle.starts)])
+    require_version(decode_operator_header(bytes(made)))
+    moved: dict[int, int] = {}
+    states: list[StateOffsets] = []
+    for state in handle.states:
+        kept = () if state.name in dropped else state.offsets
+        for start in kept:
+            if start not in moved:
+                moved[start] = len(made)
+                made += by_start[start]
+        offsets = Longs.of([moved[start] for start in kept])
+        states.append(StateOffsets(state.name, state.mode, offsets))
+    shorter = Partitioned(tuple(states), Inline(name, bytes(made)))
+    return replace(subtask, managed_operator=shorter)
+
+
+def _file_of(handle: Partitioned | None, streams: Streams) -> _SubtaskFile | None:
+    """Return a file in parts; None for an empty one, or none. Without elements it has a header all
+    the same.
 
     Raises Incompatible for compressed state: an element is a part of a stream there.
     """
-    content = bounds.gather(streams.chunks(stream), "operator state")
+    if handle is None or handle.stream is None:
+        return None
+    content = bounds.gather(streams.chunks(handle.stream), "operator state")
     if not content:
         return None
     head = content[: min(handle.starts, default=len(content))]

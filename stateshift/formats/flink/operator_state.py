@@ -72,7 +72,9 @@ Pair = tuple[object, object]  # a key, None where there is none, and a value
 READER_STATE: Final = "SourceReaderState"
 # The committables of a sink that are to be committed (CommitterOperator).
 COMMITTER_STATE: Final = "streaming_committer_raw_states"
-STATES: Final = (READER_STATE, "writer_raw_states", COMMITTER_STATE)
+# Files, or names of transactions, that a sink's writer has begun (SinkWriterStateHandler).
+WRITER_STATE: Final = "writer_raw_states"
+STATES: Final = (READER_STATE, WRITER_STATE, COMMITTER_STATE)
 SERIALIZER: Final = "BytePrimitiveArraySerializer"
 COORDINATOR_VERSIONS: Final = (0, 1)
 COMMITTER_MAGIC: Final = 0xB91F252C

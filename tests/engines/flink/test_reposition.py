@@ -32,7 +32,9 @@ from stateshift.formats.flink.kafka import (
 )
 from stateshift.formats.flink.metadata import OperatorState, decode_metadata, encode_metadata
 from stateshift.formats.flink.operator_state import (
+    COMMITTER_STATE,
     READER_STATE,
+    WRITER_STATE,
     ConnectorState,
     decode_source_coordinator,
     decode_versioned_elements,
@@ -353,6 +355,36 @@ def test_transactions_of_the_old_brokers_are_told_and_left_out_only_by_a_waiver(
         _, survey = golden.looked_at(ground.disk, location)
         ends[location] = [end.role for end in survey.images[0].endpoints]
     assert ends == {IMAGE: ["source", "source", "sink"], TARGET: ["source", "source"]}
+
+
+def test_a_fork_leaves_the_work_that_sinks_have_begun_to_the_running_job(tmp_path: Path) -> None:
+    """A job that restored it would end the transactions of the one that runs on."""
+    for mode, waive in (("move", []), ("fork", []), ("fork", ["open-transactions"])):
+        place = tmp_path / f"{mode}-{len(waive)}"
+        place.mkdir()
+        ground = ground_of(place)
+        places = {"existing_savepoint_paths": [IMAGE], "new_savepoint_path": TARGET}
+        job = {"name": "orders", **places, "mode": mode, "waive": waive}
+        proposal = ground.propose(parse_spec(json.dumps({"engine": "flink", "jobs": [job]})))
+        told = [each for each in proposal.plans[-1].findings if "begun" in each.message]
+        assert [each.level for each in told] == ([] if mode == "move" else ["warn"])
+        ground.apply(proposal)
+        before, after = (states_of_sink(ground, place) for place in (IMAGE, TARGET))
+        assert before.keys() == {WRITER_STATE, COMMITTER_STATE}
+        assert after == ({} if waive else before)
+        assert ground.positions(TARGET) == ground.positions(IMAGE)
+
+
+def states_of_sink(ground: KafkaGround, location: str) -> dict[str, int]:
+    """How many elements its states have."""
+    counts: dict[str, int] = {}
+    for operator in decode_metadata(ground.held(location)["_metadata"]).operators:
+        for subtask in operator.all_subtasks:
+            handle = subtask.managed_operator
+            for state in () if handle is None else handle.states:
+                if state.name in (WRITER_STATE, COMMITTER_STATE) and len(state.offsets):
+                    counts[state.name] = counts.get(state.name, 0) + len(state.offsets)
+    return counts
 
 
 BAD: Mapping[str, tuple[dict[str, Any], str]] = {

@@ -408,6 +408,33 @@ def of_positions(move: Move) -> Iterator[Finding]:
             )
 
 
+def of_begun_work(move: Move) -> Iterator[Finding]:
+    """Report what sinks had begun of a job that goes on beside its fork."""
+    if not move.begun or not is_readable(move.facts.source):
+        return
+    names = names_of(move.facts.source.images[0])
+    shown = ", ".join(names.get(operator, operator) for operator in move.begun)
+    begun = f"{shown}: the files and transactions that were begun"
+    if not move.leaves_begun_work:
+        yield warn(
+            f"{begun} are finished by the new job, and a job that goes on loses them: it fails, "
+            "and starts again from its last checkpoint",
+            hint=f"if that job has not ended: --waive {TRANSACTIONS} leaves them to it",
+        )
+    elif len(move.surveys) > 1:
+        yield refuse(
+            f"{begun} are the running jobs' to finish, and the new image is made of several",
+            hint="a fork of each job leaves them out; then make one image of the forks",
+        )
+    else:
+        yield warn(
+            f"{begun} are the running job's to finish, and are left out of the new image",
+            hint="the new job's sinks need another place; and a Kafka sink another "
+            "transactionalIdPrefix: with the same one, each job aborts the transactions of the "
+            "other",
+        )
+
+
 def of_storage(move: Move) -> Iterator[Finding]:
     """Report a target that cannot be written to, and a storage that could be faster."""
     yield from of_free_space(move.job, move.facts)
@@ -432,6 +459,7 @@ FINDINGS: tuple[Findings, ...] = (
     of_sources,
     of_changes,
     of_positions,
+    of_begun_work,
     of_target,
     of_choice,
     of_left,

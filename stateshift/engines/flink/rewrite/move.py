@@ -19,8 +19,15 @@ from itertools import chain
 from shlex import quote
 
 from stateshift.engines.flink.entries.edits import Edit
-from stateshift.engines.flink.image import CANONICAL, Beginnings, Obstacle, flink_facts, metadata_of
-from stateshift.engines.flink.new_offsets import NewOffsets
+from stateshift.engines.flink.image import (
+    CANONICAL,
+    Beginnings,
+    Obstacle,
+    flink_facts,
+    is_readable,
+    metadata_of,
+)
+from stateshift.engines.flink.new_offsets import NewOffsets, holds
 from stateshift.engines.flink.rewrite.choice import Choice, Source, choose, id_of, sources_by_id
 from stateshift.engines.flink.rewrite.unkeyed import (
     KEYED,
@@ -35,13 +42,14 @@ from stateshift.formats.flink.evolution import Unfit
 from stateshift.formats.flink.keyed_state import Header, decode_header
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
-from stateshift.formats.flink.operator_state import COMMITTER_STATE
+from stateshift.formats.flink.operator_state import COMMITTER_STATE, WRITER_STATE
 from stateshift.plain import JsonObject, to_plain
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.transform import Evolve, Prune, Rescale, find_change
 from stateshift.survey import Facts, Survey
 
 TRANSACTIONS = "open-transactions"  # the waiver
+BEGUN = (WRITER_STATE, COMMITTER_STATE)  # of a sink that has files or transactions not finished
 _RESCALED = "cannot get another number of subtasks or key groups"
 _UNITED = "cannot become one of several"
 _EDITED = "cannot be changed so"
@@ -385,7 +393,7 @@ class Move:
     @cached_property
     def new_offsets(self) -> Mapping[str, NewOffsets]:
         """The operators of the first image that read on from elsewhere, or whose pending
-        transactions are dropped, by their ids.
+        transactions are dropped, or what the running job has begun, by their ids.
         """
         changed: dict[str, NewOffsets] = {}
         for position in self.facts.positions:
@@ -400,7 +408,31 @@ class Move:
             index = operator.uid or operator.name or operator.id.hex()
             if index in changed:
                 by_id[operator.id.hex()] = changed[index]
-        return by_id
+        taken = self.choice.taken[0].operators
+        left_out = self.begun if self.leaves_begun_work else ()
+        begun = {id_: NewOffsets({}, {}, BEGUN) for id_ in left_out if id_ in taken}
+        return {**by_id, **begun}
+
+    @property
+    def leaves_begun_work(self) -> bool:
+        """Whether `begun` work is the job's to finish. A job that is asked for its savepoint goes
+        on, or whose standby is rehearsed; that of an image alone may have ended.
+        """
+        asks = self.job.flink is not None and bool(self.job.flink.job_ids)
+        return asks or self.job.rehearses or TRANSACTIONS in self.job.waive
+
+    @cached_property
+    def begun(self) -> list[str]:
+        """The sinks with work that a job has begun which may go on beside its fork, by ids."""
+        begun: dict[str, None] = {}
+        keeps = self.job.flink is not None and self.job.flink.cancel_job is False
+        may_go_on = keeps or self.job.mode == "fork"
+        for survey in filter(is_readable, self.surveys if may_go_on else ()):
+            for operator in metadata_of(survey.images[0]).operators:
+                handles = (subtask.managed_operator for subtask in operator.all_subtasks)
+                if any(holds(handle, BEGUN) for handle in handles):
+                    begun[operator.id.hex()] = None
+        return [*begun]
 
     def is_rewritten(self, number: int, operator: str, role: str) -> bool:
         """Whether state of an operator of the `number`th image is written anew."""
