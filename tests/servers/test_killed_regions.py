@@ -1,8 +1,8 @@
 """A region is killed at random moments, and so are the commands that bring its job back: a real Spark
 reads a real Kafka, with its checkpoint on a real S3.
 
-Ten moments, or as many as STATESHIFT_FAILOVER_MOMENTS says, from the STATESHIFT_FAILOVER_FIRST-th
-on.
+Four moments, ten with --full, or as many as STATESHIFT_FAILOVER_MOMENTS says, from the
+STATESHIFT_FAILOVER_FIRST-th on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(4 * 3600),
 ]
-MOMENTS = int(os.environ.get("STATESHIFT_FAILOVER_MOMENTS", "10"))
+MOMENTS = os.environ.get("STATESHIFT_FAILOVER_MOMENTS")
 FIRST = int(os.environ.get("STATESHIFT_FAILOVER_FIRST", "0"))
 AFTER_SECONDS_MAX = 6.0  # after the first image
 MTIME_SECONDS = 1.1  # a modification time of S3 has whole seconds
@@ -45,11 +45,14 @@ BATCHES_MORE = 2
 @pytest.mark.row("W-21", on="Spark, S3")
 @pytest.mark.row("W-22", on="Spark, S3, Kafka")
 @pytest.mark.row("W-23", on="Spark")
-def test_whenever_a_region_is_killed_its_job_goes_on_exactly(tmp_path: Path, seed: int) -> None:
+def test_whenever_a_region_is_killed_its_job_goes_on_exactly(
+    request: pytest.FixtureRequest, tmp_path: Path, seed: int
+) -> None:
     dice = random.Random(seed)
+    moments = int(MOMENTS or (10 if request.config.getoption("--full") else 4))
     try:
         with regions(tmp_path, dice) as both:
-            for number in range(FIRST, FIRST + MOMENTS):
+            for number in range(FIRST, FIRST + moments):
                 both.dice = random.Random(f"{seed} {number}")
                 began = time.monotonic()
                 told = lives_through_it(both)
