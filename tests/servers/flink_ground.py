@@ -152,7 +152,7 @@ class Ground:
     def _alive(self) -> list[tuple[Cluster, str]]:
         return [
             (cluster, job["jid"])
-            for cluster in self.clusters
+            for cluster in dict.fromkeys(self.clusters)
             for job in cluster.ask("/jobs/overview")["jobs"]
             if job["state"] in ALIVE
         ]

@@ -62,10 +62,11 @@ class Cell:
     source: str
     sink: str
     act: str
+    main_class: str = "jobs.Sums"
 
     @property
     def brokers(self) -> str:
-        return self.ground.servers.exports()["STATESHIFT_KAFKA"]
+        return str(self.ground.servers.exports()["STATESHIFT_KAFKA"])
 
     def place(self, name: str) -> str:
         """A topic or a folder of its own."""
@@ -83,7 +84,7 @@ class Cell:
     def submit(self, out: str = "out") -> dict[str, Any]:
         flat = [str(word) for pair in self.words(out).items() for word in pair]
         arguments = [f"--{word}" if not at % 2 else word for at, word in enumerate(flat)]
-        start = {"jar": str(self.jar), "entry_class": "jobs.Sums", "arguments": arguments}
+        start = {"jar": str(self.jar), "entry_class": self.main_class, "arguments": arguments}
         return {**start, "parallelism": 2, "seconds_max": 90}
 
     def spec(self, id: str, submit: dict[str, Any], **more: Any) -> Path:
@@ -177,7 +178,7 @@ def fed(cell: Cell) -> Iterator[tuple[str, Feeder]]:
     feeder = Feeder(cell)
     feeder.start()
     try:
-        job = started(cell.ground.here, cell.jar, "jobs.Sums", cell.words("out"))
+        job = started(cell.ground.here, cell.jar, cell.main_class, cell.words("out"))
         cell.has_written(MORE)
         yield job, feeder
     finally:
@@ -220,16 +221,7 @@ def test_what_readers_see_is_what_an_undisturbed_job_writes(
         warm.ground.applied(warm.spec(id, warm.submit(), mode="warm", rounds=2))
         ends(warm, feeder, repeated=sink == "lines")
 
-    forked = cell("fork")
-    with fed(forked) as (id, feeder):
-        forked.ground.applied(forked.spec(id, forked.submit("other"), mode="fork"))
-        forked.has_written(MORE, "other")
-        ends(forked, feeder)
-        assert restarts(forked, id) == 0, "the fork takes nothing from the job"
-        until(lambda: last(forked.written("other")) == last(forked.written()))
-        for own in forked.written("other").values():
-            counts = [count for count, _ in own]
-            assert counts == list(range(counts[0], counts[-1] + 1)) and counts[0] > 1
+    assert_fork_takes_nothing(cell("fork"))
 
     lost = cell("failover")
     with fed(lost) as (id, feeder):
@@ -245,10 +237,34 @@ def test_what_readers_see_is_what_an_undisturbed_job_writes(
         ends(lost, feeder, repeated=True)
 
 
+def assert_fork_takes_nothing(cell: Cell) -> None:
+    """The job goes on without a restart, and what its fork writes elsewhere follows the savepoint."""
+    with fed(cell) as (id, feeder):
+        cell.ground.applied(cell.spec(id, cell.submit("other"), mode="fork"))
+        cell.has_written(MORE, "other")
+        ends(cell, feeder)
+        (told,) = cell.ground.here.ask(f"/jobs/{id}/metrics?get=numRestarts")
+        assert int(told["value"]) == 0
+        until(lambda: last(cell.written("other")) == last(cell.written()))
+        for own in cell.written("other").values():
+            counts = [count for count, _ in own]
+            assert counts == list(range(counts[0], counts[-1] + 1)) and counts[0] > 1
+
+
+@pytest.mark.parametrize("sink", ["files", "kafka"])
+def test_a_fork_takes_nothing_from_a_job_with_the_sinks_of_before(
+    tmp_path: Path, sink: str
+) -> None:
+    try:
+        connector = connector_jars("1.20.5")
+    except Unavailable as reason:
+        pytest.skip(f"cannot be had: {reason}")
+    with group(tmp_path / "servers", "flink-1.20", "kafka") as servers:
+        ground = Ground(servers, tmp_path, ("flink-1.20", "flink-1.20"))
+        jar = job_jar(ground.here.lib, connector, tmp_path)
+        cell = Cell(ground, jar, "kafka", sink, "fork", "jobs.SumsToSinksBefore")
+        assert_fork_takes_nothing(cell)
+
+
 def last(written: dict[str, list[tuple[int, int]]]) -> dict[str, tuple[int, int]]:
     return {key: own[-1] for key, own in written.items()}
-
-
-def restarts(cell: Cell, id: str) -> int:
-    (told,) = cell.ground.here.ask(f"/jobs/{id}/metrics?get=numRestarts")
-    return int(told["value"])

@@ -49,7 +49,10 @@ from stateshift.specification.transform import Evolve, Prune, Rescale, find_chan
 from stateshift.survey import Facts, Survey
 
 TRANSACTIONS = "open-transactions"  # the waiver
-BEGUN = (WRITER_STATE, COMMITTER_STATE)  # of a sink that has files or transactions not finished
+# States of a sink with files or transactions not finished: of Sink V2, and of StreamingFileSink.
+BEGUN = (WRITER_STATE, COMMITTER_STATE, "bucket-states")
+# FlinkKafkaProducer has them in `state`, which others have, too, beside the numbers of new ones.
+OF_PRODUCER = {"next-transactional-id-hint", "next-transactional-id-hint-v2"}
 _RESCALED = "cannot get another number of subtasks or key groups"
 _UNITED = "cannot become one of several"
 _EDITED = "cannot be changed so"
@@ -409,9 +412,10 @@ class Move:
             if index in changed:
                 by_id[operator.id.hex()] = changed[index]
         taken = self.choice.taken[0].operators
-        left_out = self.begun if self.leaves_begun_work else ()
-        begun = {id_: NewOffsets({}, {}, BEGUN) for id_ in left_out if id_ in taken}
-        return {**by_id, **begun}
+        for id_, states in self.begun.items() if self.leaves_begun_work else ():
+            if id_ in taken:
+                by_id[id_] = NewOffsets({}, {}, states)
+        return by_id
 
     @property
     def leaves_begun_work(self) -> bool:
@@ -422,17 +426,22 @@ class Move:
         return asks or self.job.rehearses or TRANSACTIONS in self.job.waive
 
     @cached_property
-    def begun(self) -> list[str]:
-        """The sinks with work that a job has begun which may go on beside its fork, by ids."""
-        begun: dict[str, None] = {}
+    def begun(self) -> Mapping[str, tuple[str, ...]]:
+        """The sinks with work that a job has begun which may go on beside its fork, by ids, and the
+        states that have it.
+        """
+        begun: dict[str, tuple[str, ...]] = {}
         keeps = self.job.flink is not None and self.job.flink.cancel_job is False
         may_go_on = keeps or self.job.mode == "fork"
         for survey in filter(is_readable, self.surveys if may_go_on else ()):
             for operator in metadata_of(survey.images[0]).operators:
-                handles = (subtask.managed_operator for subtask in operator.all_subtasks)
-                if any(holds(handle, BEGUN) for handle in handles):
-                    begun[operator.id.hex()] = None
-        return [*begun]
+                for subtask in operator.all_subtasks:
+                    handle = subtask.managed_operator
+                    names = set() if handle is None else {state.name for state in handle.states}
+                    states = (*BEGUN, "state") if names & OF_PRODUCER else BEGUN
+                    if holds(handle, states):
+                        begun[operator.id.hex()] = states
+        return begun
 
     def is_rewritten(self, number: int, operator: str, role: str) -> bool:
         """Whether state of an operator of the `number`th image is written anew."""
