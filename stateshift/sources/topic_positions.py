@@ -303,6 +303,12 @@ class _Translation:
             if len(topics) == 1:
                 found = bounds_of(reader, topics[0], request.old_topic, request.read)
                 self._bounds = {number: each for number, each in found.items() if each.is_known}
+                if request.read and not self._bounds:
+                    yield refuse(
+                        f"{topics[0]} has no offset sync of {request.old_topic} that is of use",
+                        hint="--syncs TOPIC names that of another mirror; without syncs, --by "
+                        "records",
+                    )
                 return
             if topics:
                 yield refuse(

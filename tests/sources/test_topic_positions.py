@@ -320,6 +320,7 @@ def test_syncs_of_an_earlier_topic_are_not_believed() -> None:
     [
         (old(), {}, "neither old:1 nor new:1 has a topic mm2-offset-syncs.ALIAS.internal"),
         (old(), {"syncs": "mine"}, "neither old:1 nor new:1 has mine"),
+        (mirrored(), {}, "mm2-offset-syncs.b.internal has no offset sync of orders"),
         (mirrored((1, 45, 10)), {}, "shop-orders/0: the records that the job has read last"),
     ],
 )
