@@ -6,7 +6,8 @@
                                                    of a check have changed; prints what happened
     python -m tests.check.playing upgraded PYTHON [NAME…]  the old code runs on the PySpark of this
                                                    interpreter; prints what this Spark did with
-                                                   the new code, and the verdict by its planner
+                                                   the new code, and the verdict by its planner;
+                                                   and both after the commands, if there are some
 
 The ground is one folder with a fixed name: file sources know their files by full paths.
 """
@@ -22,9 +23,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import redirect_stderr
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import astuple, dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ from stateshift.check.spark.files import (
 )
 from stateshift.check.spark.pair import Pair
 from stateshift.check.spark.query import CapturedQuery, StoredQuery, captured_query
+from stateshift.check.verdict import CheckedQuery
 from stateshift.documents.check import spec_for
 from stateshift.engines.registry import find_image
 from stateshift.specification.transform import Change
@@ -79,6 +81,7 @@ class Playing:
 
     def __init__(self, session: Any, bases: Path) -> None:
         self.session, self.bases = session, bases
+        self.changed = bases / "changed"  # the checkpoint that commands have made last
         self.codes: dict[str, CapturedQuery] = {}
 
     def base(self, name: str) -> Path:
@@ -110,6 +113,8 @@ class Playing:
         checkpoint = GROUND / "checkpoint"
         spec = spec_for(changes, f"file://{checkpoint}")
         api.apply(spec, workdir=str(GROUND / "run"))
+        shutil.rmtree(self.changed, ignore_errors=True)
+        shutil.copytree(GROUND / "checkpoint-2", self.changed)
         write_input(GROUND, 1)
         error = self.run(change.job, "checkpoint-2")
         if error is not None:
@@ -140,13 +145,14 @@ class Playing:
         request = {
             "file": str(work / "job.py"),
             "arguments": [str(GROUND)],
+            "main_class": None,
             "scratch": str(work / "scratch"),
             "image": str(work / "image"),
             "rehearse": None,
             "stub": False,
             "batch_writes": False,
         }
-        with redirect_stderr(StringIO()):
+        with redirect_stderr(StringIO()), replaced_only_here():
             answer = fresh_capture().run(request)
         self._unset(job)
         return dict(answer)
@@ -167,8 +173,10 @@ class Playing:
             self._unset(job)
         return None
 
-    def verdict(self, name: str) -> str:
-        """Return the verdict on a change, with the old code, by the planner of this Spark."""
+    def verdict(self, name: str, mended: Path | None = None) -> CheckedQuery:
+        """Return the verdict on a change, with the old code, by the planner of this Spark; on the
+        base's state, or on one that commands have made of it.
+        """
         base = CHANGES[name].base
         for each in (name, base):
             if each not in self.codes:
@@ -176,8 +184,11 @@ class Playing:
                 assert answer["error"] is None, f"{each}: {answer['error']}"
                 (query,) = answer["queries"]
                 self.codes[each] = captured_query(query)
+        if mended is not None:
+            code = replace(self.codes[name], refused=None)  # which was the base's
+            return compare(Pair(code, stored_at(str(mended)), self.codes[base]))
         stored = stored_at(str(self.base(base) / "checkpoint"))
-        return compare(Pair(self.codes[name], stored, self.codes[base])).verdict
+        return compare(Pair(self.codes[name], stored, self.codes[base]))
 
     def _unset(self, job: Job) -> None:
         for key in job.all_settings:
@@ -194,6 +205,24 @@ def stored_at(location: str) -> StoredQuery:
     small = read_small_files(storage, survey, survey.images[0])
     entries = engine.first_entries(storage, survey, ENTRIES_MAX) if has_windows(small) else ()
     return stored_query(small, entries)
+
+
+@contextmanager
+def replaced_only_here() -> Iterator[None]:
+    """Let the classes of PySpark start queries again, after a capture has replaced how."""
+    from pyspark.sql import SparkSession, readwriter
+    from pyspark.sql.streaming import query
+    from pyspark.sql.streaming import readwriter as streams
+
+    writers = (readwriter.DataFrameWriter, readwriter.DataFrameWriterV2, streams.DataStreamWriter)
+    kinds = (*writers, streams.DataStreamReader, query.StreamingQueryManager, SparkSession.Builder)
+    own = [(kind, name, value) for kind in kinds for name, value in vars(kind).items()]
+    try:
+        yield
+    finally:
+        for kind, name, value in own:
+            if vars(kind)[name] is not value:
+                setattr(kind, name, value)
 
 
 def fresh_capture() -> Any:
@@ -261,7 +290,6 @@ def record(names: list[str]) -> None:
         target = GOLDEN / base
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(playing.base(base) / "checkpoint", target / "checkpoint")
-    # Last: it replaces what starts queries.
     for name in [*(names or CHANGES), *sorted(bases_played)]:
         answer = playing.captured(name)
         assert answer["error"] is None, f"{name}: {answer['error']}"
@@ -338,14 +366,14 @@ def print_upgraded(older: str, names: Sequence[str]) -> None:
     playing = Playing(new_session(), BASES_PLAYED)
     able = {base for base in bases if (BASES_PLAYED / base).exists()}
     chosen = [name for name in names or CHANGES if CHANGES[name].base in able]
-    outcomes = {}
-    for name in chosen:
-        outcomes[name] = playing.outcome(name)
-        print(name, outcomes[name], file=sys.stderr, flush=True)
     told = {}
-    for name, outcome in outcomes.items():  # last: it replaces what starts queries
-        told[name] = [outcome.word, outcome.error, playing.verdict(name)]
-        print(name, *told[name], file=sys.stderr, flush=True)
+    for name in chosen:
+        outcome, checked = playing.outcome(name), playing.verdict(name)
+        told[name] = [outcome.word, outcome.error, checked.verdict]
+        if checked.verdict == "starts-after":
+            told[name] += astuple(playing.mended(name, checked.changes))
+            told[name].append(playing.verdict(name, playing.changed).verdict)
+        print(json.dumps({name: told[name]}), file=sys.stderr, flush=True)
     print(json.dumps(told))
 
 

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,13 +34,15 @@ from stateshift.documents.check import spec_for
 from stateshift.errors import PlanError
 from stateshift.plain import JsonObject
 from tests.acceptance.support import ROOT, environment
-from tests.check.corpus import BASES, CHANGES
+from tests.check.corpus import BASES, CHANGES, PROVIDER, STATE
 from tests.check.flink_pairs import COUNT, HOLD, PAIRS, SCRIPTS, Pair, folder_of, told_of
 from tests.check.outcomes import (
+    NOT_AS_FROM_NOTHING,
     OF_FLINKS,
     OF_SPARKS,
     agrees_with_flink,
     agrees_with_spark,
+    continues,
     keep_outcomes,
 )
 from tests.check.test_compare import OUTCOMES
@@ -58,30 +61,48 @@ def test_there_are_a_hundred_pairs_of_spark_and_fifty_of_flink() -> None:
 
 # ---- Spark ---------------------------------------------------------------------------------------
 
-# Code that starts after the commands, and whose output cannot be that of a start from nothing: the
-# state has no values for a new column, and was made with the operator or the source that is gone.
-NOT_AS_FROM_NOTHING = (
-    "window: an aggregate more",
-    "stored: an aggregate more",
-    "join: a column more",
-    "paired: a column more",
-    "chain: no deduplication",
-    "union: a source less",
-    # Of Flink: other sources begin with the first number again.
-    "another graph with uids",
-    "another graph without uids",
-)
-
-
-# Sparks whose state the newest one takes over, and the jobs that they cannot run.
-OLDER = {"3.5.9": ("held", "paired")}
+# From which Spark to which, by which provider, if not by that of the job; the jobs and pairs that
+# one of the two cannot run.
+ROCKS = "RocksDB"
+BEFORE_4, BEFORE_4_1 = ("held", "paired"), ("paired", "join: format 3")
+WAYS = {
+    ("3.5.9", "4.3.0", ""): BEFORE_4,
+    ("3.5.9", "4.3.0", ROCKS): BEFORE_4,
+    ("3.5.9", "4.0.5", ""): (*BEFORE_4, *BEFORE_4_1),
+    ("4.0.5", "4.0.5", ""): BEFORE_4_1,
+    ("4.0.5", "4.0.5", ROCKS): BEFORE_4_1,
+    ("4.0.5", "4.3.0", ""): ("paired",),
+}
+PARTS_OF_SPARK = 5
 CACHE = Path.home() / ".cache" / "stateshift" / "sparks"
+# Run in the environment of another Spark, with what else the tests import.
+ELSEWHERE = """
+import runpy, sys
+sys.path[0:1] = [sys.argv[1]]
+sys.path.append(sys.argv[2])
+sys.argv[0:3] = ["playing"]
+runpy.run_module("tests.check.playing", run_name="__main__", alter_sys=True)
+"""
 
 
-def played(*mode: str) -> dict[str, list[str]]:
-    command = [sys.executable, "-m", "tests.check.playing", *mode]
+def python_of(version: str) -> str:
+    """Return the interpreter that has this Spark."""
+    if version == pyspark.__version__:
+        return sys.executable
+    place = Path(os.environ.get("STATESHIFT_SPARKS", CACHE)) / version
+    if not (place / "ready").exists():
+        pytest.skip(f"there is no Spark {version}: ./scripts/sparks {place.parent} {version}")
+    return str(place / "bin" / "python")
+
+
+def played(*mode: str, python: str = sys.executable, provider: str = "") -> dict[str, list[str]]:
+    command = [python, "-m", "tests.check.playing", *mode]
+    if python != sys.executable:
+        command = [python, "-c", ELSEWHERE, str(ROOT), sysconfig.get_path("purelib"), *mode]
+    submit = f"--conf {PROVIDER}={STATE}.{provider}StateStoreProvider pyspark-shell"
+    more = {"PYSPARK_SUBMIT_ARGS": submit} if provider else {}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
+        command, cwd=ROOT, env=environment() | more, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
     outcomes: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
@@ -112,19 +133,28 @@ def test_code_starts_after_the_commands_and_goes_on_from_what_the_state_holds() 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.row("W-24", on="Spark")
-@pytest.mark.parametrize("older", OLDER)
-def test_spark_does_with_the_state_of_an_older_one_what_the_check_says(older: str) -> None:
-    place = Path(os.environ.get("STATESHIFT_SPARKS", CACHE)) / older
-    if not (place / "ready").exists():
-        pytest.skip(f"there is no Spark {older}: ./scripts/sparks {place.parent} {older}")
-    told = played("upgraded", str(place / "bin" / "python"))
-    assert {CHANGES[name].base for name in told} == {*BASES} - {*OLDER[older]}
+@pytest.mark.parametrize("part", range(PARTS_OF_SPARK))
+@pytest.mark.parametrize("way", WAYS, ids="-".join)
+def test_spark_does_with_state_of_another_version_what_the_check_says(
+    way: tuple[str, str, str], part: int
+) -> None:
+    older, newer, provider = way
+    able = [name for name in CHANGES if not {name, CHANGES[name].base} & {*WAYS[way]}]
+    able.sort(key=lambda name: [*BASES].index(CHANGES[name].base))
+    size = -(-len(able) // PARTS_OF_SPARK)
+    names = able[part * size : (part + 1) * size]
+    python = python_of(newer)
+    told = played("upgraded", python_of(older), *names, python=python, provider=provider)
+    assert [*told] == names
     if "STATESHIFT_RECORD" in os.environ:
-        keep_outcomes(OF_SPARKS, f"{older} to {pyspark.__version__}", told)
+        shown = f"{older} to {newer}" + (f", {provider}" if provider else "")
+        keep_outcomes(OF_SPARKS, shown, told)
     wrong = []
-    for name, (word, error, said) in told.items():
+    for name, (word, error, said, *mended) in told.items():
         if not agrees_with_spark(name, word, said):
             wrong.append(f"{name}: {word} {error}, and the check: {said}")
+        if mended and not continues(name, mended[0], mended[2]):
+            wrong.append(f"{name}, after the commands: {mended}")
     assert not wrong, "\n".join(wrong)
 
 

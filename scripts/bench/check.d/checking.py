@@ -86,7 +86,9 @@ def spark_rows() -> Iterator[tuple[str, str, str, str, bool]]:
 def other_sparks() -> Iterator[str]:
     """The lines of a table of the pairs on other Sparks: said, and what it did."""
     ways = recorded_outcomes(OF_SPARKS)
-    yield from cells(ways, lambda cell: f"{cell[2]} / {cell[0]}")
+    yield from cells(
+        ways, lambda cell: f"{cell[2]} / {cell[0]}" + (f", then {cell[3]}" if cell[3:] else "")
+    )
 
 
 def flinks() -> Iterator[str]:
@@ -152,10 +154,12 @@ def page(seconds: dict[str, list[float]]) -> Iterator[str]:
         missed = "not seen" if name in UNSEEN else "DIFFERS"
         yield f"| {name} | {known} | {alone} | {did} | {'' if agrees else missed} |"
     yield ""
-    yield "## State of older Sparks"
+    yield "## Other Sparks"
     yield ""
     yield from wrapped(
-        "New code on state that an older Spark wrote: the verdict, and what the newer one did. They "
+        "New code on state that another Spark wrote, or the same one; by the job's own provider, or "
+        "all with RocksDB. The verdict, and what the newer Spark did; `then` is what it did after "
+        "the commands of the verdict. They "
         f"agree in {agreeing(others, lambda name, cell: agrees_with_spark(name, str(cell[0]), str(cell[2])))}."
     )
     yield ""

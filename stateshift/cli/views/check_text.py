@@ -20,6 +20,7 @@ TONES: dict[str, Tone] = {
     "note": "dim",
 }
 ORDER = ("never", "starts-after", "starts-but", "not-known", "note")
+NOT_AS_EXPECTED = "but not from the state that it expects"
 CUT = 400  # letters of a plan's line
 
 
@@ -49,22 +50,24 @@ def _query(facts: QueryFacts, file: str) -> Iterator[Block]:
 
 def verdict_words(facts: QueryFacts) -> str:
     """Return the verdict in words."""
-    number = len(facts.commands)
-    commands = "command" if number == 1 else "commands"
+    own, number = facts.own, len(facts.commands)
     words = {
         "starts": "starts",
         "not-known": "may start: see what is not known",
-        "starts-but": "starts, but not from the state that it expects",
-        "starts-after": f"starts after {number} {commands}"
-        if number
-        else "does not start as it is",
+        "starts-but": f"starts, {NOT_AS_EXPECTED}",
         "never": "never starts",
     }
-    if facts.own.verdict == "starts-after" and not facts.own.has_commands:
+    if own.verdict != "starts-after":
+        return words[own.verdict]
+    if not own.has_commands:
         return "does not start as it is: see the hints"
-    if number and any(each.level == "not-known" for each in facts.own.differences):
-        return f"may start after {number} {commands}: see what is not known"
-    return words[facts.own.verdict]
+    after = f"after {number} {'command' if number == 1 else 'commands'}"
+    levels = {each.level for each in own.differences}
+    if "starts-but" in levels:
+        return f"starts {after}, {NOT_AS_EXPECTED}"
+    return (
+        f"may start {after}: see what is not known" if "not-known" in levels else f"starts {after}"
+    )
 
 
 def _differences(facts: QueryFacts) -> Iterator[Block]:
