@@ -6,10 +6,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
+import pyspark
 import pytest
 
 from stateshift import api
@@ -115,8 +119,10 @@ def test_a_file_that_is_not_there_and_an_interpreter_that_is_not_are_wrong_reque
 ) -> None:
     with pytest.raises(SpecError, match="there is no file"):
         api.check(WINDOW, str(tmp_path / "job.py"))
-    with pytest.raises(SpecError, match="a Python file or a notebook"):
-        api.check(WINDOW, str(tmp_path / "job.jar"))
+    with pytest.raises(SpecError, match="its SQL starts no query"):
+        api.check(WINDOW, str(tmp_path / "job.sql"))
+    with pytest.raises(SpecError, match="no source of a jar is replaced"):
+        api.check(WINDOW, str(tmp_path / "job.jar"), stub=True)
     (tmp_path / "job.py").write_text("")
     with pytest.raises(SpecError, match="--python"):
         api.check(WINDOW, str(tmp_path / "job.py"), python=str(tmp_path / "python"))
@@ -184,3 +190,71 @@ def test_a_rehearsal_that_fails_tells_the_error_and_leaves_nothing(place: Path) 
 def test_a_rehearsal_without_its_sources_is_refused() -> None:
     with pytest.raises(PlanError, match="reads the query's own sources"):
         api.check(WINDOW, "job.py", stub=True, rehearse=True)
+
+
+@pytest.fixture(scope="module")
+def orders_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The jar of Orders.java."""
+    javac, folder = shutil.which("javac"), tmp_path_factory.mktemp("jar")
+    if javac is None:
+        pytest.skip("there is no javac, which compiles the job: install a JDK")
+    jars = Path(pyspark.__file__).parent / "jars" / "*"
+    source = Path(__file__).with_name("Orders.java")
+    words = [javac, "-proc:none", "-nowarn", "-cp", str(jars), "-d", str(folder), str(source)]
+    subprocess.run(words, check=True, capture_output=True)
+    with zipfile.ZipFile(folder / "orders.jar", "w") as jar:
+        for file in folder.glob("*.class"):
+            jar.write(file, file.name)
+    return folder / "orders.jar"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.row("W-24", on="Spark")
+def test_a_jar_is_planned_and_rehearsed_and_writes_nothing(
+    orders_jar: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "ground"
+    write_input(place, 0)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    words = [str(submit), "--master", "local[1]", "--class", "Orders", str(orders_jar), str(place)]
+    subprocess.run(words, check=True, capture_output=True)
+    write_input(place, 1)
+    before = digest(place)
+
+    def verdict(change: str, **given: Any) -> tuple[str, list[str]]:
+        given |= {"arguments": [str(place), change], "main_class": "Orders"}
+        checked = api.check(place / "checkpoint", str(orders_jar), **given)
+        (query,) = checked.checked.queries
+        assert (query.query, query.location) == ("orders", f"{place}/checkpoint")
+        return query.verdict, [each.message for each in query.differences]
+
+    assert verdict("nothing")[0] == verdict("other session")[0] == "starts"
+    assert verdict("max")[0] == "starts-but"
+    said, messages = verdict("files")
+    assert said == "starts", messages
+    said, messages = verdict("nothing", rehearse=True)
+    assert said == "starts"
+    assert re.match(r"Spark started it, and batch \d+ of 62 records", messages[-1])
+    assert digest(place) == before
+    (place / "checkpoint").rename(place / "payments")
+    with pytest.raises(PlanError, match=r"starts no queries at .*; it starts orders at"):
+        api.check(place / "payments", str(orders_jar), arguments=[str(place)], main_class="Orders")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("fails", "IllegalArgumentException: no such profile"),
+        ("exits", "its JVM has ended"),
+        ("table", "runs InsertIntoHadoopFsRelationCommand, and may write"),
+    ],
+)
+def test_a_jar_that_is_no_job_says_why(
+    change: str, expected: str, orders_jar: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(PlanError, match=expected):
+        api.check(WINDOW, str(orders_jar), arguments=[str(tmp_path), change], main_class="Orders")
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 Runs in any environment that has PySpark 4: it imports nothing of stateshift. REQUEST holds
 
     file, arguments    the user's file, and its own arguments
+    main_class         of a jar; null for the one that its manifest names
     answer             where the answer goes
     scratch            an empty folder for throwaway checkpoints
     image              a folder with the logs and schemas of the checkpoint; null without one
@@ -16,6 +17,10 @@ would plan a first batch, on a throwaway checkpoint: it writes there the schemas
 its operators (IncrementalExecution). Then it plans the query once more on a copy of the logs and
 schemas of the checkpoint, as it would plan the next batch: the error which that raises is Spark's
 own refusal. Neither opens a source or reads a row of state.
+
+The `main` of a jar runs in the JVM of PySpark. Its first query is caught by a rule of Spark's
+analyzer, which refuses the plan of the start: `main` gets an error. Spark would open the checkpoint
+and the log of a file sink before that: there it finds nothing and writes nothing.
 
 To rehearse, one query starts from the fork, and writes to Spark's sink `noop`; functions of
 `foreach` and `foreachBatch` are not called. It is stopped after its first batch, or ends when there
@@ -42,12 +47,14 @@ import shutil
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any as Java  # an object of the JVM, as Py4J shows it, or one of PySpark
 
 Json = dict[str, Java]
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
+LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 PARTITIONS = "spark.sql.shuffle.partitions"
 TEXT_MAX = 2_000
 BETWEEN_LOOKS = 0.05  # seconds
@@ -59,6 +66,38 @@ SHOWN_OPTIONS = frozenset(
         *("startingoffsets", "startingversion", "startingtimestamp", "rowspersecond", "host"),
         "port",
     )
+)
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+# Spark makes one for each place of a checkpoint or of the log of a file sink. Compiled by Janino,
+# which Spark has for the code that it generates.
+NO_FILES = """
+import org.apache.hadoop.fs.*;
+
+public class NoFiles implements FileManager {
+  private final Path place;
+
+  public NoFiles(Path place, org.apache.hadoop.conf.Configuration settings) { this.place = place; }
+
+  public FileManager.CancellableFSDataOutputStream createAtomic(Path file, boolean overwrites) {
+    throw new IllegalStateException("a check writes nothing: " + file);
+  }
+  public FSDataInputStream open(Path file) throws java.io.IOException {
+    throw new java.io.FileNotFoundException(file.toString());
+  }
+  public FileStatus[] list(Path folder, PathFilter filter) { return new FileStatus[0]; }
+  public FileStatus[] list(Path folder) { return new FileStatus[0]; }
+  public void mkdirs(Path folder) {}
+  public boolean exists(Path file) { return false; }
+  public void delete(Path file) {}
+  public boolean isLocal() { return false; }
+  public Path createCheckpointDirectory() { return place; }
+  public void close() {}
+}
+"""
+# Commands of Spark that write nothing, by the names of their plans.
+READING = re.compile(
+    "Show|Describe|Explain|List|(Set|Reset|SetCatalog|SetNamespace|AddJars|AddFiles)Command"
+    "|SetCatalogAndNamespace|(Unc|C)acheTable|Refresh"
 )
 KAFKA = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
@@ -186,6 +225,11 @@ class Capture:
                 "options": _shown(options),
             },
         }
+        self.accept(query, frame, writer, asked)
+        return Caught(query["name"])
+
+    def accept(self, query: Json, frame: Java, writer: Java, asked: Json) -> None:
+        """Plan a query that was caught; or start it, if it is the one to rehearse."""
         rehearsal = self.request["rehearse"]
         if rehearsal is None:
             place = self.scratch / f"query-{len(self.queries)}"
@@ -193,7 +237,6 @@ class Capture:
         elif self.rehearsed is None and all(query[key] == rehearsal[key] for key in WHICH):
             self.rehearsed = self._rehearse(writer, asked, rehearsal["from"])
         self.queries.append(query)
-        return Caught(query["name"])
 
     def _rehearse(self, writer: Java, asked: Json, fork: str) -> Json:
         """Start a query from the fork, and stop it after a batch."""
@@ -406,12 +449,7 @@ class Planned:
         return constructor.newInstance(array).executedPlan()
 
     def _class(self, name: str, package: str) -> Java:
-        """Return a class of Spark, which 4.1 has moved into a package of its own."""
-        load = self.jvm.org.apache.spark.util.Utils.classForName
-        try:
-            return load(f"{STREAMING}.{package}.{name}", True, False)
-        except Exception:
-            return load(f"{STREAMING}.{name}", True, False)
+        return streaming_class(self.jvm, name, package)
 
     def _sources(self, logical: Java) -> list[Json]:
         """Return the sources in the order of Spark's offset log; equal relations are one source."""
@@ -448,6 +486,156 @@ class Planned:
                     files[path] = base64.b64encode(file.read_bytes()).decode()
             operators.append({"id": number, "files": files, **_described(node, writer)})
         return operators
+
+
+class JarMain:
+    """The `main` of a jar, run until it starts a query."""
+
+    def __init__(self, capture: Capture) -> None:
+        from pyspark import SparkConf, SparkContext
+
+        self.capture = capture
+        self.is_off = False  # while we plan or rehearse ourselves
+        self.refusal: Exception | None = None
+        settings = {"spark.ui.enabled": "false", FILE_MANAGER: "NoFiles"}
+        conf = SparkConf().setMaster("local[1]").setAll(list(settings.items()))
+        self.context: Java = SparkContext(conf=conf)
+        self.jvm: Java = self.context._jvm
+
+    def run(self) -> None:
+        """Run it in a session whose analyzer shows us each plan."""
+        from pyspark import java_gateway
+
+        start_callbacks: Java = java_gateway.ensure_callback_server_started
+        start_callbacks(self.context._gateway)
+        self.jvm.java.lang.System.setProperty("java.io.tmpdir", str(self.capture.scratch))
+        self._load_no_files()
+
+        def rule_of(session: Java) -> Function:
+            return Function(lambda plan: self._look(session, plan))
+
+        def extend(extensions: Java) -> None:
+            extensions.injectCheckRule(Function(rule_of))
+
+        builder = self.jvm.org.apache.spark.sql.SparkSession.builder()
+        builder.withExtensions(Function(extend)).getOrCreate()
+        failure = self._failure_of(self._main_class(), self.capture.request["arguments"])
+        failure = self.refusal or failure
+        if failure is not None and not self.capture.queries:
+            raise failure
+
+    def _failure_of(self, main_class: str, words: list[str]) -> Exception | None:
+        """Call the `main` of a class; return the error by which it ends, if it does."""
+        new_array = self.context._gateway.new_array
+        given = new_array(self.jvm.java.lang.String, len(words))
+        for number, word in enumerate(words):
+            given[number] = word
+        kinds = new_array(self.jvm.java.lang.Class, 1)
+        kinds[0] = given.getClass()
+        values = new_array(self.jvm.java.lang.Object, 1)
+        values[0] = given
+        load = self.jvm.org.apache.spark.util.Utils.classForName
+        try:
+            load(main_class, True, False).getMethod("main", kinds).invoke(None, values)
+        except Exception as error:
+            thrown: Java = getattr(error, "java_exception", None)
+            if thrown is None:
+                return RefusedFile(f"its JVM has ended: {_first_line(error)}")
+            cause = thrown.getCause() or thrown
+            return RefusedFile(str(cause.toString()).split("\n")[0])
+        return None
+
+    def _main_class(self) -> str:
+        main_class = self.capture.request["main_class"]
+        manifest = self.jvm.java.util.jar.JarFile(self.capture.request["file"]).getManifest()
+        if main_class is None and manifest is not None:
+            main_class = manifest.getMainAttributes().getValue("Main-Class")
+        if main_class is None:
+            raise RefusedFile("the jar's manifest names no main class: name it by --class")
+        return str(main_class)
+
+    def _load_no_files(self) -> None:
+        """Let `main` and its threads find the class that opens no file."""
+        kind = streaming_class(self.jvm, "CheckpointFileManager", "checkpointing")
+        thread = self.jvm.java.lang.Thread.currentThread()
+        compiler = self.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(thread.getContextClassLoader())
+        compiler.cook(NO_FILES.replace("FileManager", kind.getName()))
+        thread.setContextClassLoader(compiler.getClassLoader())
+
+    def _look(self, session: Java, plan: Java) -> None:
+        """Refuse the plan of a start, once it is caught, and plans that write."""
+        if self.is_off:
+            return
+        name = plan.getClass().getSimpleName()
+        self.is_off = True
+        try:
+            if name == "WriteToStream":
+                self._catch(session, plan)
+                raise RefusedFile("stateshift check has caught the query: it does not start")
+            if self._may_write(plan) and not self.capture.request["batch_writes"]:
+                raise RefusedFile(
+                    f"the file runs {name}, and may write: --allow-batch-writes lets it"
+                )
+        except Exception as error:
+            if self.refusal is None and not self.capture.queries:
+                self.refusal = error
+            raise
+        finally:
+            self.is_off = False
+
+    def _may_write(self, plan: Java) -> bool:
+        """Whether a plan is a command, and none that only reads or makes a temporary view."""
+        load = self.jvm.org.apache.spark.util.Utils.classForName
+        name = plan.getClass().getSimpleName()
+        if name == "CreateViewCommand":
+            return bool(plan.viewType().toString() == "PersistedView")
+        if name == "CreateFunctionCommand":
+            return not plan.isTemp()
+        is_command = load(f"{LOGICAL}.Command", True, False).isInstance(plan)
+        return bool(is_command) and not READING.match(name)
+
+    def _catch(self, session: Java, plan: Java) -> None:
+        from pyspark.sql import DataFrame, SparkSession
+
+        rows = self.jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan.inputQuery())
+        frame: Java = DataFrame(rows, SparkSession(self.context, session))
+        mode, sink = plan.outputMode().toString(), plan.sink()
+        writer: Java = frame.writeStream.outputMode(mode)
+        if plan.name() is not None:
+            writer.queryName(plan.name())
+        kind = re.sub(r"(Writer|Batch)?(Sink|Table)\$?$", "", sink.getClass().getSimpleName())
+        file_sink = re.fullmatch(r"FileSink\[(.*)\]", sink.toString())
+        query: Json = {
+            "name": plan.name(),
+            "location": plan.resolvedCheckpointLocation(),
+            "mode": mode.lower(),
+            "sink": {
+                "kind": "parquet" if file_sink else kind.lower(),
+                "options": {"path": file_sink[1]} if file_sink else {},
+            },
+        }
+        frame.sparkSession.conf.unset(FILE_MANAGER)
+        try:
+            self.capture.accept(query, frame, writer, _asked(writer))
+        finally:
+            frame.sparkSession.conf.set(FILE_MANAGER, "NoFiles")
+
+
+class Function:
+    """A function of one argument, as Scala calls it."""
+
+    def __init__(self, call: Callable[..., object]) -> None:
+        self.call = call
+
+    def apply(self, value: object) -> object:
+        """Return the result for a value."""
+        return self.call(value)
+
+    class Java:
+        """The interfaces that Py4J has it implement."""
+
+        implements = ("scala.Function1",)
 
 
 def _newest_offsets(image: Path) -> tuple[int, str]:
@@ -550,6 +738,15 @@ def _map(values: Java) -> dict[str, str]:
         return {str(key): str(value) for key, value in values.items()}
     pairs = values.toSeq()
     return {str(pair._1()): str(pair._2()) for pair in _seq(pairs)}
+
+
+def streaming_class(jvm: Java, name: str, package: str) -> Java:
+    """Return a class of Spark, which 4.1 has moved into a package of its own."""
+    load = jvm.org.apache.spark.util.Utils.classForName
+    try:
+        return load(f"{STREAMING}.{package}.{name}", True, False)
+    except Exception:
+        return load(f"{STREAMING}.{name}", True, False)
 
 
 def _module(kind: Java) -> Java:
@@ -665,7 +862,10 @@ def run(request: Json) -> Json:
         file = Path(request["file"])
         sys.argv = [str(file), *request["arguments"]]
         try:
-            run_user_file(file)
+            if file.suffix == ".jar":
+                JarMain(capture).run()
+            else:
+                run_user_file(file)
         except Finished:
             pass
         except SystemExit as error:

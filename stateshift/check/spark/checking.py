@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -126,21 +127,21 @@ def _plan_file(
     """Return the queries that a file starts, as Spark plans them, or starts `which` of them.
 
     Raises:
-        SpecError: it is a jar or SQL.
+        SpecError: it is SQL, or a jar with sources to replace.
         PlanError: it starts none, or there is no Spark that plans as this needs it.
     """
-    if file.endswith(".jar"):
-        fact = (
-            "of Spark, it is a Python file or a notebook; for a jar, start a fork (stateshift fork)"
-        )
-        raise SpecError.of("--with", fact, file)
     if file.endswith(".sql"):
-        fact = "of Spark, it is a Python file or a notebook, for its SQL starts no query by itself"
+        fact = "of Spark, it is a Python file, a notebook or a jar, for its SQL starts no query"
         raise SpecError.of("--with", f"{fact}: write spark.sql(...).writeStream in one", file)
+    is_jar = file.endswith(".jar")
+    if is_jar and code.stub:
+        raise SpecError.of("--stub", "no source of a jar is replaced: leave it away", file)
     python = code.python or sys.executable
     submit = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     if code.packages:
         submit = f"--packages {','.join(code.packages)} {submit}"
+    if is_jar:
+        submit = f"--jars {shlex.quote(os.path.abspath(file))} {submit}"
     no_spark = PlanError(
         f"{file}: the environment has no PySpark",
         hint="name one that has it: --python PATH, or pip install pyspark",
@@ -149,6 +150,7 @@ def _plan_file(
         script=capture.__file__,
         python=python,
         request={
+            "main_class": code.main_class,
             "image": image,
             "rehearse": which,
             "stub": code.stub,
@@ -176,7 +178,7 @@ def _chosen(answer: JsonObject, location: str, name: str | None, file: str) -> C
     queries = [captured_query(each) for each in answer["queries"]]
     if name is not None:
         own = [query for query in queries if query.name == name]
-    elif len(queries) == 1:
+    elif len(queries) == 1 and not file.endswith(".jar"):  # a jar may start others after it
         own = list(queries)
     else:
         place = plain_location(location)

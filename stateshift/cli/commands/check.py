@@ -24,6 +24,7 @@ EXIT_CODES = {
     "stateshift check s3://bucket/checkpoints/orders --with job.py\n"
     "stateshift check /checkpoints/orders --with job.py --before main/job.py --stub -- --env prod\n"
     "stateshift check /checkpoints/orders --with job.py --write-spec mend.json\n"
+    "stateshift check /checkpoints/orders --with job.jar --class org.acme.Orders -- --env prod\n"
     "stateshift check /savepoints/savepoint-1 --with job.jar --flink /opt/flink -- --env prod",
     (2, 3, 4, 5, 6),
     e0="the code starts from this state",
@@ -38,7 +39,7 @@ def check(
     ] = None,
     code: Annotated[
         str,
-        option("--with", "FILE", "A Python file or notebook; of Flink, a jar or a file of SQL."),
+        option("--with", "FILE", "A Python file, notebook or jar; of Flink, a jar or SQL."),
     ] = "",
     query: Annotated[
         str | None, option("--query", "NAME", "The query or job, if the file starts several.")
