@@ -69,8 +69,9 @@ def test_a_source_archive_takes_every_page_at_the_top() -> None:
     assert pages | {"LICENSE", "pyproject.toml", "stateshift", "tests"} <= set(taken)
 
 
-def test_one_version_is_named_everywhere() -> None:
-    assert PROJECT["project"]["version"] == stateshift.__version__
+def test_the_version_is_named_once(wheel: zipfile.ZipFile) -> None:
+    assert "version" not in PROJECT["project"]
+    assert read_metadata(wheel)["Version"] == stateshift.__version__
 
 
 def test_the_changelog_has_the_version_and_what_is_unreleased() -> None:

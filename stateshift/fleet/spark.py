@@ -281,8 +281,8 @@ def _pyspark() -> tuple[Spark, Spark, Spark]:
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
-        fact = f"the Python package pyspark cannot be imported ({error})"
-        hint = "pip install pyspark==VERSION, with the version of the cluster's Spark"
+        fact = f"a fleet on Spark needs pyspark, which cannot be imported ({error})"
+        hint = "pip install 'stateshift[spark]' pyspark==VERSION, with the cluster's version"
         raise ClusterError(fact, cluster="fleet", hint=hint) from error
     return SparkConf, SparkContext, launch_gateway
 

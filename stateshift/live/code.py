@@ -34,7 +34,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from stateshift.errors import Complaint, FormatError, Incompatible, SpecError, UnknownVersion
+from stateshift.errors import (
+    Complaint,
+    FormatError,
+    Incompatible,
+    PlanError,
+    SpecError,
+    UnknownVersion,
+)
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 
@@ -86,8 +93,11 @@ def pyarrow_version() -> str:
 
 def _cloudpickle() -> Any:
     """Return the library, as Spark brings it along; it has no types."""
-    from pyspark import cloudpickle
-
+    try:
+        from pyspark import cloudpickle
+    except ImportError:
+        fact = "a function that is no top-level name of one file is pickled, which needs pyspark"
+        raise PlanError(fact, hint="pip install 'stateshift[spark]'") from None
     return cloudpickle
 
 

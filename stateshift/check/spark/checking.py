@@ -143,8 +143,8 @@ def _plan_file(
     if is_jar:
         submit = f"--jars {shlex.quote(os.path.abspath(file))} {submit}"
     no_spark = PlanError(
-        f"{file}: the environment has no PySpark",
-        hint="name one that has it: --python PATH, or pip install pyspark",
+        f"{file} needs pyspark, and {python} has none",
+        hint="name an environment that has it: --python PATH; or pip install 'stateshift[spark]'",
     )
     program = Capture(
         script=capture.__file__,

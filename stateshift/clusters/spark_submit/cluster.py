@@ -394,7 +394,7 @@ def executable(given: str | None) -> Path:
     path = shutil.which("spark-submit")
     if path is None:
         fact = "no spark-submit: not in an installed pyspark, not in SPARK_HOME, not on the PATH"
-        hint = "pip install pyspark, or set the cluster's option spark_submit"
+        hint = "pip install 'stateshift[spark]', or set the cluster's option spark_submit"
         raise ClusterError(fact, hint=hint)
     return Path(path)
 
