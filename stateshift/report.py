@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from stateshift.errors import JOB_DOWN, Interrupted, OtherRunError
 from stateshift.journal import (
@@ -82,6 +82,26 @@ class SteeredReport:
     start: Annotated[float, "seconds since the run began"]
     what: Annotated[str, "cutover, pause, throttle, ..."]
     value: Annotated[str, "what was asked for"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReport:
+    """A command that was given for the run, and who gave it."""
+
+    schema_name: ClassVar = "Command"
+    start: Annotated[float, "seconds since the run began"]
+    what: Annotated[Literal["apply", "resume", "rollback"], "what it did"]
+    user: Annotated[str, "the account of its process"]
+    sudo_user: Annotated[str | None, "who became that account by sudo"]
+    host: Annotated[str, "the machine of its process"]
+    command: Annotated[Redacted, "the command line, without secrets; empty of a program's call"]
+    policy: Annotated[str | None, "the policy that it kept, and the beginning of its SHA-256"]
+
+    @property
+    def who(self) -> str:
+        """The user and the host, for a person."""
+        by_sudo = f" (sudo: {self.sudo_user})" if self.sudo_user else ""
+        return f"{self.user}{by_sudo} on {self.host}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +272,7 @@ class Report:
     failure: FailureReport | None
     steered: tuple[SteeredReport, ...] = ()
     began: float | None = None  # in seconds since 1970
+    commands: tuple[CommandReport, ...] = ()
 
     @property
     def down(self) -> str:
@@ -280,6 +301,14 @@ def summarize(progress: Progress) -> Report:
     for request in progress.steered:
         seconds = _between(progress.began, request.at)
         steered.append(SteeredReport(seconds, request.what, request.value))
+    commands = []
+    for given in progress.commands:
+        seconds, by = _between(progress.began, given.at), given.by
+        sudo_user, policy = by.sudo_user or None, by.policy or None
+        told = CommandReport(
+            seconds, given.what, by.user, sudo_user, by.host, command=by.command, policy=policy
+        )
+        commands.append(told)
     failure = progress.failure
     downtimes = [job.downtime_seconds for job in jobs if job.downtime_seconds is not None]
     report = Report(
@@ -293,6 +322,7 @@ def summarize(progress: Progress) -> Report:
         failure=None if failure is None else _failure_report(failure),
         steered=tuple(steered),
         began=progress.began,
+        commands=tuple(commands),
     )
     if report.failure is None or not report.down:
         return report

@@ -7,6 +7,7 @@ then in the user's config directory.
     workdirs = "/var/runs"    as --workdirs
     fleet = "spark://m:7077"  as --fleet
     memory = "2GiB"           how much memory a process may take for what it reads
+    policy = "policy.json"    rules that every new run has to keep
     [profile.dr]              what --profile dr uses (`stateshift.specification.profile`)
 
 Flags come first, then the environment (`STATESHIFT_PARALLEL`, …), then these files, then what a

@@ -52,6 +52,7 @@ class ErrorDocument(TypedDict):
     location: NotRequired[Annotated[str, "the location that failed"]]
     cluster: NotRequired[Annotated[str, "the cluster that failed"]]
     job: NotRequired[Annotated[str, "the job it happened to"]]
+    rule: NotRequired[Annotated[str, "the rule of the policy that forbids it"]]
     step: NotRequired[Annotated[str, "the step of the plan it happened in"]]
     executor: NotRequired[Annotated[str, "the host of the fleet's executor it happened on"]]
     record: NotRequired[Annotated[int, "the number of the journal's record"]]

@@ -23,6 +23,7 @@ from stateshift.documents.standby import StandbyLag, StandbyLagDocument
 from stateshift.documents.survey import NewPositionDocument, NewPositionOf, new_positions_of
 from stateshift.journal import State
 from stateshift.report import (
+    CommandReport,
     Compared,
     DrillReport,
     FailoverReport,
@@ -244,6 +245,7 @@ class ReportDocument(TypedDict):
     jobs: Annotated[list[JobReportDocument], "each job"]
     left: Annotated[list[Redacted], "what a rollback had to leave"]
     steered: Annotated[list[SteeredReport], "what somebody asked of it meanwhile"]
+    commands: Annotated[list[CommandReport], "who began it, went on with it, or took it back"]
 
 
 class RunDocument(TypedDict):

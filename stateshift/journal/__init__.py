@@ -10,6 +10,7 @@ from stateshift.journal.progress import PlanProgress, Progress, State, StepProgr
 from stateshift.journal.records import (
     BootNoted,
     ImageKept,
+    Invocation,
     LockReleased,
     LockTaken,
     OriginNoted,
@@ -38,6 +39,7 @@ from stateshift.journal.records import (
 __all__ = [
     "BootNoted",
     "ImageKept",
+    "Invocation",
     "Journal",
     "Lines",
     "LockReleased",

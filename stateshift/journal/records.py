@@ -15,6 +15,17 @@ from stateshift.survey import Left, PositionChange
 
 
 @dataclass(frozen=True, slots=True)
+class Invocation:
+    """A command, without its secrets, and who gave it where; a program's call has no words."""
+
+    user: str
+    host: str
+    command: str
+    sudo_user: str = ""  # who became `user` by sudo
+    policy: str = plain.later("")  # the file whose rules it kept, and the beginning of its digest
+
+
+@dataclass(frozen=True, slots=True)
 class RunStarted:
     """The first record of a journal: what is run, by which version, for which jobs."""
 
@@ -25,6 +36,7 @@ class RunStarted:
     spec: str
     jobs: tuple[str, ...]
     rehearses: bool = plain.later(False)  # it is a drill, and is thrown away
+    by: Invocation | None = plain.later(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,7 @@ class RunResumed:
 
     kind: ClassVar[str] = "run-resumed"
     at: float
+    by: Invocation | None = plain.later(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +290,7 @@ class RollbackStarted:
     discard: bool = False  # what the job itself wrote to the target goes, too
     automatic: bool = False  # because a job failed, and the spec says so
     last_copy: bool = plain.later(False)  # also where the source has no such image
+    by: Invocation | None = plain.later(None)
 
 
 @dataclass(frozen=True, slots=True)

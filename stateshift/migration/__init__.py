@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from stateshift.migration.fleet_session import open_fleet, open_processes, places_of
     from stateshift.migration.gathering import Inquiry, gather
     from stateshift.migration.history import is_stopping
+    from stateshift.migration.policy import keep_policy
     from stateshift.migration.processes import processes_for
     from stateshift.migration.proposal import (
         Proposal,
@@ -93,6 +94,7 @@ __all__ = [
     "impatient",
     "is_stopping",
     "jobs_of",
+    "keep_policy",
     "open_fleet",
     "open_processes",
     "places_of",
@@ -119,6 +121,7 @@ _HOMES = {
     "fleet_session": "open_fleet open_processes places_of",
     "gathering": "Inquiry gather",
     "history": "is_stopping",
+    "policy": "keep_policy",
     "processes": "processes_for",
     "proposal": "Proposal decode_proposal encode_proposal jobs_of propose refuse_rebalanced",
     "verification": "Verdict verify",

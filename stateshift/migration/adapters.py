@@ -4,6 +4,9 @@ above.
 
 from __future__ import annotations
 
+import os
+import pwd
+import shlex
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +18,9 @@ from typing import TYPE_CHECKING
 
 from stateshift import machine
 from stateshift.clusters.protocol import Cluster
+from stateshift.clusters.redaction import redact, redact_words
 from stateshift.engines.registry import Entries, Transforms, engine
+from stateshift.journal import Invocation
 from stateshift.migration.processes import Processes
 from stateshift.migration.submit_corrections import corrections
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
@@ -23,6 +28,7 @@ from stateshift.specification.job_relations import unsynced_locations
 from stateshift.specification.standby import places_fed
 from stateshift.step import Fleet
 from stateshift.step.claims import refuse_another
+from stateshift.storage import locations
 from stateshift.storage.opening import SystemClock, open_patiently, open_storage
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import (
@@ -58,6 +64,8 @@ if TYPE_CHECKING:
 
 # How many steps run at once where nobody says it.
 PARALLEL = 4
+COMMAND_MAX = 2000
+POLICY = "STATESHIFT_POLICY"
 
 # (how many, what is shown, set once somebody asked to stop)
 OpenProcesses = Callable[[int, Meter, threading.Event], Processes]
@@ -144,6 +152,8 @@ class Adapters:
     stop: threading.Event = field(default_factory=threading.Event)
     host: str = "localhost"
     boot: str = ""
+    by: Invocation | None = None  # the command that this process carries out
+    policy: str | None = None  # the file of the rules that runs have to keep
     open_fleet: OpenFleet = open_fleet
     open_processes: OpenProcesses | None = None
     fleet: Fleet | None = None
@@ -174,9 +184,23 @@ def real_adapters(meter: Meter | None = None, stop: threading.Event | None = Non
         interrupt,
         host,
         boot=machine.boot(),
+        by=invocation(host),
+        policy=os.environ.get(POLICY) or None,
         open_processes=open_processes,
         ask_records=read_kafka,
     )
+
+
+def invocation(host: str, words: Sequence[str] = ()) -> Invocation:
+    """Return a command, without its secrets, as given by the user of this process."""
+    command = locations.redact(redact(shlex.join(redact_words(words)), os.environ))
+    if len(command) > COMMAND_MAX:
+        command = f"{command[:COMMAND_MAX]}…"
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user has no name
+        user = str(os.getuid())
+    return Invocation(user, host, command, os.environ.get("SUDO_USER", ""))
 
 
 def impatient(adapters: Adapters) -> Adapters:

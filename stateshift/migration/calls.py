@@ -28,6 +28,7 @@ from stateshift.migration.fleet_session import refuse_inside
 from stateshift.migration.gathering import check_submits
 from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.notifications import tell_finished, with_end_told
+from stateshift.migration.policy import keep_policy
 from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of, refuse
 from stateshift.migration.rehearsal import rehearse
 from stateshift.migration.rollback_checks import refuse_rollback
@@ -61,6 +62,7 @@ def apply(
     """Carry out a proposal as a new run, if its facts still hold."""
     refuse(proposal.plans)
     jobs = proposal.jobs()
+    by = keep_policy(proposal, adapters)
     refuse_inside(workdir, proposal.spec)
     workdir.create()
     with workdir.hold(), _logged("apply", workdir, adapters):
@@ -83,6 +85,7 @@ def apply(
                 spec=plain.fingerprint(plain_spec),
                 jobs=names,
                 rehearses=any(job.rehearses for job in jobs),
+                by=by,
             )
         )
         _note_boot(journal, proposal.spec, adapters)
@@ -126,7 +129,7 @@ def resume(
             case _:
                 spec = proposal_of(workdir).spec
                 _refuse_lost_copies(journal.progress, spec, adapters.boot, workdir)
-                journal.append(RunResumed(adapters.clock.now()))
+                journal.append(RunResumed(adapters.clock.now(), adapters.by))
                 _note_boot(journal, spec, adapters)
                 begun()
                 return with_end_told(reopen_run(journal, workdir, adapters), _carry_out)
@@ -184,7 +187,7 @@ def rollback(
         is_told = (discard, last_copy) == (before.discard, before.last_copy)
         if before.state != "rolling-back" or not is_told:
             now = adapters.clock.now()
-            journal.append(RollbackStarted(now, discard, last_copy=last_copy))
+            journal.append(RollbackStarted(now, discard, last_copy=last_copy, by=adapters.by))
         begun()
         return with_end_told(context, roll_back_run)
 

@@ -2,7 +2,7 @@
 
     [profile.dr]                        --profile dr
     throttle = "50MB"                   throttle and parallel: of a spec that does not say them
-    workdirs = "/var/runs"              workdirs, fleet, memory, json: as of the file itself
+    workdirs = "/var/runs"              workdirs, fleet, memory, json, policy: as of the file
     [profile.dr.storages]
     backup = "s3://bucket/checkpoints"  backup:/orders is s3://bucket/checkpoints/orders
     [profile.dr.clusters.flink]         a cluster that a spec may name without describing it
@@ -194,7 +194,7 @@ def _storages(reader: Reader, key: Key, place: Place) -> dict[str, str]:
 
 
 LIMITS = ("parallel", "throttle")
-OF_COMMANDS = ("workdirs", "fleet", "memory", "json")
+OF_COMMANDS = ("workdirs", "fleet", "memory", "json", "policy")
 _THROTTLE = Kind("throttle", _throttle, {})
 SETTINGS = Keys(
     None,
@@ -204,6 +204,7 @@ SETTINGS = Keys(
     fleet=TEXT("A Spark master whose executors share the work."),
     memory=TEXT("How much memory a process may take for what it reads."),
     json=BOOLEAN("Whether commands print JSON."),
+    policy=TEXT("A file of rules that every new run has to keep."),
 )
 PROFILE = Keys(
     None,

@@ -412,6 +412,20 @@ def test_a_program_fails_over_as_the_command_does(tmp_path: Path) -> None:
         api.failover(TARGET, primary_is_down=True, adapters=ground.adapters)
 
 
+@pytest.mark.row("W-32")
+def test_a_policy_refuses_a_failover_before_it_claims_anything(tmp_path: Path) -> None:
+    ground = standby(tmp_path, gone)
+    rule = {"name": "elsewhere", "targets": ["hdfs://elsewhere"]}
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"version": 1, "rules": [rule]}))
+    before = ground.disk.snapshot()
+    adapters = replace(ground.adapters, policy=str(policy))
+    with pytest.raises(PlanError, match="rule 'elsewhere' forbids it"):
+        api.failover(TARGET, primary_is_down=True, workdir=tmp_path / "w", adapters=adapters)
+    assert ground.disk.snapshot() == before
+    assert not ground.cluster.submissions
+
+
 def test_its_plan_says_what_it_does(tmp_path: Path) -> None:
     ground = standby(tmp_path, gone)
     found = standby_at(TARGET, ground.adapters)

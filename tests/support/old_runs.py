@@ -133,6 +133,7 @@ NEW = (
     ("drill", None),
     ("set_aside", None),
     ("positions", []),
+    ("commands", []),
 )
 
 

@@ -125,6 +125,7 @@ class Terminal:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     arguments: tuple[str, ...] = ()
     profile: Profile | None = None
+    policy: str | None = None
 
     @classmethod
     def of(cls, context: typer.Context, json: bool, verbosity: int = 0) -> Terminal:
@@ -269,10 +270,13 @@ class Terminal:
 
         meter, stop = meter or Unwatched(), stop or threading.Event()
         if self.adapters_given is not None:
-            return replace(self.adapters_given, meter=meter, stop=stop)
+            return replace(self.adapters_given, meter=meter, stop=stop, policy=self.policy)
         from stateshift.migration import real_adapters
+        from stateshift.migration.adapters import invocation
 
-        return real_adapters(meter=meter, stop=stop)
+        real = real_adapters(meter=meter, stop=stop)
+        by = invocation(real.host, ("stateshift", *self.arguments))
+        return replace(real, by=by, policy=self.policy)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:

@@ -75,6 +75,7 @@ def page(facts: RunFacts) -> str:
         *_overview(report),
         *chain.from_iterable(_job(report, job) for job in report.jobs),
         *_steered(report),
+        *_commands(report),
         *_left(report.left),
         tag("footer", tag("p", escape(f"{words} Written by stateshift {__version__}."))),
     )
@@ -186,6 +187,17 @@ def _steered(report: Report) -> Iterator[str]:
         rows.append((str(number_), span(mark.start), clock, mark.what, mark.value))
     yield tag("h2", "Steered")
     yield _table((">mark", ">heeded at", ">UTC", "what", "how"), rows)
+
+
+def _commands(report: Report) -> Iterator[str]:
+    if not report.commands:
+        return
+    rows = []
+    for given in report.commands:
+        clock = _clock(report, given.start)
+        rows.append((clock, given.what, given.who, given.command, given.policy or "-"))
+    yield tag("h2", "Commands")
+    yield _table((">UTC", "what", "who", "command line", "policy"), rows)
 
 
 def _left(lines: Sequence[str]) -> Iterator[str]:

@@ -191,6 +191,11 @@ def status(facts: RunFacts) -> Iterator[Block]:
     if facts.report.down and not facts.held:
         yield Line(redact(facts.report.down), "bad")
     yield from report(facts)
+    for given in facts.report.commands:
+        policy = f" (policy: {given.policy})" if given.policy else ""
+        yield Line(
+            f"{given.what} by {given.who}: {redact(given.command) or 'a program'}{policy}", indent=2
+        )
     for lag in facts.standbys:
         epoch = "" if lag.epoch is None else f": {lag.epoch}"
         yield Line(f"standby of {redact(lag.job)}{epoch}", indent=2)
