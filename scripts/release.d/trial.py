@@ -63,6 +63,7 @@ def try_install(trial: Trial, version: str) -> None:
     if not Path(home).is_relative_to(trial.environment):
         sys.exit(f"stateshift is imported from {home}")
     trial.run("python", "-c", "import pyspark", code=1)
+    trial.expect("pip install 'stateshift[mcp]'", "mcp", code=4)
 
 
 def try_move(trial: Trial) -> None:

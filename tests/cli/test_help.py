@@ -128,6 +128,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         "live",
         *("dataflow", "advise", "rebalance"),
         *("schema", "man", "completion"),
+        "mcp",
     ] == COMMANDS
 
 

@@ -29,6 +29,7 @@ PANELS = {
     "Change running jobs": ("live",),
     "Learn what should move": ("dataflow", "advise", "rebalance"),
     "Get schemas and help": ("schema", "man", "completion"),
+    "For agents": ("mcp",),
 }
 PANEL_OF: dict[str, str] = {}
 for _panel, _names in PANELS.items():
