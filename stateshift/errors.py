@@ -156,6 +156,10 @@ class PlanError(StateshiftError):
     exit_code = 4
 
 
+class PolicyError(PlanError):
+    """A rule forbids a new run, now: at another hour, or for somebody else, it may be allowed."""
+
+
 class StalePlan(PlanError):
     """The facts are no longer those that the plan was made from."""
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from stateshift.errors import JOB_DOWN, Interrupted, OtherRunError
 from stateshift.journal import (
+    CommandName,
+    GivenCommand,
     PlanProgress,
     Progress,
     RunFailed,
@@ -90,7 +92,7 @@ class CommandReport:
 
     schema_name: ClassVar = "Command"
     start: Annotated[float, "seconds since the run began"]
-    what: Annotated[Literal["apply", "resume", "rollback"], "what it did"]
+    what: Annotated[CommandName, "what was asked for"]
     user: Annotated[str, "the account of its process"]
     sudo_user: Annotated[str | None, "who became that account by sudo"]
     host: Annotated[str, "the machine of its process"]
@@ -291,7 +293,7 @@ class Report:
         return next((job.engine for job in self.jobs if job.engine), "")
 
 
-def summarize(progress: Progress) -> Report:
+def summarize(progress: Progress, given_commands: Iterable[GivenCommand] = ()) -> Report:
     """Return everything worth reporting of a run, at any point of it."""
     jobs = []
     for name in progress.jobs:
@@ -302,7 +304,7 @@ def summarize(progress: Progress) -> Report:
         seconds = _between(progress.began, request.at)
         steered.append(SteeredReport(seconds, request.what, request.value))
     commands = []
-    for given in progress.commands:
+    for given in given_commands:
         seconds, by = _between(progress.began, given.at), given.by
         sudo_user, policy = by.sudo_user or None, by.policy or None
         told = CommandReport(

@@ -6,6 +6,7 @@ WORKDIR/
   origins.json    how jobs were started where they ran, as clusters told before they were stopped
   journal         one record a line, each on disk before the next effect
   plans/0.json …  the adopted plans, each on disk before the record that adopts it
+  commands        who gave which command for the run, one a line; none is read to go on
   report.json     the last report
   report.html     the same as a page for people
   notified.json   whether it was sent that the run is finished (`on` of the spec)
@@ -32,8 +33,10 @@ from pathlib import Path
 from shlex import quote
 from typing import IO
 
+from stateshift import plain
 from stateshift.errors import JournalError, SpecError, StorageError
 from stateshift.formats.marks import TEMPORARY
+from stateshift.journal import GivenCommand
 from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.private_files import make_folder, open_private
 from stateshift.steering import Steering
@@ -42,7 +45,7 @@ OURS = frozenset(
     (
         *("spec.json", "corrected.json", "proposal.json", "origins.json", "journal", "plans"),
         *("jobs", "steer", "held", "live.json", "report.json", "report.html", "notified.json"),
-        *("unsent", "fleet.log", "log", "log.1", "clusters", "rows", "lost+found"),
+        *("commands", "unsent", "fleet.log", "log", "log.1", "clusters", "rows", "lost+found"),
     )
 )
 
@@ -235,6 +238,19 @@ class Workdir:
             raise JournalError(
                 f"{self.path / name} is damaged: {error}", hint="restore it from a copy"
             ) from error
+
+    def note_command(self, given: GivenCommand) -> None:
+        """Write down who gave a command, before it does anything."""
+        FileLines(self.path / "commands").append(f"{plain.canonical(given)}\n".encode())
+
+    def commands(self) -> Iterator[GivenCommand]:
+        """Yield the commands that were given, but for lines that cannot be read: a run goes on."""
+        content = b""
+        with suppress(StorageError, OSError):
+            content = FileLines(self.path / "commands").read()
+        for line in content.splitlines():
+            with suppress(ValueError, RecursionError):
+                yield plain.from_plain(GivenCommand, json.loads(line))
 
     def write_plan(self, number: int, plan: Plan) -> str:
         """Return its fingerprint. One line is written: an indent takes ten times as long."""

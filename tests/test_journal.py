@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
 from stateshift.errors import JournalError, StorageError
@@ -179,3 +181,10 @@ def test_looks_of_long_ago_are_forgotten_with_the_plans() -> None:
     assert [seen.left.round for seen in journal.progress.seen] == list(
         range(2 * SEEN_KEPT, 3 * SEEN_KEPT)
     )
+
+
+def test_a_record_of_another_version_is_no_damage() -> None:
+    text = b'{"at":1.0,"by":{},"kind":"run-finished"}'
+    line = b"%08x %s\n" % (zlib.crc32(text), text)
+    with pytest.raises(JournalError, match=r"of another version of stateshift: .*no 'by'"):
+        decode_records(line)

@@ -13,9 +13,11 @@ from stateshift.errors import PlanError
 
 if TYPE_CHECKING:
     from stateshift.api.images import Place
+    from stateshift.api.requests import SpecLike
     from stateshift.check import Code
     from stateshift.check.verdict import Checked
     from stateshift.migration import Adapters
+    from stateshift.report import Report
 
 
 def check(
@@ -97,7 +99,6 @@ def check(
 
 def _rehearsed(checked: Checked, code: Code, adapters: Adapters | None) -> Checked:
     """Return a verdict with what a start from a fork showed; `never` is not tried."""
-    from stateshift.api.runs import apply
     from stateshift.check.flink import checking as flink
     from stateshift.check.spark import checking as spark
     from stateshift.documents.check import spec_for
@@ -113,10 +114,23 @@ def _rehearsed(checked: Checked, code: Code, adapters: Adapters | None) -> Check
         (job,) = spec["jobs"]
         job = {**job, "remote_location": fork, "mode": "fork", "sync": False}
         job["waive"] = ["open-transactions"]  # the running job's
-        apply({**spec, "jobs": [job]}, workdir=f"{scratch}/run", adapters=adapters)
+        rehearsed_copy({**spec, "jobs": [job]}, f"{scratch}/run", adapters)
         rehearse = flink.rehearse if checked.engine == "flink" else spark.rehearse
         judged = rehearse(query, code, fork).judged(query)
     return replace(checked, queries=(judged,))
+
+
+def rehearsed_copy(spec: SpecLike, workdir: str, adapters: Adapters | None) -> Report:
+    """Make the copy that a rehearsal starts from. No policy is asked: it is thrown away."""
+    from stateshift import migration
+    from stateshift.api.requests import spec_of
+    from stateshift.workdir import Workdir
+
+    place = Workdir(workdir)
+    reached = replace(adapters or migration.real_adapters(), policies=migration.no_policies)
+    proposal = migration.propose(spec_of(spec), reached, place)
+    with migration.open_fleet(reached, None, proposal.spec, place) as manned:
+        return migration.apply(proposal, "rehearsal", place, manned)
 
 
 def _without_sources(fact: str) -> PlanError:

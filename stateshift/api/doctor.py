@@ -30,7 +30,7 @@ from stateshift.api.environment import (
 )
 from stateshift.documents.begin import Check, State
 from stateshift.errors import AlreadyThere, StateshiftError, StorageError
-from stateshift.migration import Adapters, impatient, with_second_try
+from stateshift.migration import Adapters, impatient, read_rules, with_second_try
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
 from stateshift.specification.location import scheme
 from stateshift.specification.options import options_of
@@ -100,6 +100,7 @@ def examine(
     homes = {each.options.get("java_home") for each in launchers}
     for home in sorted(homes or {None}, key=str):
         yield _java(bool(launchers), home if isinstance(home, str) else None)
+    yield from examine_policies(adapters)
     adapters = impatient(adapters)
     here = normal(workdirs, os.getcwd())
     for location, writes in {here: True, **subjects.locations}.items():
@@ -144,6 +145,17 @@ def examine_packages(
     python = ".".join(map(str, sys.version_info[:3]))
     own = version_of(PACKAGE) or "not installed as a package"
     yield Check("packages", PACKAGE, "ok", f"{own}, Python {python}")
+
+
+def examine_policies(adapters: Adapters) -> Iterator[Check]:
+    """Yield whether each file of rules can be read: with a mistake in one no run begins."""
+    try:
+        for path in adapters.policies():
+            rules, _ = read_rules(path)
+            names = ", ".join(rule.name for rule in rules) or "none"
+            yield Check("policy", path, "ok", f"its rules: {names}")
+    except StateshiftError as error:
+        yield Check("policy", "rules", "fail", error.fact, error.hint)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -7,19 +7,20 @@ then in the user's config directory.
     workdirs = "/var/runs"    as --workdirs
     fleet = "spark://m:7077"  as --fleet
     memory = "2GiB"           how much memory a process may take for what it reads
-    policy = "policy.json"    rules that every new run has to keep
+    policy = "policy.json"    rules that every new run has to keep; beside this file, if relative
     [profile.dr]              what --profile dr uses (`stateshift.specification.profile`)
 
 Flags come first, then the environment (`STATESHIFT_PARALLEL`, …), then these files, then what a
 command does by itself. STATESHIFT_PROFILE, or `--profile`, names the profile in use. It is taken
-whole from the first file that has it. Without a file nothing more is imported.
+whole from the first file that has it. Policies add up: none takes another's place. Without a
+file nothing more is imported.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from stateshift.specification.profile import Profile
 
 NAME = "stateshift.toml"
+OF_THE_MACHINE = "/etc/stateshift/policy.json"
 
 
 def settings_directories() -> tuple[str, str]:
@@ -47,6 +49,34 @@ def profile_in_use() -> Profile | None:
     """
     name = os.environ.get("STATESHIFT_PROFILE")
     return named_profile(name) if name else None
+
+
+def policies_in_use() -> tuple[str, ...]:
+    """Return the files of the rules that a new run has to keep: the machine's, and those named by
+    the environment, by the profile and by each file of settings.
+
+    Raises:
+        SpecError: a file of settings is not valid, or the environment's path is relative.
+        OSError: nobody can tell whether the machine has one.
+    """
+    paths = []
+    with suppress(FileNotFoundError, NotADirectoryError):
+        os.lstat(OF_THE_MACHINE)  # one that is there and hidden is an error
+        paths.append(OF_THE_MACHINE)
+    own = os.environ.get("STATESHIFT_POLICY")
+    if own and not os.path.isabs(own):
+        expected = "a path from the root on"
+        raise SpecError.of("STATESHIFT_POLICY", f"{own} is another file elsewhere", own, expected)
+    paths += [own] if own else []
+    profile = profile_in_use()
+    named = [(profile.file, profile.settings)] if profile else []
+    for folder in settings_directories():
+        named.append((os.path.join(folder, NAME), settings((folder,))))
+    for file, values in named:
+        if "policy" in values:
+            folder = os.path.dirname(os.path.abspath(file))
+            paths.append(os.path.join(folder, str(values["policy"])))
+    return tuple(dict.fromkeys(paths))
 
 
 def settings(directories: tuple[str, ...]) -> dict[str, object]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from stateshift.api.profiles import policies_in_use
 from stateshift.api.values import PlannedMove, RunResult, RunStatus
 
 if TYPE_CHECKING:
@@ -59,9 +60,10 @@ def plan(
     request = move_of(spec)
     if isinstance(request, migration.Proposal):
         return PlannedMove(request.of_jobs(jobs))
-    reached = adapters or migration.real_adapters()
+    reached = _reached(adapters, None, None)
     place = Workdir(os.path.join(WORKDIRS, "plan"))
-    return PlannedMove(migration.propose(request, reached, place, jobs, deep))
+    proposal = migration.propose(request, reached, place, jobs, deep)
+    return PlannedMove(proposal, migration.with_breach(proposal, reached))
 
 
 def apply(
@@ -276,6 +278,7 @@ def _reached(
     from stateshift import migration
 
     reached = adapters or migration.real_adapters(stop=stop)
+    reached = replace(reached, policies=policies_in_use)
     if stop is not None:
         reached = replace(reached, stop=stop)
     return reached if progress is None else replace(reached, meter=CallbackMeter(progress))

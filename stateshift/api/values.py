@@ -107,6 +107,7 @@ class PlannedMove:
     """The plan of a move. `apply` carries out exactly this, or refuses it as stale."""
 
     proposal: Proposal
+    judged: Proposal | None = None  # the same, with the rule that it would break now
 
     @property
     def fingerprint(self) -> str:
@@ -116,7 +117,7 @@ class PlannedMove:
     @property
     def refusals(self) -> tuple[Finding, ...]:
         """Why `apply` would refuse it; empty where it would not."""
-        return tuple(self.proposal.refusals)
+        return tuple((self.judged or self.proposal).refusals)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a file that `apply` and `stateshift apply` take."""
@@ -128,7 +129,7 @@ class PlannedMove:
         """Return the document of `stateshift plan --json`."""
         from stateshift.documents.plan import plan_document, plan_facts
 
-        return cast(Plain, plan_document(plan_facts(self.proposal)))
+        return cast(Plain, plan_document(plan_facts(self.judged or self.proposal)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,14 @@ from collections.abc import Mapping, Sequence
 from stateshift.specification.text import secret_words
 
 _NAME = (
-    r"[\w.\-]*(?:passw(?:or)?d|secret|token|credential|api[._\-]?key|access[._\-]?key"
-    r"|private[._\-]?key)[\w.\-]*"
+    r"[\w.\-]*(?:passw(?:or)?d|secret|token|credential|(?:api|access|account|private)[._\-]?key"
+    r"|(?<![a-z])(?:pass|pwd|auth)(?![a-z]))[\w.\-]*"
 )
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
-_ASSIGNED = re.compile(rf"({_NAME}[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&}}]+)", re.IGNORECASE)
+_DONE = r"\*{3}(?:['\"\s,;&}]|$)"  # it is hidden already, maybe within quotes
+_ASSIGNED = re.compile(
+    rf"({_NAME}[\"']?\s*[=:]\s*)(?!{_DONE})(\"[^\"]*\"|'[^']*'|[^\s,;&}}]+)", re.IGNORECASE
+)
 _OPTION = re.compile(rf"(--?{_NAME}\s+)(?!-)(\S+)", re.IGNORECASE)
 _LISTED = re.compile(
     rf"([\"']--?{_NAME}[\"']\s*,\s*)(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')", re.IGNORECASE
@@ -25,6 +28,7 @@ _LISTED = re.compile(
 _BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=\-]{8,}", re.IGNORECASE)
 _IN_URL = re.compile(r"(\w://[^/\s:@]*):[^/\s@]+@")
 _BEFORE_VALUE = re.compile(r"[\w.\-]+=")
+_NO_SECRETS = ("PWD", "OLDPWD", "SSH_AUTH_SOCK")
 _LENGTH_MIN = 4  # shorter values are words like `no` and `1`, and would be found everywhere
 
 
@@ -33,7 +37,9 @@ def secret_values(*environments: Mapping[str, str]) -> list[str]:
     values: set[str] = set()
     for environment in environments:
         for name, value in environment.items():
-            if len(value) >= _LENGTH_MIN and _SECRET_NAME.fullmatch(name):
+            if name in _NO_SECRETS or not _SECRET_NAME.fullmatch(name):
+                continue
+            if len(value) >= _LENGTH_MIN:
                 values.add(value)
     return sorted(values, key=len, reverse=True)
 

@@ -9,6 +9,8 @@ from stateshift.journal.lines import Journal, Lines, decode_records, encode_reco
 from stateshift.journal.progress import PlanProgress, Progress, State, StepProgress, advance, fold
 from stateshift.journal.records import (
     BootNoted,
+    CommandName,
+    GivenCommand,
     ImageKept,
     Invocation,
     LockReleased,
@@ -38,6 +40,8 @@ from stateshift.journal.records import (
 
 __all__ = [
     "BootNoted",
+    "CommandName",
+    "GivenCommand",
     "ImageKept",
     "Invocation",
     "Journal",

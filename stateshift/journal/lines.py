@@ -47,7 +47,7 @@ def decode_records(content: bytes) -> tuple[list[Record], int]:
         head, _, text = content[good:end].partition(b" ")
         with suppress(ValueError, RecursionError):
             if len(head) == 8 and int(head, 16) == zlib.crc32(text):
-                record = plain.from_plain(Record, json.loads(text))
+                record = read_record(json.loads(text), len(records))
         if record is None:
             if end + 1 == len(content):
                 break
@@ -60,6 +60,20 @@ def decode_records(content: bytes) -> tuple[list[Record], int]:
         records.append(record)
         good = end + 1
     return records, good
+
+
+def read_record(value: object, number: int) -> Record:
+    """Return the record of a line whose checksum fits: what we do not know is no damage."""
+    try:
+        record: Record = plain.from_plain(Record, value)
+        return record
+    except plain.Misfit as misfit:
+        raise JournalError(
+            f"record {number} of the journal is of another version of stateshift: {misfit}",
+            record=number,
+            hint="nothing was changed; take the version that began this run, or a newer one: "
+            "`stateshift` in proposal.json says which",
+        ) from misfit
 
 
 class Lines(Protocol):

@@ -11,7 +11,6 @@ from stateshift.errors import JournalError
 from stateshift.journal import records
 from stateshift.journal.records import (
     ImageKept,
-    Invocation,
     Record,
     Rehearsed,
     RunFailed,
@@ -79,15 +78,6 @@ FORGOTTEN = PlanProgress(
 
 
 @dataclass(frozen=True, slots=True)
-class GivenCommand:
-    """A command that began the run, went on with it, or took it back, and who gave it."""
-
-    what: Literal["apply", "resume", "rollback"]
-    at: float
-    by: Invocation
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
     """The fold of a journal."""
 
@@ -115,7 +105,6 @@ class Progress:
     rehearses: bool = False  # it is a drill
     rehearsed: Rehearsed | None = None  # how the drill has ended
     boot: str = ""  # which start of the machine it copies in, where it does not sync
-    commands: tuple[GivenCommand, ...] = ()
 
     @property
     def known(self) -> list[PlanProgress]:
@@ -153,13 +142,11 @@ def advance(progress: Progress, record: Record) -> Progress:
                 jobs=record.jobs,
                 began=record.at,
                 rehearses=record.rehearses,
-                commands=_with_command(progress, "apply", record),
             )
         case records.RunResumed():
             _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
             left = tuple(wave for wave in progress.given_up if progress.half_back(wave.jobs))
-            commands = _with_command(progress, "resume", record)
-            return replace(after, state="running", failure=None, given_up=left, commands=commands)
+            return replace(after, state="running", failure=None, given_up=left)
         case records.BootNoted():
             _expect(progress.state == "running", progress, record)
             return replace(after, boot=record.boot)
@@ -266,7 +253,6 @@ def advance(progress: Progress, record: Record) -> Progress:
                 reason=failure,
                 discard=record.discard,
                 last_copy=record.last_copy,
-                commands=_with_command(progress, "rollback", record),
             )
         case records.RollbackRefused():
             _expect(progress.state == "rolling-back", progress, record)
@@ -292,17 +278,6 @@ def _lost_after(lost: Mapping[str, SourceLost], record: SourceLost) -> Mapping[s
         return others
     since = lost[record.job].at if record.job in lost else record.at
     return {**others, record.job: replace(record, at=since)}
-
-
-def _with_command(
-    progress: Progress,
-    what: Literal["apply", "resume", "rollback"],
-    record: records.RunStarted | records.RunResumed | records.RollbackStarted,
-) -> tuple[GivenCommand, ...]:
-    """Return the commands so far; a run goes on, or back, by itself, too."""
-    if record.by is None:
-        return progress.commands
-    return (*progress.commands, GivenCommand(what, record.at, record.by))
 
 
 def _other_locks(progress: Progress, location: str) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from stateshift import plain
 from stateshift.purpose import Purpose
 from stateshift.step.evidence import Evidence
 from stateshift.survey import Left, PositionChange
+
+CommandName = Literal["apply", "resume", "rollback", "cutover", "pause", "throttle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,18 @@ class Invocation:
     host: str
     command: str
     sudo_user: str = ""  # who became `user` by sudo
-    policy: str = plain.later("")  # the file whose rules it kept, and the beginning of its digest
+    policy: str = ""  # the files whose rules it kept, each with the beginning of its digest
+
+
+@dataclass(frozen=True, slots=True)
+class GivenCommand:
+    """A command that was given for a run, and who gave it. It is no record: an earlier version
+    takes a journal with one it does not know for damaged. The workdir has a file of these.
+    """
+
+    what: CommandName
+    at: float
+    by: Invocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +49,6 @@ class RunStarted:
     spec: str
     jobs: tuple[str, ...]
     rehearses: bool = plain.later(False)  # it is a drill, and is thrown away
-    by: Invocation | None = plain.later(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,6 @@ class RunResumed:
 
     kind: ClassVar[str] = "run-resumed"
     at: float
-    by: Invocation | None = plain.later(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +301,6 @@ class RollbackStarted:
     discard: bool = False  # what the job itself wrote to the target goes, too
     automatic: bool = False  # because a job failed, and the spec says so
     last_copy: bool = plain.later(False)  # also where the source has no such image
-    by: Invocation | None = plain.later(None)
 
 
 @dataclass(frozen=True, slots=True)

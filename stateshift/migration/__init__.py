@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from stateshift.migration.adapters import (
         Adapters,
         impatient,
+        no_policies,
         real_adapters,
         with_second_try,
         world_of,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from stateshift.migration.calls import (
         apply,
         check_rollback,
+        note_command,
         progress_of,
         resume,
         rollback,
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
     from stateshift.migration.fleet_session import open_fleet, open_processes, places_of
     from stateshift.migration.gathering import Inquiry, gather
     from stateshift.migration.history import is_stopping
-    from stateshift.migration.policy import keep_policy
+    from stateshift.migration.policy import keep_policies, read_rules, with_breach
     from stateshift.migration.processes import processes_for
     from stateshift.migration.proposal import (
         Proposal,
@@ -94,13 +96,16 @@ __all__ = [
     "impatient",
     "is_stopping",
     "jobs_of",
-    "keep_policy",
+    "keep_policies",
+    "no_policies",
+    "note_command",
     "open_fleet",
     "open_processes",
     "places_of",
     "processes_for",
     "progress_of",
     "propose",
+    "read_rules",
     "reads_out",
     "real_adapters",
     "refuse_rebalanced",
@@ -110,18 +115,19 @@ __all__ = [
     "status",
     "verify",
     "waves",
+    "with_breach",
     "with_second_try",
     "world_of",
 ]
 
 _HOMES = {
-    "adapters": "Adapters impatient real_adapters with_second_try world_of",
+    "adapters": "Adapters impatient no_policies real_adapters with_second_try world_of",
     "backlog": "reads_out",
-    "calls": "apply check_rollback progress_of resume rollback spec_of status",
+    "calls": "apply check_rollback note_command progress_of resume rollback spec_of status",
     "fleet_session": "open_fleet open_processes places_of",
     "gathering": "Inquiry gather",
     "history": "is_stopping",
-    "policy": "keep_policy",
+    "policy": "keep_policies read_rules with_breach",
     "processes": "processes_for",
     "proposal": "Proposal decode_proposal encode_proposal jobs_of propose refuse_rebalanced",
     "verification": "Verdict verify",

@@ -65,7 +65,8 @@ if TYPE_CHECKING:
 # How many steps run at once where nobody says it.
 PARALLEL = 4
 COMMAND_MAX = 2000
-POLICY = "STATESHIFT_POLICY"
+# Options whose values are commands of a person, which may hold anything: the spec has them.
+WITH_COMMANDS = ("--start", "--stop")
 
 # (how many, what is shown, set once somebody asked to stop)
 OpenProcesses = Callable[[int, Meter, threading.Event], Processes]
@@ -139,6 +140,11 @@ def open_processes(count: int, meter: Meter, stop: threading.Event) -> Processes
     return Processes(crew)
 
 
+def no_policies() -> tuple[str, ...]:
+    """Return no file of rules."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Adapters:
     """How the outside is reached. Tests put in-memory twins here; nothing else has to be
@@ -153,7 +159,7 @@ class Adapters:
     host: str = "localhost"
     boot: str = ""
     by: Invocation | None = None  # the command that this process carries out
-    policy: str | None = None  # the file of the rules that runs have to keep
+    policies: Callable[[], tuple[str, ...]] = no_policies  # files of rules, for new runs
     open_fleet: OpenFleet = open_fleet
     open_processes: OpenProcesses | None = None
     fleet: Fleet | None = None
@@ -185,7 +191,6 @@ def real_adapters(meter: Meter | None = None, stop: threading.Event | None = Non
         host,
         boot=machine.boot(),
         by=invocation(host),
-        policy=os.environ.get(POLICY) or None,
         open_processes=open_processes,
         ask_records=read_kafka,
     )
@@ -193,14 +198,27 @@ def real_adapters(meter: Meter | None = None, stop: threading.Event | None = Non
 
 def invocation(host: str, words: Sequence[str] = ()) -> Invocation:
     """Return a command, without its secrets, as given by the user of this process."""
-    command = locations.redact(redact(shlex.join(redact_words(words)), os.environ))
+    kept, flag = list[str](), ""
+    for word in words:
+        flag_before, flag = flag, word.partition("=")[0]
+        if flag_before in WITH_COMMANDS:
+            word, flag = "...", ""
+        elif flag in WITH_COMMANDS and flag != word:
+            word, flag = f"{flag}=...", ""
+        kept.append(word)
+    clean = [locations.redact(redact(word, os.environ)) for word in redact_words(kept)]
+    command = _printable(shlex.join(clean))
     if len(command) > COMMAND_MAX:
         command = f"{command[:COMMAND_MAX]}…"
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container's user has no name
         user = str(os.getuid())
-    return Invocation(user, host, command, os.environ.get("SUDO_USER", ""))
+    return Invocation(user, host, command, _printable(os.environ.get("SUDO_USER", "")))
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def impatient(adapters: Adapters) -> Adapters:

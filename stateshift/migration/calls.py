@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from shlex import quote
 
 from stateshift import __version__, logs, plain
 from stateshift.errors import JournalError, PlanError, StateshiftError, StorageError
 from stateshift.journal import (
     BootNoted,
+    CommandName,
+    GivenCommand,
     Journal,
     Progress,
     RollbackStarted,
@@ -28,7 +31,7 @@ from stateshift.migration.fleet_session import refuse_inside
 from stateshift.migration.gathering import check_submits
 from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.notifications import tell_finished, with_end_told
-from stateshift.migration.policy import keep_policy
+from stateshift.migration.policy import keep_policies
 from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of, refuse
 from stateshift.migration.rehearsal import rehearse
 from stateshift.migration.rollback_checks import refuse_rollback
@@ -62,7 +65,7 @@ def apply(
     """Carry out a proposal as a new run, if its facts still hold."""
     refuse(proposal.plans)
     jobs = proposal.jobs()
-    by = keep_policy(proposal, adapters)
+    by = keep_policies(jobs, adapters)
     refuse_inside(workdir, proposal.spec)
     workdir.create()
     with workdir.hold(), _logged("apply", workdir, adapters):
@@ -73,6 +76,7 @@ def apply(
                 hint=f"stateshift status {quote(str(workdir.path))} tells of it; stateshift apply "
                 "--workdir takes another place",
             )
+        note_command("apply", workdir, replace(adapters, by=by))
         plain_spec = to_plain_spec(proposal.spec)
         workdir.write("spec.json", plain_spec)
         workdir.write("proposal.json", encode_proposal(proposal))
@@ -85,7 +89,6 @@ def apply(
                 spec=plain.fingerprint(plain_spec),
                 jobs=names,
                 rehearses=any(job.rehearses for job in jobs),
-                by=by,
             )
         )
         _note_boot(journal, proposal.spec, adapters)
@@ -105,6 +108,8 @@ def resume(
     workdir.require()
     with workdir.hold(), _logged("resume", workdir, adapters):
         journal = _journal_of(workdir)
+        if journal.progress.state not in ("finished", "rolled-back"):
+            note_command("resume", workdir, adapters)
         if corrected is not None and journal.progress.state not in STARTS_NO_JOB:
             spec = proposal_of(workdir).spec
             for job in corrected.jobs:
@@ -129,7 +134,7 @@ def resume(
             case _:
                 spec = proposal_of(workdir).spec
                 _refuse_lost_copies(journal.progress, spec, adapters.boot, workdir)
-                journal.append(RunResumed(adapters.clock.now(), adapters.by))
+                journal.append(RunResumed(adapters.clock.now()))
                 _note_boot(journal, spec, adapters)
                 begun()
                 return with_end_told(reopen_run(journal, workdir, adapters), _carry_out)
@@ -172,8 +177,10 @@ def rollback(
     workdir.require()
     with workdir.hold(), _logged("rollback", workdir, adapters):
         journal = _journal_of(workdir)
+        if journal.progress.state != "rolled-back":
+            note_command("rollback", workdir, adapters)
         if journal.progress.state == "new":
-            return summarize(journal.progress)
+            return summarize(journal.progress, workdir.commands())
         context = reopen_run(journal, workdir, adapters)
         before = journal.progress
         if before.state == "rolled-back":
@@ -187,9 +194,15 @@ def rollback(
         is_told = (discard, last_copy) == (before.discard, before.last_copy)
         if before.state != "rolling-back" or not is_told:
             now = adapters.clock.now()
-            journal.append(RollbackStarted(now, discard, last_copy=last_copy, by=adapters.by))
+            journal.append(RollbackStarted(now, discard, last_copy=last_copy))
         begun()
         return with_end_told(context, roll_back_run)
+
+
+def note_command(what: CommandName, workdir: Workdir, adapters: Adapters) -> None:
+    """Write down who gives a command for a run, also one that is then refused."""
+    if adapters.by is not None:
+        workdir.note_command(GivenCommand(what, adapters.clock.now(), adapters.by))
 
 
 def check_rollback(
@@ -286,7 +299,7 @@ def spec_of(workdir: Workdir) -> Spec:
 def status(workdir: Workdir) -> Report:
     """Return the report of a run so far, also while another process writes its journal."""
     workdir.require()
-    return summarize(progress_of(workdir))
+    return summarize(progress_of(workdir), workdir.commands())
 
 
 def progress_of(workdir: Workdir) -> Progress:

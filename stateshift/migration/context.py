@@ -99,7 +99,7 @@ class RunContext:
 
     def write_report(self) -> Report:
         """Write the report of the run so far into its workdir."""
-        report = summarize(self.progress)
+        report = summarize(self.progress, self.workdir.commands())
         self.workdir.write("report.json", plain.to_plain(report))
         return report
 

@@ -2,19 +2,20 @@
 
     {"version": 1,
      "rules": [
-       {"name": "night", "at": "s3://prod", "except": "oncall", "hours": "22:00-06:00 UTC"},
-       {"name": "small", "bytes_max": "2t", "say": "ask the platform team"},
-       {"name": "no-waivers", "waive": []},
-       {"name": "no-commands", "for": ["etl-*"], "commands": false}]}
+       {"name": "night", "except": "oncall", "hours": "22:00-06:00 UTC",
+        "except_below": "s3://dev"},
+       {"name": "there", "for": ["etl-*"], "targets": "s3://dr", "say": "ask the platform team"},
+       {"name": "no-waivers", "waive": []}]}
 
-A rule counts for the accounts in `for` (all where it has none) but those in `except`, and for
-targets below `at` (all where it has none). Each of its limits then has to hold. A rule only
-forbids: what no rule speaks of is allowed.
+A rule counts for the accounts in `for` (all where it has none) but those in `except`, and for all
+jobs but those whose places are below `except_below`. Each of its limits then has to hold. A rule
+only forbids: what no rule speaks of is allowed. Locations go by their spelling: another spelling
+of the same place is another place, and no rule is got around by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -26,18 +27,16 @@ from stateshift.specification.model import WAIVERS, JobSpec, Spec
 from stateshift.specification.place import Complaints
 from stateshift.specification.text import read_text
 from stateshift.specification.values import (
-    BOOLEAN,
     COUNT,
     CUTOVER,
     LOCATIONS,
-    SIZE,
     TEXT,
     TEXTS,
     WORDS,
 )
 
 VERSION = 1
-LIMITS = ("targets", "hours", "bytes_max", "waive", "commands")
+LIMITS = ("targets", "hours", "waive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +46,41 @@ class Rule:
     name: str
     users: tuple[str, ...] = ("*",)
     exempt: tuple[str, ...] = ()
-    at: tuple[str, ...] = ()
+    except_below: tuple[str, ...] = ()
     targets: tuple[str, ...] | None = None
     waive: tuple[str, ...] | None = None
     hours: str | None = None
-    bytes_max: int | None = None
-    commands: bool = True
     say: str | None = None
 
-    def is_for(self, user: str) -> bool:
-        """Whether it counts for an account."""
-        is_meant = any(fnmatchcase(user, pattern) for pattern in self.users)
-        return is_meant and not any(fnmatchcase(user, pattern) for pattern in self.exempt)
+    def is_for(self, user: str, sudo_user: str) -> bool:
+        """Whether it counts for an account, and who became it by sudo. That is what a variable
+        says, which can hold anything: nobody is exempt by it.
+        """
+        is_meant = any(_fits(name, self.users) for name in (user, sudo_user) if name)
+        return is_meant and not _fits(user, self.exempt)
+
+    def broken_by(self, jobs: Sequence[JobSpec], now: float) -> Iterator[str]:
+        """Yield the facts of jobs, for which it counts, that break it."""
+        window = window_of(self.hours or "")
+        if window is not None and not window.open_at(now):
+            yield f"it is not {self.hours} now"
+        for job in jobs:
+            for target in job.copy_targets if self.targets is not None else ():
+                if not _is_below(target, self.targets or ()):
+                    yield f"{job.name}: its target is {target}"
+            waived = sorted(set(job.waive).difference(self.waive or ()))
+            if self.waive is not None and waived:
+                yield f"{job.name} waives {', '.join(waived)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The effects of a run, as far as rules speak of them: `user` is the account of its process,
-    and `sizes` has the bytes that each job writes.
-    """
+    """The effects of a run, as far as rules speak of them, and the account of its process."""
 
-    spec: Spec
     jobs: tuple[JobSpec, ...]
     user: str
+    sudo_user: str
     now: float
-    sizes: Mapping[str, int]
 
 
 def breaches(rules: tuple[Rule, ...], wish: Wish) -> Iterator[tuple[Rule, str]]:
@@ -80,34 +89,19 @@ def breaches(rules: tuple[Rule, ...], wish: Wish) -> Iterator[tuple[Rule, str]]:
         jobs = []
         for job in wish.jobs:
             places = (job.source, *job.copy_targets)  # a source is fenced
-            if not rule.at or any(_is_below(place, rule.at) for place in places):
+            if not all(_is_below(place, rule.except_below) for place in places):
                 jobs.append(job)
-        if jobs and rule.is_for(wish.user):
-            for message in _broken(rule, jobs, wish):
+        if jobs and rule.is_for(wish.user, wish.sudo_user):
+            for message in rule.broken_by(jobs, wish.now):
                 yield rule, message
+
+
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_below(location: str, places: tuple[str, ...]) -> bool:
     return any(relation(location, place) in ("same", "inside") for place in places)
-
-
-def _broken(rule: Rule, jobs: Sequence[JobSpec], wish: Wish) -> Iterator[str]:
-    """Yield the facts of jobs, for which a rule counts, that break it."""
-    window = window_of(rule.hours or "")
-    if window is not None and not window.open_at(wish.now):
-        yield f"it is not {rule.hours} now"
-    written = sum(wish.sizes.get(job.name, 0) for job in jobs)
-    if rule.bytes_max is not None and written > rule.bytes_max:
-        yield f"{written:,} bytes would be written, and {rule.bytes_max:,} are allowed"
-    for job in jobs:
-        for target in job.copy_targets if rule.targets is not None else ():
-            if not _is_below(target, rule.targets or ()):
-                yield f"{job.name}: its target is {target}"
-        waived = sorted(set(job.waive).difference(rule.waive or ()))
-        if rule.waive is not None and waived:
-            yield f"{job.name} waives {', '.join(waived)}"
-    if not rule.commands:
-        yield from commands_of(wish.spec)
 
 
 def commands_of(spec: Spec) -> Iterator[str]:
@@ -140,6 +134,10 @@ def read_policy(text: str) -> tuple[Rule, ...]:
         if "name" not in values:
             continue
         names = {rule.name for rule in rules}
+        for key, place in item.children:
+            may_be_empty = RULE.find(str(key)) is RULE["waive"]
+            if place.value is None or (place.value in ([], "") and not may_be_empty):
+                complaints.add(place, "it says nothing", f"a value, or no {key!r}")
         for key, message, expected in _faults(values, names):
             complaints.add(places.get(key, item), message, expected)
         rules.append(Rule(**values))
@@ -156,14 +154,14 @@ def _faults(values: Values, names: Collection[str]) -> Iterator[tuple[str, str, 
         yield "name", f"two rules are called {values['name']!r}", "one of each name"
     if values.keys().isdisjoint(LIMITS):
         yield "", "it limits nothing", f"one of {', '.join(LIMITS)}"
-    if values.get("users") == ():
-        yield "users", "it counts for nobody", "accounts, or no 'for'"
-    for key in ("at", "targets"):
+    for key in ("except_below", "targets"):
         relative = [place for place in values.get(key, ()) if "://" not in place]
         if relative:
             yield key, f"{relative[0]} is relative to nothing", "a whole location"
-    if "hours" in values and window_of(values["hours"]) is None:
-        yield "hours", f"{values['hours']} is no time", "22:00-06:00 or 22:00-06:00 UTC"
+    window = window_of(values.get("hours", ""))
+    if "hours" in values and (window is None or not window.utc):
+        message = f"{values['hours']} are no hours of UTC; whoever is asked sets the local time"
+        yield "hours", message, "22:00-06:00 UTC"
     for name in values.get("waive", ()):
         if name not in WAIVERS:
             yield "waive", f"nothing can waive {name!r}", f"one of {', '.join(WAIVERS)}"
@@ -174,12 +172,10 @@ RULE = Keys(
     name=TEXT("What a refusal calls it."),
     users=TEXTS("Accounts that it counts for: names, or patterns such as etl-*.", also=("for",)),
     exempt=TEXTS("Accounts that it does not count for.", also=("except",)),
-    at=LOCATIONS("It counts for jobs whose source or target is below one of these."),
+    except_below=LOCATIONS("It does not count for jobs with source and targets below these."),
     targets=LOCATIONS("Where targets may be: below one of these."),
     waive=TEXTS("The findings that may be waived; an empty list is none."),
-    hours=CUTOVER("When a run may begin, of this machine's clock, or of UTC."),
-    bytes_max=SIZE("How much a run may write."),
-    commands=BOOLEAN("Whether a spec's own commands may run: clusters of commands, receivers."),
+    hours=CUTOVER("When a run may begin, in UTC."),
     say=TEXT("What a refusal says besides: whom to ask."),
 )
 POLICY = Keys(

@@ -25,13 +25,13 @@ from stateshift.advise.rebalance.memory import Memory
 from stateshift.api.rebalancing.folder import MoveRecord, RebalanceFolder
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.clusters.protocol import Silent
-from stateshift.errors import Interrupted, JournalError, StateshiftError, StorageError
+from stateshift.errors import Interrupted, JournalError, PolicyError, StateshiftError, StorageError
 from stateshift.specification import Spec, to_plain_spec
 from stateshift.workdir import Workdir
 
 # Another attempt may meet another world.
 _PASSING = (Silent, StorageError)
-_UNTOLD = (Interrupted, JournalError)
+_UNTOLD = (Interrupted, JournalError, PolicyError)  # another hour may be another matter
 
 
 @dataclass(frozen=True, slots=True)

@@ -347,11 +347,14 @@ def import_(
     key that comes twice, is refused by its number, and nothing is written. The copy is a query of
     its own.
     """
+    from stateshift import migration
     from stateshift.api.runs import refuse_another, run_name
     from stateshift.cli.shell.work import confirm
     from stateshift.cli.views.units import many
     from stateshift.engines.views import Wanted
     from stateshift.errors import SpecError
+    from stateshift.specification import JobSpec
+    from stateshift.storage.locations import normal
     from stateshift.table.rows import prepare_state
     from stateshift.workdir import Workdir
 
@@ -360,6 +363,9 @@ def import_(
     run = run_name([name_of_place(to)], time.time(), os.urandom(2))
     workdir = os.path.abspath(options.workdir or os.path.join(options.workdirs, run))
     refuse_another(Workdir(workdir))
+    places = [normal(place, os.getcwd()) for place in (template, to)]
+    asked = JobSpec(name_of_place(to), places[0], target=places[1], waive=tuple(waive or ()))
+    migration.keep_policies([asked], terminal.adapters())  # before the rows are read
     terminal.say(f"{template}: making state of {', '.join(rows)}")
     opening, place = terminal.opening(), os.path.join(workdir, "rows")
     if os.path.lexists(place):

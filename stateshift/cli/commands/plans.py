@@ -56,7 +56,7 @@ def plan(
     from stateshift.api.requests import mistakes_placed, move_of, save
     from stateshift.cli.views import plan_text as render_plan
     from stateshift.documents.plan import plan_document, plan_facts
-    from stateshift.migration import Proposal, processes_for, propose
+    from stateshift.migration import Proposal, processes_for, propose, with_breach
     from stateshift.workdir import Workdir
 
     if output is not None:
@@ -70,7 +70,8 @@ def plan(
         with mistakes_placed(spec):
             proposal = propose(given, terminal.adapters(), workdir, only, deep)
     processes = processes_for(proposal.plans, proposal.spec.parallel)
-    facts = replace(plan_facts(proposal), processes=processes)
+    judged = with_breach(proposal, terminal.adapters())
+    facts = replace(plan_facts(judged), processes=processes)
     terminal.answer(
         "plan",
         lambda: plan_document(facts, terminal.verbose),
@@ -78,11 +79,11 @@ def plan(
     )
     if output is not None:
         save(proposal, output)
-        if proposal.refusals:
+        if judged.refusals:
             terminal.say("saved; it is refused as it stands")
         else:
             terminal.say(f"saved; carry it out with: stateshift apply {shlex.quote(output)}")
-    return PlanError.exit_code if proposal.refusals else None
+    return PlanError.exit_code if judged.refusals else None
 
 
 def _refuse_output(spec: str, output: str) -> None:

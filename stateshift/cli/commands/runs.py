@@ -72,6 +72,7 @@ def resume(
         unused = "" if spec is None else f"; {spec} changes nothing"
         terminal.say(f"nothing is left to do: the run {OVER[state]}{unused}")
     if place.held and place.steering.wishes().paused:
+        migration.note_command("resume", place, terminal.adapters())
         place.steering.pause(False)
         show_request(terminal, place, "running", "it was paused, and goes on")
         return None

@@ -24,7 +24,7 @@ from stateshift.cli.views.units import size, span
 from stateshift.errors import Interrupted, PlanError, SpecError
 
 if TYPE_CHECKING:
-    from stateshift.journal import Progress
+    from stateshift.journal import CommandName, Progress
     from stateshift.workdir import Workdir
 
 OVER = ("finished", "rolled-back")
@@ -65,7 +65,7 @@ def cutover(
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
-    progress = _refuse_over(place, "cut over")
+    progress = _refuse_over(terminal, place, "cutover")
     warm = [job for job in migration.spec_of(place).jobs if job.mode == "warm"]
     warm = [job for job in warm if job.name in progress.jobs]
     if not warm:
@@ -112,7 +112,7 @@ def pause(
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
-    progress = _refuse_over(place, "pause")
+    progress = _refuse_over(terminal, place, "pause")
     if off:
         place.steering.pause(False)
         show_request(terminal, place, "running", "it goes on")
@@ -164,7 +164,7 @@ def throttle(
             hint = "stateshift throttle WORKDIR 50MB"
             raise SpecError.of("RATE", str(error), hint=hint) from None
     place = Workdir(workdir)
-    _refuse_over(place, "throttle")
+    _refuse_over(terminal, place, "throttle")
     place.steering.throttle(Throttle(limit, operations))
     limits = []
     if limit:
@@ -423,11 +423,12 @@ def _status_command(workdir: Workdir) -> str:
     return f"stateshift status {quote(str(workdir.path))}"
 
 
-def _refuse_over(workdir: Workdir, what: str) -> Progress:
-    """Return the progress of a run; one that is over cannot be steered."""
+def _refuse_over(terminal: Terminal, workdir: Workdir, what: CommandName) -> Progress:
+    """Return the progress of a run; one that is over cannot be steered. It is noted who asks."""
     from stateshift import migration
 
     workdir.require()
+    migration.note_command(what, workdir, terminal.adapters())
     progress = migration.progress_of(workdir)
     if progress.state in OVER:
         raise PlanError(

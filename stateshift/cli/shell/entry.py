@@ -88,7 +88,7 @@ Settings:
   workdirs  STATESHIFT_WORKDIRS  where workdirs are made (.stateshift)
   fleet     STATESHIFT_FLEET     a Spark master whose executors share the work
   memory    STATESHIFT_MEMORY    memory for reading, and of all processes: "2GiB"
-  policy    STATESHIFT_POLICY    a file of rules that every new run has to keep
+  policy    STATESHIFT_POLICY    rules that every new run has to keep; all files add up
             STATESHIFT_PROFILE   as --profile: a table [profile.NAME] of that file
   NO_COLOR turns colours off; CI turns the moving progress bar off.
 
@@ -389,8 +389,7 @@ def _defaults(arguments: list[str], terminal: Terminal) -> Mapping[str, object]:
         values = own | dict(profile.settings)
     if JSON not in os.environ:
         terminal.json = terminal.json or values.get("json") is True
-    policy = values.pop("policy", None)
-    terminal.policy = os.environ.get("STATESHIFT_POLICY") or (str(policy) if policy else None)
+    values.pop("policy", None)  # it is nobody's default: `policies_in_use`
     memory = values.pop("memory", None)
     _bound_memory(os.environ.get("STATESHIFT_MEMORY") or memory)
     by_command = dict.fromkeys((*NAMES, *OLD_NAMES), values)

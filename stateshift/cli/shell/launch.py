@@ -21,7 +21,7 @@ from stateshift.documents.plan import plan_facts
 from stateshift.documents.problems import FindingDocument
 from stateshift.documents.shape import documents_of
 from stateshift.errors import PlanError
-from stateshift.migration import Proposal, jobs_of, keep_policy
+from stateshift.migration import Proposal, jobs_of, keep_policies
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.grammars import NEVER
 from stateshift.workdir import Workdir
@@ -95,7 +95,7 @@ def launch(terminal: Terminal, options: RunOptions, request: Request) -> int:
     else:
         terminal.talk(render_plan.proposal(facts, terminal.verbose))
     refuse_refused(proposal, request.typed)
-    keep_policy(proposal, terminal.adapters())
+    keep_policies(proposal.jobs(), terminal.adapters())
     confirm(terminal, "carry this out?", options.yes)
 
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:

@@ -125,7 +125,6 @@ class Terminal:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     arguments: tuple[str, ...] = ()
     profile: Profile | None = None
-    policy: str | None = None
 
     @classmethod
     def of(cls, context: typer.Context, json: bool, verbosity: int = 0) -> Terminal:
@@ -266,17 +265,17 @@ class Terminal:
         import threading
         from dataclasses import replace
 
+        from stateshift.api.profiles import policies_in_use
+        from stateshift.migration.adapters import invocation, real_adapters
         from stateshift.world import Unwatched
 
         meter, stop = meter or Unwatched(), stop or threading.Event()
         if self.adapters_given is not None:
-            return replace(self.adapters_given, meter=meter, stop=stop, policy=self.policy)
-        from stateshift.migration import real_adapters
-        from stateshift.migration.adapters import invocation
-
-        real = real_adapters(meter=meter, stop=stop)
-        by = invocation(real.host, ("stateshift", *self.arguments))
-        return replace(real, by=by, policy=self.policy)
+            reached = replace(self.adapters_given, meter=meter, stop=stop)
+        else:
+            reached = real_adapters(meter=meter, stop=stop)
+        by = invocation(reached.host, ("stateshift", *self.arguments))
+        return replace(reached, by=by, policies=policies_in_use)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:
