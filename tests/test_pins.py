@@ -76,6 +76,18 @@ def test_every_package_has_a_version_and_a_digest(name: str) -> None:
         assert lines[number + 1].strip().startswith("--hash=sha256:"), line
 
 
+def test_the_image_installs_each_package_of_its_extras_as_developers_have_tried_it() -> None:
+    image, dev = pins_of("image.txt"), pins_of("dev.txt")
+    text = (ROOT / "configs" / "deploy" / "Dockerfile").read_text("utf-8")
+    (extras,) = re.findall(r"/src\[([\w,]+)\]", text)
+    assert "--require-hashes" in text
+    for extra in extras.split(","):
+        for name in lower_bounds(PROJECT["optional-dependencies"][extra]):
+            assert name in image, f"{name} of {extra}"
+    others = {name for name in image.keys() & dev.keys() if not set(image[name]) <= set(dev[name])}
+    assert not others
+
+
 def test_a_demo_installs_what_developers_have_tried_and_all_that_a_run_needs() -> None:
     demo, dev = pins_of("demo.txt"), pins_of("dev.txt")
     other = {package: versions for package, versions in demo.items() if versions != dev[package]}

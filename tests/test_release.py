@@ -70,6 +70,19 @@ def test_a_tag_that_is_not_the_version_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_trial_installs_nothing_where_something_is_missing(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    before = sorted(
+        path for path in (tmp_path / "venv").rglob("*") if "__pycache__" not in str(path)
+    )
+    done = released("--trial", str(tmp_path / "dist"), STATESHIFT_VENV=str(tmp_path / "venv"))
+    assert done.returncode == 1
+    assert "hatchling" in done.stderr and "./scripts/setup" in done.stderr
+    assert before == sorted(
+        path for path in (tmp_path / "venv").rglob("*") if "__pycache__" not in str(path)
+    )
+
+
 def test_a_folder_that_holds_a_release_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "SHA256SUMS").touch()
     done = released("--trial", str(tmp_path))
@@ -108,20 +121,40 @@ def test_every_action_is_named_by_a_commit_and_its_version() -> None:
         assert re.search(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+$", line), line
 
 
+def commands_of(job: str) -> list[str]:
+    return [step["run"] for step in workflow()["jobs"][job]["steps"] if "run" in step]
+
+
 def test_what_is_published_was_tried_and_is_what_was_attested() -> None:
     jobs = workflow()["jobs"]
     assert workflow()["permissions"] == {}
-    assert set(jobs["publish"]["needs"]) == {"build", "image"}
+    assert set(jobs["attest"]["needs"]) == {"build", "image"}
+    assert jobs["publish"]["needs"] == ["attest"]
     assert {"run": "./scripts/release dist"} in jobs["build"]["steps"]
     (attested,) = [step for step in steps() if "attest" in step.get("uses", "")]
     assert attested["with"] == {"subject-checksums": "dist/SHA256SUMS"}
-    commands = [step["run"] for step in jobs["publish"]["steps"] if "run" in step]
-    (checked,) = [at for at, line in enumerate(commands) if "sha256sum --check" in line]
-    (uploaded,) = [at for at, line in enumerate(commands) if "twine upload" in line]
-    assert checked < uploaded
     assert "secrets." not in WORKFLOW.read_text("utf-8"), "PyPI trusts the workflow: no password"
 
 
+def test_no_code_of_the_project_runs_beside_an_identity() -> None:
+    trusted = {name for name, job in workflow()["jobs"].items() if "id-token" in job["permissions"]}
+    assert trusted == {"attest", "publish"}
+    for job in trusted:
+        assert not [line for line in commands_of(job) if "./" in line.replace("/.github/", "")]
+    (installed,) = [line for line in commands_of("publish") if "pip install" in line]
+    assert "--require-hashes" in installed and "scripts/pins.d/upload.txt" in installed
+
+
+def test_a_job_that_failed_halfway_publishes_when_it_is_run_again() -> None:
+    commands = commands_of("publish")
+    order = ["sha256sum --check", "attestation verify", "--draft --verify-tag", "twine upload"]
+    places = [at for part in order for at, line in enumerate(commands) if part in line]
+    assert places == sorted(places) and len(places) == len(order)
+    assert "--skip-existing" in commands[places[-1]]
+    assert "gh release view" in commands[places[2]] and "--clobber" in commands[places[2]]
+    assert "--draft=false" in commands[-1]
+
+
 def test_what_uploads_knows_trusted_publishing() -> None:
-    (version,) = pins_of("tools.txt")["twine"]
+    (version,) = pins_of("upload.txt")["twine"]
     assert release(version) >= (6, 1, 0)

@@ -376,7 +376,8 @@ def _examine_cluster(spec: ClusterSpec, workdirs: str, adapters: Adapters) -> It
     try:
         quick = replace(spec, options=options)
         cluster = adapters.open_cluster(quick, Workdir(os.path.join(workdirs, "doctor")))
-        for question in ("alive", "occupants"):  # its version may be left out without an answer
+        # Its version may be left out without an answer.
+        for question in ("alive", "occupants", "executable"):
             if hasattr(cluster, question):
                 getattr(cluster, question)()
         version = cluster.version()

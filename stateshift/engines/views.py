@@ -27,12 +27,15 @@ HINT_FILE = "stateshift verify LOCATION --deep names the file it stands in"
 
 @dataclass(frozen=True, slots=True)
 class DecodedFile:
-    """A single file. `value` is plain JSON; `lines` is the same for a person."""
+    """A single file. `value` is plain JSON; `lines` is the same for a person. `holds_data` is
+    whether there may be keys and values of state in it, or anything else.
+    """
 
     path: str
     format: str
     lines: tuple[str, ...]
     value: object
+    holds_data: bool = True
 
 
 @dataclass(frozen=True, slots=True)

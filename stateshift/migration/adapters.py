@@ -37,6 +37,7 @@ from stateshift.storage.wrappers import (
     Patience,
     Retrying,
     Sparing,
+    StoppedPace,
     Throttled,
     Unsynced,
 )
@@ -225,6 +226,16 @@ def impatient(adapters: Adapters) -> Adapters:
     """Return the same adapters; what they open fails at the first sign, and lists as it goes."""
     is_patient = adapters.open_storage is open_patiently
     return replace(adapters, open_storage=open_storage) if is_patient else adapters
+
+
+def interruptible(adapters: Adapters, stop: threading.Event) -> Adapters:
+    """Return the same adapters; what they open is read and written no more once `stop` is set."""
+    pace = StoppedPace(adapters.clock, stop)
+
+    def opened(location: str) -> Storage:
+        return Throttled(adapters.open_storage(location), pace)
+
+    return replace(adapters, open_storage=opened, stop=stop)
 
 
 def with_second_try(storage: Storage, clock: Clock) -> Storage:

@@ -33,7 +33,13 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, Protocol, TypeVar
 
-from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
+from stateshift.errors import (
+    AlreadyThere,
+    Interrupted,
+    MissingFile,
+    StorageError,
+    TransientStorageError,
+)
 from stateshift.storage import locations
 from stateshift.storage.protocol import Content, Storage, Traits
 from stateshift.survey import FileInfo, Owned, Room
@@ -403,6 +409,21 @@ class Pace:
     def _clock_sleep(self, seconds: float) -> None:
         if seconds > 0:
             self._clock.sleep(seconds)
+
+
+class StoppedPace(Pace):
+    """A pace without a limit, which ends with Interrupted once `stop` is set."""
+
+    def __init__(self, clock: Clock, stop: threading.Event) -> None:
+        super().__init__(clock)
+        self._stop = stop
+
+    def operation(self) -> None:
+        if self._stop.is_set():
+            raise Interrupted("the call was cancelled")
+
+    def bytes(self, count: int) -> None:
+        self.operation()
 
 
 class _Bucket:

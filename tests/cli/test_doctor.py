@@ -16,11 +16,19 @@ import pytest
 import requests
 
 from stateshift.api import doctor, profiles
-from stateshift.api.doctor import CONTENT, examine_packages, examine_storage, scratch_name
+from stateshift.api.doctor import (
+    CONTENT,
+    Subjects,
+    examine,
+    examine_packages,
+    examine_storage,
+    scratch_name,
+)
 from stateshift.api.environment import Requirement
 from stateshift.clusters.protocol import Slots
 from stateshift.errors import ClusterError, StorageError, TransientStorageError
 from stateshift.migration import real_adapters
+from stateshift.specification import ClusterSpec
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.survey import FileInfo, Room
 from tests.cli.support import SOURCE, TARGET, Outside, said, with_checkpoint
@@ -104,6 +112,21 @@ def test_no_java_and_a_wrong_one(
     assert failures(checks) == [("java", "Java")]
     assert "no Java" in checks["java", "Java"]["fact"]
     assert found(outside, spec(), code=0)["java", "Java"]["state"] == "warn"
+
+
+def test_no_spark_submit_where_a_cluster_needs_one(
+    outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stateshift.clusters.spark_submit.cluster.installed_pyspark", lambda: None)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    real = replace(outside.adapters, open_cluster=real_adapters().open_cluster)
+    cluster = ClusterSpec("b", "spark_submit", {"master": "local[1]"})
+    subjects = Subjects(clusters={"b": cluster})
+    checks = list(examine(subjects, str(tmp_path), real, lambda subject: None))
+    (check,) = [each for each in checks if each.subject == "b (spark_submit)"]
+    assert check.state == "fail"
+    assert "no spark-submit" in check.fact and "stateshift[spark]" in str(check.hint)
 
 
 def test_an_extra_that_is_missing_or_too_old() -> None:

@@ -373,7 +373,8 @@ def test_the_image_has_every_extra_that_the_program_uses() -> None:
 def test_what_the_image_copies_is_there_and_is_what_a_build_needs() -> None:
     sources = [word for rest in said("COPY")[:-1] for word in rest.split()[:-1]]
     assert all((ROOT / source).exists() for source in sources)
-    assert {"pyproject.toml", "README.md", "LICENSE", "stateshift"} == set(sources)
+    needed = {"pyproject.toml", "README.md", "LICENSE", "stateshift", "scripts/pins.d/image.txt"}
+    assert needed == set(sources)
 
 
 @pytest.mark.parametrize("command", said("RUN"))
@@ -390,6 +391,28 @@ def test_the_image_is_built_and_moves_a_checkpoint() -> None:
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.returncode == 0, done.stderr
     assert "finished" in done.stdout
+
+
+DOCKER = """#!/bin/sh
+volume="${*#*--volume }" work="${volume%%:*}"
+case "$*" in
+  *" id -u") echo 10001 ;;
+  *" move "*) mkdir -p "$work/moved/orders" && touch "$work/moved/orders/metadata" ;;
+esac
+"""
+
+
+def test_an_image_that_works_is_no_failure_though_its_files_are_not_ours_to_remove(
+    tmp_path: Path,
+) -> None:
+    for name, script in (("docker", DOCKER), ("rm", "#!/bin/sh\nexit 1\n")):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    image = [str(ROOT / "scripts" / "release.d" / "image")]
+    done = subprocess.run(image, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "built, and a move in it" in done.stderr
 
 
 # ---- Kubernetes

@@ -123,7 +123,7 @@ class SparkSubmit(TaggedCluster):
 
     def version(self) -> str | None:
         try:
-            return version_of(self._executable())
+            return version_of(self.executable())
         except ClusterError:
             return None
 
@@ -175,7 +175,7 @@ class SparkSubmit(TaggedCluster):
     def try_start(self, submission: Submission) -> Trial:
         given = read_options(submission.options, self.takes.submit, "/submit")
         try:
-            self._executable()
+            self.executable()
             refuse_missing(given, "/submit")
         except (ClusterError, SpecError) as error:
             return Trial(error.fact, error.hint)
@@ -326,7 +326,7 @@ class SparkSubmit(TaggedCluster):
         self, submission: Submission, given: Options, master: str, conf: dict[str, str]
     ) -> list[str]:
         mode = self.mode(given)
-        command = [str(self._executable()), "--master", master, "--deploy-mode", mode]
+        command = [str(self.executable()), "--master", master, "--deploy-mode", mode]
         command += ["--name", submission.job]
         if mode == "cluster":
             conf = conf | spark_deploy.identity_in_conf(master, submission, conf)
@@ -342,7 +342,7 @@ class SparkSubmit(TaggedCluster):
 
     def _environment(self, submission: Submission, given: Options) -> dict[str, str]:
         environment = dict(os.environ)
-        home = home_of(self._executable())
+        home = home_of(self.executable())
         if home is not None and home == installed_pyspark():
             # pyspark's own script would use whatever `python3` and SPARK_HOME are around.
             environment["SPARK_HOME"] = str(home)
@@ -359,7 +359,8 @@ class SparkSubmit(TaggedCluster):
             "STATESHIFT_CHECKPOINT": submission.location,
         }
 
-    def _executable(self) -> Path:
+    def executable(self) -> Path:
+        """Return its `spark-submit`; ClusterError if it is not on this machine."""
         return executable(self.options.get("spark_submit"))
 
     def _stem(self, tag: str) -> Path:

@@ -43,8 +43,11 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
     """Return the decoded file at `path`; `rows` tells how state is read."""
     owner = marks.fence_owner(content)
     if owner is not None:
-        return DecodedFile(path, "fence", (f"fenced by run {owner}",), {"fenced_by": owner})
-    return DecodedFile(path, *_reader_of(path, content)(content, rows or RowSchema()))
+        return DecodedFile(path, "fence", (f"fenced by run {owner}",), {"fenced_by": owner}, False)
+    reader = _reader_of(path, content)
+    shown = reader(content, rows or RowSchema())
+    is_text = isinstance(shown[2], str)  # of a source that nobody knows
+    return DecodedFile(path, *shown, holds_data=is_text or reader in _OF_STATE)
 
 
 def _reader_of(path: str, content: bytes) -> Reader:
@@ -283,3 +286,4 @@ _READERS: dict[str, Reader] = {
     "hadoop-crc": _hadoop_crc,
     "checksum": _spark_crc,
 }
+_OF_STATE = tuple(_READERS[kind] for kind in ("delta", "snapshot", "changelog", "sst"))
