@@ -109,7 +109,14 @@ class KubernetesCalls:
             params["labelSelector"] = f"{label}={value}"
         items: list[Json] = []
         while True:
-            answer = self._call("list", "GET", what, "", params=params)
+            try:
+                answer = self._call("list", "GET", what, "", params=params)
+            except Refused as refused:
+                if refused.status != 410 or "continue" not in params:
+                    raise
+                params.pop("continue")  # its first pages are too old by now
+                items = []
+                continue
             items += answer.get("items") or ()
             more = (answer.get("metadata") or {}).get("continue")
             if not more:
@@ -146,7 +153,8 @@ class KubernetesCalls:
                 else:
                     self.update(what, wanted)
             except Refused as refused:
-                if refused.status != 409:
+                is_gone = refused.status == 404 and stored is not None
+                if refused.status != 409 and not is_gone:
                     raise
                 conflicts += 1
                 if conflicts >= _CONFLICTS_MAX:
@@ -203,6 +211,10 @@ class KubernetesCalls:
         except Refused as refused:
             if refused.status != 401:
                 raise
+        # kubectl may have signed in again since, and have written another token.
+        fresh = access_of(self.cluster, self.options)
+        if (fresh.server, fresh.namespace) == (self.access.server, self.access.namespace):
+            self.__dict__["access"] = fresh
         return self.proven(self._service, renew=True).json(method, url, **query)
 
     @property
