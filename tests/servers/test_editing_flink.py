@@ -24,6 +24,7 @@ from tests.support.flink_kafka import started
 from tests.support.servers import Servers, group, start
 
 pytestmark = pytest.mark.servers
+SHOWN_ON = "Flink"
 KEYS, FIRST, ALL = 4, 24, 32
 PERSON: dict[str, Any] = {
     "add": [
