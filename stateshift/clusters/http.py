@@ -30,7 +30,7 @@ from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
 if TYPE_CHECKING:
-    from requests import PreparedRequest, Response
+    from requests import Response
     from requests.auth import AuthBase
 
 
@@ -49,8 +49,7 @@ OTHER_FIELDS: Final = (
 )
 
 # The argument `auth` of `requests`.
-Signs: TypeAlias = "Callable[[PreparedRequest], PreparedRequest]"
-Authentication: TypeAlias = "tuple[str, str] | AuthBase | Signs | None"
+Authentication: TypeAlias = "tuple[str, str] | AuthBase | None"
 
 
 class Query(TypedDict, total=False):

@@ -11,14 +11,7 @@ from typing import TypedDict
 from stateshift.plain import JsonObject
 from stateshift.plan import Phase
 from stateshift.specification import JobSpec
-from stateshift.step import (
-    AwaitProgress,
-    CommitOffsets,
-    EndedJob,
-    FenceSource,
-    PrepareJob,
-    SubmitJob,
-)
+from stateshift.step import AwaitProgress, CommitOffsets, FenceSource, PrepareJob, SubmitJob
 from stateshift.survey import Facts
 
 
@@ -37,13 +30,10 @@ class Awaited:
 
 @dataclass(frozen=True)
 class Handed:
-    """The job's own parameters: the place of its image, and options for its cluster (JSON).
-    `ended`: the jobs that it goes on for, where somebody else may have them run again.
-    """
+    """The job's own parameters: the place of its image, and options for its cluster (JSON)."""
 
     location: str
     options: JsonObject
-    ended: tuple[EndedJob, ...] = ()
 
 
 class _Submission(TypedDict):
@@ -81,7 +71,6 @@ def start(
         name="submit/job",
         fences=fences,
         prepared=job.submit.prepare,
-        ended=handed.ended,
         **_submission(job, facts, handed),
     )
     yield Phase("submit", (submit,))
@@ -96,7 +85,6 @@ def start(
             epoch=awaited.epoch,
             seconds_max=job.submit.seconds_max + awaited.epoch_seconds,
             attempt=facts.attempt,
-            ended=handed.ended,
         )
         yield Phase("confirm", (progress,))
 

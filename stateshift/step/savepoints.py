@@ -75,10 +75,7 @@ class TakesImage(NoFiles):
         if not self.ends:
             return []
         if self._is_on_its_way_out(cluster, world):
-            # Not every cluster can take such a request back.
-            call_off = getattr(cluster, "call_off", None)
-            if call_off is None or not call_off(self.request(world)):
-                self._await_end(cluster, world)
+            self._await_end(cluster, world)
         if self._state(cluster).alive:
             return []
         if evidence is None:
@@ -87,8 +84,6 @@ class TakesImage(NoFiles):
             try:
                 evidence = self.run(world)
             except ClusterError as error:
-                if self._state(cluster).alive:
-                    return []  # it has ended without an image, and was resumed
                 left = f"{self.job} ({self.job_id}) does not run, and no image of it is known"
                 return [f"{left}: {error.fact}"]
         image = of_kind(evidence, ImageTaken).image

@@ -10,7 +10,6 @@ from servers.flink import Flink
 from servers.flink_sql import FlinkSql
 from servers.hdfs import Hdfs
 from servers.kafka import Kafka, MirrorMaker
-from servers.kubernetes import Kubernetes
 from servers.livy import Livy
 from servers.s3 import Moto, SeaweedFS
 from servers.server import Server
@@ -37,7 +36,6 @@ CATALOG: dict[str, Server] = {
         FlinkSql("flink-sql-1.20", "1.20.5", "1.20.3"),
         Yarn("yarn", ("rm1",)),
         Yarn("yarn-ha", ("rm1", "rm2"), apart=True),
-        Kubernetes(),
     )
 }
 NAMES = tuple(CATALOG)

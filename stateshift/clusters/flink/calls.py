@@ -125,15 +125,14 @@ class Asking:
         **query: Unpack[Query],
     ) -> Json:
         """Return the answer's object; `failed` says what a refusal means, `hints` ways out."""
-        service, url = self.service(), self.place(path)
+        service, url = self._service(), self.place(path)
         return self._in_its_words(lambda: service.json(method, url, **query), failed, hints or {})
 
     def listed(self, path: str, **query: Unpack[Query]) -> list[Json]:
-        service, url = self.service(), self.place(path)
+        service, url = self._service(), self.place(path)
         return self._in_its_words(lambda: service.listed("GET", url, **query), None, {})
 
-    def service(self) -> Service:
-        """Return Flink as requests go there, with the credentials."""
+    def _service(self) -> Service:
         return Service(
             cluster=self.cluster,
             words=self.words,
@@ -291,13 +290,6 @@ class FlinkCalls(Asking):
             return Checkpoints(None, None, ())
         with self.read(f"/jobs/{id}/checkpoints"):
             return checkpoints_of(answer)
-
-    def takes_savepoint(self, id: str) -> bool:
-        """Whether a savepoint of this job is under way."""
-        with self.read(f"/jobs/{id}/checkpoints"):
-            history = (self._known_of(id, "checkpoints") or {}).get("history") or ()
-            under_way = [made for made in history if made["status"] == "IN_PROGRESS"]
-            return any(made["is_savepoint"] for made in under_way)
 
     def state_size(self, id: str) -> int | None:
         latest = (self._known_of(id, "checkpoints") or {}).get("latest") or {}

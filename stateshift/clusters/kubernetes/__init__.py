@@ -1,1 +1,0 @@
-"""Kubernetes: its API server, and the operators that run jobs from its resources."""
