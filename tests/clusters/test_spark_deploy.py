@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -109,7 +110,9 @@ def test_a_pid_file_names_the_process_so_that_its_end_is_known(place: Place) -> 
 
 
 def test_a_process_of_spark_that_names_the_job_may_be_it(place: Place) -> None:
-    words = ["python3", "-c", "import time; time.sleep(600)", "org.apache.spark.deploy.SparkSubmit"]
+    # Not a wrapper, which replaces itself, and has no command line for a moment.
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+    words = [*sleeping, "org.apache.spark.deploy.SparkSubmit"]
     for more in (["--name", "orders"], ["--conf", "x=y", f"--checkpoint={place.location}/"]):
         process = subprocess.Popen([*words, *more])
         try:
