@@ -22,7 +22,7 @@ from tests.servers.flink_ground import Ground, incremental
 from tests.servers.standby import LOST, following
 from tests.servers.test_reposition_flink import assert_exact
 from tests.support.flink import until
-from tests.support.flink_kafka import connector_jars, job_jar, started
+from tests.support.flink_kafka import arguments_of, connector_jars, job_jar, started
 from tests.support.servers import Servers, Unavailable, group
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.row("W-1", "W-22", on="Flink")]
@@ -82,8 +82,7 @@ class Cell:
         return {**kinds, **places, **flink, "name": self.act, "checkpoint-ms": 1000}
 
     def submit(self, out: str = "out") -> dict[str, Any]:
-        flat = [str(word) for pair in self.words(out).items() for word in pair]
-        arguments = [f"--{word}" if not at % 2 else word for at, word in enumerate(flat)]
+        arguments = arguments_of(self.words(out))
         start = {"jar": str(self.jar), "entry_class": self.main_class, "arguments": arguments}
         return {**start, "parallelism": 2, "seconds_max": 90}
 

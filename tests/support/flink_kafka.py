@@ -2,6 +2,7 @@
 
 CONNECTORS            the connector for each Flink, and the client that it was built with
 job_jar(lib, connector, folder)   the jar, in the folder
+arguments_of(words)   `--name value` of each
 started(cluster, jar, main_class, words)   the job's id, once it runs
 """
 
@@ -48,6 +49,11 @@ def job_jar(lib: Path, connector: Path, work: Path) -> Path:
     return folder / "jobs.jar"
 
 
+def arguments_of(words: Mapping[str, object]) -> list[str]:
+    """A program's arguments: `--name value` of each."""
+    return [word for name, value in words.items() for word in (f"--{name}", str(value))]
+
+
 def started(
     cluster: Cluster,
     jar: Path,
@@ -56,8 +62,7 @@ def started(
     savepoint: Path | None = None,
 ) -> str:
     """The id of a job that runs, of a parallelism of two."""
-    flat = [word for name, value in words.items() for word in (f"--{name}", str(value))]
-    body = {"entryClass": main_class, "programArgsList": flat, "parallelism": 2}
+    body = {"entryClass": main_class, "programArgsList": arguments_of(words), "parallelism": 2}
     if savepoint is not None:
         body["savepointPath"] = str(savepoint)
     job = str(cluster.ask(f"/jars/{cluster.upload(jar)}/run", body)["jobid"])
