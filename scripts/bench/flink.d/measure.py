@@ -8,6 +8,8 @@
               operators (copies
               their files), one that reads and writes them, which is the only way that it can
               merge two savepoints
+    rows      all entries exported, and made state again: beside the program that reads and writes
+              them
     dealing   keys dealt into other key groups, for another max parallelism: entry by entry, as it
               was and still is for what several images hold, and as columns. CPU seconds of the
               rescaler alone
@@ -43,7 +45,8 @@ from servers.flink import MODULES  # noqa: E402
 
 RESULTS = ROOT / "scripts" / "bench" / "results" / "flink.md"
 FLINK, POM = "2.3.0", HERE / "pom.xml"
-WHAT, SIZES = ("metadata", "copies", "programs", "dealing"), (10, 200, 2000)
+WHAT, SIZES = ("metadata", "copies", "programs", "rows", "dealing"), (10, 200, 2000)
+ROWS = 50  # megabytes of small keys, whose entries are exported and imported
 DEALT = 100_000  # entries of each kind of key
 PROGRAMS_MAX = 200  # megabytes; and copies of so few are measured with a program's rounds
 # What a key holds beside its count, and what Flink writes of it all: large ones are kind to who
@@ -67,6 +70,7 @@ def main() -> None:
         "metadata": lambda: metadata(options.rounds),
         "copies": lambda: copies(options.megabytes, options.rounds),
         "programs": lambda: programs(few, options.rounds),
+        "rows": lambda: as_rows(options.rounds),
         "dealing": lambda: dealing(options.rounds),
     }
     for what in (one for one in WHAT if one in options.what):
@@ -233,6 +237,35 @@ def _programs(size: int, payload: int, rounds: int) -> list[str]:
             )
             found.append(f"| {size} | {payload} | {name} | {' | '.join(cells)} |")
     return sorted(found)
+
+
+def as_rows(rounds: int) -> str:
+    entries = 2 * (ROWS * 1_000_000 // (SMALL + BESIDE))
+    source = savepoint(f"orders-{ROWS}-of-{SMALL}", "orders-count", entries // 2, SMALL)
+    file, command = str(folder() / "rows.parquet"), [sys.executable, "-m", "stateshift"]
+    run = ["--workdir", str(folder() / "run"), "--yes"]
+    ways = {
+        "export": [[*command, "export", str(source), "--to", file]],
+        "import": [[*command, "import", file, "--template", str(source), "--to", TO, *run]],
+        "rewrite": [program("rewrite", TO, str(source), "orders-count")],
+    }
+    times = measured(ways, rounds, untold=0)
+    lines = [
+        f"""## State as rows, beside the State Processor API
+
+{entries:,} entries: a count and {SMALL} bytes for each key, which is a text. `export` writes them as Parquet, `import`
+makes the state of a new savepoint of that file and reads it again to compare it. *rewrite* is the program's: it reads
+every key and writes it again, in one JVM with a parallelism of four.
+
+| command | ours, s | entries a second | rewrite, s | rewrite by ours | rounds |
+|---|---|---|---|---|---|""",
+    ]
+    for name in ("export", "import"):
+        factor = told(ratios(times["rewrite"], times[name]))
+        rate = f"{entries / median(times[name]):,.0f}"
+        cells = (told(times[name]), rate, told(times["rewrite"]), factor, str(rounds))
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
 
 
 def dealing(rounds: int) -> str:

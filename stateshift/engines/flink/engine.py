@@ -193,9 +193,9 @@ class FlinkEngine:
         import tempfile
 
         from stateshift.engines.flink.rewrite.row_import import Template, import_rows
-        from stateshift.engines.flink.views.elements import open_image, shown_entries
+        from stateshift.engines.flink.views.elements import open_image, text_rows
 
-        given = Template(template, *open_image(template, opening), shown_entries)
+        given = Template(template, *open_image(template, opening), text_rows)
         return import_rows(given, rows, wanted, into, tempfile.TemporaryFile)
 
     def decode_file(

@@ -4,16 +4,19 @@ an operator's state from being divided otherwise. Types only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from stateshift.engines.flink.places import Places
 from stateshift.formats.flink.metadata import Metadata
+from stateshift.formats.uid import flink_operator_id
 from stateshift.survey import Image, Survey
 
 Beginnings = Mapping[str, Sequence[bytes]]
 
+_ID: Final = re.compile(r"[0-9a-f]{32}")
 AS_IT_IS: Final = (
     "leave out what cannot be changed: Flink itself deals out state for any parallelism "
     "up to the max parallelism"
@@ -104,6 +107,11 @@ def places_of(image: Image) -> Places:
 def names_of(image: Image) -> dict[str, str]:
     """Return the names of operators by their ids: their uids where those are known."""
     return {operator.id: operator.uid or operator.id for operator in image.operators}
+
+
+def id_of(name: str) -> str:
+    """Return the id that a name stands for: a uid, or an id itself."""
+    return name if _ID.fullmatch(name) else flink_operator_id(name)
 
 
 def is_readable(survey: Survey) -> bool:

@@ -112,8 +112,8 @@ def field_names(count: int) -> tuple[str, ...]:
 
 def row_reader(types: Sequence[LogicalType], names: Sequence[str]) -> SpanReader:
     """Return the reader of rows of these fields."""
-    readers = [_field_reader(type_) for type_ in types]
-    header = _bits(len(types))
+    readers = [field_reader(type_) for type_ in types]
+    header = header_size(len(types))
     fixed = header + _WORD * len(types)
     fields = [
         (name, read, header + _WORD * number, *divmod(number + _KIND_BITS, 8))
@@ -136,7 +136,8 @@ def row_reader(types: Sequence[LogicalType], names: Sequence[str]) -> SpanReader
     return read_row
 
 
-def _bits(count: int) -> int:
+def header_size(count: int) -> int:
+    """Return the bytes before the first of so many fields."""
     return (count + 63 + _KIND_BITS) // 64 * _WORD
 
 
@@ -157,7 +158,7 @@ SlotReader = Callable[[Span, int], Slot]
 
 def slot_places(row: Span, count: int) -> tuple[Sequence[int], Callable[[int], bool]]:
     """Return the places of a row's fields, and the function that says whether one is null."""
-    bits = _bits(count)
+    bits = header_size(count)
     row.part(0, bits + _WORD * count)
     nulls = int.from_bytes(row.data[row.start : row.start + bits], "little") >> _KIND_BITS
     first = row.start + bits
@@ -218,7 +219,7 @@ def wide_bytes(number: int) -> bytes:
 
 def encode_row(kind: int, slots: Sequence[Slot]) -> bytes:
     """Return a row of these fields."""
-    bits, nulls = _bits(len(slots)), 0
+    bits, nulls = header_size(len(slots)), 0
     offset, contents, parts = bits + _WORD * len(slots), [], []
     for number, slot in enumerate(slots):
         nulls |= slot.is_null << number
@@ -234,7 +235,7 @@ def encode_row(kind: int, slots: Sequence[Slot]) -> bytes:
 
 def array_reader(item: LogicalType) -> SpanReader:
     """Return the reader of arrays of such items."""
-    read, width = _field_reader(item), _WIDTHS.get(item.root, _WORD)
+    read, width = field_reader(item), _WIDTHS.get(item.root, _WORD)
 
     def read_array(array: Span) -> list[object]:
         data, start = array.data, array.start
@@ -287,12 +288,12 @@ def slot_of(type_: LogicalType, given: object) -> Slot:
         if not type_.nullable:
             raise ValueError(f"null, where {type_} is never null")
         return Slot(is_null=True)
-    if type_.root in _FORMS:
+    if type_.root in SQL_FORMS:
         if type_.root == "DATE":
             given = day_of(as_text(given))
         elif type_.root == "TIME_WITHOUT_TIME_ZONE":
             given = nanos_of(as_text(given)) // _MILLI_NANOS
-        return Slot(struct.pack(_FORMS[type_.root], given).ljust(_WORD, b"\0"))
+        return Slot(struct.pack(SQL_FORMS[type_.root], given).ljust(_WORD, b"\0"))
     if type_.root.startswith("TIMESTAMP"):
         millis, nanos = timestamp_parts(type_, given)
         is_long = type_.size > COMPACT_TIMESTAMP
@@ -348,6 +349,15 @@ def encode_fields(
     fields = fields_of(given, names)
     kind = KINDS.index(str(fields.get("@kind", KINDS[0])))
     return encode_row(kind, in_fields(names, types, fields, slot))
+
+
+def row_form(types: Sequence[LogicalType]) -> struct.Struct | None:
+    """Return the form of inserted rows without nulls; None unless all fields are numbers."""
+    forms = [SQL_FORMS[type_.root] for type_ in types if type_.root in SQL_NUMBERS]
+    if not forms or len(forms) < len(types):
+        return None
+    fields = (f"{form[1]}{_WORD - struct.calcsize(form)}x" for form in forms)
+    return struct.Struct(f"<{header_size(len(types))}x{''.join(fields)}")
 
 
 def encode_array(item: LogicalType, items: Sequence[object]) -> bytes:
@@ -491,7 +501,8 @@ def wide_decimal_reader(scale: int) -> SpanReader:
     return read_decimal
 
 
-def _field_reader(type_: LogicalType) -> FieldReader:
+def field_reader(type_: LogicalType) -> FieldReader:
+    """Return the reader of a field of a row, or of an item, at its place."""
     fixed = _FIXED.get(type_.root)
     if fixed is not None:
         return fixed
@@ -588,7 +599,8 @@ _WIDTHS: Final[Mapping[str, int]] = {
     "DATE": 4,
     "TIME_WITHOUT_TIME_ZONE": 4,
 }
-_FORMS: Final[Mapping[str, str]] = {
+SQL_NUMBERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE")
+SQL_FORMS: Final[Mapping[str, str]] = {
     "BOOLEAN": "<?",
     "TINYINT": "<b",
     "SMALLINT": "<h",

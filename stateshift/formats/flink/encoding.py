@@ -32,6 +32,7 @@ from stateshift.formats.flink.binary_rows import (
     COMPACT_TIMESTAMP,
     KINDS,
     WRONG,
+    Slot,
     as_list,
     as_text,
     decimal_of,
@@ -44,11 +45,13 @@ from stateshift.formats.flink.binary_rows import (
     in_fields,
     key_slot_of,
     pairs_of,
+    slot_of,
     timestamp_parts,
     wide_bytes,
 )
 from stateshift.formats.flink.heap_groups import namespace_of
 from stateshift.formats.flink.java_data import DataInput, encode_utf
+from stateshift.formats.flink.key_groups import HASHED
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.logical_types import LogicalType
 from stateshift.formats.flink.serializers import Serializer, Unknown, value
@@ -72,6 +75,7 @@ _SIGN: Final = -(1 << 63)
 _NULL_INT, _NULL_LONG = _I4.pack(-(1 << 31)), _I8.pack(_SIGN)
 _NULL_DATE, _NULL_TIME = _NULL_INT + b"\x80\0", b"\x80\x80\0" + _NULL_INT
 _SECOND: Final = 1_000_000_000
+_ONE_FORM: Final = (*HASHED, "VoidNamespaceSerializer", "TimeWindowSerializer")
 
 
 class UnfitValue(ValueError):
@@ -104,6 +108,10 @@ class EntryWriter:
         asked = {"timestamp": self._is_timer, "key": True, "map_key": is_map}
         self._names = [name for name, is_asked in asked.items() if is_asked]
         self._names += [self._window] if self._window else []
+        parts = (self._key, namespace, *([self._map_key] if self._map_key else []))
+        is_void = namespace.name == "VoidNamespaceSerializer"
+        self._is_plain = is_void and self._names == ["key"]
+        self._has_one_form = all(each.name in _ONE_FORM for each in parts)
 
     @property
     def may_be_unknown(self) -> bool:
@@ -115,7 +123,7 @@ class EntryWriter:
         another type.
         """
         show = partial(read_key, self._header, self._state)
-        return _checked("key", key, self._write_key, show)
+        return _checked("key", key, lambda given: self._write_key(given)[0], show)
 
     def value(self, value: object) -> tuple[bytes, object]:
         """Return an entry's value, and as it is shown."""
@@ -123,10 +131,24 @@ class EntryWriter:
 
     def own_key(self, key: object) -> bytes:
         """Return the bytes of the key alone, which decides the key group."""
-        return write_key(self._key, fields_of(key, self._names)["key"])
+        return self._write_key(key)[1]
+
+    def unchecked(self, key: object, value: object) -> tuple[bytes, bytes, bytes]:
+        """Return an entry's key without its group, its part that decides the group, and the value;
+        not read again. One of `WRONG` where they are of other types.
+        """
+        raw = self._write_value(value)
+        if self._is_plain and isinstance(key, dict) and list(key) == self._names:
+            own = write_key(self._key, key["key"])
+            return own + b"\0", own, raw
+        return *self._write_key(key), raw
 
     def rewritten(self, raw: bytes) -> tuple[bytes, bytes]:
         """Return a key of Flink's, and its part that decides the key group, as rows have them."""
+        form, row = self._key.row_form, raw[_I4.size : -1]
+        is_plain_row = self._is_plain and form is not None and len(row) == form.size
+        if self._has_one_form or (form and is_plain_row and form.pack(*form.unpack(row)) == row):
+            return raw, b""
         try:
             shown = read_key(self._header, self._state, raw)
             return self.key(shown)[0], self.own_key(shown)
@@ -143,18 +165,18 @@ class EntryWriter:
             is_list = self._state.type == "LIST"
             return {"bytes": raw.hex()} if is_list else read_value_around(self._state, raw)
 
-    def _write_key(self, given: object) -> bytes:
+    def _write_key(self, given: object) -> tuple[bytes, bytes]:
         fields = {"window": None, **fields_of(given, self._names)}
         names, types = ["key", self._window or "window"], [self._key, self._namespace]
         if self._map_key is not None:
             names, types = [*names, "map_key"], [*types, self._map_key]
         (own,) = in_fields(names[:1], types[:1], fields, write_key)
-        namespace, *of_map = in_fields(names[1:], types[1:], fields, write)
+        raw_key, (namespace, *of_map) = own, in_fields(names[1:], types[1:], fields, write)
         if not self._is_timer and is_ambiguous(self._key, self._namespace):
             own, namespace = own + length_of(len(own)), namespace + length_of(len(namespace))
         if self._is_timer:
             own = _I8.pack(int(str(fields["timestamp"])) ^ _SIGN) + own
-        return b"".join((own, namespace, *of_map))
+        return b"".join((own, namespace, *of_map)), raw_key
 
     def _write_value(self, given: object) -> bytes:
         of, type_ = self._value, self._state.type
@@ -227,7 +249,7 @@ def _not_null(of: Serializer, given: object) -> bytes:
 def write_key(of: Serializer, given: object) -> bytes:
     """Return an operator's key."""
     if of.name == "RowDataSerializer" and given is not None:
-        return _sized(encode_fields(of.columns, of.fields, given, key_slot_of))
+        return _row_of_sql(of, given, key_slot_of)
     return _not_null(of, given)
 
 
@@ -411,6 +433,15 @@ def write_enum(of: Serializer, given: object) -> bytes:
     return _I4.pack(of.fields.index(as_text(given)))
 
 
+def _row_of_sql(
+    of: Serializer, given: object, slot: Callable[[LogicalType, object], Slot]
+) -> bytes:
+    form, fields = of.row_form, given if isinstance(given, dict) else {}
+    if form is not None and tuple(fields) == of.fields and None not in fields.values():
+        return _sized(form.pack(*fields.values()))
+    return _sized(encode_fields(of.columns, of.fields, given, slot))
+
+
 def _column(of: Serializer, given: object) -> bytes:
     """Return a value of SQL's that has a serializer of its own."""
     (column,) = of.columns
@@ -586,15 +617,7 @@ def avro_writer(schema: str) -> _Avro:
 
 # ---- all of them ---------------------------------------------------------------------------------
 
-_FORMS: Final[Mapping[str, str]] = {
-    "Long": ">q",
-    "Int": ">i",
-    "Short": ">h",
-    "Byte": ">b",
-    "Double": ">d",
-    "Float": ">f",
-    "Boolean": ">?",
-}
+_FORMS: Final[Mapping[str, str]] = {**values.NUMBERS, "Boolean": ">?"}
 _SHOWN_AS_NULL: Final = {
     f"{name}Serializer"
     for name in ("Null", "NullValue", "Void", "VoidNamespace", "Tuple0", "ScalaOption")
@@ -674,7 +697,7 @@ _WRITERS: Final[Mapping[str, Write]] = {
     ),
     "PojoSerializer": _pojo,
     "EnumSerializer": write_enum,
-    "RowDataSerializer": lambda of, given: _sized(encode_fields(of.columns, of.fields, given)),
+    "RowDataSerializer": lambda of, given: _row_of_sql(of, given, slot_of),
     **dict.fromkeys(
         (f"{name}Serializer" for name in ("ArrayData", "MapData", "Decimal", "TimestampData")),
         _column,

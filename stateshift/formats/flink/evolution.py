@@ -67,6 +67,7 @@ from stateshift.formats.flink.serializers import (
     optional_map,
     read_snapshot,
 )
+from stateshift.formats.flink.values import NUMBERS
 from stateshift.plain import NOTHING, JsonObject
 
 T = TypeVar("T")
@@ -411,14 +412,6 @@ def _evolve_numbered(
 
 # ---- values that are no objects ------------------------------------------------------------------
 
-_NUMBERS: Final[Mapping[str, str]] = {
-    "Byte": ">b",
-    "Short": ">h",
-    "Int": ">i",
-    "Long": ">q",
-    "Float": ">f",
-    "Double": ">d",
-}
 _SIZES: Final[Mapping[Callable[[DataInput], object], int]] = {
     Serializer(f"{name}Serializer", _SIMPLE_VERSION).reader: size
     for name, size in (
@@ -442,7 +435,7 @@ _PRIMITIVE: Final = ("byte", "short", "int", "long", "float", "double", "boolean
 # Java's types by the names of their serializers; a primitive one is never null.
 _JAVA: Final[Mapping[str, str]] = {
     **{name: name.capitalize() for name in (*_PRIMITIVE, "string")},
-    **{name: name for name in (*_NUMBERS, "Boolean", "String", "Instant", "Date")},
+    **{name: name for name in (*NUMBERS, "Boolean", "String", "Instant", "Date")},
     "integer": "Int",
     "Integer": "Int",
     "bigint": "Long",
@@ -477,7 +470,7 @@ def _wider(old: str, new: str) -> Callable[[object], bytes]:
     if old not in _EXACT.get(new, ()):
         fact = f"{old} cannot be widened to {new or 'that'}"
         raise Unfit(f"{fact}: a value might not fit, or would be another")
-    return struct.Struct(_NUMBERS[new]).pack
+    return struct.Struct(NUMBERS[new]).pack
 
 
 def _no_value(data: DataInput) -> bytes:
@@ -795,7 +788,7 @@ def _widened_slot(old: LogicalType, new: LogicalType, read_slot: SlotReader) -> 
     if same and not is_padded and (is_wider or old.size == new.size):
         return read_slot
     kind = _SQL_NUMBERS.get(old.root, str(old))
-    read = struct.Struct(_NUMBERS.get(kind, ">b").replace(">", "<"))
+    read = struct.Struct(NUMBERS.get(kind, ">b").replace(">", "<"))
     write = _wider(kind, _SQL_NUMBERS.get(new.root, str(new)))
 
     def widened(row: Span, place: int) -> Slot:

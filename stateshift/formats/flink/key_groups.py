@@ -33,7 +33,7 @@ HASHED = (
     "ShortSerializer",
     "ByteSerializer",
 )
-_ROW_SEED = 42  # MurmurHashUtil.DEFAULT_SEED
+ROW_SEED = 42  # MurmurHashUtil.DEFAULT_SEED
 _SIZE, _WORD = 4, 4  # bytes of the size in front of a row of SQL, and of a word of it
 _TIME = 8  # bytes of a timer's time
 
@@ -136,7 +136,7 @@ def raw_hash(serializer: Serializer, key: bytes) -> int | None:
 
 def hash_words(content: bytes) -> int:
     """Return Murmur3 (32 bits, seed 42) over words of four bytes: the hash code of a row of SQL."""
-    code = _ROW_SEED
+    code = ROW_SEED
     for word in struct.unpack(f"<{len(content) // 4}I", content):
         code = _mixed(code, word)
     return _finished(code ^ len(content))

@@ -1,8 +1,8 @@
 """Hash codes of many keys at once: what `key_groups` gives for each. Pure.
 
 Keys lie in `content` from each start on, at most to its end, with eight bytes behind the last one.
-Their serializer is one of strings, whole numbers, or tuples of them. A tuple is its fields behind
-each other, so each column is read where the one before it ended.
+Their serializer is one of strings, whole numbers, tuples of them, or rows of SQL. A tuple is its
+fields behind each other, so each column is read where the one before it ended.
 
 A string's hash is the sum of u[i] * 31 ** (n - 1 - i) over its n UTF-16 units, modulo 2 ** 32. It
 is summed up word by word, of eight units each: where all are ASCII, a unit is a byte. Strings that
@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from stateshift.formats.blocks import Flags, Ints
+from stateshift.formats.flink.key_groups import ROW_SEED, hashable
 from stateshift.formats.flink.serializers import Serializer
 from stateshift.formats.spans import Content, first_bytes, words
 
@@ -33,6 +34,11 @@ _SIZES: Final = {"LongSerializer": 8, "IntSerializer": 4, "ShortSerializer": 2, 
 _SIGNED: Final = {4: np.int32, 2: np.int16, 1: np.int8}
 
 
+def is_hashed(serializer: Serializer) -> bool:
+    """Whether `hash_codes` reads keys of a serializer."""
+    return hashable(serializer) or serializer.name == "RowDataSerializer"
+
+
 def hash_codes(
     serializer: Serializer, content: Content, starts: Ints, ends: Ints
 ) -> tuple[Codes, Flags]:
@@ -44,18 +50,21 @@ def hash_codes(
 
 def murmur_of_each(codes: Codes) -> Ints:
     """Return `key_groups.murmur` of each."""
-    mixed = codes * np.uint32(0xCC9E2D51)
-    mixed = _rotated(mixed, 15) * np.uint32(0x1B873593)
-    mixed = _rotated(mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
-    mixed ^= np.uint32(4)
-    mixed ^= mixed >> np.uint32(16)
-    mixed *= np.uint32(0x85EBCA6B)
-    mixed ^= mixed >> np.uint32(13)
-    mixed *= np.uint32(0xC2B2AE35)
-    mixed ^= mixed >> np.uint32(16)
+    mixed = _finished(_mixed(np.zeros_like(codes), codes) ^ np.uint32(4))
     signed = np.abs(mixed.view(np.int32).astype(np.int64))
     signed[signed == 1 << 31] = 0
     return signed
+
+
+def _mixed(codes: Codes, words: Codes) -> Codes:
+    codes = codes ^ _rotated(words * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    return _rotated(codes, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+
+
+def _finished(codes: Codes) -> Codes:
+    codes = (codes ^ codes >> np.uint32(16)) * np.uint32(0x85EBCA6B)
+    codes = (codes ^ codes >> np.uint32(13)) * np.uint32(0xC2B2AE35)
+    return codes ^ codes >> np.uint32(16)
 
 
 def _rotated(codes: Codes, count: int) -> Codes:
@@ -81,6 +90,8 @@ class _KeyCursor:
                 return codes
             case "StringSerializer":
                 return self._strings()
+            case "RowDataSerializer":
+                return self._rows()
             case name:
                 size = _SIZES[name]
                 big_endian = words(self._content, self._at).byteswap()
@@ -95,9 +106,25 @@ class _KeyCursor:
         self.odd |= beyond
         self._at = np.where(beyond, self._ends, to)
 
+    def _rows(self) -> Codes:
+        """Return Murmur3 of rows of SQL, all of them in lockstep, word by word."""
+        sizes = (words(self._content, self._at).byteswap() >> np.uint64(32)).astype(np.int64)
+        self.odd |= sizes % 4 > 0
+        self._move(self._at + 4)
+        begins = self._at
+        self._move(begins + sizes)
+        sizes[self.odd] = 0
+        codes = np.full(len(begins), ROW_SEED, np.uint32)
+        for at in range(0, int(sizes.max(initial=0)), 4):
+            rows = np.flatnonzero(sizes > at)
+            codes[rows] = _mixed(
+                codes[rows], words(self._content, begins[rows] + at).astype(np.uint32)
+            )
+        return _finished(codes ^ sizes.astype(np.uint32))
+
     def _strings(self) -> Codes:
         """Return the hash codes of strings; of null, whose length is written as 0, it is 0."""
-        numbers, after, long = _varints(self._content, self._at)
+        numbers, after, long = varints_at(self._content, self._at)
         sizes = np.maximum(numbers - 1, 0)
         self.odd |= long
         sizes[self.odd] = 0
@@ -116,7 +143,7 @@ class _KeyCursor:
         return codes
 
 
-def _varints(content: Content, at: Ints) -> tuple[Ints, Ints, Flags]:
+def varints_at(content: Content, at: Ints) -> tuple[Ints, Ints, Flags]:
     """Return numbers of up to three bytes, where each ends, and which are longer than that."""
     first = content[at].astype(np.int64)
     goes_on = first > 0x7F
@@ -180,7 +207,7 @@ def _unit_hashes(content: Content, begins: Ints, sizes: Ints, ends: Ints) -> tup
         rows = np.arange(start, min(start + _STRIP, len(begins)))
         at, left = begins[rows], sizes[rows]
         while len(rows):
-            units, at, long = _varints(content, at)
+            units, at, long = varints_at(content, at)
             codes[rows] = codes[rows] * _THIRTY_ONE + units.astype(np.uint32)
             read = ~long & (units <= 0xFFFF) & (at <= ends[rows])
             done = read & (left == 1)

@@ -2,6 +2,7 @@
 them at once.
 
     columns_of([GroupPart(group, content, state, ends), ...], prefix, states) -> Columns
+    texts_of(header, state, content, places) -> EntryTexts    as an export shows them
 
 An entry begins where the one before it ends, so key groups are walked in lockstep: each step is a
 few numpy operations on all of them. If there are few, or large ones, lanes begin inside of a group
@@ -15,17 +16,53 @@ part again, and says what is wrong.
 
 from __future__ import annotations
 
+import json
 import struct
-from collections.abc import Container, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Flags, Ints
-from stateshift.formats.flink.keyed_state import END_OF_GROUP, FLAG, entries
-from stateshift.formats.spans import Content
+from stateshift.formats.blocks import (
+    Binary,
+    Flags,
+    Ints,
+    Numbers,
+    binaries,
+    binary,
+    cut,
+    edges,
+    join_columns,
+    numerals,
+)
+from stateshift.formats.flink.binary_rows import (
+    KINDS,
+    SQL_FORMS,
+    SQL_NUMBERS,
+    Span,
+    field_reader,
+    header_size,
+)
+from stateshift.formats.flink.heap_groups import namespace_of
+from stateshift.formats.flink.java_data import DataInput
+from stateshift.formats.flink.key_groups import key_start, prefix_bytes
+from stateshift.formats.flink.key_hashes import (
+    hash_codes,
+    is_hashed,
+    murmur_of_each,
+    varints_at,
+)
+from stateshift.formats.flink.keyed_state import END_OF_GROUP, FLAG, Header, StateInfo, entries
+from stateshift.formats.flink.logical_types import LogicalType
+from stateshift.formats.flink.serializers import Serializer, Unknown
+from stateshift.formats.flink.state_values import WINDOW_NAMES, is_ambiguous
+from stateshift.formats.flink.values import NO_SUBCLASS, NUMBERS
+from stateshift.formats.spans import Content, items_at
 
 PADDING: Final = 64  # bytes behind the last part that can be read without a look at its end
 
@@ -54,6 +91,15 @@ class GroupPart:
     ends: bool = True
 
 
+class EntryPlaces(NamedTuple):
+    """The places of entries: of their keys, without a group, and of their values."""
+
+    keys: Ints
+    key_ends: Ints
+    values: Ints
+    value_ends: Ints
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """Entries in the order of their parts."""
@@ -69,6 +115,13 @@ class Columns:
     def __len__(self) -> int:
         return len(self.places)
 
+    def of(self, rows: Ints, prefix: int) -> EntryPlaces:
+        """Return the places of some; `prefix` bytes of a key are its group."""
+        keys = self.places[rows] + _SIZE.size
+        ends = keys + self.key_sizes[rows]
+        values = ends + _SIZE.size
+        return EntryPlaces(keys + prefix, ends, values, values + self.value_sizes[rows])
+
 
 def columns_of(parts: Sequence[GroupPart], prefix: int, states: int) -> Columns:
     """Return the entries of parts; the last may be open. Keys begin with `prefix` bytes."""
@@ -80,6 +133,27 @@ def columns_of(parts: Sequence[GroupPart], prefix: int, states: int) -> Columns:
     walk = _Walk(laid)
     walk.run()
     return _Found(laid, walk, prefix, states).columns()
+
+
+def columns_in(
+    pieces: Iterable[tuple[int, bytes, bool, bool]], prefix: int, states: int, size_max: int
+) -> Iterator[Columns]:
+    """Yield the entries of pieces of key groups: group, content, whether it begins, and ends."""
+    held: list[GroupPart] = []
+    size = 0
+    rest = GroupPart(0, b"")
+    for group, content, begins, ends in pieces:
+        part = GroupPart(group, content, None, ends)
+        if not begins:
+            part = GroupPart(group, rest.content + content, rest.state, ends)
+        held.append(part)
+        size += len(part.content)
+        if size >= size_max or not ends:
+            columns = columns_of(held, prefix, states)
+            yield columns
+            held, size, rest = [], 0, columns.rest or rest
+    if held:
+        yield columns_of(held, prefix, states)
 
 
 def _is_empty(part: GroupPart) -> bool:
@@ -381,3 +455,294 @@ class _Found:
         part = self.laid.parts[number]
         _check(part, self.prefix, self.states)
         raise FormatError(f"key group {part.group} has bytes behind its end", None, None)
+
+
+# ---- keys and values as texts --------------------------------------------------------------------
+
+_ENCODED: Final = json.encoder.encode_basestring_ascii
+# Bytes that are escaped in JSON, or are part of a character that is.
+_SPECIAL: Final = np.array([not 0x20 <= byte < 0x7F or chr(byte) in '"\\' for byte in range(256)])
+_FORMS: Final = {f"{name}Serializer": form for name, form in NUMBERS.items()}
+_HEX: Final = np.array([list(b"%02x" % byte) for byte in range(256)], np.uint8)
+_AT_ONCE: Final = 1 << 15  # entries that are checked together
+_NULL: Final = pa.scalar(b"null", pa.large_binary())
+_KINDS: Final = binary([b"{", *(f'{{"@kind": "{kind}", '.encode() for kind in KINDS[1:])])
+_SIGN: Final = -(1 << 63)
+
+
+class EntryTexts(NamedTuple):
+    """Keys and values of entries as JSON. `odd` ones are left to who reads them one by one: they
+    mean nothing here.
+    """
+
+    keys: Binary
+    values: Binary
+    odd: Flags
+
+
+def texts_of(header: Header, state: StateInfo, content: Content, places: EntryPlaces) -> EntryTexts:
+    """Return entries of one state."""
+    of_key = _Texts(content, places.keys, places.key_ends)
+    of_value = _Texts(content, places.values, places.value_ends)
+    namespace, value = namespace_of(state), state.value
+    is_timer = state.kind == "timers"
+    is_read = is_timer or (value is not None and state.type != "LIST")
+    if header.key is not None and namespace is not None and not is_timer:
+        is_read &= not is_ambiguous(header.key, namespace)
+    if header.key is None or namespace is None or not is_read:
+        return EntryTexts(of_key.nothing(), of_value.nothing(), np.ones(len(places.keys), bool))
+    parts: dict[str, Binary] = {}
+    if is_timer:
+        parts["timestamp"] = number_texts(of_key.numbers(">i8") ^ _SIGN)
+    parts["key"] = of_key.read(header.key)
+    window, of_window = WINDOW_NAMES.get(namespace.name, "namespace"), of_key.read(namespace)
+    if window is not None:
+        parts[window] = of_window
+    shown = pa.array([b"null"] * len(places.keys), pa.large_binary())
+    if not is_timer and value is not None:
+        is_map = state.type == "MAP" and value.name == "MapSerializer"
+        if is_map:
+            parts["map_key"] = of_key.read(value.inner[0])
+        shown = of_value.optional(value.inner[1]) if is_map else of_value.read(value)
+    odd = of_key.odd | of_value.odd | ~of_key.at_end() | ~of_value.at_end()
+    return EntryTexts(_object(parts), shown, odd)
+
+
+class CheckedGroup(NamedTuple):
+    """The entries of a key group: how many of each state are read, how many of these belong to
+    another group, and those that are left to who reads them one by one.
+    """
+
+    decoded: Counter[int]
+    misplaced: int
+    others: Iterator[tuple[int, bytes, bytes]]
+
+
+def check_group(header: Header, part: GroupPart, max_parallelism: int) -> CheckedGroup:
+    """Read a whole key group to its end."""
+    prefix, decoded, misplaced = prefix_bytes(max_parallelism), Counter[int](), 0
+    columns = columns_of([part], prefix, len(header.states))
+    content, odd = columns.content, np.ones(len(columns), bool)
+    for some in np.split(np.arange(len(columns)), range(_AT_ONCE, len(columns), _AT_ONCE)):
+        for number in np.unique(columns.states[some]).tolist():
+            rows = some[columns.states[some] == number]
+            places = columns.of(rows, prefix)
+            odd[rows] = texts_of(header, header.states[number], content, places).odd
+            if header.key is not None and is_hashed(header.key):
+                keys = places.keys + key_start(header, number)
+                codes, unread = hash_codes(header.key, content, keys, places.key_ends)
+                odd[rows] |= unread
+                is_misplaced = murmur_of_each(codes) % max_parallelism != part.group
+                misplaced += int((is_misplaced & ~odd[rows]).sum())
+            decoded[number] += int((~odd[rows]).sum())
+    of_others = columns.of(np.flatnonzero(odd), 0)
+    others = (
+        (number, content[key:key_end].tobytes(), content[value:end].tobytes())
+        for number, key, key_end, value, end in zip(
+            columns.states[odd].tolist(), *of_others, strict=True
+        )
+    )
+    return CheckedGroup(decoded, misplaced, others)
+
+
+class _Texts:
+    """The place from which each of many values is read on; the odd ones stay at their ends."""
+
+    def __init__(self, content: Content, at: Ints, ends: Ints) -> None:
+        self._content, self._at, self._ends = content, at.copy(), ends
+        self.odd: Flags = np.zeros(len(at), bool)
+
+    def at_end(self) -> Flags:
+        return np.asarray(self._at == self._ends)
+
+    def nothing(self) -> Binary:
+        return pa.array([b""] * len(self._at), pa.large_binary())
+
+    def read(self, of: Serializer) -> Binary:
+        """Return the values there, and go on behind them."""
+        match of.name:
+            case name if name in _FORMS:
+                return number_texts(self.numbers(_FORMS[name]))
+            case "BooleanSerializer" | "BooleanValueSerializer":
+                return self._truth(self.numbers(">u1"))
+            case "StringSerializer":
+                return self._string()
+            case "BytePrimitiveArraySerializer":
+                sizes = self.numbers(">i4").astype(np.int64)
+                begins = self._take(sizes)
+                starts, held = edges(
+                    cut(self._content, begins, begins + np.where(self.odd, 0, sizes))
+                )
+                digits = binaries(_HEX[np.frombuffer(held, np.uint8, int(starts[-1]))], starts * 2)
+                return join_columns(b'"', digits, b'"')
+            case "VoidNamespaceSerializer" | "GlobalWindowSerializer":
+                self._take(1)
+                return self.nothing()
+            case "TimeWindowSerializer":
+                begin, end = (number_texts(self.numbers(">i8")) for _ in range(2))
+                return join_columns(b"[", begin, b", ", end, b"]")
+            case "TupleSerializer" if of.inner:
+                items = [self.read(inner) for inner in of.inner]
+                with_commas = [items[0], *(join_columns(b", ", item) for item in items[1:])]
+                return join_columns(b"[", *with_commas, b"]")
+            case "PojoSerializer":
+                self.odd |= self.numbers(">u1") != NO_SUBCLASS
+                fields = zip(of.fields, of.inner, strict=True)
+                return _object({name: self.optional(inner) for name, inner in fields})
+            case "RowDataSerializer" if of.columns:
+                sizes = self.numbers(">i4").astype(np.int64)
+                begins = self._take(sizes)
+                return self._row(begins, begins + sizes, of.columns, of.fields)
+        return self._each(of)
+
+    def optional(self, of: Serializer) -> Binary:
+        """Return values behind a byte that says whether they are null."""
+        flags = self.numbers(">u1")
+        self.odd |= flags > 1
+        if not flags.any():
+            return self.read(of)
+        rows = np.flatnonzero(flags == 0)
+        inner = _Texts(self._content, self._at[rows], self._ends[rows])
+        texts = inner.read(of)
+        self._at[rows] = inner._at
+        self.odd[rows] |= inner.odd
+        places = pa.array(np.cumsum(flags == 0) - 1, mask=flags != 0)
+        return pc.fill_null(texts.take(places), _NULL)
+
+    def numbers(self, form: str) -> Numbers:
+        """Return numbers of a form."""
+        size = np.dtype(form).itemsize
+        return items_at(self._content, self._take(size), size).view(form)
+
+    def _take(self, sizes: Ints | int) -> Ints:
+        """Return the places, and go on behind so many bytes."""
+        at, after = self._at, self._at + sizes
+        self.odd |= (after > self._ends) | (after < at)
+        self._at = np.where(self.odd, self._ends, after)
+        return at
+
+    def _truth(self, flags: Numbers) -> Binary:
+        self.odd |= flags > 1
+        return pc.if_else(pa.array(flags == 1), b"true", b"false").cast(pa.large_binary())
+
+    def _string(self) -> Binary:
+        """Return strings of a byte a unit; others are odd."""
+        lengths, after, is_long = varints_at(self._content, self._at)
+        self.odd |= is_long
+        self._take(after - self._at)
+        sizes = np.where(self.odd, 0, np.maximum(lengths - 1, 0))
+        begins = self._take(sizes)
+        texts = self._quoted(begins, np.where(self.odd, 0, sizes), "ascii")
+        return texts if lengths.all() else pc.if_else(pa.array(lengths == 0), _NULL, texts)
+
+    def _quoted(self, begins: Ints, sizes: Ints, encoding: str) -> Binary:
+        pieces = cut(self._content, begins, begins + sizes)
+        starts, held = edges(pieces)
+        special = np.flatnonzero(_SPECIAL[np.frombuffer(held, np.uint8, int(starts[-1]))])
+        if len(special):
+            rows = np.unique(np.searchsorted(starts, special, "right") - 1)
+            texts = pieces.to_pylist()
+            for row in rows.tolist():
+                try:
+                    text = texts[row].decode(encoding, "surrogatepass")
+                except ValueError:
+                    self.odd[row] = True
+                else:
+                    texts[row] = _ENCODED(text)[1:-1].encode()
+            pieces = binary(texts)
+        return join_columns(b'"', pieces, b'"')
+
+    def _row(
+        self, begins: Ints, ends: Ints, types: Sequence[LogicalType], names: Sequence[str]
+    ) -> Binary:
+        """Return rows of SQL."""
+        first = header_size(len(types))
+        self.odd |= ends - begins < first + 8 * len(types)
+        if self.odd.all():
+            return self.nothing()
+        begins = np.where(self.odd, begins[np.argmin(self.odd)], begins)
+        kinds = self._content[begins]
+        self.odd |= kinds >= len(KINDS)
+        parts: list[Binary | bytes] = [_KINDS.take(pa.array(np.minimum(kinds, len(KINDS) - 1)))]
+        for number, (name, type_) in enumerate(zip(names, types, strict=True)):
+            byte, bit = divmod(number + 8, 8)
+            is_null = self._content[begins + byte] >> np.uint8(bit) & 1 == 1
+            texts = self._field(type_, begins, ends, first + 8 * number, is_null)
+            if is_null.any():
+                texts = pc.if_else(pa.array(is_null), _NULL, texts)
+            parts += [f"{', ' if number else ''}{json.dumps(name)}: ".encode(), texts]
+        return join_columns(*parts, b"}")
+
+    def _field(
+        self, type_: LogicalType, begins: Ints, ends: Ints, offset: int, is_null: Flags
+    ) -> Binary:
+        """Return a field of rows; what it says of nulls, and of odd ones, means nothing."""
+        places = begins + offset
+        if type_.root in SQL_NUMBERS:
+            form = np.dtype(SQL_FORMS[type_.root])
+            return number_texts(items_at(self._content, places, form.itemsize).view(form))
+        if type_.root == "BOOLEAN":
+            return self._truth(np.where(is_null, 0, self._content[places]))
+        if type_.root in ("CHAR", "VARCHAR"):
+            slots = items_at(self._content, places, 8).view("<u4").astype(np.int64)
+            last = self._content[places + 7].astype(np.int64)
+            is_inline = last > 0x7F
+            sizes = np.where(is_inline, last & 0x7F, slots[::2])
+            starts = np.where(is_inline, places, begins + slots[1::2])
+            wrong = (is_inline & (sizes > 7)) | (starts + sizes > ends)
+            self.odd |= wrong & ~is_null
+            is_there = ~is_null & ~self.odd
+            sizes = np.where(is_there, sizes, 0)
+            return self._quoted(np.where(is_there, starts, 0), sizes, "utf-8")
+        read, raw, spans = field_reader(type_), self._raw, list(zip(begins, ends, strict=True))
+
+        def show(row: int) -> object:
+            begin, end = map(int, spans[row])
+            return None if is_null[row] else read(Span(raw, begin, end), begin + offset)
+
+        return self._one_by_one(show)
+
+    def _each(self, of: Serializer) -> Binary:
+        """Return values that are read one by one."""
+        raw, at, ends = self._raw, self._at.tolist(), self._ends.tolist()
+
+        def show(row: int) -> object:
+            data = DataInput(raw, "a value", at[row], ends[row])
+            value = of.reader(data)
+            at[row] = data.at
+            return value
+
+        texts = self._one_by_one(show)
+        self._take(np.array(at, np.int64) - self._at)
+        return texts
+
+    def _one_by_one(self, show: Callable[[int], object]) -> Binary:
+        texts: list[bytes | None] = []
+        for row, is_odd in enumerate(self.odd.tolist()):
+            texts.append(b"")
+            if not is_odd:
+                try:
+                    texts[row] = json.dumps(show(row)).encode()
+                except (FormatError, Unknown):
+                    self.odd[row] = True
+        return binary(texts)
+
+    @property
+    def _raw(self) -> bytes:
+        base = self._content.base
+        return base if isinstance(base, bytes) else self._content.tobytes()
+
+
+def number_texts(numbers: Numbers) -> Binary:
+    """Return numbers as JSON has them."""
+    if numbers.dtype.kind == "f":
+        texts = json.dumps(numbers.tolist())[1:-1].split(", ")
+        return binary([each.encode() for each in texts[: len(numbers)]])
+    return numerals(numbers.astype(numbers.dtype.newbyteorder("=")))
+
+
+def _object(parts: Mapping[str, Binary]) -> Binary:
+    named: list[Binary | bytes] = []
+    for name, texts in parts.items():
+        named += [f"{', ' if named else '{'}{json.dumps(name)}: ".encode(), texts]
+    return join_columns(*named, b"}") if named else None

@@ -25,6 +25,7 @@ AvroSerializerSnapshot.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -78,6 +79,11 @@ class Serializer:
             return read
         make = _READERS.get(self.name)
         return values.unreadable(self.name) if make is None else make(self)
+
+    @cached_property
+    def row_form(self) -> struct.Struct | None:
+        """The form of rows of SQL, where all fields are numbers."""
+        return binary_rows.row_form(self.columns)
 
     @cached_property
     def is_opaque(self) -> bool:

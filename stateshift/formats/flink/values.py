@@ -44,6 +44,14 @@ _NULL_DATE_REST: Final = -(1 << 15)
 _SECOND_NANOS: Final = 1_000_000_000
 _NUMBER_BYTES_MAX: Final = 1_700  # Python writes numbers of 4,300 digits
 SMALL: Final = (None, 0, 1, 10)
+NUMBERS: Final[Mapping[str, str]] = {
+    "Byte": ">b",
+    "Short": ">h",
+    "Int": ">i",
+    "Long": ">q",
+    "Float": ">f",
+    "Double": ">d",
+}
 IS_NULL, NO_SUBCLASS, SUBCLASS, TAGGED = 1, 2, 4, 8
 
 
@@ -101,6 +109,8 @@ def read_varint(data: DataInput) -> int:
 
 def encode_string(text: str, more: int = 1) -> bytes:
     """Return a string as Flink writes it; its length is so many more."""
+    if text.isascii():  # a unit is a byte
+        return varint_bytes(len(text) + more) + text.encode()
     raw = text.encode("utf-16-be", "surrogatepass")
     numbers = (len(raw) // 2 + more, *struct.unpack(f">{len(raw) // 2}H", raw))
     return b"".join(map(varint_bytes, numbers))

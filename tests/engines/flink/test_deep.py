@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from stateshift import look
+from stateshift.engines.flink.check import elements
 from stateshift.engines.flink.entries.image import header_of
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
@@ -34,6 +35,9 @@ OLDEST_AND_NEWEST = [
 ]
 HEAP = [
     name for name in OLDEST_AND_NEWEST if name.endswith(("native-hashmap", "checkpoint-hashmap"))
+]
+CANONICAL = [
+    f"flink-2.3.0/{case}" for case in ("typed-canonical", "tables-canonical", "kinds-compressed")
 ]
 COMPRESSED = [name for name in OLDEST_AND_NEWEST if "kinds-compressed" in name]
 
@@ -85,6 +89,32 @@ def test_what_a_real_flink_wrote_is_walked_to_its_end_and_nothing_is_wrong(name:
     judged = deep(disk, golden.write(disk, name))
     assert judged.restartable
     assert [finding for finding in judged.findings if finding.level == "refuse"] == []
+
+
+@pytest.mark.parametrize("name", CANONICAL)
+def test_entries_are_judged_as_columns_as_they_are_one_by_one(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, chance, seen = MemoryDisk(), random.Random(f"{seed} {name}"), set[bool]()
+    location = golden.write(disk, name)
+    files = [path for path, _, _ in state_files(disk, location)]
+    for _ in range(12):
+        path = chance.choice(files)
+        content = disk.open(location).read(path)
+        changed = bytearray(content)
+        changed[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        put(disk.open(location), path, bytes(chance.choice((content, changed))))
+        monkeypatch.setattr(elements, "COLUMNS_MIN", 0)
+        columns = deep(disk, location)
+        monkeypatch.setattr(elements, "COLUMNS_MIN", 1 << 60)
+        each = deep(disk, location)
+        assert columns.findings == each.findings
+        assert columns.checked is not None and each.checked is not None
+        if each.restartable:
+            assert columns.checked.read == each.checked.read
+        seen.add(each.restartable)
+        put(disk.open(location), path, content)
+    assert True in seen
 
 
 @pytest.mark.parametrize("name", HEAP)

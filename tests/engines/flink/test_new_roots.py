@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.flink.image import metadata_of
+from stateshift.engines.flink.image import id_of, metadata_of
 from stateshift.engines.flink.new_offsets import moved_path
-from stateshift.engines.flink.rewrite.choice import id_of
 from stateshift.errors import PlanError
 from stateshift.formats.flink.file_source import (
     FileEnumerator,

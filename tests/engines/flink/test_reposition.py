@@ -15,8 +15,7 @@ import pytest
 from stateshift import look
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.image import comparable
-from stateshift.engines.flink.image import metadata_of
-from stateshift.engines.flink.rewrite.choice import id_of
+from stateshift.engines.flink.image import id_of, metadata_of
 from stateshift.errors import PlanError, VerifyError
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.kafka import (

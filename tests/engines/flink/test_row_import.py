@@ -79,6 +79,7 @@ def test_exported_rows_become_the_state_they_were(case: str, tmp_path: Path) -> 
     done = imported(tmp_path, template, written(tmp_path, rows))
     assert done.code == 0, done.err
     assert api.diff(str(template), str(tmp_path / "new")).equal
+    assert keyed_bytes(template) == keyed_bytes(tmp_path / "new")
     assert look.restartable(str(tmp_path / "new"), look.open_patiently, thorough=True).restartable
     assert rows
 
@@ -311,3 +312,40 @@ def test_a_template_that_is_not_canonical_is_refused_with_the_way_out(
     done = imported(tmp_path, place(f"flink-2.3.0/{case}"), written(tmp_path, [row]))
     assert done.code == 4 and "--type canonical" in done.err, done.err
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_an_operator_is_known_by_its_uid_where_the_image_has_its_id_alone(tmp_path: Path) -> None:
+    template = place("flink-1.20.5/count-canonical-rocksdb")
+    file, words = tmp_path / "rows.jsonl", ("--operator", "orders-count", "--store", "count")
+    assert said("export", str(template), "--to", str(file), *words).code == 0
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert rows and "orders-count" not in {row["operator"] for row in rows}
+    done = imported(tmp_path, template, written(tmp_path, rows), *words)
+    assert done.code == 0, done.err
+    assert api.diff(str(template), str(tmp_path / "new")).equal
+
+
+def test_a_zero_takes_the_place_of_one_with_another_sign(tmp_path: Path) -> None:
+    rows = [row for row in rows_of(tmp_path, place(TYPED)) if row["store"] == "doubles"]
+    template = place(TYPED)
+    for zero in (0.0, -0.0):
+        folder = tmp_path / str(zero)
+        folder.mkdir()
+        rows = [{**row, "value": [zero]} for row in rows]
+        done = imported(folder, template, written(folder, rows))
+        assert done.code == 0, done.err
+        template = folder / "new"
+        shown = [row["value"] for row in rows_of(folder, template) if row["store"] == "doubles"]
+        assert json.dumps(shown) == json.dumps([[zero]] * len(rows))
+
+
+def test_a_value_of_more_bytes_than_java_holds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [row for row in rows_of(tmp_path, place(TYPED)) if row["store"] == "text"]
+    for module in (encoding, row_import):
+        monkeypatch.setattr(module, "BYTES_MAX", 40)
+    file = written(tmp_path, [*rows[1:], {**rows[0], "value": "x" * 41}])
+    done = imported(tmp_path, place(TYPED), file)
+    assert done.code == 3 and "Flink holds up to 40" in done.err, done.err
+    assert imported(tmp_path, place(TYPED), written(tmp_path, rows)).code == 0

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from stateshift.engines.flink.entries.databases import handles_below, leave_out
 from stateshift.engines.flink.entries.image import (
@@ -61,6 +61,7 @@ from stateshift.formats.flink.state_values import is_known, read_key, read_value
 from stateshift.formats.flink.stream_handles import FileHandle, Segment, StreamHandle, files_of
 from stateshift.formats.flink.type_names import unread_name
 
+COLUMNS_MIN: Final = 1 << 15  # bytes of a key group whose entries are read as columns
 _KEY_GROUP_NUMBER = 4  # bytes in front of a compressed key group of the hashmap backend
 
 
@@ -174,7 +175,17 @@ class Walk:
         prefix = prefix_bytes(operator.max_parallelism)
         counts = [self._count_of(operator, state.name) for state in header.states]
         known = [is_known(header, state) for state in header.states]
-        for number, key, raw in entries(plain, prefix, group, len(known)):
+        every = entries(plain, prefix, group, len(known))
+        if len(plain) >= COLUMNS_MIN:
+            # It imports numpy and pyarrow, which a move of a small savepoint does not wait for.
+            from stateshift.formats.flink.keyed_columns import GroupPart, check_group
+
+            checked = check_group(header, GroupPart(group, plain), operator.max_parallelism)
+            self.misplaced += checked.misplaced
+            for number, count in checked.decoded.items():
+                counts[number].decoded += count
+            every = checked.others
+        for number, key, raw in every:
             state = header.states[number]
             size = len(key) + len(raw)
             if not known[number]:

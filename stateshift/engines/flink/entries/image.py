@@ -380,6 +380,19 @@ def sections_in_pieces(handle: KeyGroups, streams: Streams, size: int) -> Iterat
             yield SectionPiece(group, content, place == start, place + size >= end)
 
 
+def plain_pieces(handle: KeyGroups, streams: Streams, size: int) -> Iterator[SectionPiece]:
+    """Yield the same of canonical state, out of its compression."""
+    header = header_of(handle, streams)
+    if header is None or not header.compressed:
+        yield from sections_in_pieces(handle, streams, size)
+        return
+    for group, section in sections_of(handle, streams):
+        content = uncompress(section)
+        for start in range(0, max(1, len(content)), size):
+            ends = start + size >= len(content)
+            yield SectionPiece(group, content[start : start + size], start == 0, ends)
+
+
 def _wanted_sections(
     handle: KeyGroups, groups: Container[int] | None
 ) -> Iterator[tuple[tuple[int, int], int]]:

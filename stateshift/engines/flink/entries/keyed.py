@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from stateshift.engines.flink.entries.databases import open_native
 from stateshift.engines.flink.entries.image import (
@@ -46,6 +47,9 @@ from stateshift.formats.flink.type_names import unread_name
 from stateshift.formats.rocksdb.table import NotRead
 from stateshift.world import Pairs
 
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Column
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -56,6 +60,15 @@ class Shown:
     subtask: int
     key: object
     value: object
+
+
+class TextRows(NamedTuple):
+    """Entries of a subtask: the names of their states; keys and values as JSON."""
+
+    subtask: int
+    states: Column
+    keys: Column
+    values: Column
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from stateshift.engines.flink.findings.taking import (
     of_taking,
 )
 from stateshift.engines.flink.findings.target import of_settings, of_versions
-from stateshift.engines.flink.image import flink_facts, flink_image, is_readable, names_of
-from stateshift.engines.flink.rewrite.choice import Choice, id_of
+from stateshift.engines.flink.image import flink_facts, flink_image, id_of, is_readable, names_of
+from stateshift.engines.flink.rewrite.choice import Choice
 from stateshift.engines.flink.rewrite.move import (
     TRANSACTIONS,
     Move,

@@ -16,16 +16,14 @@ image is called by its location, or by the id of the job that it was taken of.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.engines.flink.image import flink_image, metadata_of, places_of
+from stateshift.engines.flink.image import flink_image, id_of, metadata_of, places_of
 from stateshift.engines.flink.places import location_of
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.formats.flink.references import files_named
 from stateshift.formats.flink.stream_handles import RelativeFile
-from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import JobSpec
 from stateshift.specification.transform import (
     Convert,
@@ -39,7 +37,6 @@ from stateshift.specification.transform import (
 )
 from stateshift.survey import Image, Survey
 
-_ID = re.compile(r"[0-9a-f]{32}")
 # An operator that one of the target is made of: the number of its image, and its id there.
 Source = tuple[int, str]
 
@@ -62,11 +59,6 @@ class Choice:
     left: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
-
-
-def id_of(name: str) -> str:
-    """Return the id that a name stands for: a uid, or an id itself."""
-    return name if _ID.fullmatch(name) else flink_operator_id(name)
 
 
 def choose(job: JobSpec, surveys: Sequence[Survey]) -> Choice:

@@ -27,9 +27,8 @@ from stateshift.engines.flink.entries.image import (
     in_file_order,
     is_canonical,
     numbered_entries,
-    sections_in_pieces,
+    plain_pieces,
     sections_of,
-    uncompress,
 )
 from stateshift.engines.flink.entries.operators import first_section
 from stateshift.engines.flink.streams import Streams
@@ -78,14 +77,7 @@ class KeyedFile:
         return sections_of(self.handle, self.streams, groups)
 
     def parts(self, size: int) -> Iterator[SectionPiece]:
-        if not self.known_header.compressed:
-            yield from sections_in_pieces(self.handle, self.streams, size)
-            return
-        for group, section in self.sections():
-            content = uncompress(section)
-            for start in range(0, max(1, len(content)), size):
-                ends = start + size >= len(content)
-                yield SectionPiece(group, content[start : start + size], start == 0, ends)
+        return plain_pieces(self.handle, self.streams, size)
 
     def sizes(self) -> Iterator[tuple[int, int]]:
         assert self.handle.stream is not None, "what has no file is left out"

@@ -24,11 +24,12 @@ from stateshift.engines.flink.image import (
     Beginnings,
     Obstacle,
     flink_facts,
+    id_of,
     is_readable,
     metadata_of,
 )
 from stateshift.engines.flink.new_offsets import NewOffsets, holds
-from stateshift.engines.flink.rewrite.choice import Choice, Source, choose, id_of, sources_by_id
+from stateshift.engines.flink.rewrite.choice import Choice, Source, choose, sources_by_id
 from stateshift.engines.flink.rewrite.unkeyed import (
     KEYED,
     MANAGED,

@@ -44,7 +44,7 @@ from stateshift.formats.flink.key_groups import (
     prefix_bytes,
 )
 from stateshift.formats.flink.key_hashes import hash_codes, murmur_of_each
-from stateshift.formats.flink.keyed_columns import Columns, GroupPart, columns_of
+from stateshift.formats.flink.keyed_columns import Columns, columns_in
 from stateshift.formats.flink.keyed_state import END_OF_GROUP, FLAG, encode_section, entries
 from stateshift.formats.sorting import Scratch, SortedPiles, put_aside
 
@@ -68,33 +68,15 @@ def dealt_sections(
     size_max = min(batch_bytes, bounds.piece())
     for _, alike in groupby(files, key=lambda file: (file.head, file.states)):
         first = next(alike)
-        for columns in _columns(first, chain((first,), alike), size_max):
+        prefix, states = prefix_bytes(first.was), len(first.known_header.states)
+        pieces = chain.from_iterable(file.parts(size_max) for file in chain((first,), alike))
+        for columns in columns_in(pieces, prefix, states, size_max):
             if len(columns):
                 runs.add(_Dealing(first, columns, becomes))
     sections = Sections(files[0].head, scratch)
     for group, rows in groupby(runs.rows(), key=lambda row: row[0] >> _STATE_BITS):
         sections.add(group, runs.section(rows))
     return sections
-
-
-def _columns(first: KeyedFile, files: Iterable[KeyedFile], size_max: int) -> Iterator[Columns]:
-    """Yield the entries of files with one header, that of the first."""
-    prefix, states = prefix_bytes(first.was), len(first.known_header.states)
-    held: list[GroupPart] = []
-    size = 0
-    rest = GroupPart(0, b"")
-    for piece in chain.from_iterable(file.parts(size_max) for file in files):
-        part = GroupPart(piece.group, piece.content, None, piece.ends)
-        if not piece.begins:
-            part = GroupPart(piece.group, rest.content + piece.content, rest.state, piece.ends)
-        held.append(part)
-        size += len(part.content)
-        if size >= size_max or not part.ends:
-            columns = columns_of(held, prefix, states)
-            yield columns
-            held, size, rest = [], 0, columns.rest or rest
-    if held:
-        yield columns_of(held, prefix, states)
 
 
 class _Dealing:

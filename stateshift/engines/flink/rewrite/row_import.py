@@ -29,14 +29,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from hashlib import blake2b
 from itertools import chain, groupby, islice
+from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple, cast
 
+import numpy as np
+import pyarrow.compute as pc
+
 from stateshift.engines.flink.entries.image import numbered_entries
-from stateshift.engines.flink.entries.keyed import Shown
-from stateshift.engines.flink.image import Obstacle, flink_facts, metadata_of, names_of, places_of
+from stateshift.engines.flink.entries.keyed import TextRows
+from stateshift.engines.flink.image import (
+    Obstacle,
+    flink_facts,
+    id_of,
+    metadata_of,
+    names_of,
+    places_of,
+)
 from stateshift.engines.flink.layout import METADATA
 from stateshift.engines.flink.places import Places
 from stateshift.engines.flink.rewrite.keyed_files import (
@@ -52,24 +62,36 @@ from stateshift.engines.flink.rewrite.metadata import (
     Taken,
     unite_images,
 )
-from stateshift.engines.flink.rewrite.rescale import ROW_DATA, why_not
+from stateshift.engines.flink.rewrite.rescale import why_not
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import PreparedState, RowBatch, RowNumbers, Wanted
 from stateshift.errors import FormatError, PlanError, SpecError
-from stateshift.formats.blocks import block_of
-from stateshift.formats.flink.encoding import EntryWriter, UnfitValue
+from stateshift.formats.blocks import (
+    Binary,
+    Flags,
+    Ints,
+    Numbers,
+    RowBlock,
+    binary,
+    block_of,
+    edges,
+    join_columns,
+    of_width,
+)
+from stateshift.formats.flink.binary_rows import WRONG
+from stateshift.formats.flink.encoding import BYTES_MAX, EntryWriter, UnfitValue
 from stateshift.formats.flink.heap_groups import namespace_of
 from stateshift.formats.flink.key_groups import (
     groups_of,
-    hashable,
     key_group,
     key_of,
     prefix_bytes,
     raw_hash,
 )
+from stateshift.formats.flink.key_hashes import hash_codes, is_hashed, murmur_of_each
+from stateshift.formats.flink.keyed_columns import PADDING, EntryPlaces, texts_of
 from stateshift.formats.flink.keyed_state import Header, encode_section
 from stateshift.formats.flink.metadata import (
-    Metadata,
     OperatorState,
     decode_metadata,
     encode_metadata,
@@ -78,6 +100,7 @@ from stateshift.formats.flink.references import references
 from stateshift.formats.flink.state_values import is_known
 from stateshift.formats.flink.stream_handles import FileHandle, files_of
 from stateshift.formats.sorting import Scratch, SortedPiles
+from stateshift.formats.spans import Content, hash64
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image
 
@@ -85,6 +108,8 @@ WRITTEN, SHOWN, OLD = range(3)
 CANONICAL: Final = "take a canonical savepoint of the job: flink savepoint --type canonical JOB"
 CHECKED: Final = 1000  # entries of a file whose keys are hashed: a job with a hash of its own shows
 _PLACE, _ROW, _OWN = Struct(">HH"), Struct(">qB"), Struct(">HI")
+_HEAD: Final = np.dtype([("group", ">u2"), ("state", ">u2"), ("number", ">i8"), ("origin", "u1")])
+_WORD: Final = 1 << 64
 _KEPT: Final = -1  # the number of an entry that is no row
 _AT_ONCE: Final = 1 << 15
 
@@ -96,7 +121,7 @@ class Template:
     location: str
     image: Image
     streams: Streams
-    shown: Callable[[Metadata, Streams], Iterable[Shown]]
+    shown: Callable[[OperatorState, Streams], Iterable[TextRows]]
 
 
 class _Record(NamedTuple):
@@ -122,7 +147,7 @@ def import_rows(
         SpecError: rows name no state that is there, or have other columns.
         FormatError: a row does not fit; its number is told.
     """
-    operator = names_of(template.image).get(wanted.operator or "", wanted.operator)
+    operator = names_of(template.image).get(id_of(wanted.operator or ""), wanted.operator)
     making = _Making(template, replace(wanted, operator=operator), SortedPiles(scratch))
     for batch in rows:
         making.add(batch)
@@ -150,31 +175,33 @@ class _Making:
             known.update(((names[each.id], name), None) for name in keyed)
         for operator, store, places in batch.by_store(self.wanted, list(known)):
             target = self._target(operator, store, batch.source)
-            given = batch.take(places)
+            rows = plain_rows(batch.take(places))
+            block, is_written = target.block(store, rows, self.numbers.count + np.asarray(places))
             records = []
-            for place, (key, own) in zip(places, plain_rows(given), strict=True):
+            for place in np.flatnonzero(~is_written).tolist():
                 try:
-                    record = target.record(store, key, own)
+                    record = target.record(store, *rows[place])
                 except UnfitValue as error:
-                    fact = f"{batch.unit} {batch.first + place}: {error}"
+                    fact = f"{batch.unit} {batch.first + places[place]}: {error}"
                     raise FormatError(fact, batch.source) from error
-                number = self.numbers.count + place
+                number = self.numbers.count + places[place]
                 records.append(record._replace(number=number).packed())
+            self.piles.add(target.number, block)
             self.piles.add(target.number, block_of(records))
-            self.entries[target.name, store] += len(records)
+            self.entries[target.name, store] += len(rows)
         self.numbers.add(batch)
 
     def _target(self, name: str, store: str, source: str) -> _Target:
         """Return the operator of that name, refused if rows cannot become its state."""
-        ids = {other: id_ for id_, other in names_of(self.template.image).items()}
-        id_ = ids.get(name, name)
+        id_ = id_of(name)
         target = self.operators.get(id_)
         if target is None:
             every = metadata_of(self.template.image).operators
             operator = next((each for each in every if each.id.hex() == id_), None)
             if operator is None:
                 fact = f"the template has no operator {name}"
-                raise SpecError.of(source, fact, hint=f"its operators: {', '.join(ids)}")
+                known = ", ".join(names_of(self.template.image).values())
+                raise SpecError.of(source, fact, hint=f"its operators: {known}")
             target = _Target.of(operator, name, len(self.operators), self.template)
             self.operators[id_] = target
         if store not in target.states:
@@ -211,30 +238,16 @@ class _Making:
             into.write(name, partial(self.template.streams.chunks, file))
         united = encode_metadata(unite_images([chosen], [taken], None, rewritten))
         into.write(METADATA, lambda: iter((united,)))
-        self._check(united, into)
+        made = {operator.id.hex(): operator for operator in decode_metadata(united).operators}
+        streams = Streams(into.chunks, Places(into.location, ""))
+        for id_, target in self.operators.items():
+            target.check(self.template.shown(made[id_], streams), self.entries)
         rest: dict[str, object] = {"kind": "drop", "operators": list(self.operators)}
         rest["of"] = self.template.location
         merge: dict[str, object] = {"kind": "merge", "locations": [into.location]}
         warnings = chain.from_iterable(target.warnings() for target in self.operators.values())
         changes = (rest, merge)
         return PreparedState(changes, dict(self.entries), tuple(warnings), dict(self.kept))
-
-    def _check(self, united: bytes, into: Storage) -> None:
-        """Check that states show their rows, by the sum of their digests, and are whole."""
-        made, shown = decode_metadata(united), Counter[tuple[str, str]]()
-        sums, streams = Counter[tuple[str, str]](), Streams(into.chunks, Places(into.location, ""))
-        for entry in self.template.shown(made, streams):
-            target = self.operators[entry.operator]
-            shown[target.name, entry.state] += 1
-            if entry.state in target.writers:
-                sums[target.name, entry.state] += _digest(entry.key, entry.value)
-        for target in self.operators.values():
-            for store in target.states:
-                where = target.name, store
-                wanted = self.entries[where] + target.others[store]
-                if shown[where] != wanted or sums[where] != target.sums[store]:
-                    fact = f"{shown[where]} entries, which do not show their {wanted} rows"
-                    raise FormatError(f"operator {target.name}, state {store}: {fact}", METADATA)
 
     def _groups(self, target: _Target) -> Iterator[tuple[int, list[tuple[int, bytes, bytes]]]]:
         """Yield key groups with their entries."""
@@ -243,10 +256,13 @@ class _Making:
         rows = chain.from_iterable(block.records() for block in blocks)
         for group, own in groupby(rows, key=lambda row: row[0][:2]):
             listed = []
-            for key, same in groupby(own, key=lambda row: row[0]):
-                _, state = _PLACE.unpack_from(key)
-                entry = self._entry(target, key, [row[1] or b"" for row in same])
+            for key, same in groupby(own, key=itemgetter(0)):
+                packed = [row[1] or b"" for row in same]
+                entry: tuple[bytes, bytes] | None = key[_PLACE.size :], packed[0][_ROW.size :]
+                if len(packed) > 1 or packed[0][_ROW.size - 1] != WRITTEN:
+                    entry = self._entry(target, key, packed)
                 if entry is not None:
+                    state = int.from_bytes(key[2 : _PLACE.size], "big")
                     listed.append((state, group[-prefix:] + entry[0], entry[1]))
             if listed:
                 listed.sort()  # a key of the template may have other bytes than its row's
@@ -275,8 +291,10 @@ class _Making:
                 raise FormatError(f"{self.numbers.named(number)}: {fact}")
             if origin == SHOWN:
                 shown = json.loads(content)
-                if old is None or target.shown(state, old) != shown["value"]:
+                if old is None or json.loads(target.shown(state, old)) != shown["value"]:
                     raise FormatError(f"{self.numbers.named(number)}: {shown['why']}")
+                store = target.header.states[state].name
+                target.note(store, json.dumps(shown["key"]), target.shown(state, old))
             elif number == _KEPT or old is None:
                 return key, content
             elif old != content and target.shown(state, old) != target.shown(state, content):
@@ -301,6 +319,7 @@ class _Target:
     known: dict[bytes, int] | None = None
     writers: dict[str, EntryWriter] = field(default_factory=dict)
     sums: Counter[str] = field(default_factory=Counter)  # of the digests of rows, by their states
+    noted: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)  # keys and values
     others: Counter[str] = field(default_factory=Counter)  # entries of states without rows
 
     @property
@@ -308,9 +327,9 @@ class _Target:
         """The header that every new file has."""
         return self.files[0].known_header
 
-    def shown(self, state: int, raw: bytes) -> object:
+    def shown(self, state: int, raw: bytes) -> str:
         """Return a value of the template as an export shows it."""
-        return json.loads(json.dumps(self.writers[self.header.states[state].name].shown(raw)))
+        return json.dumps(self.writers[self.header.states[state].name].shown(raw))
 
     @classmethod
     def of(cls, operator: OperatorState, name: str, number: int, template: Template) -> _Target:
@@ -334,11 +353,11 @@ class _Target:
         serializer = self.header.key
         if serializer is None or serializer.is_opaque:
             return
-        is_hashed = hashable(serializer) or serializer.name == ROW_DATA
-        self.known = None if is_hashed else {}
+        has_hash = is_hashed(serializer)
+        self.known = None if has_hash else {}
         for file in self.files:
             entries = numbered_entries(file.handle, prefix_bytes(file.was), file.streams)
-            for entry in islice(entries, CHECKED if is_hashed else None):
+            for entry in islice(entries, CHECKED if has_hash else None):
                 own = key_of(file.known_header, entry.state, entry.key) or b""
                 code = raw_hash(serializer, own) if self.known is None else 0
                 if self.known is not None:
@@ -357,6 +376,76 @@ class _Target:
             raise PlanError(fact, hint="leave out its rows, and it stays as it is in the template")
         self.writers[store] = EntryWriter(self.header, state)
 
+    def block(
+        self, store: str, rows: Sequence[tuple[object, object]], numbers: Ints
+    ) -> tuple[RowBlock, Flags]:
+        """Return the records of rows that are read again, as columns, as what they were given; and
+        which rows these are.
+        """
+        writer, state, key = self.writers[store], self.states[store], self.header.key
+        assert key is not None, "asked before: begin"
+        try:
+            made = [writer.unchecked(*row) for row in rows]
+        except (*WRONG, RecursionError, AttributeError):
+            return block_of([]), np.zeros(len(rows), bool)
+        keys, owns, raw = map(binary, zip(*made, strict=True))
+        content, (key_edges, own_edges, edges_) = laid_out(keys, owns, raw)
+        places = EntryPlaces(key_edges[:-1], key_edges[1:], edges_[:-1], edges_[1:])
+        texts = texts_of(self.header, self.header.states[state], content, places)
+        if self.known is None:
+            codes, odd = hash_codes(key, content, own_edges[:-1], own_edges[1:])
+            groups = murmur_of_each(codes) % self.operator.max_parallelism
+        else:
+            groups = np.array([self.known.get(own, -1) for _, own, _ in made])
+            odd = groups < 0
+        is_written = ~texts.odd & ~odd
+        for edge in (key_edges, edges_):
+            is_written &= np.diff(edge) <= BYTES_MAX
+        for shown, given in zip((texts.keys, texts.values), zip(*rows, strict=True), strict=True):
+            listed = shown.to_pylist()
+            if b"[%s]" % b", ".join(listed) != json.dumps(given).encode():
+                own = [json.dumps(each).encode() for each in given]
+                is_written &= pc.equal(shown, binary(own)).to_numpy(zero_copy_only=False)
+        heads = np.zeros(len(rows), _HEAD)
+        heads["group"], heads["state"], heads["number"] = groups, state, numbers
+        head = heads.view(np.uint8).reshape(len(rows), -1)
+        own_keys = join_columns(of_width(head[:, : _PLACE.size]), keys)
+        block = RowBlock(own_keys, join_columns(of_width(head[:, _PLACE.size :]), raw))
+        written = np.flatnonzero(is_written)
+        digests = _digests(texts.keys, texts.values)
+        self.sums[store] += int(digests[written].sum())
+        return block.take(written), is_written
+
+    def note(self, store: str, key: str, value: str) -> None:
+        """Note what an entry has to show, as JSON."""
+        self.noted.setdefault(store, []).append((key.encode(), value.encode()))
+        if len(self.noted[store]) >= _AT_ONCE:
+            self.digest(store)
+
+    def digest(self, store: str) -> None:
+        """Add what was noted of a state to the sum of its digests."""
+        noted = self.noted.pop(store, [])
+        if noted:
+            self.sums[store] += int(_digests(*map(binary, zip(*noted, strict=True))).sum())
+
+    def check(self, shown: Iterable[TextRows], entries: Counter[tuple[str, str]]) -> None:
+        """Check that states show their rows, by the sum of their digests, and are whole."""
+        counts, sums = Counter[str](), Counter[str]()
+        for rows in shown:
+            each, digests = rows.states.dictionary_encode(), _digests(rows.keys, rows.values)
+            numbers = each.indices.to_numpy()
+            for number, state in enumerate(each.dictionary.to_pylist()):
+                own = digests[numbers == number]
+                counts[state.decode()] += len(own)
+                sums[state.decode()] += int(own.sum())
+        for store in self.states:
+            self.digest(store)
+            wanted = entries[self.name, store] + self.others[store]
+            differs = (sums[store] - self.sums[store]) % _WORD
+            if counts[store] != wanted or (store in self.writers and differs):
+                fact = f"{counts[store]} entries, which do not show their {wanted} rows"
+                raise FormatError(f"operator {self.name}, state {store}: {fact}", METADATA)
+
     def record(self, store: str, key: object, own: object) -> _Record:
         """Return the record of a row."""
         writer, state, serializer = self.writers[store], self.states[store], self.header.key
@@ -368,13 +457,12 @@ class _Target:
             raise UnfitValue(f"a key that the template does not have, and {fact}")
         try:
             raw, shown = writer.value(own)
-            self.sums[store] += _digest(shown_key, shown)
+            self.note(store, json.dumps(shown_key), json.dumps(shown))
             return _Record(group, state, raw_key, _KEPT, WRITTEN, raw)
         except UnfitValue as error:
             if not writer.may_be_unknown and own is not None:
                 raise
-            self.sums[store] += _digest(shown_key, own)
-            content = json.dumps({"value": own, "why": str(error)}).encode()
+            content = json.dumps({"key": shown_key, "value": own, "why": str(error)}).encode()
             return _Record(group, state, raw_key, _KEPT, SHOWN, content)
 
     def _group_of(self, own_key: bytes) -> int | None:
@@ -429,9 +517,20 @@ class _Target:
                 yield _Record(group, state, key, _KEPT, OLD, content)
 
 
-def _digest(key: object, value: object) -> int:
-    text = json.dumps([key, value], sort_keys=True)
-    return int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "big")
+def _digests(keys: Binary, values: Binary) -> Numbers:
+    """Return a number for each entry, of what it shows."""
+    return hash64(join_columns(keys, b"\n", values))
+
+
+def laid_out(*columns: Binary) -> tuple[Content, list[Ints]]:
+    """Return columns behind each other, with some bytes at their end, and their items' edges."""
+    contents, all_edges, at = [], [], 0
+    for column in columns:
+        starts, content = edges(column)
+        contents.append(content[: int(starts[-1])])
+        all_edges.append(starts + at)
+        at += int(starts[-1])
+    return np.frombuffer(b"".join((*contents, bytes(PADDING))), np.uint8), all_edges
 
 
 def plain_rows(batch: RowBatch) -> list[tuple[object, object]]:

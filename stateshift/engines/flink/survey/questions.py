@@ -24,9 +24,8 @@ from itertools import chain
 from typing import Protocol, cast
 
 from stateshift.clusters.protocol import Cluster, JobState, RunningJob, Slots
-from stateshift.engines.flink.image import is_readable, metadata_of, places_of
+from stateshift.engines.flink.image import id_of, is_readable, metadata_of, places_of
 from stateshift.engines.flink.new_offsets import NewOffsets, rewrite_operator
-from stateshift.engines.flink.rewrite.choice import id_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.new_roots import file_position, look_at_root
 from stateshift.engines.repositioning import (

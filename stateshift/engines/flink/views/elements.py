@@ -22,30 +22,47 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from shlex import quote
-from typing import cast
+from typing import Final, cast
 
-from stateshift.engines.flink.entries.image import Digest, of_subtask, short
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from stateshift.engines.flink.entries.image import (
+    Digest,
+    header_of,
+    is_canonical,
+    of_subtask,
+    plain_pieces,
+    short,
+)
 from stateshift.engines.flink.entries.keyed import (
     Shown,
+    TextRows,
     headers_of,
     hidden_states,
     keyed_entries,
     why_opaque,
 )
 from stateshift.engines.flink.entries.operators import positions_in
-from stateshift.engines.flink.image import flink_image, metadata_of, names_of, places_of
+from stateshift.engines.flink.image import flink_image, id_of, metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.views import HINT_FILE, Opening, Readers, ShownEntry, Wanted
 from stateshift.engines.window import GrowingFile
 from stateshift.errors import FormatError, PlanError
+from stateshift.formats import bounds
+from stateshift.formats.blocks import Column, binary, edges, join_columns
 from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.key_groups import prefix_bytes
+from stateshift.formats.flink.keyed_columns import EntryPlaces, columns_in, texts_of
+from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
@@ -59,13 +76,22 @@ from stateshift.formats.flink.operator_state import (
 )
 from stateshift.formats.flink.serializers import Unknown
 from stateshift.formats.flink.state_values import key_parts, read_value, read_value_around
+from stateshift.formats.spans import Content
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Survey
 
 ROWS = 16_384
+TEXT_BYTES: Final = 2 * 1024 * 1024  # of entries that are made texts together
 
+See = Callable[[str, object], None]  # a state, and what is shown of an entry
 
-Row = dict[str, object]
+_SCHEMA: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("operator", "store")),
+        ("shard", pa.int32()),
+        *((name, pa.string()) for name in ("key", "value")),
+    ]
+)
 
 
 def shown_entries(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
@@ -78,12 +104,93 @@ def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
     """Yield the entries of one operator, subtask by subtask."""
     own, most = operator.id.hex(), operator.max_parallelism
     for subtask in operator.all_subtasks:
-        try:
+        with _naming(operator, subtask):
             for state, key, value in _of_subtask(subtask, most, streams):
                 yield Shown(own, state, subtask.index, key, value)
-        except FormatError as error:
-            fact, hint = f"operator {own}, subtask {subtask.index}: {error.fact}", error.hint
-            raise type(error)(fact, error.path, error.offset, hint=hint or HINT_FILE) from error
+
+
+@contextmanager
+def _naming(operator: OperatorState, subtask: SubtaskState) -> Iterator[None]:
+    """Let errors name the subtask that is read."""
+    try:
+        yield
+    except FormatError as error:
+        fact = f"operator {operator.id.hex()}, subtask {subtask.index}: {error.fact}"
+        hint = error.hint or HINT_FILE
+        raise type(error)(fact, error.path, error.offset, hint=hint) from error
+
+
+def text_rows(
+    operator: OperatorState,
+    streams: Streams,
+    store: str | None = None,
+    see: See = lambda state, shown: None,
+) -> Iterator[TextRows]:
+    """Yield one state of an operator, or all, subtask by subtask; who asks sees entries that are
+    read one by one.
+    """
+    for subtask in operator.all_subtasks:
+        keyed, most = subtask.managed_keyed, operator.max_parallelism
+        with _naming(operator, subtask):
+            if isinstance(keyed, KeyGroups) and is_canonical(keyed, streams):
+                for rows in _texts_of(keyed, prefix_bytes(most), streams, store, see):
+                    yield TextRows(subtask.index, *rows)
+                subtask = replace(subtask, managed_keyed=None)
+            every = _of_subtask(subtask, most, streams)
+            rest = (entry for entry in every if store in (None, entry[0]))
+            while batch := list(islice(rest, ROWS)):
+                texts = []
+                for state, key, value in batch:
+                    see(state, [key, value])
+                    texts.append((state, json.dumps(key), json.dumps(value)))
+                yield TextRows(subtask.index, *map(_column, zip(*texts, strict=True)))
+
+
+def _texts_of(
+    keyed: KeyGroups, prefix: int, streams: Streams, store: str | None, see: See
+) -> Iterator[tuple[Column, Column, Column]]:
+    """Yield the entries of a canonical file: states, keys and values, in their order."""
+    header = header_of(keyed, streams)
+    if header is None:
+        return
+    size_max = min(TEXT_BYTES, bounds.piece())
+    pieces = plain_pieces(keyed, streams, size_max)
+    for columns in columns_in(pieces, prefix, len(header.states), size_max):
+        found, order = [], []
+        for number, state in enumerate(header.states):
+            rows = np.flatnonzero(columns.states == number)
+            if len(rows) and store in (None, state.name):
+                places = columns.of(rows, prefix)
+                texts = _texts_of_state(header, state, columns.content, places, see)
+                found.append((_column([state.name] * len(rows)), *texts))
+                order.append(rows)
+        if found:
+            in_order = pa.array(np.argsort(np.concatenate(order), kind="stable"))
+            states, keys, own = map(pa.concat_arrays, zip(*found, strict=True))
+            yield states.take(in_order), keys.take(in_order), own.take(in_order)
+
+
+def _texts_of_state(
+    header: Header, state: StateInfo, content: Content, places: EntryPlaces, see: See
+) -> tuple[Column, Column]:
+    """Return keys and values of entries of one state."""
+    keys, values, odd = texts_of(header, state, content, places)
+    if not odd.any():
+        return keys, values
+    pairs = []
+    for row in np.flatnonzero(odd).tolist():
+        key, key_end, value, end = (int(edge[row]) for edge in places)
+        raw_key, raw = content[key:key_end], content[value:end]
+        shown = [_key(header, state, raw_key.tobytes()), _value(state, raw.tobytes())]
+        see(state.name, shown)
+        pairs.append(tuple(map(json.dumps, shown)))
+    new_keys, new = map(_column, zip(*pairs, strict=True))
+    mask = pa.array(odd)
+    return pc.replace_with_mask(keys, mask, new_keys), pc.replace_with_mask(values, mask, new)
+
+
+def _column(texts: Iterable[str]) -> Column:
+    return binary([text.encode() for text in texts])
 
 
 def _of_subtask(
@@ -251,63 +358,59 @@ class FlinkExport:
         names, found = names_of(self.image), []
         for operator in self.image.operators:
             for state in cast("list[dict[str, str]]", operator.details["states"]):
-                if self._is_wanted(operator.id, state["name"]):
+                is_of_operator = self.wanted.operator in (None, operator.id)
+                if is_of_operator and self.wanted.store in (None, state["name"]):
                     found.append((names[operator.id], state["name"]))
         return tuple(dict.fromkeys(found))
-
-    def _is_wanted(self, operator: str, state: str) -> bool:
-        is_of_operator = self.wanted.operator in (None, operator, names_of(self.image)[operator])
-        return is_of_operator and self.wanted.store in (None, state)
 
     def chunks(self, readers: Readers | None = None) -> Iterator[bytes]:
         self.entries = 0
         return self._lines() if self.format == "jsonl" else self._table()
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[tuple[str, TextRows]]:
         names = names_of(self.image)
-        for entry in shown_entries(metadata_of(self.image), self.streams):
-            if not self._is_wanted(entry.operator, entry.state):
+        for operator in metadata_of(self.image).operators:
+            id_ = operator.id.hex()
+            if self.wanted.operator not in (None, id_):
                 continue
-            operator = names[entry.operator]
-            self.entries += 1
-            if _is_bytes(entry.key) or _is_bytes(entry.value):
-                self.as_bytes[operator, entry.state] = None
-            yield {
-                "operator": operator,
-                "store": entry.state,
-                "shard": entry.subtask,
-                "key": entry.key,
-                "value": entry.value,
-            }
+
+            def see(state: str, shown: object, name: str = names[id_]) -> None:
+                if _is_bytes(shown):
+                    self.as_bytes[name, state] = None
+
+            for rows in text_rows(operator, self.streams, self.wanted.store, see):
+                self.entries += len(rows.keys)
+                yield names[id_], rows
 
     def _lines(self) -> Iterator[bytes]:
-        rows = self._rows()
-        while batch := list(islice(rows, ROWS)):
-            yield "".join(f"{json.dumps(row)}\n" for row in batch).encode("ascii")
+        for operator, rows in self._rows():
+            each = rows.states.dictionary_encode()
+            names = _column(json.dumps(name.decode()) for name in each.dictionary.to_pylist())
+            begin = f'{{"operator": {json.dumps(operator)}, "store": '.encode()
+            behind = f', "shard": {rows.subtask}, "key": '.encode()
+            head = join_columns(begin, names.take(each.indices), behind)
+            lines = join_columns(head, rows.keys, b', "value": ', rows.values, b"}\n")
+            starts, content = edges(lines)
+            yield bytes(content[: int(starts[-1])])
 
     def _table(self) -> Iterator[bytes]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        text = pa.string()
-        schema = pa.schema(
-            [
-                ("operator", text),
-                ("store", text),
-                ("shard", pa.int32()),
-                ("key", text),
-                ("value", text),
-            ]
-        )
         out = GrowingFile()
         open_writer = pq.ParquetWriter if self.format == "parquet" else pa.ipc.new_file
-        writer = open_writer(out, schema)
-        rows = self._rows()
-        while batch := list(islice(rows, ROWS)):
-            for row in batch:
-                row.update(key=json.dumps(row["key"]), value=json.dumps(row["value"]))
-            writer.write_table(pa.Table.from_pylist(batch, schema))
-            yield out.taken()
+        writer = open_writer(out, _SCHEMA)
+        held: list[pa.Table] = []
+        count = 0
+        for operator, rows in self._rows():
+            size = len(rows.keys)
+            shard = pa.array(np.full(size, rows.subtask, np.int32))
+            columns = [_column([operator] * size), rows.states, shard, rows.keys, rows.values]
+            held.append(pa.table(columns, names=_SCHEMA.names).cast(_SCHEMA))
+            count += size
+            if count >= ROWS:
+                writer.write_table(pa.concat_tables(held).combine_chunks())
+                held, count = [], 0
+                yield out.taken()
+        if held:
+            writer.write_table(pa.concat_tables(held).combine_chunks())
         writer.close()
         yield out.taken()
 
@@ -331,7 +434,11 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Flin
             hint=f"stateshift inspect {quote(location)}",
         )
     image, streams = open_image(location, opening)
-    _require_operator(location, image, wanted)
+    name = wanted.operator
+    if name is not None and id_of(name) not in names_of(image):
+        hint = f"its operators: {', '.join(names_of(image).values())}"
+        raise PlanError(f"{location} has no operator {name}", hint=hint)
+    wanted = replace(wanted, operator=name and id_of(name))
     return FlinkExport(image, streams, wanted, format)
 
 
@@ -352,15 +459,3 @@ def open_image(location: str, opening: Opening) -> tuple[Image, Streams]:
             f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}"
         )
     return image, Streams(storage.chunks, places_of(image))
-
-
-def _require_operator(location: str, image: Image, wanted: Wanted) -> None:
-    if wanted.operator is None:
-        return
-    names = {operator.id for operator in image.operators}
-    names.update(operator.uid for operator in image.operators if operator.uid)
-    if wanted.operator not in names:
-        known = ", ".join(operator.uid or operator.id for operator in image.operators)
-        raise PlanError(
-            f"{location} has no operator {wanted.operator}", hint=f"its operators: {known}"
-        )
