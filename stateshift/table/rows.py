@@ -158,7 +158,7 @@ def _lines_in(path: str, file: Iterable[bytes]) -> Iterator[RowBatch]:
     names = None
     for number, line in enumerate(file, start=1):
         try:
-            row = json.loads(line if number == 1 else line.decode())  # the first may have a mark
+            row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise FormatError(f"line {number}: it is not JSON: {error}", path) from error
         names = names or (isinstance(row, dict) and row.keys())

@@ -16,6 +16,7 @@ from stateshift import api, look
 from stateshift.engines.spark.entries.row_columns import Misfit, RowColumns
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.formats.spark.types import decode_struct
+from stateshift.table.rows import batches_in
 from stateshift.table.tables import tables_of
 from tests.cli.support import Said, said
 from tests.formats.golden import CASES, ROOT, expected
@@ -317,3 +318,10 @@ def test_a_variable_without_its_index_is_warned_of(tmp_path: Path) -> None:
     template, rows = NEWEST / "tws-ttl" / "checkpoint", tmp_path / "rows.jsonl"
     assert said("export", str(template), "--store", "count", "--to", str(rows)).code == 0
     assert "default/$ttl_count has no rows" in imported(tmp_path, template, rows).err
+
+
+def test_a_line_may_have_a_mark_and_half_a_character(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b'{"value": "x"}\n\xef\xbb\xbf{"value": "\xed\xa0\x80"}\n')
+    (batch,) = batches_in(str(file), look.open_patiently)
+    assert batch.columns == {"value": ["x", "\ud800"]}

@@ -114,6 +114,13 @@ def id_of(name: str) -> str:
     return name if _ID.fullmatch(name) else flink_operator_id(name)
 
 
+def id_in(image: Image, name: str) -> str:
+    """Return the id that a name stands for in an image, whose uids may have ids of their own."""
+    names = names_of(image)
+    by_uid = (id_ for id_, own in names.items() if own == name)
+    return name if name in names else next(by_uid, id_of(name))
+
+
 def is_readable(survey: Survey) -> bool:
     """Whether an image is there, and its metadata could be read."""
     return bool(survey.images) and flink_image(survey.images[0]) is not None

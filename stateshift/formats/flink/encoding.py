@@ -438,7 +438,8 @@ def _row_of_sql(
 ) -> bytes:
     form, fields = of.row_form, given if isinstance(given, dict) else {}
     if form is not None and tuple(fields) == of.fields and None not in fields.values():
-        return _sized(form.pack(*fields.values()))
+        with suppress(struct.error, OverflowError):  # whose words name no field
+            return _sized(form.pack(*fields.values()))
     return _sized(encode_fields(of.columns, of.fields, given, slot))
 
 

@@ -140,12 +140,17 @@ def columns_in(
 ) -> Iterator[Columns]:
     """Yield the entries of pieces of key groups: group, content, whether it begins, and ends."""
     held: list[GroupPart] = []
+    behind: list[bytes] = []
     size = 0
     rest = GroupPart(0, b"")
     for group, content, begins, ends in pieces:
         part = GroupPart(group, content, None, ends)
         if not begins:
-            part = GroupPart(group, rest.content + content, rest.state, ends)
+            behind.append(content)
+            if not ends and sum(map(len, behind)) < len(rest.content):
+                continue  # what is within a huge entry is joined each time that it has doubled
+            part = GroupPart(group, b"".join((rest.content, *behind)), rest.state, ends)
+            behind = []
         held.append(part)
         size += len(part.content)
         if size >= size_max or not ends:
@@ -460,11 +465,13 @@ class _Found:
 # ---- keys and values as texts --------------------------------------------------------------------
 
 _ENCODED: Final = json.encoder.encode_basestring_ascii
-# Bytes that are escaped in JSON, or are part of a character that is.
-_SPECIAL: Final = np.array([not 0x20 <= byte < 0x7F or chr(byte) in '"\\' for byte in range(256)])
+# Bytes that are escaped in JSON, or are part of a character that is; and the latter alone.
+_SPECIAL: Final = r"[^ !#-\[\]-~]"
+_PARTIAL: Final = r"[^\x00-\x7f]"
 _FORMS: Final = {f"{name}Serializer": form for name, form in NUMBERS.items()}
 _HEX: Final = np.array([list(b"%02x" % byte) for byte in range(256)], np.uint8)
-_AT_ONCE: Final = 1 << 15  # entries that are checked together
+_AT_ONCE: Final = 1 << 20  # bytes of entries that are checked together
+_LARGE: Final = 1 << 10  # bytes of a key or a value that is read faster, and in less memory, alone
 _NULL: Final = pa.scalar(b"null", pa.large_binary())
 _KINDS: Final = binary([b"{", *(f'{{"@kind": "{kind}", '.encode() for kind in KINDS[1:])])
 _SIGN: Final = -(1 << 63)
@@ -480,17 +487,23 @@ class EntryTexts(NamedTuple):
     odd: Flags
 
 
-def texts_of(header: Header, state: StateInfo, content: Content, places: EntryPlaces) -> EntryTexts:
-    """Return entries of one state."""
-    of_key = _Texts(content, places.keys, places.key_ends)
-    of_value = _Texts(content, places.values, places.value_ends)
+def texts_of(
+    header: Header,
+    state: StateInfo,
+    content: Content,
+    places: EntryPlaces,
+    special: str = _SPECIAL,
+) -> EntryTexts:
+    """Return entries of one state; what is within quotes is escaped where it is `special`."""
+    of_key = _Texts(content, places.keys, places.key_ends, special)
+    of_value = _Texts(content, places.values, places.value_ends, special)
     namespace, value = namespace_of(state), state.value
     is_timer = state.kind == "timers"
     is_read = is_timer or (value is not None and state.type != "LIST")
     if header.key is not None and namespace is not None and not is_timer:
         is_read &= not is_ambiguous(header.key, namespace)
     if header.key is None or namespace is None or not is_read:
-        return EntryTexts(of_key.nothing(), of_value.nothing(), np.ones(len(places.keys), bool))
+        return EntryTexts(of_key.every(b""), of_value.every(b""), np.ones(len(places.keys), bool))
     parts: dict[str, Binary] = {}
     if is_timer:
         parts["timestamp"] = number_texts(of_key.numbers(">i8") ^ _SIGN)
@@ -498,7 +511,7 @@ def texts_of(header: Header, state: StateInfo, content: Content, places: EntryPl
     window, of_window = WINDOW_NAMES.get(namespace.name, "namespace"), of_key.read(namespace)
     if window is not None:
         parts[window] = of_window
-    shown = pa.array([b"null"] * len(places.keys), pa.large_binary())
+    shown = of_value.every(b"null")
     if not is_timer and value is not None:
         is_map = state.type == "MAP" and value.name == "MapSerializer"
         if is_map:
@@ -521,17 +534,23 @@ class CheckedGroup(NamedTuple):
 def check_group(header: Header, part: GroupPart, max_parallelism: int) -> CheckedGroup:
     """Read a whole key group to its end."""
     prefix, decoded, misplaced = prefix_bytes(max_parallelism), Counter[int](), 0
-    columns = columns_of([part], prefix, len(header.states))
+    try:
+        columns = columns_of([part], prefix, len(header.states))
+    except FormatError:
+        every = entries(part.content, prefix, part.group, len(header.states))
+        return CheckedGroup(decoded, misplaced, every)
     content, odd = columns.content, np.ones(len(columns), bool)
-    for some in np.split(np.arange(len(columns)), range(_AT_ONCE, len(columns), _AT_ONCE)):
+    batches = np.flatnonzero(np.diff(columns.places // _AT_ONCE)) + 1
+    for some in np.split(np.arange(len(columns)), batches):
         for number in np.unique(columns.states[some]).tolist():
             rows = some[columns.states[some] == number]
             places = columns.of(rows, prefix)
-            odd[rows] = texts_of(header, header.states[number], content, places).odd
+            odd[rows] = texts_of(header, header.states[number], content, places, _PARTIAL).odd
+            rows = rows[~odd[rows]]
             if header.key is not None and is_hashed(header.key):
+                places = columns.of(rows, prefix)
                 keys = places.keys + key_start(header, number)
-                codes, unread = hash_codes(header.key, content, keys, places.key_ends)
-                odd[rows] |= unread
+                codes, odd[rows] = hash_codes(header.key, content, keys, places.key_ends)
                 is_misplaced = murmur_of_each(codes) % max_parallelism != part.group
                 misplaced += int((is_misplaced & ~odd[rows]).sum())
             decoded[number] += int((~odd[rows]).sum())
@@ -548,15 +567,16 @@ def check_group(header: Header, part: GroupPart, max_parallelism: int) -> Checke
 class _Texts:
     """The place from which each of many values is read on; the odd ones stay at their ends."""
 
-    def __init__(self, content: Content, at: Ints, ends: Ints) -> None:
-        self._content, self._at, self._ends = content, at.copy(), ends
-        self.odd: Flags = np.zeros(len(at), bool)
+    def __init__(self, content: Content, at: Ints, ends: Ints, special: str) -> None:
+        self._content, self._ends, self._special = content, ends, special
+        self.odd: Flags = ends - at > _LARGE
+        self._at: Ints = np.where(self.odd, ends, at)
 
     def at_end(self) -> Flags:
         return np.asarray(self._at == self._ends)
 
-    def nothing(self) -> Binary:
-        return pa.array([b""] * len(self._at), pa.large_binary())
+    def every(self, text: bytes) -> Binary:
+        return pa.array([text] * len(self._at), pa.large_binary())
 
     def read(self, of: Serializer) -> Binary:
         """Return the values there, and go on behind them."""
@@ -577,7 +597,7 @@ class _Texts:
                 return join_columns(b'"', digits, b'"')
             case "VoidNamespaceSerializer" | "GlobalWindowSerializer":
                 self._take(1)
-                return self.nothing()
+                return self.every(b"null")
             case "TimeWindowSerializer":
                 begin, end = (number_texts(self.numbers(">i8")) for _ in range(2))
                 return join_columns(b"[", begin, b", ", end, b"]")
@@ -585,7 +605,7 @@ class _Texts:
                 items = [self.read(inner) for inner in of.inner]
                 with_commas = [items[0], *(join_columns(b", ", item) for item in items[1:])]
                 return join_columns(b"[", *with_commas, b"]")
-            case "PojoSerializer":
+            case "PojoSerializer" if of.fields:
                 self.odd |= self.numbers(">u1") != NO_SUBCLASS
                 fields = zip(of.fields, of.inner, strict=True)
                 return _object({name: self.optional(inner) for name, inner in fields})
@@ -602,7 +622,7 @@ class _Texts:
         if not flags.any():
             return self.read(of)
         rows = np.flatnonzero(flags == 0)
-        inner = _Texts(self._content, self._at[rows], self._ends[rows])
+        inner = _Texts(self._content, self._at[rows], self._ends[rows], self._special)
         texts = inner.read(of)
         self._at[rows] = inner._at
         self.odd[rows] |= inner.odd
@@ -637,19 +657,17 @@ class _Texts:
 
     def _quoted(self, begins: Ints, sizes: Ints, encoding: str) -> Binary:
         pieces = cut(self._content, begins, begins + sizes)
-        starts, held = edges(pieces)
-        special = np.flatnonzero(_SPECIAL[np.frombuffer(held, np.uint8, int(starts[-1]))])
-        if len(special):
-            rows = np.unique(np.searchsorted(starts, special, "right") - 1)
-            texts = pieces.to_pylist()
-            for row in rows.tolist():
-                try:
-                    text = texts[row].decode(encoding, "surrogatepass")
-                except ValueError:
-                    self.odd[row] = True
-                else:
-                    texts[row] = _ENCODED(text)[1:-1].encode()
-            pieces = binary(texts)
+        special = pc.match_substring_regex(pieces, self._special)
+        texts = pieces.filter(special).to_pylist()
+        for number, row in enumerate(np.flatnonzero(special).tolist()):
+            try:
+                text = texts[number].decode(encoding, "surrogatepass")
+            except ValueError:
+                self.odd[row] = True
+            else:
+                texts[number] = _ENCODED(text)[1:-1].encode()
+        if texts:
+            pieces = pc.replace_with_mask(pieces, special, binary(texts))
         return join_columns(b'"', pieces, b'"')
 
     def _row(
@@ -659,7 +677,7 @@ class _Texts:
         first = header_size(len(types))
         self.odd |= ends - begins < first + 8 * len(types)
         if self.odd.all():
-            return self.nothing()
+            return self.every(b"")
         begins = np.where(self.odd, begins[np.argmin(self.odd)], begins)
         kinds = self._content[begins]
         self.odd |= kinds >= len(KINDS)
@@ -745,4 +763,4 @@ def _object(parts: Mapping[str, Binary]) -> Binary:
     named: list[Binary | bytes] = []
     for name, texts in parts.items():
         named += [f"{', ' if named else '{'}{json.dumps(name)}: ".encode(), texts]
-    return join_columns(*named, b"}") if named else None
+    return join_columns(*named, b"}")

@@ -5,7 +5,9 @@ keys belong; what does not fit is refused by its row, and nothing is written.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,15 @@ import pytest
 
 from stateshift import api, look
 from stateshift.engines.flink.entries.image import numbered_entries
-from stateshift.engines.flink.image import metadata_of, places_of
+from stateshift.engines.flink.image import id_of, metadata_of, places_of
 from stateshift.engines.flink.rewrite import row_import
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.registry import engine
 from stateshift.formats.flink import encoding
 from stateshift.formats.flink.binary_rows import encode_fields, key_slot_of
 from stateshift.formats.flink.key_groups import prefix_bytes
+from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from stateshift.formats.uid import flink_operator_id
 from stateshift.table.tables import tables_of
 from tests.cli.support import Said, said
 from tests.engines.flink import golden
@@ -349,3 +353,38 @@ def test_a_value_of_more_bytes_than_java_holds_is_refused(
     done = imported(tmp_path, place(TYPED), file)
     assert done.code == 3 and "Flink holds up to 40" in done.err, done.err
     assert imported(tmp_path, place(TYPED), written(tmp_path, rows)).code == 0
+
+
+@pytest.mark.parametrize("uid", ["0123456789abcdef" * 2, "orders-with-a-hash-of-its-own"])
+def test_an_operator_is_known_by_its_uid_whatever_its_id_is(uid: str, tmp_path: Path) -> None:
+    template, file, words = tmp_path / "template", tmp_path / "rows.jsonl", ("--store", "count")
+    shutil.copytree(place(KEYED), template)
+    metadata = decode_metadata((template / "_metadata").read_bytes())
+    operators = []
+    for operator in metadata.operators:
+        if operator.uid == "orders-count":
+            operator = replace(operator, uid=uid)  # its id stays: setUidHash
+            if id_of(uid) == uid:
+                operator = replace(operator, id=bytes.fromhex(flink_operator_id(uid)))
+        operators.append(operator)
+    changed = encode_metadata(replace(metadata, operators=tuple(operators)))
+    (template / "_metadata").write_bytes(changed)
+    done = said("export", str(template), "--to", str(file), *words, "--operator", uid)
+    assert done.code == 0, done.err
+    assert {json.loads(line)["operator"] for line in file.read_text().splitlines()} == {uid}
+    done = imported(tmp_path, template, file, *words)
+    assert done.code == 0, done.err
+    assert api.diff(str(template), str(tmp_path / "new")).equal
+
+
+def test_a_name_with_half_a_character_is_one_as_any(tmp_path: Path) -> None:
+    template = tmp_path / "template"
+    shutil.copytree(place(KEYED), template)
+    for file in template.iterdir():
+        half = "\ud800nt".encode("utf-8", "surrogatepass")
+        file.write_bytes(file.read_bytes().replace(b"\0\5count", b"\0\5" + half))
+    rows = rows_of(tmp_path, template)
+    assert {row["store"] for row in rows} == {"\ud800nt"}
+    done = imported(tmp_path, template, written(tmp_path, rows))
+    assert done.code == 0, done.err
+    assert keyed_bytes(template) == keyed_bytes(tmp_path / "new")

@@ -121,3 +121,11 @@ def test_a_map_of_avro_with_a_key_twice_is_refused() -> None:
     avro = of("Avro", schema=json.dumps({"type": "map", "values": "int"}))
     with pytest.raises(UnfitValue, match="a key twice"):
         encode(avro, [["a", 1], ["a", 2]])
+
+
+@pytest.mark.parametrize("wrong", ["x", 0.5, 1 << 63])
+def test_a_field_of_a_row_of_numbers_that_does_not_fit_is_named(wrong: object) -> None:
+    columns = (LogicalType("BIGINT", True), LogicalType("BIGINT", True))
+    row = of("RowData", columns=columns, fields=("fits", "wrong"))
+    with pytest.raises(UnfitValue, match="wrong: "):
+        encode(row, {"fits": 1, "wrong": wrong})

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import json
 import random
+import struct
+import tracemalloc
+from collections import Counter
 from itertools import accumulate
 from typing import Any
 
@@ -14,11 +17,19 @@ import pytest
 
 from stateshift.errors import FormatError
 from stateshift.formats.flink.encoding import EntryWriter, write
-from stateshift.formats.flink.keyed_columns import PADDING, EntryPlaces, texts_of
-from stateshift.formats.flink.keyed_state import Header, StateInfo
+from stateshift.formats.flink.keyed_columns import (
+    PADDING,
+    EntryPlaces,
+    GroupPart,
+    check_group,
+    columns_in,
+    texts_of,
+)
+from stateshift.formats.flink.keyed_state import END_OF_GROUP, FLAG, Header, StateInfo
 from stateshift.formats.flink.logical_types import LogicalType
 from stateshift.formats.flink.serializers import Serializer, Unknown
 from stateshift.formats.flink.state_values import read_key, read_value
+from stateshift.formats.flink.values import encode_string
 
 TEXTS = ("", "a", "seven77", "eight888", 'a "b" \\ c\n\x7f', "é☃😀", "long " * 60, "\x00")
 
@@ -149,3 +160,71 @@ def test_columns_show_what_each_entry_shows_and_leave_damaged_ones(
             assert [texts.keys[row].as_py().decode(), texts.values[row].as_py().decode()] == told
     read = sum(each is not None for each in expected)
     assert read > 60 and (type_ == "LIST" or len(pairs) - texts.odd.sum() > read // 5)
+
+
+GROUP = 5
+NOTHING = {
+    "a namespace": (of("VoidNamespace"), b"\0"),
+    "a window without edges": (of("Tuple", LONG, of("GlobalWindow")), bytes(9)),
+    "an object without fields": (of("Pojo"), b"\2"),
+    "such an object within a tuple": (of("Tuple", of("Pojo"), LONG), b"\2" + bytes(8)),
+}
+
+
+def state_of(value: Serializer) -> tuple[Header, StateInfo]:
+    state = StateInfo("s", "values", "VALUE", of("VoidNamespace"), value)
+    return Header(6, False, LONG, (state,), 0), state
+
+
+def group_of(values: list[bytes]) -> bytes:
+    """A whole key group."""
+    parts = [b"\0\0"]
+    for number, value in enumerate(values):
+        last = FLAG if number == len(values) - 1 else 0
+        key = struct.pack(">Bqx", GROUP | last, number)
+        parts += [struct.pack(">I", len(key)), key, struct.pack(">I", len(value)), value]
+    return b"".join((*parts, struct.pack(">H", END_OF_GROUP)))
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_a_type_that_holds_nothing_is_shown_as_it_is_alone(case: str) -> None:
+    own, raw = NOTHING[case]
+    header, state = state_of(own)
+    content = np.frombuffer(struct.pack(">qx", 7) + raw + bytes(PADDING), "u1")
+    edges = np.array([[0], [9], [9], [9 + len(raw)]])
+    texts = texts_of(header, state, content, EntryPlaces(*edges))
+    assert not texts.odd.any()
+    assert texts.values[0].as_py().decode() == json.dumps(read_value(state, raw))
+    assert check_group(header, GroupPart(GROUP, group_of([raw])), 128).decoded == {0: 1}
+
+
+def test_large_values_are_checked_one_by_one_in_little_memory() -> None:
+    header, _ = state_of(STRING)
+    small, large = (encode_string('"' * size) for size in (10, 1 << 20))
+    plain = group_of([small, *[large] * 8, small])
+    tracemalloc.start()
+    checked = check_group(header, GroupPart(GROUP, plain), 128)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert checked.decoded == {0: 2}
+    assert [raw for _, _, raw in checked.others] == [large] * 8
+    assert peak < 3 * len(plain)
+
+
+def test_entries_before_damage_are_checked_as_without_columns() -> None:
+    header, _ = state_of(LONG)
+    plain = group_of([bytes(8)] * 5)
+    checked, found = check_group(header, GroupPart(GROUP, plain[:-3]), 128), Counter[int]()
+    with pytest.raises(FormatError, match="an entry exceeds its group"):
+        found.update(state for state, _, _ in checked.others)
+    assert found == {0: 4} and not checked.decoded
+
+
+def test_a_huge_value_is_joined_each_time_that_it_has_doubled() -> None:
+    value = struct.pack(">i", 1 << 20) + b"a" * (1 << 20)
+    plain, step = group_of([value, bytes(5)]), 1 << 10
+    places = range(0, len(plain), step)
+    pieces = ((GROUP, plain[at : at + step], not at, at == places[-1]) for at in places)
+    found = list(columns_in(pieces, 1, 1, step))
+    assert len(places) > 1000 > 20 > len(found)
+    assert [size for columns in found for size in columns.value_sizes] == [len(value), 5]

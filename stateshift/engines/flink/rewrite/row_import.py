@@ -42,7 +42,7 @@ from stateshift.engines.flink.entries.keyed import TextRows
 from stateshift.engines.flink.image import (
     Obstacle,
     flink_facts,
-    id_of,
+    id_in,
     metadata_of,
     names_of,
     places_of,
@@ -147,7 +147,8 @@ def import_rows(
         SpecError: rows name no state that is there, or have other columns.
         FormatError: a row does not fit; its number is told.
     """
-    operator = names_of(template.image).get(id_of(wanted.operator or ""), wanted.operator)
+    own = id_in(template.image, wanted.operator or "")
+    operator = names_of(template.image).get(own, wanted.operator)
     making = _Making(template, replace(wanted, operator=operator), SortedPiles(scratch))
     for batch in rows:
         making.add(batch)
@@ -193,7 +194,7 @@ class _Making:
 
     def _target(self, name: str, store: str, source: str) -> _Target:
         """Return the operator of that name, refused if rows cannot become its state."""
-        id_ = id_of(name)
+        id_ = id_in(self.template.image, name)
         target = self.operators.get(id_)
         if target is None:
             every = metadata_of(self.template.image).operators
@@ -434,10 +435,10 @@ class _Target:
         for rows in shown:
             each, digests = rows.states.dictionary_encode(), _digests(rows.keys, rows.values)
             numbers = each.indices.to_numpy()
-            for number, state in enumerate(each.dictionary.to_pylist()):
-                own = digests[numbers == number]
-                counts[state.decode()] += len(own)
-                sums[state.decode()] += int(own.sum())
+            for number, name in enumerate(each.dictionary.to_pylist()):
+                state, own = name.decode("utf-8", "surrogatepass"), digests[numbers == number]
+                counts[state] += len(own)
+                sums[state] += int(own.sum())
         for store in self.states:
             self.digest(store)
             wanted = entries[self.name, store] + self.others[store]

@@ -51,7 +51,7 @@ from stateshift.engines.flink.entries.keyed import (
     why_opaque,
 )
 from stateshift.engines.flink.entries.operators import positions_in
-from stateshift.engines.flink.image import flink_image, id_of, metadata_of, names_of, places_of
+from stateshift.engines.flink.image import flink_image, id_in, metadata_of, names_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.views import HINT_FILE, Opening, Readers, ShownEntry, Wanted
@@ -190,7 +190,7 @@ def _texts_of_state(
 
 
 def _column(texts: Iterable[str]) -> Column:
-    return binary([text.encode() for text in texts])
+    return binary([text.encode("utf-8", "surrogatepass") for text in texts])
 
 
 def _of_subtask(
@@ -350,7 +350,7 @@ class FlinkExport:
         return tuple(
             f"operator {operator}, state {state}: what its serializer alone can read is bytes, in "
             "hexadecimal; the job's own classes are needed to decode it"
-            for operator, state in self.as_bytes
+            for operator, state in sorted(self.as_bytes)
         )
 
     @property
@@ -385,7 +385,8 @@ class FlinkExport:
     def _lines(self) -> Iterator[bytes]:
         for operator, rows in self._rows():
             each = rows.states.dictionary_encode()
-            names = _column(json.dumps(name.decode()) for name in each.dictionary.to_pylist())
+            named = (name.decode("utf-8", "surrogatepass") for name in each.dictionary.to_pylist())
+            names = _column(map(json.dumps, named))
             begin = f'{{"operator": {json.dumps(operator)}, "store": '.encode()
             behind = f', "shard": {rows.subtask}, "key": '.encode()
             head = join_columns(begin, names.take(each.indices), behind)
@@ -435,10 +436,10 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Flin
         )
     image, streams = open_image(location, opening)
     name = wanted.operator
-    if name is not None and id_of(name) not in names_of(image):
+    if name is not None and id_in(image, name) not in names_of(image):
         hint = f"its operators: {', '.join(names_of(image).values())}"
         raise PlanError(f"{location} has no operator {name}", hint=hint)
-    wanted = replace(wanted, operator=name and id_of(name))
+    wanted = replace(wanted, operator=name and id_in(image, name))
     return FlinkExport(image, streams, wanted, format)
 
 
