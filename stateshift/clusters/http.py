@@ -30,7 +30,7 @@ from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
 if TYPE_CHECKING:
-    from requests import Response
+    from requests import PreparedRequest, Response
     from requests.auth import AuthBase
 
 
@@ -49,7 +49,8 @@ OTHER_FIELDS: Final = (
 )
 
 # The argument `auth` of `requests`.
-Authentication: TypeAlias = "tuple[str, str] | AuthBase | None"
+Signs: TypeAlias = "Callable[[PreparedRequest], PreparedRequest]"
+Authentication: TypeAlias = "tuple[str, str] | AuthBase | Signs | None"
 
 
 class Query(TypedDict, total=False):

@@ -125,14 +125,15 @@ class Asking:
         **query: Unpack[Query],
     ) -> Json:
         """Return the answer's object; `failed` says what a refusal means, `hints` ways out."""
-        service, url = self._service(), self.place(path)
+        service, url = self.service(), self.place(path)
         return self._in_its_words(lambda: service.json(method, url, **query), failed, hints or {})
 
     def listed(self, path: str, **query: Unpack[Query]) -> list[Json]:
-        service, url = self._service(), self.place(path)
+        service, url = self.service(), self.place(path)
         return self._in_its_words(lambda: service.listed("GET", url, **query), None, {})
 
-    def _service(self) -> Service:
+    def service(self) -> Service:
+        """Return Flink as requests go there, with the credentials."""
         return Service(
             cluster=self.cluster,
             words=self.words,

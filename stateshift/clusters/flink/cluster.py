@@ -23,21 +23,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from stateshift.clusters.flink.calls import FlinkCalls
-from stateshift.clusters.flink.causes import hopeless
 from stateshift.clusters.flink.checkpoints import end_with_checkpoint, latest_checkpoint
 from stateshift.clusters.flink.jobs import (
     attempts,
     given_settings,
-    is_off,
     job_id,
     job_settings,
     jobs_of_name,
     log_of,
+    progress_of,
     rescale,
     running_of,
     status_of,
@@ -57,7 +55,7 @@ from stateshift.clusters.flink.submit import (
     ready,
     try_start,
 )
-from stateshift.clusters.flink.values import Checkpoints, Job, is_job_id
+from stateshift.clusters.flink.values import Job, is_job_id
 from stateshift.clusters.http import Refused, Unanswered, host_of, through_outages
 from stateshift.clusters.jars import complaints_about
 from stateshift.clusters.kind import ClusterKind, Submit
@@ -322,49 +320,13 @@ class FlinkRest:
         record = self._notes.read(tag) or {}
         calls = self._calls(record)
         id = record.get("id") or job_id(tag, attempts(calls, tag, _last_attempt(record))[0])
-        job, checkpoints = calls.job(id), calls.checkpoints(id)
-        restored_epoch, path = self._restored_from(tag, record, id, checkpoints)
-        epoch = checkpoints.latest.id if checkpoints.latest else None
-        why = None
-        if epoch is None or epoch <= (restored_epoch or 0):
-            with suppress(Refused, Unanswered):
-                exceptions = calls.exceptions(id)
-                why = hopeless([str(each.get("stacktrace") or "") for each in exceptions])
-        return JobProgress(
-            restored=path,
-            restored_epoch=restored_epoch,
-            epoch=epoch,
-            running=job is not None and job.runs,
-            hopeless=why,
-            writes_none=job is not None and epoch is None and is_off(calls.settings(id)),
-        )
+        return progress_of(calls, self._notes, tag, id)
 
     def rescale(
         self, job_id: str, parallelism: Mapping[str, int], seconds_max: float = 120.0
     ) -> None:
         """Change the parallelism of vertices in place, and wait for it. Others stay as they are."""
         rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
-
-    def _restored_from(
-        self, tag: str, record: Record, id: str, checkpoints: Checkpoints
-    ) -> tuple[int | None, str | None]:
-        """Return the epoch and the path of the image that a job began from. Flink names the last
-        one that it was restored from: after a failure that is a checkpoint of its own. It gets
-        there only from the image that it was submitted with, which is returned instead. The folder
-        of a checkpoint has the job's id, unless `execution.checkpointing.create-subdir` is false.
-        """
-        last = checkpoints.restored
-        if last is None:
-            return None, None
-        is_own_checkpoint = f"/{id}/" in last[1] or last[1] in checkpoints.paths
-        if not is_own_checkpoint:
-            if record and record.get("restored") != list(last):
-                self._notes.add(tag, restored=list(last))
-            return last
-        first = record.get("restored")
-        if first:
-            return first[0], first[1]
-        return None, record.get("location")
 
     def _to_stop(self, request: StopRequest) -> JobStatus:
         """Return the job to stop; by its tag alone if it has one: the source may run beside it."""

@@ -15,15 +15,17 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
 from stateshift.clusters.flink.calls import FlinkCalls
-from stateshift.clusters.flink.causes import Cause, cause_of, without_frames
-from stateshift.clusters.flink.values import Job, lasting_of, release_of
+from stateshift.clusters.flink.causes import Cause, cause_of, hopeless, without_frames
+from stateshift.clusters.flink.values import Checkpoints, Job, lasting_of, release_of
 from stateshift.clusters.http import Json, Refused, Unanswered, through_outages
+from stateshift.clusters.noted import Notes
 from stateshift.clusters.options import Options, settings
-from stateshift.clusters.protocol import JobState, JobStatus, RunningJob
+from stateshift.clusters.protocol import JobProgress, JobState, JobStatus, RunningJob
 from stateshift.clusters.redaction import redact
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
@@ -116,6 +118,48 @@ def stillborn_of(calls: FlinkCalls, id: str) -> ClusterError | None:
     return ClusterError(fact, cluster=calls.cluster, hint=hint)
 
 
+def progress_of(calls: FlinkCalls, notes: Notes, tag: str, id: str) -> JobProgress:
+    """Return the progress of the job with this id, which was started under a tag."""
+    job, checkpoints = calls.job(id), calls.checkpoints(id)
+    restored_epoch, path = _restored_from(notes, tag, id, checkpoints)
+    epoch = checkpoints.latest.id if checkpoints.latest else None
+    why = None
+    if epoch is None or epoch <= (restored_epoch or 0):
+        with suppress(Refused, Unanswered):
+            exceptions = calls.exceptions(id)
+            why = hopeless([str(each.get("stacktrace") or "") for each in exceptions])
+    return JobProgress(
+        restored=path,
+        restored_epoch=restored_epoch,
+        epoch=epoch,
+        running=job is not None and job.runs,
+        hopeless=why,
+        writes_none=job is not None and epoch is None and is_off(calls.settings(id)),
+    )
+
+
+def _restored_from(
+    notes: Notes, tag: str, id: str, checkpoints: Checkpoints
+) -> tuple[int | None, str | None]:
+    """Return the epoch and the path of the image that a job began from. Flink names the last one
+    that it was restored from: after a failure that is a checkpoint of its own. It gets there only
+    from the image that it was submitted with, which is returned instead. The folder of a checkpoint
+    has the job's id, unless `execution.checkpointing.create-subdir` is false.
+    """
+    last, record = checkpoints.restored, notes.read(tag) or {}
+    if last is None:
+        return None, None
+    is_own_checkpoint = f"/{id}/" in last[1] or last[1] in checkpoints.paths
+    if not is_own_checkpoint:
+        if record and record.get("restored") != list(last):
+            notes.add(tag, restored=list(last))
+        return last
+    first = record.get("restored")
+    if first:
+        return first[0], first[1]
+    return None, record.get("location")
+
+
 def log_of(calls: FlinkCalls, id: str) -> str:
     """Return the exceptions of a job, oldest first, and the way out if one is known."""
     exceptions = calls.exceptions(id)
@@ -182,9 +226,13 @@ def given_settings(calls: FlinkCalls) -> dict[str, str]:
 
 def _of_cluster(calls: FlinkCalls) -> dict[str, str]:
     try:
-        configured = calls.configuration()
+        return settings_of(calls.configuration())
     except (Refused, Unanswered):  # we may not see it
         return {}
+
+
+def settings_of(configured: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of a configuration that is of jobs, without the folders of images."""
     given = {key: value for key, value in configured.items() if key.startswith(_GIVEN)}
     for own in ("dir", "savepoint-dir", "storage"):
         given.pop(f"{_CHECKPOINTING}{own}", None)
