@@ -3,7 +3,7 @@
     cli         the command: up, down, env, status
     running     up, down, restart, status of servers by name, under one folder
     catalog     which servers there are
-    hdfs s3 spark kafka livy flink yarn
+    hdfs s3 spark kafka livy flink yarn kubernetes
                                        what each is made of: its processes, configuration, and when
                                        it is ready
     server      what a server is, to whoever starts it
@@ -12,7 +12,7 @@
     place       one server's folder: its ports, its processes, their logs
     processes   a process that outlives us and is told from any other by pid and start time
     ports       ports that are free
-    downloads   jars by Maven, Python packages by pip, once, outside the checkout
+    downloads   jars by Maven, Python packages by pip, programs by Go, once, outside the checkout
     faults      what can go wrong
 
 The folder is $STATESHIFT_SERVERS, else one of this user's below the system's temporary directory:

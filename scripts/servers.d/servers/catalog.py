@@ -1,7 +1,7 @@
 """Which servers there are. A name without its last part means all of a kind: `hdfs` is hdfs-a and
 hdfs-b. What stands apart has to be named in full: `flink` is flink-a and flink-b, flink-1.20 is a
 Flink of another version, flink-sql takes SQL for any of its version, and yarn-ha is a YARN of two
-ResourceManagers.
+ResourceManagers. `UNNAMED` are those that no name at all means: what is built here is left out.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from servers.flink import Flink
 from servers.flink_sql import FlinkSql
 from servers.hdfs import Hdfs
 from servers.kafka import Kafka, MirrorMaker
+from servers.kubernetes import Kubernetes
 from servers.livy import Livy
 from servers.s3 import Moto, SeaweedFS
 from servers.server import Server
@@ -36,9 +37,11 @@ CATALOG: dict[str, Server] = {
         FlinkSql("flink-sql-1.20", "1.20.5", "1.20.3"),
         Yarn("yarn", ("rm1",)),
         Yarn("yarn-ha", ("rm1", "rm2"), apart=True),
+        Kubernetes(),
     )
 }
 NAMES = tuple(CATALOG)
+UNNAMED = tuple(name for name, server in CATALOG.items() if not server.built)
 
 
 def named(word: str) -> tuple[str, ...]:

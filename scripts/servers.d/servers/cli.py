@@ -16,7 +16,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from servers.catalog import CATALOG, NAMES, named
+from servers.catalog import CATALOG, NAMES, UNNAMED, named
 from servers.faults import Fault, Unavailable
 from servers.running import Servers, State, default_root
 
@@ -36,9 +36,9 @@ def main() -> int:
         name for name in NAMES if name in {name for word in asked.names for name in named(word)}
     ]
     if asked.verb == "fetch":
-        return _fetch(names or list(NAMES))
+        return _fetch(names or list(UNNAMED))
     if asked.verb == "up":
-        return _up(servers, names or list(NAMES))
+        return _up(servers, names or list(UNNAMED))
     if asked.verb == "down":
         return _down(servers, names or list(NAMES))
     if asked.verb == "env":
@@ -56,7 +56,7 @@ def _arguments() -> argparse.Namespace:
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, about in (
-        ("up", "start servers, all if none is named, and wait until they answer"),
+        ("up", "start servers, all but kubernetes if none is named, and wait until they answer"),
         ("fetch", "fetch what servers are made of, without starting any; `up` does so as well"),
         ("down", "stop servers, all if none is named, and remove what they held"),
         ("env", 'how to reach what is up, for the shell: eval "$(./scripts/servers env)"'),

@@ -2,6 +2,7 @@
 fetched anew.
 
     java()          the JDK's java
+    program("kubernetes")  the program that scripts/servers.d/kubernetes is, built by Go
     jars("hdfs")    everything scripts/servers.d/hdfs/pom.xml names, and what that needs, by Maven;
                     what a pom leaves
                     open is said: jars("flink-sql", flink="2.3.0")
@@ -95,6 +96,32 @@ def jars(name: str, **properties: str) -> Path:
         pins.check(place / "jars", name, properties)
 
     return _once("-".join([name, *properties.values(), _sign(pom.read_bytes())]), fetch) / "jars"
+
+
+def program(name: str) -> Path:
+    """The program that scripts/servers.d/<name> is, in Go; modules are held to its go.sum."""
+    sources = [HERE / name / file for file in ("main.go", "go.mod", "go.sum")]
+
+    def fetch(place: Path) -> None:
+        go = shutil.which("go")
+        if go is None:
+            raise Unavailable(f"Go is missing, which builds {name}: install Go 1.26 or newer")
+        for source in sources:
+            shutil.copy(source, place)
+        command = [
+            "build",
+            "-p=2",
+            "-v",
+            "-trimpath",
+            "-ldflags=-s -w",
+            "-mod=readonly",
+            "-o",
+            name,
+        ]
+        _run(["nice", "-n", "15", go, *command, "."], place, name)
+
+    content = b"".join(source.read_bytes() for source in sources)
+    return _once(f"{name}-{_sign(content)}", fetch) / name
 
 
 def python() -> Path:
