@@ -20,6 +20,7 @@ CLUSTER_MODULES: Mapping[str, str] = {
     "spark_standalone": "stateshift.clusters.standalone.cluster",
     "yarn": "stateshift.clusters.yarn.cluster",
     "flink_rest": "stateshift.clusters.flink.cluster",
+    "flink_operator": "stateshift.clusters.kubernetes.flink_operator",
 }
 CLUSTER_KINDS = tuple(CLUSTER_MODULES)
 SPARK_KINDS = ("spark_submit", "livy", "spark_standalone", "yarn")
@@ -30,9 +31,11 @@ _LAUNCHED = ("spark_submit", "yarn")
 _LIVY = ("livy",)
 _STANDALONE = ("spark_standalone",)
 _FLINK = ("flink_rest",)
+_OPERATOR = ("flink_operator",)
+_FLINKS = ("flink_rest", "flink_operator")
 _COMMANDS = ("command",)
 _HTTP = ("livy", "spark_standalone", "yarn", "flink_rest")
-_FILES = ("spark_submit", "command", "livy", "spark_standalone", "yarn", "flink_rest")
+_FILES = ("spark_submit", "command", "livy", "spark_standalone", "yarn", *_FLINKS)
 
 
 # ------------------------------------------------------------------------------ values
@@ -93,6 +96,7 @@ ARGUMENTS = Expected("a list of texts and numbers", _arguments, type="array")
 COMMAND = Expected("a shell command, or a list of its words", _command, type=("string", "array"))
 NEEDED_COMMAND = replace(COMMAND, needed=True)
 SETTINGS = Expected("an object of texts, numbers and booleans", _settings, type="object")
+OBJECT = Expected("an object", lambda value: isinstance(value, Mapping), type="object")
 COUNT = Expected("a whole number, not negative", _count, type="integer")
 SECONDS = Expected("a number of seconds, not negative", _seconds, type="number")
 FLAG = Expected("true or false", lambda value: isinstance(value, bool), type="boolean")
@@ -197,20 +201,25 @@ CLUSTER_OPTIONS = (
     Option("ca_file", _HTTP, TEXT, "The certificate authority that signed the server's key."),
     Option("cert_file", _FLINK, TEXT, "Our certificate, if Flink asks for one."),
     Option("key_file", _FLINK, TEXT, "The key of our certificate."),
-    Option("request_seconds", _HTTP, SECONDS, "How long one request may take."),
+    Option("kubeconfig", _OPERATOR, TEXT, "The kubeconfig; else kubectl's, or the pod's account."),
+    Option("context", _OPERATOR, TEXT, "A context of it, if not the current one."),
+    Option("namespace", _OPERATOR, TEXT, "The namespace of the jobs, if not the context's."),
+    Option("rest_url", _OPERATOR, TEXT, "Of JobManagers ({name}, {namespace}), without a proxy."),
+    Option("reconcile_seconds", _OPERATOR, SECONDS, "The operator's time to notice a stop (120)."),
+    Option("request_seconds", (*_HTTP, *_OPERATOR), SECONDS, "How long one request may take."),
     Option(
         "settle_seconds",
-        _HTTP,
+        (*_HTTP, *_OPERATOR),
         SECONDS,
         "How long a job whose submission got no answer may still appear (60).",
     ),
     Option(
         "outage_seconds",
-        ("yarn", "flink_rest"),
+        ("yarn", *_FLINKS),
         SECONDS,
         "How long it may be silent while we wait for it: it may restart or fail over.",
     ),
-    Option("flink_configuration", _FLINK, SETTINGS, "Flink's configuration for every job."),
+    Option("flink_configuration", _FLINKS, SETTINGS, "Flink's configuration for every job."),
     Option("sql_gateway", _FLINK, TEXT, "The address of the SQL gateway that takes SQL jobs."),
     Option(
         "application",
@@ -245,7 +254,7 @@ CLUSTER_OPTIONS = (
 SUBMIT_OPTIONS = (
     Option("application", SPARK_KINDS, NEEDED_TEXT, "The Python file or jar."),
     Option("class", SPARK_KINDS, TEXT, "The class in the jar to run."),
-    Option("arguments", (*SPARK_KINDS, "flink_rest"), ARGUMENTS, "The job's arguments."),
+    Option("arguments", (*SPARK_KINDS, *_FLINKS), ARGUMENTS, "The job's arguments."),
     Option("conf", SPARK_KINDS, SETTINGS, "Spark's configuration for this job."),
     Option("environment", ("spark_submit", "spark_standalone", "yarn"), SETTINGS, ""),
     Option("deploy_mode", _LAUNCHED, DEPLOY_MODE, "client or cluster; overrides the cluster's."),
@@ -264,16 +273,23 @@ SUBMIT_OPTIONS = (
     Option(
         "sql", _FLINK, TEXT, "A file of SQL on this machine. Its last statement starts the job."
     ),
-    Option("entry_class", _FLINK, TEXT, "The class in the jar to run."),
-    Option("parallelism", _FLINK, COUNT, "The job's parallelism."),
+    Option("resource", _OPERATOR, TEXT, "The job's resource: orders or flinkdeployment/orders."),
+    Option("manifest", _OPERATOR, TEXT, "A file of the resource, if it is not there yet."),
+    Option("like", _OPERATOR, SETTINGS, "Its model: resource, kubeconfig, context, namespace."),
+    Option("spec", _OPERATOR, OBJECT, "The spec itself, of a resource that is named in full."),
+    Option("image", _OPERATOR, TEXT, "The container's image."),
+    Option("jar_uri", _OPERATOR, TEXT, "The jar, as the operator reaches it."),
+    Option("session", _OPERATOR, TEXT, "The session cluster of a FlinkSessionJob."),
+    Option("entry_class", _FLINKS, TEXT, "The class in the jar to run."),
+    Option("parallelism", _FLINKS, COUNT, "The job's parallelism."),
     Option(
         "allow_non_restored_state",
-        _FLINK,
+        _FLINKS,
         FLAG,
         "Whether state that no operator of the job claims may stay behind.",
     ),
     Option("claim_mode", _FLINK, TEXT, "no_claim, or legacy."),
-    Option("flink_configuration", _FLINK, SETTINGS, "Flink's configuration for this job."),
+    Option("flink_configuration", _FLINKS, SETTINGS, "Flink's configuration for this job."),
 )
 
 STOP_OPTIONS = (
@@ -288,16 +304,16 @@ STOP_OPTIONS = (
     Option("application_id", _YARN, TEXT, "The id of the application that runs the job."),
     Option(
         "format",
-        _FLINK,
+        _FLINKS,
         SAVEPOINT_FORMAT,
         "canonical or native, of the savepoint that ends the job.",
     ),
     Option(
-        "drain", _FLINK, FLAG, "Whether windows and timers fire first, as at the end of all input."
+        "drain", _FLINKS, FLAG, "Whether windows and timers fire first, as at the end of all input."
     ),
-    Option("job_id", _FLINK, TEXT, "The job's id, if its name is not enough."),
-    Option("job_ids", _FLINK, TEXTS, "The ids of several jobs."),
-    Option("job_name", _FLINK, TEXT, "The name under which the job runs."),
+    Option("job_id", _FLINKS, TEXT, "The job's id, if its name is not enough."),
+    Option("job_ids", _FLINKS, TEXTS, "The ids of several jobs."),
+    Option("job_name", _FLINKS, TEXT, "The name under which the job runs."),
 )
 
 

@@ -75,7 +75,10 @@ class TakesImage(NoFiles):
         if not self.ends:
             return []
         if self._is_on_its_way_out(cluster, world):
-            self._await_end(cluster, world)
+            # Not every cluster can take such a request back.
+            call_off = getattr(cluster, "call_off", None)
+            if call_off is None or not call_off(self.request(world)):
+                self._await_end(cluster, world)
         if self._state(cluster).alive:
             return []
         if evidence is None:

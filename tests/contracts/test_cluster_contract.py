@@ -18,11 +18,13 @@ import pytest
 
 from stateshift.clusters.flink.jobs import job_id
 from stateshift.clusters.kind import open_cluster
+from stateshift.clusters.kubernetes.flink_operator import FlinkOperator
+from stateshift.clusters.kubernetes.flink_resources import digest
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
 from stateshift.testing.memory_cluster import MemoryCluster
-from tests.clusters import fake_flink, fake_livy, fake_standalone, fake_yarn
+from tests.clusters import fake_flink, fake_kubernetes, fake_livy, fake_standalone, fake_yarn
 from tests.clusters.faulty_server import Fault, StandIn, hasty
 from tests.support.processes import in_time, killed_while
 
@@ -243,6 +245,39 @@ def _flink_sql(tmp_path: Path) -> Iterator[Member]:
         )
 
 
+class _ResourceOfEachTag(FlinkOperator):
+    """A resource is one job: each submission of the suite is given one of its own."""
+
+    def submit(self, submission: Submission) -> str:
+        options = {**submission.options, "resource": f"job-{digest(submission.tag)}"}
+        return super().submit(replace(submission, options=options))
+
+
+def _flink_operator(tmp_path: Path) -> Iterator[Member]:
+    """An API server played by a server that takes its time, and a scripted operator."""
+    with fake_kubernetes.serving(seconds=0.05) as server:
+        server.deploy("orders", state="suspended")
+        (tmp_path / "orders.yaml").write_text(
+            json.dumps(server.objects["flinkdeployments", "orders"])
+        )
+        options = {
+            "kubeconfig": server.kubeconfig(tmp_path),
+            "settle_seconds": 2,
+            "request_seconds": 60,
+        }
+        submission = _submission(tmp_path, manifest=str(tmp_path / "orders.yaml"))
+
+        def opened() -> Cluster:
+            fault = server.faults[0] if server.faults else None
+            return _ResourceOfEachTag("east", tmp_path / "state", {**options, **hasty(fault)})
+
+        server.forget()
+        member = Member(opened, submission, lambda: server.started, stopping={})
+        # A write is made again until its answer comes: it is refused by a "no" alone.
+        refused = {"webhook": lambda: setattr(server, "webhooks", 1)}
+        yield replace(_over_http(member, server), refused=refused)
+
+
 def _opened(server: StandIn, spec: ClusterSpec, tmp_path: Path) -> Cluster:
     fault = server.faults[0] if server.faults else None
     return open_cluster(replace(spec, options={**spec.options, **hasty(fault)}), str(tmp_path))
@@ -250,7 +285,10 @@ def _opened(server: StandIn, spec: ClusterSpec, tmp_path: Path) -> Cluster:
 
 def _over_http(
     member: Member,
-    server: fake_livy.FakeLivy | fake_standalone.FakeStandalone | fake_flink.FakeFlink,
+    server: fake_livy.FakeLivy
+    | fake_standalone.FakeStandalone
+    | fake_flink.FakeFlink
+    | fake_kubernetes.FakeKubernetes,
 ) -> Member:
     """One whose server can be told to misbehave."""
 
@@ -275,6 +313,7 @@ MEMBERS = {
     "yarn, client mode": _yarn_client,
     "flink_rest": _flink_rest,
     "flink_rest with SQL": _flink_sql,
+    "flink_operator": _flink_operator,
 }
 
 

@@ -190,4 +190,8 @@ def _without_credentials(origin: Origin) -> str:
     for key, value in options.items():
         if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
             options[key] = redact_words(list(value))
+        elif isinstance(value, Mapping) and any(
+            isinstance(each, Mapping) for each in value.values()
+        ):
+            options[key] = "..."  # names and values may be apart: a secret would not be known
     return redact(plain.canonical(options))

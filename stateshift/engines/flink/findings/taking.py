@@ -20,7 +20,7 @@ from stateshift.specification import JobSpec
 from stateshift.survey import ClusterFacts, Facts, Finding, Savable, Survey, note, refuse, warn
 
 # The clusters that can be asked for savepoints, and for a job's progress since.
-ASKABLE = ("flink_rest", "memory")
+ASKABLE = ("flink_rest", "flink_operator", "memory")
 LISTED_MAX = 8  # jobs that a hint names
 REWRITE_STATE = ("rescale", "union")  # changes that read keyed state, key by key
 _BACKENDS = ("state.backend.type", "state.backend")
@@ -71,6 +71,12 @@ def _of_asking(job: JobSpec, cluster: ClusterFacts) -> Iterator[Finding]:
             f"{cluster.name} ({cluster.kind}) cannot be asked for a savepoint",
             hint='give it "kind": "flink_rest" and its "url"; or take the savepoint yourself, and '
             'name it in "existing_savepoint_paths"',
+        )
+    elif job.mode == "warm" and cluster.kind == "flink_operator":
+        yield refuse(
+            f"{cluster.name} ({cluster.kind}) ends a job with a savepoint, and not with a "
+            "checkpoint",
+            hint='"mode": "move"',
         )
     elif cluster.state not in ("running", "unknown"):
         what = "no savepoint can be taken" if job.mode != "warm" else "it cannot be followed"

@@ -72,6 +72,8 @@ class AsksFlink(Protocol):
 
     def job_settings(self, job_id: str) -> dict[str, str]: ...
 
+    def keeper(self, job_id: str) -> str | None: ...
+
     def given_settings(self) -> dict[str, str]: ...
 
 
@@ -96,6 +98,13 @@ def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFa
             '"RETAIN_ON_CANCELLATION"; or "mode": "move"',
         )
         findings = (*findings, refusal)
+    for id in job.image_writers:
+        # Such a tool writes a stopped job back as its repository has it: it would run twice.
+        keeper = asks.keeper(id) if job.moves and _tells(cluster, "keeper") else None
+        if keeper is not None:
+            message = f"{keeper} keeps {id} on {cluster.name}: it may start the moved job again"
+            hint = f'pause {keeper} for it, or write "state: suspended" to its repository first'
+            findings = (*findings, warn(message, hint=hint))
     savable = tuple(_savable(cluster, id) for id in job.image_writers)
     return replace(known, findings=findings, savable=savable)
 

@@ -1,0 +1,1 @@
+"""Kubernetes: its API server, and the operators that run jobs from its resources."""

@@ -1,0 +1,263 @@
+"""An API server's custom resources as plain values.
+
+    GET   /apis/<group>/<version>/namespaces/<namespace>/<plural>?labelSelector=K=V
+                                                    {"items": [...]}
+    POST  .../<plural>                              201; 409 AlreadyExists
+    GET  .../<plural>/<name>                        404 with "details" that name the resource
+    PUT  .../<plural>/<name>                        409 Conflict unless metadata.resourceVersion is
+                                                    that of the stored one
+    GET  /apis/<group>                              {"versions": [{"version"}]}, to tell why not
+    GET  /api/v1/namespaces/<namespace>/services/<name>:<port>/proxy/<path>
+
+A refusal is {"kind": "Status", "message", "reason", "code", "details": {"kind", "name"}}. A server
+without the resource's definition answers 404 as a page. Writes go with fieldValidation=Strict: a
+field that the definition there does not have is refused, and not dropped. (kubernetes/apimachinery:
+meta/v1 Status; kubernetes/apiserver: endpoints/handlers.)
+
+No client library: the official one brings 40 MB of models of built-in resources and a pool of its
+own, and its exec plug-ins and rotated tokens follow kubectl less closely.
+
+A write that got no answer may be made again: it carries the version of what was read, or the name
+of what is made, so that at most one of both has an effect. `NEEDS` are all the rights that are
+used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from threading import Event
+from typing import Final, Literal, TypeVar, Unpack
+from urllib.parse import quote
+
+from stateshift.clusters.http import (
+    Json,
+    Query,
+    Refused,
+    Service,
+    Unanswered,
+    through_outages,
+)
+from stateshift.clusters.kubernetes.credentials import Access, access_of
+from stateshift.clusters.options import Options
+from stateshift.clusters.redaction import redact
+from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError
+
+T = TypeVar("T")
+Verb = Literal["get", "list", "create", "update"]
+
+_OUTAGE_SECONDS: Final = 60.0
+_CONFLICTS_MAX: Final = 32  # each means that somebody else has written in between
+_FLINK: Final = "flink.apache.org"
+_RIGHTS: Final = "configs/deploy/kubernetes-rbac.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A kind of resource: its API group and version, and its name in paths."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api(self) -> str:
+        return f"{self.group}/{self.version}"
+
+
+DEPLOYMENT: Final = Definition(_FLINK, "v1beta1", "flinkdeployments", "FlinkDeployment")
+SESSION_JOB: Final = Definition(_FLINK, "v1beta1", "flinksessionjobs", "FlinkSessionJob")
+SNAPSHOT: Final = Definition(_FLINK, "v1beta1", "flinkstatesnapshots", "FlinkStateSnapshot")
+
+# The rights that an account needs in the namespace of its jobs: (group, resource) -> verbs.
+NEEDS: Final[Mapping[tuple[str, str], tuple[Verb, ...]]] = {
+    (_FLINK, DEPLOYMENT.plural): ("get", "list", "create", "update"),
+    (_FLINK, SESSION_JOB.plural): ("get", "list", "create", "update"),
+    (_FLINK, SNAPSHOT.plural): ("get", "create"),
+    ("", "services/proxy"): ("get",),
+}
+
+
+@dataclass(frozen=True)
+class KubernetesCalls:
+    """The calls of an API server in one namespace. `options` are the cluster's, checked."""
+
+    cluster: str
+    options: Options
+    interrupt: Event | None = None
+
+    @cached_property
+    def access(self) -> Access:
+        return access_of(self.cluster, self.options)
+
+    def get(self, what: Definition, name: str) -> Json | None:
+        try:
+            return self._call("get", "GET", what, f"/{quote(name, safe='')}")
+        except Refused as refused:
+            if refused.status == 404 and _status_of(refused).get("reason") == "NotFound":
+                return None
+            raise
+
+    def every(self, what: Definition, label: str = "", value: str = "") -> list[Json]:
+        """Return all resources; those with a label, if one is named."""
+        params: dict[str, str | int] = {"limit": 500}
+        if label:
+            params["labelSelector"] = f"{label}={value}"
+        items: list[Json] = []
+        while True:
+            answer = self._call("list", "GET", what, "", params=params)
+            items += answer.get("items") or ()
+            more = (answer.get("metadata") or {}).get("continue")
+            if not more:
+                return items
+            params["continue"] = str(more)
+
+    def create(self, what: Definition, body: Json, trial: bool = False) -> Json:
+        """Make a resource; with `trial` only ask whether it would be admitted."""
+        return self._call("create", "POST", what, "", json=body, params=_writing(trial))
+
+    def update(self, what: Definition, body: Json, trial: bool = False) -> Json:
+        """Replace a resource, unless it has been changed since it was read."""
+        name = body["metadata"]["name"]
+        return self._call("update", "PUT", what, f"/{name}", json=body, params=_writing(trial))
+
+    def change(
+        self, what: Definition, name: str, decide: Callable[[Json | None], Json | None]
+    ) -> Json | None:
+        """Return a resource once `decide` wants nothing of it any more. `decide` is given what is
+        stored, and returns what is to be stored instead, or None. It is asked again whenever
+        somebody else has written in between, and when an answer was lost.
+        """
+        conflicts = 0
+
+        def attempt() -> tuple[Json | None] | None:
+            nonlocal conflicts
+            stored = self.get(what, name)
+            wanted = decide(stored)
+            if wanted is None:
+                return (stored,)
+            try:
+                if stored is None:
+                    self.create(what, wanted)
+                else:
+                    self.update(what, wanted)
+            except Refused as refused:
+                if refused.status != 409:
+                    raise
+                conflicts += 1
+                if conflicts >= _CONFLICTS_MAX:
+                    raise
+            return None  # what is stored now is looked at once more
+
+        return self.patiently(attempt)[0]
+
+    def patiently(self, look: Callable[[], T | None]) -> T:
+        """Return the first answer of `look`, which is asked again and through outages."""
+        patient = through_outages(look, self.outage_seconds)
+        found = wait_for(patient, self.outage_seconds + 600.0, self.interrupt)
+        if found is None:
+            fact = f"{self.access.server} has not come to an end with it in time"
+            raise ClusterError(fact, cluster=self.cluster, hint="stateshift resume WORKDIR")
+        return found
+
+    @property
+    def outage_seconds(self) -> float:
+        return float(self.options.get("outage_seconds", _OUTAGE_SECONDS))
+
+    @property
+    def place(self) -> str:
+        """Return the namespace and the server, for a person."""
+        return f"namespace {self.access.namespace} of {redact(self.access.server)}"
+
+    def service_url(self, service: str, port: int) -> str:
+        """Return the address at which the API server passes requests on to a service."""
+        namespace = self.access.namespace
+        return f"{self.access.server}/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy"
+
+    def proven(self, service: Service, renew: bool = False) -> Service:
+        """Return a service that shows who we are."""
+        ca_file, proof = self.access.ca_file, self.access.prove(renew)
+        files = {"ca_file": ca_file, "cert_file": proof.certificate, "key_file": proof.key}
+        given = {key: file for key, file in files.items() if file is not None}
+        return replace(service, options={**service.options, **given}, authentication=proof)
+
+    def _call(
+        self, verb: Verb, method: str, what: Definition, path: str, **query: Unpack[Query]
+    ) -> Json:
+        assert verb in NEEDS[what.group, what.plural], "a right that no page asks for"
+        access = self.access
+        url = f"{access.server}/apis/{what.api}/namespaces/{access.namespace}/{what.plural}{path}"
+        try:
+            return self._asked(method, url, **query)
+        except Refused as refused:
+            raise self._explained(refused, verb, what) from refused
+
+    def _asked(self, method: str, url: str, **query: Unpack[Query]) -> Json:
+        """Return the answer; a token that has expired in between is renewed once."""
+        try:
+            return self.proven(self._service).json(method, url, **query)
+        except Refused as refused:
+            if refused.status != 401:
+                raise
+        return self.proven(self._service, renew=True).json(method, url, **query)
+
+    @property
+    def _service(self) -> Service:
+        return Service(
+            cluster=self.cluster,
+            words="an API server of Kubernetes",
+            example="a kubeconfig's",
+            said="message",
+            ways_out={},
+            options={"request_seconds": self.options.get("request_seconds", 60.0)},
+            headers={"Accept": "application/json"},
+            option="kubeconfig",
+        )
+
+    def _explained(self, refused: Refused, verb: Verb, what: Definition) -> ClusterError:
+        """Return the refusal with its way out."""
+        status, said = _status_of(refused), refused.fact
+        details, words = status.get("details") or {}, str(status.get("message") or "")
+        namespace, hint = self.access.namespace, refused.hint
+        match refused.status:
+            case 401:
+                hint = f"sign in again ({self.access.words}), then: stateshift resume WORKDIR"
+            case 403 if f"cannot {verb}" in words:
+                hint = (
+                    f'the account needs "{verb}" of {what.plural} ({what.group}) in the namespace '
+                    f"{namespace}: bind it to the role in {_RIGHTS}"
+                )
+            case 403 if "being terminated" in words:
+                hint = f"the namespace {namespace} is being deleted: use another one"
+            case 403 if "exceeded quota" in words:
+                hint = f"free some of it, or raise the quota of the namespace {namespace}"
+            case 404 if details.get("kind") == "namespaces":
+                hint = f'there is no namespace {namespace}: correct "namespace" or "context"'
+            case 404 if not status:
+                said = f"{self.place} has no {what.plural} in {what.api}"
+                with suppress(Refused, Unanswered):
+                    answer = self._asked("GET", f"{self.access.server}/apis/{what.group}")
+                    others = [str(each["version"]) for each in answer.get("versions") or ()]
+                    said += f", but the group in {', '.join(others)}"
+                hint = 'install the operator with its CRDs; or "context" names another cluster'
+            case 409:
+                hint = "somebody else writes it all the time; then: stateshift resume WORKDIR"
+            case 400 | 422 if "admission webhook" not in words:
+                hint = f"its definition there is another: kubectl explain {what.plural}.spec"
+            case _ if "admission webhook" in words:
+                hint = 'correct what it names, in "submit" or in the resource'
+        return Refused(said, refused.status, refused.answer, cluster=self.cluster, hint=hint)
+
+
+def _status_of(refused: Refused) -> Json:
+    answer = refused.answer
+    return answer if isinstance(answer, dict) and answer.get("kind") == "Status" else {}
+
+
+def _writing(trial: bool) -> Mapping[str, str | int]:
+    params: dict[str, str | int] = {"fieldValidation": "Strict"}
+    return {**params, "dryRun": "All"} if trial else params

@@ -1,0 +1,308 @@
+"""A stand-in for an API server with the custom resources of flink-kubernetes-operator, as the real
+one was seen to answer (tests/servers/test_flink_operator.py asks it), with the scripted controller
+of tests/support, and with Flinks that are stand-ins as well. It can be told to misbehave.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import ssl
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from tests.clusters import faulty_server
+from tests.clusters.fake_flink import FakeFlink
+from tests.clusters.faulty_server import StandIn
+from tests.support.scripted_operator import Failed, reconciled
+
+GROUP, VERSION, NAMESPACE = "flink.apache.org", "v1beta1", "shop"
+KINDS = {
+    "flinkdeployments": "FlinkDeployment",
+    "flinksessionjobs": "FlinkSessionJob",
+    "flinkstatesnapshots": "FlinkStateSnapshot",
+}
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+TOKEN = "token-of-the-account"
+
+
+@dataclass
+class FakeKubernetes(StandIn):
+    """`up`: whether the operator is; `webhook`: why it refuses writes; `denied`: verbs of
+    resources; `slow`: how many rounds a savepoint takes; `stuck`: why no savepoint is taken.
+    `on_start`: called with a resource whose job is started.
+    """
+
+    tokens: set[str] = field(default_factory=lambda: {TOKEN})
+    objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    started: Counter[str] = field(default_factory=Counter)  # by our tag
+    runs: Counter[str] = field(default_factory=Counter)  # by the name of the resource
+    restored: list[str | None] = field(default_factory=list)
+    savepoints: list[str] = field(default_factory=list)
+    asked: set[tuple[str, str, str]] = field(default_factory=set)  # (group, resource, verb)
+    bodies: list[str] = field(default_factory=list)
+    flink: FakeFlink = field(default_factory=FakeFlink)
+    kinds: dict[str, str] = field(default_factory=lambda: dict(KINDS))
+    version: str = VERSION
+    folder: str = "file:///taken"
+    epoch: int | None = 1_000
+    up: bool = True
+    unwatched: set[str] = field(default_factory=set)  # resources that no operator takes
+    slow: int = 0
+    stuck: str = ""
+    by_last_state: bool = False
+    webhook: str = ""
+    webhooks: int = 0  # how many writes it refuses
+    quota: bool = False
+    namespace_is_gone: bool = False
+    denied: set[tuple[str, str]] = field(default_factory=set)
+    conflicts: int = 0
+    on_savepoint: Any = None
+    count: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def submits(self, method: str, path: str) -> bool:
+        return method in ("POST", "PUT")
+
+    def answer(
+        self, method: str, path: str, query: dict[str, list[str]], body: Any
+    ) -> tuple[int, Any]:
+        with self.lock:
+            token = self.headers[-1].get("Authorization", "").removeprefix("Bearer ")
+            if token not in self.tokens:
+                return _status(401, "Unauthorized", "Unauthorized")
+            self.bodies.append(json.dumps(body))
+            match path.strip("/").split("/"):
+                case ["apis", group] if group == GROUP and self.kinds:
+                    return 200, {"kind": "APIGroup", "versions": [{"version": self.version}]}
+                case ["api", "v1", "namespaces", _, "services", _, "proxy", *rest]:
+                    self.asked.add(("", "services/proxy", "get"))
+                    if ("get", "services/proxy") in self.denied:
+                        return self._forbidden("get", "services/proxy", "")
+                    return self.flink.answer(method, "/" + "/".join(rest), query, body)
+                case ["apis", _, version, "namespaces", namespace, plural, *name]:
+                    if plural not in self.kinds or version != self.version:
+                        return 404, "404 page not found\n"
+                    assert namespace == NAMESPACE
+                    return self._resource(method, plural, unquote("".join(name)), query, body)
+        return 404, "404 page not found\n"
+
+    def _resource(
+        self, method: str, plural: str, name: str, query: dict[str, list[str]], body: Any
+    ) -> tuple[int, Any]:
+        verb = VERBS.get(method) or ("get" if name else "list")
+        self.asked.add((GROUP, plural, verb))
+        if (verb, plural) in self.denied:
+            return self._forbidden(verb, plural, name)
+        if method == "GET":
+            self.turn()
+            if name:
+                stored = self.objects.get((plural, name))
+                return (200, stored) if stored else _not_found(plural, name)
+            label, _, value = query.get("labelSelector", [""])[0].partition("=")
+            items = []
+            for (kind, _), each in self.objects.items():
+                labels = each["metadata"].get("labels") or {}
+                if kind == plural and (not label or labels.get(label) == value):
+                    items.append(each)
+            return 200, {"kind": "List", "metadata": {}, "items": items}
+        if self.namespace_is_gone:
+            said = f'namespaces "{NAMESPACE}" not found'
+            return _status(404, "NotFound", said, kind="namespaces", name=NAMESPACE)
+        if self.quota:
+            said = f'{plural} "{name}" is forbidden: exceeded quota: jobs, requested: 1, used: 3'
+            return _status(403, "Forbidden", said)
+        if self.webhook or self.webhooks:
+            self.webhooks = max(0, self.webhooks - 1)
+            said = f'admission webhook "flinkoperator.flink.apache.org" denied: {self.webhook}'
+            return _status(400, "BadRequest", said)
+        return self._written(method, plural, body, "dryRun" in query)
+
+    def _written(self, method: str, plural: str, body: Any, trial: bool) -> tuple[int, Any]:
+        key = (plural, body["metadata"]["name"])
+        stored = self.objects.get(key)
+        if method == "POST" and stored is not None:
+            return _status(409, "AlreadyExists", f'{plural} "{key[1]}" already exists')
+        if method == "PUT" and stored is None:
+            return _not_found(*key)
+        self.count += 1
+        new = copy.deepcopy(body)
+        new["metadata"]["resourceVersion"] = str(self.count)
+        if stored is None:
+            new["metadata"] |= {"uid": uuid.uuid4().hex, "generation": 1}
+            new.pop("status", None)
+        else:
+            is_stale = body["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"]
+            if is_stale or self.conflicts:
+                self.conflicts -= not is_stale
+                said = f'Operation cannot be fulfilled on {plural} "{key[1]}": it has been modified'
+                return _status(409, "Conflict", said)
+            new["metadata"]["generation"] = stored["metadata"]["generation"]
+            new["metadata"]["generation"] += new["spec"] != stored["spec"]
+            new["status"] = stored.get("status", {})
+        if not trial:
+            self.objects[key] = new
+        return (201 if method == "POST" else 200), new
+
+    def _forbidden(self, verb: str, plural: str, name: str) -> tuple[int, Any]:
+        user = "system:serviceaccount:shop:stateshift"
+        said = f'{plural}.{GROUP} "{name}" is forbidden: User "{user}" cannot {verb} resource'
+        return _status(403, "Forbidden", said)
+
+    # ---- the operator and its Flinks
+
+    def turn(self) -> None:
+        """One round of the operator."""
+        if not self.up:
+            return
+        for (plural, name), plain in list(self.objects.items()):
+            if plural == "flinkstatesnapshots":
+                self._snapshot(plain)
+                continue
+            if "job" not in plain["spec"] or name in self.unwatched:
+                continue
+            status = reconciled(plain, self)
+            if status != plain.get("status"):
+                self.count += 1
+                plain = {**plain, "status": status}
+                plain["metadata"] = {**plain["metadata"], "resourceVersion": str(self.count)}
+                self.objects[plural, name] = plain
+
+    def _snapshot(self, plain: dict[str, Any]) -> None:
+        if plain.get("status"):
+            return
+        if self.stuck:
+            plain["status"] = {"state": "FAILED", "error": self.stuck}
+            return
+        location = self._taken(plain["spec"]["savepoint"]["path"])
+        plain["status"] = {"state": "COMPLETED", "path": location}
+
+    def start(self, plain: dict[str, Any], savepoint: str | None) -> str:
+        name, tag = plain["metadata"]["name"], plain["metadata"].get("annotations", {})
+        if plain["kind"] == "FlinkSessionJob":
+            name += " in its session"
+        assert not self.running(name), "an operator has one job of a resource"
+        id = uuid.uuid4().hex
+        self.started[tag.get("stateshift/tag", "")] += 1
+        self.runs[name] += 1
+        self.restored.append(savepoint)
+        job = self.flink.begin(id, name)
+        job.exceptions = ["java.lang.IllegalStateException: no connection with password=hunter22"]
+        if savepoint:
+            job.restored = {"id": 7, "external_path": savepoint, "is_savepoint": True}
+        if self.epoch is not None:
+            job.checkpointed(self.epoch, f"file:/checkpoints/{id}/chk-{self.epoch}")
+        return id
+
+    def stop_with_savepoint(self, id: str, plain: dict[str, Any]) -> str | None:
+        if self.stuck:
+            raise Failed(self.stuck)
+        if self.slow:
+            self.slow -= 1
+            return None
+        self.flink.jobs[id].state = self.flink.jobs[id].task_state = "FINISHED"
+        if self.by_last_state:
+            return "KUBERNETES_OPERATOR_LAST_STATE"
+        return self._taken(self.folder)
+
+    def cancel(self, id: str) -> None:
+        self.flink.jobs[id].state = self.flink.jobs[id].task_state = "CANCELED"
+
+    def state(self, id: str) -> str:
+        return self.flink.jobs[id].state
+
+    def _taken(self, folder: str) -> str:
+        location = f"{folder}/savepoint-{len(self.savepoints) + 1}"
+        self.savepoints.append(location)
+        if self.on_savepoint is not None:
+            self.on_savepoint(location)
+        return location
+
+    # ---- for tests
+
+    def running(self, name: str = "") -> list[str]:
+        """The names of jobs that run, of a resource."""
+        alive = [job.name for job in self.flink.jobs.values() if job.state == "RUNNING"]
+        return [each for each in alive if not name or each == name]
+
+    def deploy(
+        self, name: str, plural: str = "flinkdeployments", state: str = "running", **job: Any
+    ) -> dict[str, Any]:
+        """A resource of somebody else, whose job runs by now."""
+        spec: dict[str, Any] = {
+            "flinkConfiguration": {
+                "state.savepoints.dir": self.folder,
+                "job.autoscaler.enabled": "true",
+            },
+            "job": {
+                "jarURI": "local:///opt/orders.jar",
+                "parallelism": 2,
+                "state": state,
+                "upgradeMode": "savepoint",
+                **job,
+            },
+        }
+        if plural == "flinkdeployments":
+            spec |= {"image": "flink:2.3", "flinkVersion": "v2_3"}
+        body = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KINDS[plural],
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": spec,
+        }
+        self._written("POST", plural, body, False)
+        self.turn()
+        self.turn()
+        return self.objects[plural, name]
+
+    def forget(self) -> None:
+        with self.lock:
+            self.objects.clear()
+
+    def kubeconfig(self, folder: Path, **user: Any) -> str:
+        """The path of one that leads here."""
+        plain = {
+            "current-context": "shop",
+            "clusters": [{"name": "east", "cluster": {"server": self.url}}],
+            "users": [{"name": "us", "user": user or {"token": TOKEN}}],
+            "contexts": [
+                {
+                    "name": "shop",
+                    "context": {"cluster": "east", "user": "us", "namespace": NAMESPACE},
+                }
+            ],
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "kubeconfig").write_text(json.dumps(plain))
+        return str(folder / "kubeconfig")
+
+
+def _status(code: int, reason: str, message: str, **details: str) -> tuple[int, Any]:
+    return code, {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "details": details,
+        "code": code,
+    }
+
+
+def _not_found(plural: str, name: str) -> tuple[int, Any]:
+    said = f'{plural}.{GROUP} "{name}" not found'
+    return _status(404, "NotFound", said, group=GROUP, kind=plural, name=name)
+
+
+@contextmanager
+def serving(seconds: float = 0.0, tls: ssl.SSLContext | None = None) -> Iterator[FakeKubernetes]:
+    kubernetes = FakeKubernetes(seconds)
+    with faulty_server.serving(kubernetes, tls):
+        yield kubernetes
