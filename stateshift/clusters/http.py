@@ -229,15 +229,19 @@ class Service:
         return Unanswered(f'"{option}": {redact(str(error))}', cluster=self.cluster, hint=hint)
 
 
-def through_outages(look: Callable[[], T | None], seconds_max: float) -> Callable[[], T | None]:
-    """Return `look`, with no answer taken for "not yet" until there has been none for that long."""
+def through_outages(
+    look: Callable[[], T | None], seconds_max: float, status: int | None = None
+) -> Callable[[], T | None]:
+    """Return `look`, with no answer taken for "not yet" until there has been none for that long;
+    with a `status` only an answer of that kind.
+    """
     silence = Silence(time.monotonic, seconds_max)
 
     def patient() -> T | None:
         try:
             result = look()
-        except Unanswered:
-            if silence.is_too_long():
+        except Unanswered as error:
+            if status not in (None, error.status) or silence.is_too_long():
                 raise
             return None
         silence.end()

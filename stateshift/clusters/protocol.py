@@ -210,6 +210,14 @@ class TriesStart(Protocol):
         ...
 
 
+class KeepsJobs(Protocol):
+    """A cluster that starts a job again which was ended, if somebody else writes that it is to."""
+
+    def runs_again(self, job_id: str) -> str | None:
+        """Return the state of such a job if it is to run."""
+        ...
+
+
 class Remedy(StrEnum):
     """The way out of a failure, as far as its exception tells."""
 

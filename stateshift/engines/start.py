@@ -11,7 +11,14 @@ from typing import TypedDict
 from stateshift.plain import JsonObject
 from stateshift.plan import Phase
 from stateshift.specification import JobSpec
-from stateshift.step import AwaitProgress, CommitOffsets, FenceSource, PrepareJob, SubmitJob
+from stateshift.step import (
+    AwaitProgress,
+    CommitOffsets,
+    EndedJob,
+    FenceSource,
+    PrepareJob,
+    SubmitJob,
+)
 from stateshift.survey import Facts
 
 
@@ -30,10 +37,13 @@ class Awaited:
 
 @dataclass(frozen=True)
 class Handed:
-    """The job's own parameters: the place of its image, and options for its cluster (JSON)."""
+    """The job's own parameters: the place of its image, and options for its cluster (JSON).
+    `ended`: the jobs that it goes on for, where somebody else may have them run again.
+    """
 
     location: str
     options: JsonObject
+    ended: tuple[EndedJob, ...] = ()
 
 
 class _Submission(TypedDict):
@@ -71,6 +81,7 @@ def start(
         name="submit/job",
         fences=fences,
         prepared=job.submit.prepare,
+        ended=handed.ended,
         **_submission(job, facts, handed),
     )
     yield Phase("submit", (submit,))
@@ -85,6 +96,7 @@ def start(
             epoch=awaited.epoch,
             seconds_max=job.submit.seconds_max + awaited.epoch_seconds,
             attempt=facts.attempt,
+            ended=handed.ended,
         )
         yield Phase("confirm", (progress,))
 

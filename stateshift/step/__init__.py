@@ -45,7 +45,7 @@ from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet,
 from stateshift.step.rounds import BringFiles, KeepBrought
 from stateshift.step.savepoints import TakeCheckpoint, TakeSavepoint
 from stateshift.step.shards import ROWS_CHECKED, Elsewhere, TransformShard
-from stateshift.step.starting import AwaitProgress, SubmitJob
+from stateshift.step.starting import AwaitProgress, EndedJob, SubmitJob
 from stateshift.step.take_over import ClaimTarget, FencePrimary
 
 AnyStep = (
@@ -86,6 +86,7 @@ __all__ = [
     "CopyInOrder",
     "Discrepancy",
     "Elsewhere",
+    "EndedJob",
     "Evidence",
     "FencePrimary",
     "FenceSource",

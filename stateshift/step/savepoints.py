@@ -87,6 +87,8 @@ class TakesImage(NoFiles):
             try:
                 evidence = self.run(world)
             except ClusterError as error:
+                if self._state(cluster).alive:
+                    return []  # it has ended without an image, and was resumed
                 left = f"{self.job} ({self.job_id}) does not run, and no image of it is known"
                 return [f"{left}: {error.fact}"]
         image = of_kind(evidence, ImageTaken).image

@@ -11,12 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
+from stateshift import plain
 from stateshift.clusters.protocol import (
     Cluster,
     JobFailure,
     JobProgress,
     JobState,
     JobStatus,
+    KeepsJobs,
     SavepointCluster,
     Silence,
     Silent,
@@ -46,6 +48,27 @@ _FRAME = re.compile(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)")
 
 
 @dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job that was ended on a cluster where somebody else may have it run again."""
+
+    cluster: str
+    job_id: str
+
+    def refuse_running(self, world: World) -> None:
+        """Refuse to go on beside it."""
+        state = cast(KeepsJobs, world.cluster(self.cluster)).runs_again(self.job_id)
+        if state is None:
+            return
+        fact = f"{self.job_id} is wanted to run again ({state}): somebody has written it back"
+        raise ClusterError(
+            f"{fact}, and two jobs would run",
+            cluster=self.cluster,
+            job=self.job_id,
+            hint="`stateshift rollback WORKDIR` leaves it running; pause who keeps it for a move",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SubmitJob(NoFiles):
     """Find the tag, else submit with it; a `prepared` job is released. Fences are asked once more:
     not every store lets an engine create exclusively, and the old job may commit.
@@ -62,6 +85,7 @@ class SubmitJob(NoFiles):
     attempt: int = 1
     fences: tuple[FenceSource, ...] = ()
     prepared: bool = False
+    ended: tuple[EndedJob, ...] = plain.later(())
 
     def describe(self) -> str:
         return f"start {self.job} on {self.cluster} from {self.location}"
@@ -120,6 +144,8 @@ class SubmitJob(NoFiles):
     def _submitted(self, tag: str, world: World, job: str | None) -> Evidence:
         if job is None:
             self._refuse_unfenced(world)
+            for each in self.ended:
+                each.refuse_running(world)
             options, environment = self.options, self.environment
             correction = world.corrections.get(self.job)
             if correction is not None:
@@ -161,6 +187,7 @@ class AwaitProgress(NoFiles):
     epoch: int | None
     seconds_max: float
     attempt: int = 1
+    ended: tuple[EndedJob, ...] = plain.later(())
 
     def describe(self) -> str:
         terms = self._terms
@@ -203,6 +230,14 @@ class AwaitProgress(NoFiles):
         cluster, first = world.cluster(self.cluster), first_tag(world, self.job, self.attempt)
         # Before the files: a job that ends in between has written them by then.
         tag, status = _latest(cluster, first)
+        try:
+            for each in self.ended:
+                each.refuse_running(world)
+        except ClusterError:
+            if status.state.alive:  # of two jobs the new one can be started once more
+                request = StopRequest(self.job, self.location, tag)
+                stop_started_job(cluster, self.cluster, request)
+            raise
         committed, is_enough = self._progress(cluster, tag, world)
         # A commit may be an earlier start's: one that failed since has shown nothing.
         failed_again = status.state is JobState.FAILED and tag != first

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from tests.clusters import faulty_server
 from tests.clusters.fake_flink import FakeFlink
 from tests.clusters.faulty_server import StandIn
-from tests.support.scripted_operator import Failed, reconciled
+from tests.support.scripted_operator import Failed, Refuses, reconciled
 
 GROUP, VERSION, NAMESPACE = "flink.apache.org", "v1beta1", "shop"
 KINDS = {
@@ -58,6 +58,8 @@ class FakeKubernetes(StandIn):
     slow: int = 0
     stuck: str = ""
     by_last_state: bool = False
+    no_pods: str = ""  # why first deployments come to nothing
+    late: set[str] = field(default_factory=set)  # resources of which a start is not gone on with
     webhook: str = ""
     webhooks: int = 0  # how many writes it refuses
     quota: bool = False
@@ -168,7 +170,9 @@ class FakeKubernetes(StandIn):
                 continue
             if "job" not in plain["spec"] or name in self.unwatched:
                 continue
-            status = reconciled(plain, self)
+            status = plain.get("status") or {}
+            if name not in self.late or status.get("lifecycleState") != "UPGRADING":
+                status = reconciled(plain, self)
             if status != plain.get("status"):
                 self.count += 1
                 plain = {**plain, "status": status}
@@ -189,6 +193,8 @@ class FakeKubernetes(StandIn):
         if plain["kind"] == "FlinkSessionJob":
             name += " in its session"
         assert not self.running(name), "an operator has one job of a resource"
+        if self.no_pods and not self.runs[name]:
+            raise Refuses(self.no_pods)
         id = uuid.uuid4().hex
         self.started[tag.get("stateshift/tag", "")] += 1
         self.runs[name] += 1
@@ -204,9 +210,13 @@ class FakeKubernetes(StandIn):
     def stop_with_savepoint(self, id: str, plain: dict[str, Any]) -> str | None:
         if self.stuck:
             raise Failed(self.stuck)
+        made = self.flink.jobs[id].made
         if self.slow:
             self.slow -= 1
+            if not made or made[-1]["status"] != "IN_PROGRESS":
+                made.append({"id": 99, "status": "IN_PROGRESS", "is_savepoint": True})
             return None
+        made[:] = [each for each in made if each["status"] == "COMPLETED"]
         self.flink.jobs[id].state = self.flink.jobs[id].task_state = "FINISHED"
         if self.by_last_state:
             return "KUBERNETES_OPERATOR_LAST_STATE"
@@ -239,6 +249,7 @@ class FakeKubernetes(StandIn):
         spec: dict[str, Any] = {
             "flinkConfiguration": {
                 "state.savepoints.dir": self.folder,
+                "state.checkpoints.dir": "file:///checkpoints",
                 "job.autoscaler.enabled": "true",
             },
             "job": {
@@ -258,12 +269,14 @@ class FakeKubernetes(StandIn):
             "spec": spec,
         }
         self._written("POST", plural, body, False)
-        self.turn()
-        self.turn()
+        for _ in range(3):
+            self.turn()
         return self.objects[plural, name]
 
     def forget(self) -> None:
         with self.lock:
+            self.turn()
+            self.turn()
             self.objects.clear()
 
     def kubeconfig(self, folder: Path, **user: Any) -> str:

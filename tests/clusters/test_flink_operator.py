@@ -5,6 +5,7 @@ tests/servers/test_flink_operator.py.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,11 +16,15 @@ from typing import Any
 
 import pytest
 
+from stateshift.clusters.http import Refused
+from stateshift.clusters.kind import Submit
 from stateshift.clusters.kubernetes.calls import DEPLOYMENT, NEEDS, KubernetesCalls
-from stateshift.clusters.kubernetes.flink_operator import FlinkOperator
+from stateshift.clusters.kubernetes.flink_operator import FlinkOperator, check_submit
+from stateshift.clusters.kubernetes.flink_resources import FlinkResource
 from stateshift.clusters.protocol import JobState, SavepointRequest, StopRequest, Submission
 from stateshift.errors import ClusterError, PlanError, SpecError
 from stateshift.specification import Spec, parse_spec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters import fake_kubernetes
 from tests.clusters.fake_kubernetes import TOKEN, FakeKubernetes
 from tests.contracts.faulty import Killed
@@ -167,14 +172,13 @@ def test_a_run_killed_at_any_write_ends_with_one_savepoint_and_one_job(tmp_path:
 
 
 def test_a_run_killed_at_any_write_and_taken_back_runs_the_old_job_alone(tmp_path: Path) -> None:
-    for number in range(1, 7):
+    for number in range(1, 5):
         with fake_kubernetes.serving() as server:
             ground = place(tmp_path / str(number), server, DyingOperator)
-            server.epoch = None if number > 4 else server.epoch
             Dying.writes, Dying.die_at = 0, number
-            with suppress(Killed, ClusterError):
+            with pytest.raises(Killed):
                 ground.apply(spec_of())
-            Dying.die_at, server.epoch = 0, 1_000
+            Dying.die_at = 0
             ground.rollback(discard_progress=True)
             server.turn()
             assert server.running() == ["orders"], number
@@ -183,7 +187,9 @@ def test_a_run_killed_at_any_write_and_taken_back_runs_the_old_job_alone(tmp_pat
 
 
 def test_a_rollback_that_is_killed_is_taken_up_again(tmp_path: Path) -> None:
-    for number in range(1, 9):
+    number, is_killed = 0, True
+    while is_killed:
+        number += 1
         with fake_kubernetes.serving() as server:
             ground = place(tmp_path / str(number), server, DyingOperator)
             server.epoch, Dying.die_at = None, 0
@@ -193,10 +199,12 @@ def test_a_rollback_that_is_killed_is_taken_up_again(tmp_path: Path) -> None:
             Dying.writes, Dying.die_at = 0, number
             with suppress(Killed):
                 ground.rollback()
+            is_killed = Dying.writes >= number
             Dying.die_at = 0
             ground.rollback()
             assert server.running() == ["orders"], number
             assert server.restored[-1] == f"{TAKEN}/savepoint-1", number
+    assert number > 4, "two writes: the new job's end, and the old one's start"
 
 
 def test_a_move_in_one_resource_that_is_taken_back_has_the_spec_of_before(
@@ -234,8 +242,9 @@ def test_a_context_that_was_switched_since_is_not_gone_on_with(
 ) -> None:
     server.deploy("orders")
     opened(server, tmp_path).savepoint(asked())
-    with pytest.raises(ClusterError, match="this was begun in namespace shop of"):
+    with pytest.raises(ClusterError, match="this was begun in namespace shop of") as raised:
         opened(server, tmp_path, namespace="other").find("t")
+    assert str(tmp_path / "state" / "place.east.json") in str(raised.value.hint)
 
 
 # ---- the source is never lost
@@ -353,7 +362,7 @@ def test_who_writes_over_our_stop_is_told_and_nothing_is_started(
     ("more", "match"),
     [
         ({"native": True}, "would not be native"),
-        ({"drain": True}, "nor drains"),
+        ({"drain": True}, "does not drain"),
         ({"directory": "file:///other"}, "writes the savepoint of .* to file:///taken"),
     ],
 )
@@ -375,6 +384,276 @@ def test_a_savepoint_of_a_job_that_goes_on_is_a_snapshot_that_is_not_disposed_of
     (snapshot,) = [each for (kind, _), each in server.objects.items() if "snapshot" in kind]
     assert snapshot["spec"]["savepoint"]["disposeOnDelete"] is False
     assert server.running() == ["orders"]
+
+
+# ---- as the operator's source has it
+
+
+def written(server: FakeKubernetes, name: str, **job: Any) -> None:
+    """What somebody else writes to a resource."""
+    body = copy.deepcopy(server.objects["flinkdeployments", name])
+    body["spec"]["job"] |= job
+    server._written("PUT", "flinkdeployments", body, False)
+    for _ in range(3):
+        server.turn()
+
+
+@pytest.mark.parametrize("moment", ["suspended", "later", "started"])
+def test_a_source_that_is_written_back_never_runs_beside_its_successor(
+    server: FakeKubernetes, tmp_path: Path, moment: str
+) -> None:
+    ground = place(tmp_path, server)
+    real, seen = server.answer, 0
+
+    def answer(method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+        nonlocal seen
+        source = server.objects["flinkdeployments", "orders"]["status"]
+        is_started = ("flinkdeployments", "orders-new") in server.objects
+        if is_started or (moment != "started" and source["lifecycleState"] == "SUSPENDED"):
+            seen += 1
+            if seen == (1 if moment != "later" else 3):
+                written(server, "orders", state="running")
+        return real(method, path, query, body)
+
+    server.answer = answer  # type: ignore[method-assign]
+    with pytest.raises(ClusterError, match="somebody has written"):
+        ground.apply(spec_of())
+    assert seen and server.running() == ["orders"]
+    if moment != "suspended":  # then it is stopped once more
+        with pytest.raises(ClusterError, match="somebody has written"):
+            ground.resume()
+        assert server.running() == ["orders"]
+    ground.rollback(discard_progress=True)
+    assert server.running() == ["orders"]
+
+
+def test_a_new_job_that_lost_our_marks_is_stopped_by_a_rollback(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server)
+    server.epoch = None
+    with pytest.raises(ClusterError, match="has completed no checkpoint"):
+        ground.apply(spec_of())
+    server.epoch = 1_000
+    metadata = server.objects["flinkdeployments", "orders-new"]["metadata"]
+    metadata |= {"annotations": {}, "labels": {}}
+    uid = metadata["uid"]
+    metadata["uid"] = "another"
+    with pytest.raises(ClusterError, match="another resource has its name"):
+        ground.rollback()
+    assert server.running() == ["orders-new"], "nobody knows whose it is"
+    metadata = server.objects["flinkdeployments", "orders-new"]["metadata"]
+    metadata["uid"] = uid
+    ground.rollback()
+    assert server.running() == ["orders"]
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_a_job_that_does_not_run_well_is_not_suspended(
+    server: FakeKubernetes, cluster: FlinkOperator, up: bool
+) -> None:
+    server.deploy("orders")
+    server.up = up  # else its last word is RUNNING, and the JobManager knows better
+    next(iter(server.flink.jobs.values())).state = "RESTARTING"
+    with pytest.raises(ClusterError, match=r"does not run \(restarting"):
+        cluster.savepoint(asked())
+    assert job_of(server)["state"] == "running"
+
+
+def test_a_job_that_was_suspended_without_a_savepoint_runs_after_a_rollback(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server, DyingOperator)
+    server.by_last_state = True
+    Dying.writes, Dying.die_at = 0, 2
+    with pytest.raises(Killed):
+        ground.apply(spec_of())
+    Dying.die_at = 0
+    server.turn()
+    assert server.running() == []
+    ground.rollback()
+    for _ in range(3):
+        server.turn()
+    assert server.running() == ["orders"] and job_of(server)["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("mode", "last", "path", "doubt"),
+    [
+        ("savepoint", None, f"{TAKEN}/savepoint-2", None),
+        ("savepoint", "UPGRADE", None, None),
+        ("savepoint", "PERIODIC", None, "without a savepoint"),
+        ("last-state", "PERIODIC", None, "by Flink's own metadata, without a savepoint"),
+        ("last-state", None, f"{TAKEN}/savepoint-1", "without a savepoint"),
+        ("savepoint", None, f"{TAKEN}/savepoint-1", "no new savepoint"),
+        ("savepoint", None, f"{TAKEN}/chk-7", "no new savepoint"),
+        ("savepoint", None, "file:///else/savepoint-2", "is not below file:///taken"),
+        ("savepoint", "UPGRADE NATIVE", None, "a savepoint that is native"),
+    ],
+)
+def test_only_a_savepoint_that_ended_the_job_is_its_last(
+    mode: str, last: str | None, path: str | None, doubt: str | None
+) -> None:
+    trigger, _, format = (last or "").partition(" ")
+    saved = {"location": f"{TAKEN}/savepoint-2", "triggerType": trigger, "formatType": format}
+    job = {"state": "FINISHED", "upgradeSavepointPath": path}
+    job["savepointInfo"] = {"lastSavepoint": saved if last else None}
+    known = {"lastReconciledSpec": json.dumps({"job": {"state": "suspended", "upgradeMode": mode}})}
+    before = json.dumps({"savepoint": f"{TAKEN}/savepoint-1"})
+    metadata = {"name": "orders", "annotations": {"stateshift/before": before}}
+    status = {"jobStatus": job, "reconciliationStatus": known}
+    ended = FlinkResource(DEPLOYMENT, {"metadata": metadata, "spec": {}, "status": status})
+    said = ended.doubt(TAKEN, native=False)
+    assert said is None if doubt is None else doubt in str(said)
+
+
+def test_where_the_first_deployment_fails_a_rollback_starts_the_old_job(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server)
+    server.no_pods = "pods is forbidden: exceeded quota"
+    with pytest.raises(ClusterError, match="exceeded quota"):
+        ground.apply(spec_of())
+    assert server.objects["flinkdeployments", "orders-new"]["status"]["jobStatus"]["jobId"]
+    ground.rollback()
+    server.no_pods = ""
+    for _ in range(3):
+        server.turn()
+    assert server.running() == ["orders"]
+
+
+@pytest.mark.parametrize("stuck", ["", "no savepoint"])
+def test_a_session_job_of_ours_is_stopped_with_a_savepoint_if_it_can_take_one(
+    server: FakeKubernetes, cluster: FlinkOperator, stuck: str
+) -> None:
+    server.deploy("lines", "flinksessionjobs", deploymentName="session")
+    model = server.objects["flinksessionjobs", "lines"]["spec"]
+    model["flinkConfiguration"] = {}
+    server.flink.configured = {"state.savepoints.dir": TAKEN}
+    options = {"like": {"resource": "lines"}, "resource": "new"}
+    cluster.submit(Submission("t", "lines", TARGET, options=options))
+    for _ in range(3):
+        server.turn()
+    server.stuck = stuck
+    for _ in range(2):
+        after = cluster.stop(StopRequest("lines", TARGET, "t", seconds_max=2.0))
+        assert after.state is JobState.FINISHED
+    assert len(server.running()) == 1 and len(server.savepoints) == (not stuck)
+
+
+def test_a_session_job_is_not_started_from_another_savepoint_in_its_resource(
+    server: FakeKubernetes, cluster: FlinkOperator
+) -> None:
+    server.deploy("lines", "flinksessionjobs", deploymentName="session")
+    here = Submission("t", "lines", TARGET, options={"resource": "flinksessionjob/lines"})
+    refused = "cannot start flinksessionjob/lines from another savepoint"
+    assert refused in cluster.try_start(here).refused
+    location = cluster.savepoint(replace(asked(), job_id="lines"))
+    with pytest.raises(ClusterError, match=refused):
+        cluster.submit(here)
+    with pytest.raises(SpecError, match="once it is suspended"):
+        check_submit(ClusterSpec("east", "flink_operator"), Submit(here.options, "/jobs/0/submit"))
+    other = {"resource": "flinksessionjob/lines", "session": "other"}
+    assert "another session" in cluster.try_start(replace(here, options=other)).refused
+    cluster.submit(replace(here, tag="back", location=location))
+    for _ in range(3):
+        server.turn()
+    assert server.restored == [None, location]
+
+
+def test_a_job_that_the_operator_has_yet_to_start_is_queued_whatever_the_last_one_was(
+    server: FakeKubernetes, cluster: FlinkOperator
+) -> None:
+    server.deploy("orders")
+    location = cluster.savepoint(asked())
+    server.late = {"orders"}
+    cluster.submit(Submission("back", "orders", location, options={"resource": "orders"}))
+    for _ in range(2):
+        assert cluster.find("back").state is JobState.QUEUED
+    assert cluster.progress("back").epoch is None
+    assert (
+        server.objects["flinkdeployments", "orders"]["status"]["jobStatus"]["state"] == "FINISHED"
+    )
+    with pytest.raises(ClusterError, match="would be suspended without a savepoint"):
+        cluster.savepoint(replace(asked(), tag="other"))
+    server.late = set()
+    cluster.find("back")
+    assert cluster.find("back").state is JobState.RUNNING
+
+
+def test_a_savepoint_that_takes_longer_than_the_operator_may_be_silent_is_waited_for(
+    server: FakeKubernetes, cluster: FlinkOperator
+) -> None:
+    server.deploy("orders")
+    server.slow = 25
+    assert cluster.savepoint(replace(asked(), seconds_max=20.0)) == f"{TAKEN}/savepoint-1"
+
+
+@pytest.mark.parametrize(
+    ("configured", "match"),
+    [
+        ({"kubernetes.operator.job.drain-on-savepoint-deletion": "true"}, "the operator drains"),
+        ({"state.savepoints.dir": ""}, "to file:///by-default"),
+        ({"state.checkpoints.dir": ""}, "is stateless and has no folder of checkpoints"),
+    ],
+)
+def test_the_jobs_whole_configuration_is_asked_before_it_is_stopped(
+    server: FakeKubernetes, cluster: FlinkOperator, configured: dict[str, str], match: str
+) -> None:
+    spec = server.deploy("orders", upgradeMode="stateless")["spec"]
+    spec["flinkConfiguration"] |= configured
+    for key in [key for key, value in configured.items() if not value]:
+        del spec["flinkConfiguration"][key]
+    server.flink.configured = {"state.savepoints.dir": "file:///by-default"}
+    with pytest.raises(ClusterError, match=match):
+        cluster.savepoint(asked())
+    assert job_of(server)["state"] == "running"
+
+
+def test_a_savepoint_in_another_folder_than_was_asked_for_is_gone_on_from(
+    server: FakeKubernetes, cluster: FlinkOperator
+) -> None:
+    server.deploy("orders")
+    server.folder = "file:///elsewhere"
+    with pytest.raises(ClusterError, match="which is not below file:///taken"):
+        cluster.savepoint(asked())
+    for _ in range(3):
+        server.turn()
+    assert server.running() == ["orders"]
+    assert server.restored == [None, "file:///elsewhere/savepoint-1"]
+
+
+def test_a_rollback_after_the_source_was_resumed_by_hand_leaves_it_running(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server)
+    server.epoch = None
+    with pytest.raises(ClusterError, match="has completed no checkpoint"):
+        ground.apply(spec_of())
+    server.epoch = 1_000
+    written(server, "orders-new", state="suspended")
+    written(server, "orders", state="running")
+    ground.rollback(discard_progress=True)
+    assert server.running() == ["orders"] and server.runs["orders"] == 2
+
+
+def test_a_manifest_keeps_its_labels_and_is_of_this_namespace(
+    server: FakeKubernetes, cluster: FlinkOperator, tmp_path: Path
+) -> None:
+    plain = copy.deepcopy(server.deploy("orders"))
+    plain["metadata"] = {"name": "new", "labels": {"team": "a"}, "annotations": {"x": "y"}}
+    path = tmp_path / "orders.yaml"
+    path.write_text(json.dumps(plain))
+    cluster.submit(Submission("t", "orders", TARGET, options={"manifest": str(path)}))
+    metadata = server.objects["flinkdeployments", "new"]["metadata"]
+    assert (metadata["labels"]["team"], metadata["annotations"]["x"]) == ("a", "y")
+    for wrong, match in (
+        ({"metadata": {"name": "new", "namespace": "production"}}, "is for the namespace product"),
+        ({"spec": {"image": "flink:2.3"}}, "is no manifest of a job"),
+    ):
+        path.write_text(json.dumps({**plain, **wrong}))
+        with pytest.raises(ClusterError, match=match):
+            cluster.submit(Submission("u", "orders", TARGET, options={"manifest": str(path)}))
 
 
 # ---- nothing is doubled
@@ -519,14 +798,26 @@ def test_a_name_of_two_kinds_is_not_guessed(server: FakeKubernetes, cluster: Fli
     assert cluster.savepoint(replace(asked(), job_id="flinksessionjob/orders"))
 
 
-def test_a_resource_that_argo_cd_keeps_is_warned_of(server: FakeKubernetes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("more", "keeper"),
+    [
+        ({"annotations": {"argocd.argoproj.io/tracking-id": "orders"}}, "Argo CD"),
+        ({"labels": {"app.kubernetes.io/instance": "orders"}}, "perhaps Argo CD"),
+        (
+            {"ownerReferences": [{"kind": "Shop", "name": "east", "controller": True}]},
+            "the controller of Shop east",
+        ),
+    ],
+)
+def test_a_resource_that_others_keep_is_warned_of(
+    server: FakeKubernetes, tmp_path: Path, more: dict[str, Any], keeper: str
+) -> None:
     ground = place(tmp_path, server)
-    metadata = server.objects["flinkdeployments", "orders"]["metadata"]
-    metadata["annotations"] = {"argocd.argoproj.io/tracking-id": "orders"}
+    server.objects["flinkdeployments", "orders"]["metadata"] |= more
     texts = [
         finding.message for plan in ground.propose(spec_of()).plans for finding in plan.findings
     ]
-    assert any("Argo CD keeps orders" in text for text in texts)
+    assert any(f"{keeper} keeps orders" in text for text in texts)
 
 
 def test_a_warm_move_is_refused_in_the_plan(server: FakeKubernetes, tmp_path: Path) -> None:
@@ -566,6 +857,32 @@ def test_a_file_of_a_token_is_read_again_when_it_is_rotated(
     server.tokens = {"rotated"}
     (tmp_path / "token").write_text("rotated")
     assert cluster.find_source(StopRequest("orders", "")).state is JobState.RUNNING
+
+
+def test_a_token_in_a_kubeconfig_is_read_again_once_it_is_refused(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    server.deploy("orders")
+    cluster = opened(server, tmp_path)
+    assert cluster.find_source(StopRequest("orders", "")).state is JobState.RUNNING
+    server.tokens = {"second"}
+    server.kubeconfig(tmp_path, token="second")
+    assert cluster.find_source(StopRequest("orders", "")).state is JobState.RUNNING
+
+
+def test_a_list_whose_pages_have_expired_is_begun_again(tmp_path: Path) -> None:
+    expired = Refused("the provided continue parameter is too old", 410, {})
+    first = {"items": [1], "metadata": {"continue": "more"}}
+    answers: list[Any] = [first, expired, first, {"items": [2]}]
+
+    class Listed(KubernetesCalls):
+        def _call(self, *words: Any, **more: Any) -> Any:
+            answer = answers.pop(0)
+            if isinstance(answer, Refused):
+                raise answer
+            return answer
+
+    assert Listed("east", {}).every(DEPLOYMENT) == [1, 2]
 
 
 def plugin(folder: Path, answer: str) -> dict[str, Any]:
@@ -620,6 +937,7 @@ def test_an_exec_plugin_is_run_as_kubectl_does_and_again_when_its_token_is_over(
         ("echo token=hunter22 >&2; exit 3", r"ended with 3: token=\*\*\*"),
         ('echo \'{"token": "hunter22"}\'', "prints no ExecCredential"),
         (credential("").replace("v1", "v9"), "prints no ExecCredential"),
+        ("printf '\\377\\376' >&2; exit 1", "ended with 1"),
     ],
 )
 def test_an_exec_plugin_that_fails_is_told_without_its_secret(

@@ -93,7 +93,9 @@ class OperatedGround(Ground):
         spec = {
             "image": "flink:2.3",
             "flinkVersion": "v2_3",
-            "flinkConfiguration": {"state.savepoints.dir": f"file://{self.folder / 'taken'}"},
+            "flinkConfiguration": {
+                "execution.checkpointing.savepoint-dir": f"file://{self.folder / 'taken'}"
+            },
             "job": {
                 "jarURI": f"local://{jar(self.here.lib)}",
                 "entryClass": "jobs.Count",

@@ -12,6 +12,7 @@ _HEAD = """\
 # The rights that stateshift uses with clusters of kind flink_operator, in the namespace of the jobs:
 #   kubectl -n NAMESPACE apply -f kubernetes-rbac.yaml
 # services/proxy: to ask JobManagers through the API server; not needed where "rest_url" is given.
+# It may be narrowed to theirs: resourceNames: ["orders-rest:8081"].
 apiVersion: v1
 kind: ServiceAccount
 metadata:

@@ -4,6 +4,11 @@ started. It is not the operator: tests with it show that we speak the API and su
 that the operator behaves as documented.
 
     status = reconciled(plain, flink)   the status to write; `flink` runs the jobs
+
+A job is started in two rounds: the spec is noted as suspended first. Only a RUNNING job is stopped
+with a savepoint, and the status does not change before that is there. Any other is suspended by
+Flink's metadata. A session job has no jobId after its savepoint, and cannot be given another one
+then; without a savepoint it is cancelled, and its status stays UPGRADING.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import json
 from typing import Any, Protocol
 
 LAST_STATE = "KUBERNETES_OPERATOR_LAST_STATE"
+ENDED = ("FAILED", "FINISHED", "CANCELED")
 
 
 class RunsJobs(Protocol):
@@ -25,6 +31,10 @@ class RunsJobs(Protocol):
     def cancel(self, id: str) -> None: ...
 
     def state(self, id: str) -> str: ...
+
+
+class Refuses(Exception):
+    """Why a first deployment came to nothing, after the job's id was written."""
 
 
 class Failed(Exception):
@@ -40,81 +50,103 @@ def reconciled(plain: dict[str, Any], flink: RunsJobs) -> dict[str, Any]:
     if job.get("jobId") and last is not None and last["job"]["state"] == "running":
         job["state"] = flink.state(job["jobId"])
     generation = plain["metadata"]["generation"]
-    if last is not None and last["resource_metadata"]["metadata"]["generation"] == generation:
-        return _with_lifecycle(status, last)
     wanted = {"state": "running", "upgradeMode": "stateless", **plain["spec"]["job"]}
-    before = {} if last is None else last["job"]
+    if last is None:
+        if wanted["state"] == "suspended":
+            return status
+        job["upgradeSavepointPath"] = wanted.get("initialSavepointPath")
+        mode = "savepoint" if wanted.get("initialSavepointPath") else "stateless"
+        return _noted(plain, status, {**wanted, "state": "suspended", "upgradeMode": mode})
+    was, mode = last["job"]["state"], str(wanted["upgradeMode"])
+    is_known = last["resource_metadata"]["metadata"]["generation"] == generation
     try:
-        mode = _moved_on(plain, job, wanted, before, flink)
+        if is_known and was == "suspended" and wanted["state"] == "running":
+            _started(plain, job, last["job"]["upgradeMode"], flink)
+            return _noted(plain, status, {**wanted, "upgradeMode": last["job"]["upgradeMode"]})
+        if is_known:
+            return _with_lifecycle(status, last)
+        nonce = wanted.get("savepointRedeployNonce")
+        if nonce is not None and nonce != last["job"].get("savepointRedeployNonce"):
+            if job.get("jobId") is None:
+                raise Failed('Cannot parse JobID from "null".')
+            if was == "running" and job["state"] not in ENDED:
+                flink.cancel(job["jobId"])
+            job["upgradeSavepointPath"] = wanted.get("initialSavepointPath")
+            _started(plain, job, "savepoint", flink)
+            return _noted(plain, status, {**wanted, "upgradeMode": "savepoint"})
+        if was == "running":
+            plainly = {"upgradeMode": "", "savepointRedeployNonce": None}
+            if {**wanted, **plainly} == {**last["job"], **plainly}:
+                return _noted(plain, status, last["job"])  # nothing to upgrade for
+            return _suspended(plain, status, wanted, last, flink)
+        inherited = mode if mode == "stateless" else last["job"]["upgradeMode"]
+        return _noted(plain, status, {**wanted, "state": "suspended", "upgradeMode": inherited})
+    except Refuses as refused:
+        job["jobId"] = "ab" * 16
+        status["reconciliationStatus"] = {"state": "UPGRADING"}
+        status |= {"error": json.dumps({"message": str(refused)}), "lifecycleState": "FAILED"}
+        return status
     except Failed as failed:
         message = {"type": "ReconciliationException", "message": str(failed)}
         status["error"] = json.dumps(message)
-        status["lifecycleState"] = "FAILED" if last is None else "UPGRADING"
         return status
-    if mode is None:
-        status["lifecycleState"] = "UPGRADING"
-        return status
+
+
+def _suspended(
+    plain: dict[str, Any],
+    status: dict[str, Any],
+    wanted: dict[str, Any],
+    last: dict[str, Any],
+    flink: RunsJobs,
+) -> dict[str, Any]:
+    """The status of a running job that is to be suspended, or upgraded."""
+    job, mode = status["jobStatus"], str(wanted["upgradeMode"])
+    is_of_session = plain["kind"] == "FlinkSessionJob"
+    if mode == "stateless":
+        if job["state"] not in ENDED:
+            flink.cancel(job["jobId"])
+        if is_of_session:
+            old = {**last, "job": {**last["job"], "state": "suspended", "upgradeMode": mode}}
+            job["state"] = "CANCELED"
+            known = {"state": "UPGRADING", "lastReconciledSpec": json.dumps(old)}
+            return {**status, "reconciliationStatus": known, "lifecycleState": "UPGRADING"}
+    elif job["state"] != "RUNNING":
+        mode = "last-state"
+        flink.cancel(job["jobId"])
+    else:
+        location = flink.stop_with_savepoint(job["jobId"], plain)
+        if location is None:
+            return dict(plain.get("status") or {})
+        if location == LAST_STATE:  # it was not RUNNING any more
+            mode = "last-state"
+        else:
+            format = "CANONICAL"
+            saved = {"location": location, "triggerType": "UPGRADE", "formatType": format}
+            job |= {"upgradeSavepointPath": location, "savepointInfo": {"lastSavepoint": saved}}
+            if is_of_session:
+                job["jobId"] = None
+    job["state"] = "FINISHED"
+    return _noted(plain, status, {**wanted, "state": "suspended", "upgradeMode": mode})
+
+
+def _started(plain: dict[str, Any], job: dict[str, Any], mode: str, flink: RunsJobs) -> None:
+    savepoints = {"savepoint": job.get("upgradeSavepointPath"), "last-state": LAST_STATE}
+    job |= {"jobId": flink.start(plain, savepoints.get(mode)), "state": "RECONCILING"}
+
+
+def _noted(plain: dict[str, Any], status: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    """The status once the operator has come to a spec: with this job."""
+    generation = plain["metadata"]["generation"]
     metadata = {"apiVersion": plain["apiVersion"], "metadata": {"generation": generation}}
-    last = {**plain["spec"], "job": {**wanted, "upgradeMode": mode}, "resource_metadata": metadata}
-    status["reconciliationStatus"] = {"state": "DEPLOYED", "lastReconciledSpec": json.dumps(last)}
+    last = {**plain["spec"], "job": job, "resource_metadata": metadata}
+    is_on_its_way = job["state"] != plain["spec"]["job"].get("state", "running")
+    state = "UPGRADING" if is_on_its_way else "DEPLOYED"
+    status["reconciliationStatus"] = {"state": state, "lastReconciledSpec": json.dumps(last)}
     status["observedGeneration"] = generation
     status.pop("error", None)
+    if is_on_its_way:
+        return {**status, "lifecycleState": "UPGRADING"}
     return _with_lifecycle(status, last)
-
-
-def _moved_on(
-    plain: dict[str, Any],
-    job: dict[str, Any],
-    wanted: dict[str, Any],
-    before: dict[str, Any],
-    flink: RunsJobs,
-) -> str | None:
-    """The upgrade mode that a resource has come to its spec with; none if it has not yet."""
-    mode, was, will = wanted["upgradeMode"], before.get("state"), wanted["state"]
-    is_another = wanted.get("savepointRedeployNonce") != before.get("savepointRedeployNonce")
-    if will == "suspended":
-        if was is None:
-            raise Failed("Job must start in running state")
-        if was == "running" and not _suspended(plain, job, mode, flink):
-            return None
-        return str(mode)
-    if was is None or is_another:
-        if was == "running" and job["state"] not in ("FAILED", "FINISHED", "CANCELED"):
-            flink.cancel(job["jobId"])
-        _start(plain, job, wanted.get("initialSavepointPath"), flink)
-        return str(mode)
-    if was == "running":
-        if {**wanted, "upgradeMode": ""} == {**before, "upgradeMode": ""}:
-            return str(mode)  # nothing that the operator would upgrade for
-        if not _suspended(plain, job, mode, flink):
-            return None
-    inherited = mode if mode == "stateless" or was == "running" else before["upgradeMode"]
-    _start(plain, job, None if inherited == "stateless" else job["upgradeSavepointPath"], flink)
-    return str(mode)
-
-
-def _suspended(plain: dict[str, Any], job: dict[str, Any], mode: str, flink: RunsJobs) -> bool:
-    is_over = job["state"] in ("FAILED", "FINISHED", "CANCELED")
-    if mode == "stateless":
-        if not is_over:
-            flink.cancel(job["jobId"])
-        job |= {"state": "CANCELED", "upgradeSavepointPath": None}
-        return True
-    if job["state"] != "RUNNING":
-        if is_over:
-            raise Failed("JobManager deployment is missing and HA data is not available")
-        return False
-    location = flink.stop_with_savepoint(job["jobId"], plain)
-    if location is None:
-        return False
-    job |= {"state": "FINISHED", "upgradeSavepointPath": location}
-    return True
-
-
-def _start(
-    plain: dict[str, Any], job: dict[str, Any], savepoint: str | None, flink: RunsJobs
-) -> None:
-    job |= {"jobId": flink.start(plain, savepoint), "state": "RECONCILING"}
 
 
 def _with_lifecycle(status: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:

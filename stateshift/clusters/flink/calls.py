@@ -292,6 +292,13 @@ class FlinkCalls(Asking):
         with self.read(f"/jobs/{id}/checkpoints"):
             return checkpoints_of(answer)
 
+    def takes_savepoint(self, id: str) -> bool:
+        """Whether a savepoint of this job is under way."""
+        with self.read(f"/jobs/{id}/checkpoints"):
+            history = (self._known_of(id, "checkpoints") or {}).get("history") or ()
+            under_way = [made for made in history if made["status"] == "IN_PROGRESS"]
+            return any(made["is_savepoint"] for made in under_way)
+
     def state_size(self, id: str) -> int | None:
         latest = (self._known_of(id, "checkpoints") or {}).get("latest") or {}
         with self.read(f"/jobs/{id}/checkpoints"):

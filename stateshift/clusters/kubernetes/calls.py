@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from threading import Event
 from typing import Final, Literal, TypeVar, Unpack
 from urllib.parse import quote
@@ -50,6 +51,7 @@ T = TypeVar("T")
 Verb = Literal["get", "list", "create", "update"]
 
 _OUTAGE_SECONDS: Final = 60.0
+_CHANGE_SECONDS: Final = 3600.0
 _CONFLICTS_MAX: Final = 32  # each means that somebody else has written in between
 _FLINK: Final = "flink.apache.org"
 _RIGHTS: Final = "configs/deploy/kubernetes-rbac.yaml"
@@ -109,7 +111,14 @@ class KubernetesCalls:
             params["labelSelector"] = f"{label}={value}"
         items: list[Json] = []
         while True:
-            answer = self._call("list", "GET", what, "", params=params)
+            try:
+                answer = self._call("list", "GET", what, "", params=params)
+            except Refused as refused:
+                if refused.status != 410 or "continue" not in params:
+                    raise
+                params.pop("continue")  # its first pages are too old by now
+                items = []
+                continue
             items += answer.get("items") or ()
             more = (answer.get("metadata") or {}).get("continue")
             if not more:
@@ -146,27 +155,27 @@ class KubernetesCalls:
                 else:
                     self.update(what, wanted)
             except Refused as refused:
-                if refused.status != 409:
+                is_gone = refused.status == 404 and stored is not None
+                if refused.status != 409 and not is_gone:
                     raise
                 conflicts += 1
                 if conflicts >= _CONFLICTS_MAX:
                     raise
             return None  # what is stored now is looked at once more
 
-        return self.patiently(attempt)[0]
-
-    def patiently(self, look: Callable[[], T | None]) -> T:
-        """Return the first answer of `look`, which is asked again and through outages."""
-        patient = through_outages(look, self.outage_seconds)
-        found = wait_for(patient, self.outage_seconds + 600.0, self.interrupt)
-        if found is None:
+        changed = self.wait_for(attempt, _CHANGE_SECONDS)
+        if changed is None:
             fact = f"{self.access.server} has not come to an end with it in time"
             raise ClusterError(fact, cluster=self.cluster, hint="stateshift resume WORKDIR")
-        return found
+        return changed[0]
 
-    @property
-    def outage_seconds(self) -> float:
-        return float(self.options.get("outage_seconds", _OUTAGE_SECONDS))
+    def wait_for(
+        self, look: Callable[[], T | None], seconds_max: float, status: int | None = None
+    ) -> T | None:
+        """Return the first answer of `look`, which is asked again, also through outages."""
+        outage_seconds = float(self.options.get("outage_seconds", _OUTAGE_SECONDS))
+        patient = through_outages(look, outage_seconds, status)
+        return wait_for(patient, seconds_max, self.interrupt)
 
     @property
     def place(self) -> str:
@@ -191,10 +200,17 @@ class KubernetesCalls:
         assert verb in NEEDS[what.group, what.plural], "a right that no page asks for"
         access = self.access
         url = f"{access.server}/apis/{what.api}/namespaces/{access.namespace}/{what.plural}{path}"
-        try:
-            return self._asked(method, url, **query)
-        except Refused as refused:
-            raise self._explained(refused, verb, what) from refused
+
+        def ask() -> Json:
+            try:
+                return self._asked(method, url, **query)
+            except Refused as refused:
+                raise self._explained(refused, verb, what) from refused
+
+        # A server that is busy, or has a definition since a moment ago, does nothing and says 429.
+        answer = self.wait_for(ask, inf, status=429)
+        assert answer is not None
+        return answer
 
     def _asked(self, method: str, url: str, **query: Unpack[Query]) -> Json:
         """Return the answer; a token that has expired in between is renewed once."""
@@ -203,6 +219,10 @@ class KubernetesCalls:
         except Refused as refused:
             if refused.status != 401:
                 raise
+        # kubectl may have signed in again since, and have written another token.
+        fresh = access_of(self.cluster, self.options)
+        if (fresh.server, fresh.namespace) == (self.access.server, self.access.namespace):
+            self.__dict__["access"] = fresh
         return self.proven(self._service, renew=True).json(method, url, **query)
 
     @property

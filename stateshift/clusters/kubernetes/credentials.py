@@ -273,7 +273,8 @@ class ExecPlugin:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
                 timeout=_PLUGIN_SECONDS_MAX,
                 check=False,
             )

@@ -2,10 +2,11 @@
 job. The API server finds, suspends and starts it, by its resource; the JobManager, which the API
 server passes requests on to, tells how far it has come.
 
-    <state_dir>/<tag>.json            {"begun", "id": "flinkdeployment/orders" once it is written,
-                                      "location", "stopped"}, see `noted`
+    <state_dir>/<tag>.json            {"begun", "id": "flinkdeployment/orders" and "uid" once it is
+                                      written, "location", "stopped", "fenced": the generation of a
+                                      suspended spec that the operator was seen to leave alone}
     <state_dir>/<tag>.savepoint.json  {"begun", "location"}
-    <state_dir>/place.json            {"begun", "place": the server and the namespace}: whatever was
+    <state_dir>/place.<cluster>.json  {"begun", "place": the server and the namespace}: whatever was
                                       begun in one is not looked for in another
 
 A job's id is its resource: `flinkdeployment/orders`, or `orders` where only one kind has the name.
@@ -14,8 +15,9 @@ is changed. A second attempt finds the first, whoever makes it; a resource whose
 never changed into another job's. A suspended resource is the fence of its job: the operator starts
 nothing of it.
 
-A stop writes `suspended` with `upgradeMode: savepoint`. If the operator does not carry that out in
-time, it is written back, also by a rollback: the job goes on, or is resumed from its savepoint.
+A stop writes `suspended` with `upgradeMode: savepoint`, only where the job is RUNNING: the operator
+suspends any other without a savepoint. If it does not carry that out in time, or otherwise, it is
+written back, also by a rollback: the job goes on, or is resumed from its savepoint.
 Nothing is deleted. `rest_url` names another way to the JobManagers, with {name} and {namespace}.
 """
 
@@ -34,7 +36,8 @@ from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.checkpoints import latest_checkpoint
 from stateshift.clusters.flink.jobs import log_of, progress_of, settings_of
 from stateshift.clusters.flink.savepoints import lies_below
-from stateshift.clusters.http import Json, Refused, Service, Unanswered, through_outages
+from stateshift.clusters.flink.values import ENDED
+from stateshift.clusters.http import Json, Refused, Service, Unanswered
 from stateshift.clusters.kind import ClusterKind, Submit
 from stateshift.clusters.kubernetes.calls import (
     SESSION_JOB,
@@ -43,6 +46,9 @@ from stateshift.clusters.kubernetes.calls import (
     KubernetesCalls,
 )
 from stateshift.clusters.kubernetes.flink_resources import (
+    BEFORE,
+    CHECKPOINT_FOLDERS,
+    DRAINS,
     JOB_KINDS,
     LOCATION,
     MARK,
@@ -72,7 +78,7 @@ from stateshift.clusters.protocol import (
 )
 from stateshift.clusters.redaction import last_lines
 from stateshift.clusters.stopping import stop_options
-from stateshift.clusters.waiting import wait_for, wait_until_settled
+from stateshift.clusters.waiting import wait_until_settled
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
 from stateshift.specification.options import options_of
@@ -85,6 +91,7 @@ _LIKE: Final = dict.fromkeys(("kubeconfig", "context", "namespace", "resource"),
 _OVER: Final = (JobState.FINISHED, JobState.FAILED)
 _ENDED: Final = ("COMPLETED", "FAILED", "ABANDONED")
 _FORGOTTEN: Final = "its resource is gone: somebody has deleted it"
+_REPLACED: Final = "another resource has its name, without a mark of ours"
 _SUPERSEDED: Final = "its resource was started again under another tag"
 
 
@@ -104,13 +111,16 @@ class JobManagerCalls(FlinkCalls):
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A job to start by its resource. `spec` is another's; None: the resource's own."""
+    """A job to start by its resource. `spec` is another's; None: the resource's own. `marks` are
+    the labels and annotations of a manifest.
+    """
 
     definition: Definition
     name: str
     spec: Json | None
     submission: Submission
     given: Options
+    marks: Json | None = None
 
     @property
     def id(self) -> str:
@@ -156,25 +166,25 @@ class FlinkOperator:
 
     def find(self, tag: str) -> JobStatus:
         record = self.notes.read(tag) or {}
-        settled = 0.0
-        if record and record.get("id") is None:
+        id, settled = record.get("id"), 0.0
+        if record and id is None:
             settle = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
             settled = float(record["begun"]) + settle
 
         def look(over: bool) -> JobStatus | None:
             resource = self._tagged(tag, record)
             if resource is not None:
-                if record and record.get("id") is None:
-                    self.notes.add(tag, id=resource.id)
-                return resource.job_status
-            id = record.get("id")
+                if settled:
+                    self.notes.add(tag, id=resource.id, uid=resource.uid)
+                return _status_of(resource, record)
             if id is None:
                 return JobStatus(JobState.ABSENT) if over else None
-            if self._resource(id) is not None:
+            other = self._resource(id)
+            if other is not None and TAG in other.annotations:
                 return JobStatus(JobState.FINISHED, id, _SUPERSEDED)
-            if record.get("stopped"):
+            if other is None and record.get("stopped"):
                 return JobStatus(JobState.FINISHED, id, "stopped")
-            return JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
+            return JobStatus(JobState.UNKNOWN, id, _FORGOTTEN if other is None else _REPLACED)
 
         return wait_until_settled(look, settled, self.interrupt) or JobStatus(JobState.ABSENT)
 
@@ -185,16 +195,18 @@ class FlinkOperator:
             found = [] if known is None else [known]
         else:
             found = self._each("", lambda kind: self.calls.every(kind, TAG, digest(tag)))
-        return next((resource for resource in found if _has_tag(resource, tag)), None)
+        return next((resource for resource in found if _has_tag(resource, tag, record)), None)
 
     def _each(
         self, kind: str, ask: Callable[[Definition], Sequence[Json | None]]
     ) -> list[FlinkResource]:
         """Return the answers for each kind of job; a server may lack that of sessions."""
-        began = (self.notes.read("place") or {}).get("place", self.calls.place)
+        note = f"place.{self.name}"
+        began = (self.notes.read(note) or {}).get("place", self.calls.place)
         if began != self.calls.place:  # a context may have been switched since
             fact = f"this was begun in {began}, and {self.name} leads to {self.calls.place} now"
-            raise self._error("", fact, 'name its "context" and "namespace" in the spec')
+            hint = 'name its "context" and "namespace" in the spec; if both names are of one server'
+            raise self._error("", fact, f"{hint}: rm {self.notes.place(note)}")
         found: list[FlinkResource] = []
         for definition in self._definitions(kind):
             try:
@@ -208,7 +220,7 @@ class FlinkOperator:
 
     def _write_down(self, tag: str, **more: object) -> None:
         """Note what is about to be asked for, and where."""
-        self.notes.add("place", begun=time.time(), place=self.calls.place)
+        self.notes.add(f"place.{self.name}", begun=time.time(), place=self.calls.place)
         self.notes.add(tag, begun=time.time(), **more)
 
     def find_source(self, request: StopRequest) -> JobStatus:
@@ -223,7 +235,7 @@ class FlinkOperator:
 
     def _sources(self, request: StopRequest) -> list[FlinkResource]:
         """Return the resources of the spec's ids, else the one of its name. One that we started
-        from another image is not it.
+        from another image, or have stopped to take one, is not it.
         """
         options = stop_options(request, self.options, _TAKES.stop, _TAKES.submit)
         ids = [*options.get("job_ids", ())]
@@ -234,7 +246,8 @@ class FlinkOperator:
         named = self._resource(str(options.get("job_name", request.job)))
         if named is None:
             return []
-        location = named.annotations.get(LOCATION, request.location)
+        is_marked = bool({MARK, BEFORE} & named.annotations.keys())  # somebody resumed it since
+        location = named.annotations.get(LOCATION, "" if is_marked else request.location)
         return [named] if location.rstrip("/") == request.location.rstrip("/") else []
 
     def _resource(self, id: str) -> FlinkResource | None:
@@ -292,12 +305,13 @@ class FlinkOperator:
 
         def decide(stored: Json | None) -> Json | None:
             resource = None if stored is None else FlinkResource(start.definition, stored)
-            if resource is not None and _has_tag(resource, submission.tag):
+            if resource is not None and _has_tag(resource, submission.tag, {}):
                 return None
             return self._to_start(start, resource)
 
-        self.calls.change(start.definition, start.name, decide)
-        self.notes.add(submission.tag, id=start.id)
+        stored = self.calls.change(start.definition, start.name, decide) or {}
+        uid = (stored.get("metadata") or {}).get("uid")
+        self.notes.add(submission.tag, id=start.id, uid=uid)
         return start.id
 
     def _wanted(self, submission: Submission, given: Options) -> _Start:
@@ -309,17 +323,20 @@ class FlinkOperator:
         if "spec" in given and kind:
             return _Start(self._definitions(kind)[0], name, given["spec"], submission, given)
         spec: Json | None = None
+        marks: Json | None = None
         if "manifest" in given:
-            definition, its_name, spec = read_manifest(str(given["manifest"]))
+            model = read_manifest(str(given["manifest"]), self.calls.access.namespace)
+            spec, marks = model.spec, model.metadata
+        elif "like" in given:
+            model = self._like(given["like"], submission.job)
+            spec = model.spec_before
         else:
-            there = self._like(given["like"], submission.job) if "like" in given else None
-            spec = None if there is None else there.spec_before
-            there = there or self.known(named or submission.job)
-            definition, its_name = there.definition, there.name
+            model = self.known(named or submission.job)
+        definition = model.definition
         if kind and self._definitions(kind)[0] is not definition:
             fact = f"{named} is of another kind than what it is to be like, {definition.kind}"
             raise self._error(submission.job, fact, 'leave the kind out of "resource"')
-        return _Start(definition, name or its_name, spec, submission, given)
+        return _Start(definition, name or model.name, spec, submission, given, marks)
 
     def _like(self, like: Mapping[str, object], job: str) -> FlinkResource:
         """Return the resource of another cluster, or of this, whose spec is to be taken."""
@@ -339,8 +356,10 @@ class FlinkOperator:
             if spec is None:
                 fact = f"{start.id} is gone ({self.calls.place})"
                 raise self._error(submission.job, fact, "start it by its manifest, or like another")
-            new = new_resource(start.definition, start.name, self.calls.access.namespace)
+            namespace = self.calls.access.namespace
+            new = new_resource(start.definition, start.name, namespace, start.marks)
             return new.for_start(submission, start.given, spec)
+        self._refuse_session_job(start, resource)
         status, is_ours = resource.job_status, TAG in resource.annotations
         # One of ours that has failed is over as well: its image is where it was.
         is_over = resource.is_suspended or (is_ours and status.state in _OVER)
@@ -356,6 +375,20 @@ class FlinkOperator:
             spec = None  # it is as it was, and may have been changed by its owner since
         return resource.for_start(submission, start.given, spec)
 
+    def _refuse_session_job(self, start: _Start, resource: FlinkResource) -> None:
+        """Refuse what the operator cannot do in a FlinkSessionJob that is there."""
+        if start.definition is not SESSION_JOB or not resource.reconciled:
+            return
+        hint = 'give the new job another "resource", "like" this one'
+        session = start.given.get("session", resource.spec.get("deploymentName"))
+        if session != resource.spec.get("deploymentName"):
+            fact = f"{resource.id} cannot be given another session ({session})"
+            raise self._error(start.submission.job, fact, hint)
+        goes_on = resource.final_savepoint == start.submission.location
+        if not goes_on and resource.job_status.state is not JobState.FAILED:
+            fact = f"the operator cannot start {resource.id} from another savepoint once it is "
+            raise self._error(start.submission.job, f"{fact}suspended", hint)
+
     def try_start(self, submission: Submission) -> Trial:
         """Ask the API server whether it would admit the resource; nothing is written."""
         try:
@@ -364,6 +397,7 @@ class FlinkOperator:
             stored = self.calls.get(start.definition, start.name)
             resource = None if stored is None else FlinkResource(start.definition, stored)
             if resource is not None and not resource.is_suspended:
+                self._refuse_session_job(start, resource)
                 return Trial(untried=f"{resource.id} is not suspended yet, and has to be before")
             body = self._to_start(start, resource)
             write = self.calls.create if resource is None else self.calls.update
@@ -392,26 +426,78 @@ class FlinkOperator:
             return str(noted)
         self._write_down(note)
         if request.stop:
-            location = self._stopped(resource, request, mark)
+            if resource.is_wanted or resource.annotations.get(MARK) != mark:
+                resource = self._savable(resource, request)
+            ended = self._suspend(resource, mark, request.seconds_max, request)
+            location = str(ended.final_savepoint)
         else:
             location = self._snapshot(resource, request)
         self.notes.add(note, location=location)
         return location
 
-    def _stopped(self, first: FlinkResource, request: SavepointRequest, mark: str) -> str:
-        """Return the savepoint with which a job was stopped: a new one."""
-        if first.flink_id is not None and first.flink_state == "RUNNING":
-            self._jobs(first).state(first.flink_id)  # else nobody could tell how it is afterwards
-        ended = self._suspend(first, mark, request.seconds_max, request)
-        location = ended.savepoint
-        if location is None or location == ended.noted_savepoint:
-            fact = f"{ended.id} is suspended, and the operator names no new savepoint"
-            hint = (
-                f"it is left suspended, for it might start empty; its last one is {location}; "
-                f"kubectl describe {ended.id} shows what came of it"
-            )
-            raise self._error(ended.id, fact, hint)
-        return location
+    def _savable(self, first: FlinkResource, request: SavepointRequest) -> FlinkResource:
+        """Return the job's resource once it runs; refuse what the operator would not do, or not so,
+        before anything is written. One whose stop was taken back may not run yet.
+        """
+        last = first
+
+        def look() -> FlinkResource | None:
+            nonlocal last
+            last = self._same(first, self.calls.get(first.definition, first.name))
+            self._refuse_ended(last)
+            return last if last.runs else None
+
+        running = self.calls.wait_for(look, self._reconcile_seconds(request.seconds_max))
+        state = None
+        if running is not None and running.flink_id is not None:
+            state = self._jobs(running).state(running.flink_id)
+        if running is None or state != "RUNNING":
+            status = last.job_status
+            words = status.detail or str(state or last.flink_state or status.state).lower()
+            fact = f"{first.id} does not run ({words}), and would be suspended without a savepoint"
+            raise self._error(first.id, fact, "once it runs: stateshift resume WORKDIR")
+        self._refuse_configured(running, request)
+        return running
+
+    def _refuse_ended(self, resource: FlinkResource) -> None:
+        id, status = resource.id, resource.job_status
+        if resource.is_deleting:
+            raise self._error(id, f"{id} {status.detail}", "wait for its end")
+        if not resource.is_wanted or status.state in _OVER:
+            known = f'"existing_savepoint_paths": its last one is {resource.savepoint}'
+            raise self._error(id, f"{id} does not run: {status.detail or status.state}", known)
+
+    def _refuse_configured(self, resource: FlinkResource, request: SavepointRequest) -> None:
+        """Refuse a savepoint that would be another one by the job's configuration. The JobManager
+        knows what the operator has by default, but for the operator's own keys.
+        """
+        id = resource.id
+        configured = {**self._jobs(resource).configuration(), **resource.configuration}
+        folder = next(filter(None, map(configured.get, SAVEPOINT_FOLDERS)), None)
+        writes_native = configured.get(NATIVE, "CANONICAL").upper() == "NATIVE"
+        drains = configured.get(DRAINS, "false").lower() == "true"
+        if request.cancel:
+            fact = "the operator does not cancel a job behind its savepoint"
+            raise self._error(id, fact, 'leave out "cancel_job"')
+        if request.drain != drains:
+            fact = f"the operator {'drains' if drains else 'does not drain'} {id} when it stops it"
+            hint = f'"{DRAINS}": "{str(request.drain).lower()}" in its flinkConfiguration'
+            raise self._error(id, fact, f'{hint}; or the other "drain"')
+        if request.native != writes_native:
+            wanted = "NATIVE" if request.native else "CANONICAL"
+            hint = f'"{NATIVE}": "{wanted}" in its flinkConfiguration, or the other "format"'
+            raise self._error(id, f"the savepoint of {id} would not be {wanted.lower()}", hint)
+        if folder is None or not lies_below(folder, request.directory):
+            fact = f"the operator writes the savepoint of {id} to {folder or 'no folder'}"
+            hint = f"name that folder in the spec, and not {request.directory}; nothing was stopped"
+            if folder is None:
+                hint = f'give it "{SAVEPOINT_FOLDERS[0]}" in its flinkConfiguration'
+            raise self._error(id, fact, hint)
+        is_stateless = (resource.job or {}).get("upgradeMode", "stateless") == "stateless"
+        if is_stateless and not any(map(configured.get, CHECKPOINT_FOLDERS)):
+            fact = f"{id} is stateless and has no folder of checkpoints: the operator would refuse"
+            hint = f'give it "{CHECKPOINT_FOLDERS[0]}" in its flinkConfiguration'
+            raise self._error(id, f"{fact} to take its savepoint", hint)
 
     def _suspend(
         self,
@@ -424,10 +510,15 @@ class FlinkOperator:
         self._write_stop(first, "savepoint", mark, request)
         try:
             ended = self._await_suspended(first, seconds_max)
-            if not ended.has_last_state:
+            if request is None:
+                doubt = ended.doubt("", None)
+            else:
+                doubt = ended.doubt(request.directory, request.native)
+            if doubt is None:
                 return ended
-            fact = f"{ended.id} was suspended by Flink's own metadata, without a savepoint"
-            hint = "it does not run well enough to take one: see why, and its savepoint folder"
+            hint = "it was resumed. It may not run well enough to take one, or the operator has "
+            hint += f"another default: kubectl describe {ended.id}"
+            fact = f"{ended.id} {doubt}"
             raise _NotSuspended(fact, cluster=self.name, job=ended.id, hint=hint)
         except _NotSuspended as error:
             # The job is to run again, unless somebody else has decided about it since.
@@ -459,34 +550,14 @@ class FlinkOperator:
             if is_another or (last.annotations.get(MARK) == mark and (is_so or tries > 0)):
                 return None
             if request is not None:
-                self._refuse_to_suspend(last, request)
+                self._refuse_ended(last)
+                if not last.runs:
+                    fact = f"{last.id} does not run any more ({last.flink_state.lower()})"
+                    raise self._error(last.id, fact, "once it runs: stateshift resume WORKDIR")
             tries += 1
             return None if last.is_suspended else last.for_stop(mode, mark)
 
         self.calls.change(first.definition, first.name, decide)
-
-    def _refuse_to_suspend(self, resource: FlinkResource, request: SavepointRequest) -> None:
-        """Refuse what the operator would not do, or not so, before anything is written."""
-        id, status = resource.id, resource.job_status
-        configured = resource.configuration
-        folder = next(filter(None, map(configured.get, SAVEPOINT_FOLDERS)), None)
-        writes_native = configured.get(NATIVE, "CANONICAL").upper() == "NATIVE"
-        if resource.is_deleting:
-            raise self._error(id, f"{id} {status.detail}", "wait for its end")
-        if not resource.is_wanted or status.state in _OVER:
-            known = f'"existing_savepoint_paths": its last one is {resource.savepoint}'
-            raise self._error(id, f"{id} does not run: {status.detail or status.state}", known)
-        if request.cancel or request.drain:
-            fact = "the operator neither cancels a job behind its savepoint nor drains it"
-            raise self._error(id, fact, 'leave out "cancel_job" and "drain"')
-        if request.native != writes_native:
-            wanted = "NATIVE" if request.native else "CANONICAL"
-            hint = f'"{NATIVE}": "{wanted}" in its flinkConfiguration, or the other "format"'
-            raise self._error(id, f"the savepoint of {id} would not be {wanted.lower()}", hint)
-        if folder is not None and not lies_below(folder, request.directory):
-            fact = f"the operator writes the savepoint of {id} to {folder}"
-            hint = f"name that folder in the spec, and not {request.directory}; nothing was stopped"
-            raise self._error(id, fact, hint)
 
     def _await_suspended(self, first: FlinkResource, seconds_max: float) -> FlinkResource:
         """Return the resource once its job has ended, which the operator was asked for.
@@ -494,36 +565,61 @@ class FlinkOperator:
         Raises:
             _NotSuspended: it does not, and is to be set back.
         """
-        configured = float(self.options.get("reconcile_seconds", _RECONCILE_SECONDS))
-        reconcile = min(configured, seconds_max)
-        unseen_until = time.monotonic() + reconcile
+        reconcile = self._reconcile_seconds(seconds_max)
+        changed_at = time.monotonic()
         last = first
 
         def look() -> FlinkResource | None:
-            nonlocal last
-            last = self._same(first, self.calls.get(first.definition, first.name))
+            nonlocal last, changed_at
+            before, last = last, self._same(first, self.calls.get(first.definition, first.name))
             if last.is_wanted:
                 fact = f"{last.id} is wanted to run again: somebody has written over our stop"
                 hint = f"pause who keeps it ({last.keeper or 'kubectl get -o yaml shows who'})"
                 raise self._error(last.id, fact, f"{hint}, then: stateshift resume WORKDIR")
-            if time.monotonic() > unseen_until:
-                if last.is_untouched and (last.job or {}).get("upgradeMode") == "stateless":
-                    return last  # no operator has ever begun it, and none will
-                if not last.is_observed and not last.is_worked_on and last.status == first.status:
-                    fact = f"no operator reconciles {last.id}: its status is as it was for "
-                    fact += f"{reconcile:g} s ({self.calls.place})"
-                    hint = "is the operator up, and does it watch this namespace?"
-                    raise _NotSuspended(fact, cluster=self.name, job=last.id, hint=hint)
-            return last if last.is_suspended else None
+            if last.is_suspended:
+                return last
+            if last.status != before.status:
+                changed_at = time.monotonic()
+            if time.monotonic() - changed_at <= reconcile:
+                return None
+            # No operator begins a job that is suspended by now, nor one that it has cancelled.
+            is_left = last.is_left_cancelled and self._word(last) in ("", *ENDED)
+            is_stateless = (last.job or {}).get("upgradeMode") == "stateless"
+            if is_stateless and (is_left or not last.reconciled):
+                return last
+            is_seen = last.is_observed or last.is_worked_on or last.status != first.status
+            # The operator says nothing while it waits for a savepoint, which the job shows.
+            if not is_seen and self._word(last) == "RUNNING":
+                fact = f"no operator reconciles {last.id}: its status is as it was for "
+                fact += f"{reconcile:g} s ({self.calls.place})"
+                hint = "is the operator up, and does it watch this namespace?"
+                raise _NotSuspended(fact, cluster=self.name, job=last.id, hint=hint)
+            return None
 
-        patient = through_outages(look, self.calls.outage_seconds)
-        ended = wait_for(patient, seconds_max, self.interrupt)
+        ended = self.calls.wait_for(look, seconds_max)
         if ended is not None:
             return ended
         words = last.error or "and the operator says no reason"
         fact = f"{last.id} is not suspended after {seconds_max:g} s: {words}"
         hint = f"see its events: kubectl describe {last.id}"
         raise _NotSuspended(fact, cluster=self.name, job=last.id, hint=hint)
+
+    def _reconcile_seconds(self, seconds_max: float) -> float:
+        """Return the operator's time to notice a write, of the time for all of it."""
+        configured = float(self.options.get("reconcile_seconds", _RECONCILE_SECONDS))
+        return min(configured, seconds_max * 0.8)
+
+    def _word(self, resource: FlinkResource) -> str | None:
+        """Return the JobManager's word for the job: SAVING while it takes a savepoint, empty if
+        there is no such job; None without an answer.
+        """
+        jobs, id = self._jobs(resource), resource.flink_id
+        if id is None:
+            return ""
+        with suppress(Refused, Unanswered):
+            state = jobs.state(id) or ""
+            return "SAVING" if state == "RUNNING" and jobs.takes_savepoint(id) else state
+        return None
 
     def _resume(self, first: FlinkResource, mark: str) -> None:
         def decide(stored: Json | None) -> Json | None:
@@ -538,7 +634,7 @@ class FlinkOperator:
         """Take back a request to end a job; not one that has ended it."""
         resource, mark = self.known(request.job_id), digest(request.tag)
         if resource.annotations.get(MARK) != mark or resource.is_suspended:
-            return False
+            return False  # without a savepoint, `savepoint` resumes it
         self._resume(resource, mark)
         return True
 
@@ -547,11 +643,22 @@ class FlinkOperator:
         is_asked = resource.annotations.get(MARK) == digest(request.tag)
         return is_asked and not resource.is_wanted
 
+    def runs_again(self, job_id: str) -> str | None:
+        """Return the state of a job that was ended, if it runs: somebody has written it back. One
+        that was started in its resource has our tag, and no mark of the end any more.
+        """
+        resource = self._resource(job_id)
+        if resource is None or not resource.job_status.state.alive:
+            return None
+        is_successor = TAG in resource.annotations and MARK not in resource.annotations
+        return None if is_successor else str(resource.job_status.state)
+
     def _snapshot(self, job: FlinkResource, request: SavepointRequest) -> str:
         """Return a savepoint of a job that goes on, by a FlinkStateSnapshot, which stays there."""
         if request.cancel or request.drain:
             raise self._error(job.id, "the operator does not cancel", 'leave out "cancel_job"')
         spec: Json = {
+            "backoffLimit": 0,
             "jobReference": {"kind": job.definition.kind, "name": job.name},
             "savepoint": {
                 "path": request.directory,
@@ -582,8 +689,7 @@ class FlinkOperator:
             attempt += 1  # an earlier attempt's, which was reported then
             return None
 
-        patient = through_outages(look, self.calls.outage_seconds)
-        ended = wait_for(patient, request.seconds_max, self.interrupt)
+        ended = self.calls.wait_for(look, request.seconds_max)
         if ended is not None and ended["status"].get("state") == "COMPLETED":
             return str(ended["status"]["path"])
         why = f"it is not there after {request.seconds_max:g} s"
@@ -608,13 +714,18 @@ class FlinkOperator:
         refuse_unknown(status, request, self.name, self.notes)
         self.notes.add_stopped(request.tag)
         resource = None if status.id is None else self._resource(status.id)
-        is_ours = request.tag is not None
-        if resource is None or (is_ours and not _has_tag(resource, str(request.tag))):
+        record = self.notes.read(request.tag) or {}
+        if request.tag is None:
+            if resource is not None and (resource.is_wanted or status.state.alive):
+                self._suspend(resource, digest(f"stop {resource.id}"), request.seconds_max)
+            return self._to_stop(request)
+        if resource is None or not _has_tag(resource, request.tag, record):
             return status
         if resource.is_wanted or status.state.alive:
-            mark = digest(f"stop {request.tag or resource.id}")
-            end = self._end_ours if is_ours else self._suspend
-            end(resource, mark, request.seconds_max)
+            mark = digest(f"stop {request.tag}")
+            ended = self._end_ours(resource, mark, request.seconds_max)
+            known = {"begun": time.time(), **record, "id": ended.id, "uid": ended.uid}
+            self.notes.add(request.tag, **{**known, "fenced": ended.generation})
         return self._to_stop(request)
 
     def _to_stop(self, request: StopRequest) -> JobStatus:
@@ -624,20 +735,27 @@ class FlinkOperator:
             return self.find_source(request)
         return self.find(request.tag)
 
-    def _end_ours(self, resource: FlinkResource, mark: str, seconds_max: float) -> None:
-        runs = resource.job_status.state is JobState.RUNNING and resource.flink_state == "RUNNING"
-        if runs and any(map(resource.configuration.get, SAVEPOINT_FOLDERS)):
-            self._write_stop(resource, "savepoint", mark)
-            with suppress(_NotSuspended):
-                self._await_suspended(resource, seconds_max / 2)
-                return
+    def _end_ours(self, resource: FlinkResource, mark: str, seconds_max: float) -> FlinkResource:
+        configured = resource.configuration
+        if resource.runs:
+            # A session job's folder may be that of its session.
+            with suppress(Refused, Unanswered):
+                configured = {**self._jobs(resource).configuration(), **configured}
+            if any(map(configured.get, SAVEPOINT_FOLDERS)):
+                self._write_stop(resource, "savepoint", mark)
+                with suppress(_NotSuspended):
+                    return self._await_suspended(resource, seconds_max / 2)
         self._write_stop(resource, "stateless", mark)
-        self._await_suspended(resource, seconds_max / 2)
+        try:
+            return self._await_suspended(resource, seconds_max / 2)
+        except _NotSuspended as error:
+            way_out = f"kubectl delete {resource.id}, then: stateshift rollback WORKDIR"
+            hint = f"{error.hint}; or: {way_out}"
+            raise self._error(resource.id, error.fact, hint) from error
 
     def _same(self, first: FlinkResource, stored: Json | None) -> FlinkResource:
         """Return the resource as it is now: not another one of its name."""
-        uid = first.plain["metadata"].get("uid")
-        if stored is None or stored["metadata"].get("uid") != uid:
+        if stored is None or stored["metadata"].get("uid") != first.uid:
             what = "is gone" if stored is None else "is another one of that name by now"
             hint = f"its last savepoint is {first.savepoint}; start it again from there"
             raise self._error(first.id, f"{first.id} {what}", hint)
@@ -649,6 +767,8 @@ class FlinkOperator:
         resource = self._tagged(tag, self.notes.read(tag) or {})
         none = JobProgress(None, None, None, False)
         if resource is None or not resource.is_wanted or not resource.is_observed:
+            return none
+        if resource.is_starting:
             return none
         if resource.flink_id is None or resource.flink_state in ("", "RECONCILING"):
             return none  # the id may be the last job's
@@ -690,14 +810,38 @@ class FlinkOperator:
         return ClusterError(fact, cluster=self.name, job=job, hint=hint)
 
 
-def _has_tag(resource: FlinkResource, tag: str) -> bool:
-    return resource.annotations.get(TAG) == tag
+def _has_tag(resource: FlinkResource, tag: str, record: Record) -> bool:
+    """Whether a job was started under this tag last. Somebody may have taken our marks away."""
+    label = (resource.metadata.get("labels") or {}).get(TAG)
+    known = resource.annotations.get(TAG)
+    if known is not None or label is not None:
+        return known == tag if known is not None else label == digest(tag)
+    return resource.uid is not None and record.get("uid") == resource.uid
+
+
+def _status_of(resource: FlinkResource, record: Record) -> JobStatus:
+    """Return the status of a job of ours. A suspended spec that the operator has not come to is its
+    end only where it was seen to be left alone: the operator may be about to start an earlier one.
+    """
+    if resource.is_wanted or resource.is_suspended:
+        return resource.job_status
+    if record.get("fenced") == resource.generation:
+        return JobStatus(JobState.FINISHED, resource.id, "suspended")
+    words = resource.error or "the operator has yet to suspend it"
+    return JobStatus(JobState.RUNNING, resource.id, words)
 
 
 def check_submit(cluster: ClusterSpec, submit: Submit) -> None:
     """Refuse a submission that would be refused only once the old job has been stopped."""
     given = read_options(submit.options, _TAKES.submit, submit.pointer)
     read_options(given.get("like") or {}, _LIKE, f"{submit.pointer}/like")
+    named = str(given.get("resource", "")).lower()
+    is_of_target = submit.pointer.rpartition("/")[2] == "submit"
+    is_in_place = is_of_target and not {"like", "manifest", "spec"} & given.keys()
+    if is_in_place and named.startswith("flinksessionjob/"):
+        fact = "the operator starts no FlinkSessionJob from another savepoint once it is suspended"
+        expected = 'another "resource", "like" this one'
+        raise SpecError((Complaint(f"{submit.pointer}/resource", fact, named, expected),))
     if submit.connection:
         place = f"{submit.pointer.rpartition('/')[0]}/remote_connection"
         fact = "a job is started by its resource, and not at an address"

@@ -11,11 +11,15 @@ state by the operator's own words, and the specs that suspend and start their jo
                                            "resource_metadata": {"metadata": {"generation"}}}}
 
 The operator takes no notice of a spec before it has observed its generation: until then the status
-is that of an earlier spec. `suspended` with `upgradeMode: savepoint` stops the job with a
-savepoint, once it runs; its path is upgradeSavepointPath, before 1.10 the last savepoint. From a
-suspended job `running` goes on from there; a `stateless` one starts empty. Another savepoint is
-started from by initialSavepointPath with a new savepointRedeployNonce (since 1.8).
-(apache/flink-kubernetes-operator: AbstractJobReconciler, JobStatus, CommonStatus.)
+is that of an earlier spec. `suspended` with `upgradeMode: savepoint` stops a job that is RUNNING
+with a savepoint; its path is upgradeSavepointPath, before 1.10 the last savepoint. Any other job is
+suspended by Flink's own metadata: lastReconciledSpec.job.upgradeMode says how it was done. From a
+suspended job `running` goes on from there; a `stateless` one starts empty. Meanwhile
+lastReconciledSpec says `suspended` under the new generation, and jobStatus is the last job's.
+Another savepoint is started from by initialSavepointPath with a new savepointRedeployNonce (since
+1.8); not in a suspended FlinkSessionJob, which has no jobId, without which the operator throws. One
+whose first deployment fails has a jobId, and no lastReconciledSpec: suspended, it is left alone.
+(apache/flink-kubernetes-operator: AbstractJobReconciler, AbstractFlinkService, JobStatus.)
 
 Annotations of ours, beside the label stateshift/tag, which is a digest of the tag:
 
@@ -31,11 +35,13 @@ import copy
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from stateshift.clusters.flink.savepoints import lies_below
 from stateshift.clusters.flink.values import STATES
 from stateshift.clusters.http import OTHER_FIELDS, Json
 from stateshift.clusters.kubernetes.calls import DEPLOYMENT, SESSION_JOB, Definition
@@ -54,16 +60,21 @@ JOB_KINDS: Final[Mapping[str, Definition]] = {
     "flinksessionjob": SESSION_JOB,
 }
 SAVEPOINT_FOLDERS: Final = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
+CHECKPOINT_FOLDERS: Final = ("execution.checkpointing.dir", "state.checkpoints.dir")
+DRAINS: Final = "kubernetes.operator.job.drain-on-savepoint-deletion"
 NATIVE: Final = "kubernetes.operator.savepoint.format.type"
 # The operator writes this where it suspended a job without a savepoint, by Flink's own metadata.
 _LAST_STATE: Final = "KUBERNETES_OPERATOR_LAST_STATE"
 _ENDED: Final = ("FINISHED", "CANCELED", "FAILED")
+_ON_ITS_WAY: Final = ("UPGRADING", "ROLLING_BACK")
+_CHECKPOINT: Final = re.compile(r"/chk-\d+/?$")
 _ERROR_MAX: Final = 400
 _NONCES: Final = ("savepointRedeployNonce", "savepointTriggerNonce", "checkpointTriggerNonce")
 # Marks of tools that write a resource back as their repository has it.
 _KEEPERS: Final[Mapping[str, str]] = {
     "argocd.argoproj.io/tracking-id": "Argo CD",
     "argocd.argoproj.io/instance": "Argo CD",
+    "app.kubernetes.io/instance": "perhaps Argo CD",  # its own until 3.0, and Helm's as well
     "kustomize.toolkit.fluxcd.io/name": "Flux",
     "helm.toolkit.fluxcd.io/name": "Flux",
 }
@@ -81,8 +92,12 @@ class FlinkResource:
         return f"{self.definition.kind.lower()}/{self.name}"
 
     @property
+    def metadata(self) -> Json:
+        return dict(self.plain["metadata"])
+
+    @property
     def name(self) -> str:
-        return str(self.plain["metadata"]["name"])
+        return str(self.metadata["name"])
 
     @property
     def spec(self) -> Json:
@@ -99,14 +114,17 @@ class FlinkResource:
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        return self.plain["metadata"].get("annotations") or {}
+        return self.metadata.get("annotations") or {}
 
     @property
     def keeper(self) -> str | None:
         """Return the tool that keeps this resource as its repository has it."""
-        metadata = self.plain["metadata"]
-        marks = {**(metadata.get("labels") or {}), **self.annotations}
-        return next((tool for mark, tool in _KEEPERS.items() if mark in marks), None)
+        marks = {**(self.metadata.get("labels") or {}), **self.annotations}
+        tools = [tool for mark, tool in _KEEPERS.items() if mark in marks]
+        for owner in self.metadata.get("ownerReferences") or ():
+            if owner.get("controller"):
+                tools.insert(0, f"the controller of {owner.get('kind')} {owner.get('name')}")
+        return next(iter(tools), None)
 
     @property
     def configuration(self) -> dict[str, str]:
@@ -118,42 +136,72 @@ class FlinkResource:
         return dict(self.plain.get("status") or {})
 
     @property
+    def uid(self) -> str | None:
+        return self.metadata.get("uid")
+
+    @property
+    def reconciled(self) -> Json:
+        """Return the spec that the operator has come to; empty until it has begun the job."""
+        return _json((self.status.get("reconciliationStatus") or {}).get("lastReconciledSpec"))
+
+    @property
+    def reconciled_job(self) -> Json:
+        return dict(self.reconciled.get("job") or {})
+
+    @property
     def generation(self) -> int:
-        return int(self.plain["metadata"].get("generation") or 1)
+        return int(self.metadata.get("generation") or 1)
 
     @property
     def is_observed(self) -> bool:
         """Whether the operator has come to this spec."""
         observed = self.status.get("observedGeneration")
         if observed is None:
-            reconciled = (self.status.get("reconciliationStatus") or {}).get("lastReconciledSpec")
-            metadata = _json(reconciled).get("resource_metadata") or {}
+            metadata = self.reconciled.get("resource_metadata") or {}
             observed = (metadata.get("metadata") or {}).get("generation")
         return observed is not None and int(observed) >= self.generation
 
     @property
     def is_worked_on(self) -> bool:
         """Whether the status is that of an operator on its way to another spec."""
-        return bool(self.error) or self.status.get("lifecycleState") == "UPGRADING"
+        return bool(self.error) or self.status.get("lifecycleState") in _ON_ITS_WAY
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the operator has come to this spec, and has yet to start its job."""
+        is_before = self.reconciled_job.get("state") == "suspended"
+        return is_before or self.status.get("lifecycleState") in _ON_ITS_WAY
+
+    @property
+    def job_known(self) -> Json:
+        """Return the operator's own view of the job."""
+        return dict(self.status.get("jobStatus") or {})
 
     @property
     def flink_state(self) -> str:
-        return str((self.status.get("jobStatus") or {}).get("state") or "").upper()
+        return str(self.job_known.get("state") or "").upper()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the job of this spec runs well, by the operator."""
+        is_there = self.is_wanted and self.is_observed and not self.is_starting
+        return is_there and self.flink_state == "RUNNING"
 
     @property
     def flink_id(self) -> str | None:
-        id = (self.status.get("jobStatus") or {}).get("jobId")
-        return str(id) if id else None
+        return self.job_known.get("jobId") or None
 
     @property
     def is_deleting(self) -> bool:
-        return "deletionTimestamp" in self.plain["metadata"]
+        return "deletionTimestamp" in self.metadata
 
     @property
-    def is_untouched(self) -> bool:
-        """Whether no operator has ever begun its job."""
-        reconciled = (self.status.get("reconciliationStatus") or {}).get("lastReconciledSpec")
-        return not reconciled and self.flink_id is None
+    def is_left_cancelled(self) -> bool:
+        """Whether the status is what stays of a session job that was suspended without a savepoint:
+        the operator does not come to the spec then. While it starts one, it may look the same.
+        """
+        is_over = self.reconciled_job.get("state") == "suspended" and self.flink_state in _ENDED
+        return is_over and not self.is_wanted
 
     @property
     def is_suspended(self) -> bool:
@@ -166,14 +214,43 @@ class FlinkResource:
     @property
     def savepoint(self) -> str | None:
         """Return the savepoint that the operator would go on from, if it has one."""
-        job = self.status.get("jobStatus") or {}
-        last = (job.get("savepointInfo") or {}).get("lastSavepoint") or {}
-        return job.get("upgradeSavepointPath") or last.get("location") or None
+        path = self.job_known.get("upgradeSavepointPath")
+        return path or self._last_savepoint.get("location") or None
 
     @property
-    def has_last_state(self) -> bool:
-        """Whether the operator goes on from Flink's own metadata, and knows no path."""
-        return self.savepoint == _LAST_STATE
+    def final_savepoint(self) -> str | None:
+        """Return the savepoint with which the operator has suspended the job, if it took one."""
+        if self.reconciled_job.get("upgradeMode") != "savepoint":
+            return None  # it was suspended otherwise, and what the status names is older
+        path = self.job_known.get("upgradeSavepointPath")
+        if not path and self._last_savepoint.get("triggerType") == "UPGRADE":
+            path = self._last_savepoint.get("location")
+        return None if path == _LAST_STATE else path or None
+
+    def doubt(self, directory: str, native: bool | None) -> str | None:
+        """Return the fact that tells a suspended job from one that ended with the savepoint that
+        was asked for, in the format that was, if any was.
+        """
+        location, written = self.final_savepoint, self._last_savepoint
+        if location is None:
+            how = self.reconciled_job.get("upgradeMode")
+            by = "by Flink's own metadata" if how == "last-state" else f"in the mode {how}"
+            return f"was suspended {by}, without a savepoint"
+        if location == self.noted_savepoint or _CHECKPOINT.search(location):
+            return f"was suspended from {location}, and took no new savepoint"
+        if not lies_below(location, directory):
+            return f"was suspended with {location}, which is not below {directory}"
+        format = str(written.get("formatType") or "").upper()
+        if written.get("location") != location or not format or native is None:
+            return None
+        if (format == "NATIVE") != native:
+            return f"was suspended with a savepoint that is {format.lower()}"
+        return None
+
+    @property
+    def _last_savepoint(self) -> Json:
+        info = self.job_known.get("savepointInfo") or {}
+        return dict(info.get("lastSavepoint") or {})
 
     @property
     def error(self) -> str:
@@ -193,13 +270,16 @@ class FlinkResource:
             words = f"is being deleted, and its finalizers hold it: {self.error or lifecycle}"
             return JobStatus(JobState.RUNNING, self.id, words)
         if not self.is_wanted:
-            if self.is_suspended or self.is_untouched:
+            was_begun = self.reconciled or self.flink_id is not None
+            if self.is_suspended or not was_begun:
                 return JobStatus(JobState.FINISHED, self.id, "suspended")
             words = self.error or "the operator has yet to suspend it"
             return JobStatus(JobState.RUNNING, self.id, words)
         if not self.is_observed:
             words = self.error or f"no operator has reconciled generation {self.generation} yet"
             return JobStatus(JobState.QUEUED, self.id, words)
+        if self.is_starting:  # whatever it says of the last job
+            return JobStatus(JobState.QUEUED, self.id, self.error or "the operator is to start it")
         if lifecycle == "FAILED" or state == "FAILED":
             return JobStatus(JobState.FAILED, self.id, self.error or "failed")
         if state in ("", "RECONCILING", "SUSPENDED"):  # deployed, and Flink has not answered yet
@@ -237,7 +317,8 @@ class FlinkResource:
         """Return the resource as it is written to end its job, by the request with this mark."""
         spec = {**self.spec, "job": {**(self.job or {}), "state": "suspended", "upgradeMode": mode}}
         known = {"upgradeMode": (self.job or {}).get("upgradeMode"), "savepoint": self.savepoint}
-        before = self.annotations.get(BEFORE) if self.annotations.get(MARK) == mark else None
+        is_repeated = self.annotations.get(MARK) == mark and not self.is_wanted
+        before = self.annotations.get(BEFORE) if is_repeated else None
         return self.with_spec(spec, savepoint=mark, before=before or json.dumps(known))
 
     def resumed(self) -> Json:
@@ -265,8 +346,7 @@ class FlinkResource:
         job = {key: value for key, value in new["job"].items() if key not in _NONCES}
         job |= {**nonces, "state": "running"}
         # A job that was suspended stateless would be resumed so, whatever savepoint is known.
-        keeps_state = (self.job or {}).get("upgradeMode") == "savepoint"
-        goes_on = self.is_suspended and keeps_state and self.savepoint == submission.location
+        goes_on = self.is_suspended and self.final_savepoint == submission.location
         if job.get("upgradeMode") in (None, "stateless"):
             job["upgradeMode"] = "savepoint"  # the state is kept from now on
         if not submission.location:
@@ -274,7 +354,7 @@ class FlinkResource:
             job.pop("initialSavepointPath", None)
         elif not goes_on:
             job["initialSavepointPath"] = submission.location
-            if "uid" in self.plain["metadata"]:
+            if "uid" in self.metadata:
                 job["savepointRedeployNonce"] = int(nonces.get("savepointRedeployNonce") or 0) + 1
         new["job"] = job
         plain = self.with_spec(
@@ -290,28 +370,38 @@ class FlinkResource:
         return plain
 
 
-def new_resource(definition: Definition, name: str, namespace: str) -> FlinkResource:
-    """Return a resource that the API server does not have yet."""
-    metadata = {"name": name, "namespace": namespace}
+def new_resource(
+    definition: Definition, name: str, namespace: str, marks: Json | None = None
+) -> FlinkResource:
+    """Return a resource that the API server does not have yet; `marks` are more of its metadata."""
+    metadata = {**(marks or {}), "name": name, "namespace": namespace}
     return FlinkResource(
         definition, {"apiVersion": definition.api, "kind": definition.kind, "metadata": metadata}
     )
 
 
-def read_manifest(path: str) -> tuple[Definition, str, Json]:
-    """Return the kind, the name and the spec of a job in a file, or raise ClusterError."""
+def read_manifest(path: str, namespace: str) -> FlinkResource:
+    """Return the job in a file, with its labels and annotations, or raise ClusterError."""
     import yaml
 
     try:
         plain = yaml.safe_load(Path(path).read_text("utf-8"))
         definition = JOB_KINDS[str(plain["kind"]).lower()]
-        if plain["apiVersion"] != definition.api:
+        if plain["apiVersion"] != definition.api or not plain["spec"]["job"]:
             raise ValueError(definition.api)
-        return definition, str(plain["metadata"]["name"]), dict(plain["spec"])
+        metadata = dict(plain["metadata"])
+        kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
+        named = FlinkResource(
+            definition, {"metadata": {**kept, "name": str(metadata["name"])}, "spec": plain["spec"]}
+        )
     except (OSError, yaml.YAMLError, *OTHER_FIELDS) as error:
         fact = f"{path} is no manifest of a job ({type(error).__name__})"
         hint = '"manifest" is a file with one FlinkDeployment or FlinkSessionJob of v1beta1'
         raise ClusterError(fact, hint=hint) from error
+    if metadata.get("namespace", namespace) != namespace:
+        fact = f"{path} is for the namespace {metadata['namespace']}, and not for {namespace}"
+        raise ClusterError(fact, hint='correct it, or the "namespace" of the cluster')
+    return named
 
 
 def digest(text: str) -> str:

@@ -64,6 +64,7 @@ from stateshift.step import (
     CompareImages,
     CopyFiles,
     Elsewhere,
+    EndedJob,
     KeepBrought,
     TakeCheckpoint,
     TakeSavepoint,
@@ -370,7 +371,19 @@ def _start(move: Move, epoch: int | None) -> Iterator[Phase]:
     location = move.job.destination if epoch is not None else ""
     cluster = move.facts.target_cluster
     awaited = Awaited(location, epoch) if cluster is None or cluster.kind in ASKABLE else None
-    return start(move.job, move.facts, Handed(location, _submit_options(move)), awaited)
+    handed = Handed(location, _submit_options(move), _ended_jobs(move))
+    return start(move.job, move.facts, handed, awaited)
+
+
+def _ended_jobs(move: Move) -> tuple[EndedJob, ...]:
+    """Return the jobs that others may write back: an operator starts what its resource wants."""
+    job, source = move.job, move.job.source_cluster
+    is_ended = job.moves and job.flink is not None and job.flink.cancel_job is None
+    if source is None or not is_ended:
+        return ()
+    if move.spec.cluster(source).kind != "flink_operator":
+        return ()
+    return tuple(EndedJob(source, id) for id in job.ids_on_cluster)
 
 
 def _submit_options(move: Move) -> dict[str, object]:
