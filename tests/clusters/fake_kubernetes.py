@@ -66,6 +66,7 @@ class FakeKubernetes(StandIn):
     namespace_is_gone: bool = False
     denied: set[tuple[str, str]] = field(default_factory=set)
     conflicts: int = 0
+    busy: int = 0  # how many requests it has no time for
     on_savepoint: Any = None
     count: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -80,6 +81,9 @@ class FakeKubernetes(StandIn):
             token = self.headers[-1].get("Authorization", "").removeprefix("Bearer ")
             if token not in self.tokens:
                 return _status(401, "Unauthorized", "Unauthorized")
+            if self.busy:
+                self.busy -= 1
+                return _status(429, "TooManyRequests", "storage is (re)initializing")
             self.bodies.append(json.dumps(body))
             match path.strip("/").split("/"):
                 case ["apis", group] if group == GROUP and self.kinds:
@@ -160,8 +164,30 @@ class FakeKubernetes(StandIn):
 
     # ---- the operator and its Flinks
 
+    @contextmanager
+    def operating(self) -> Iterator[None]:
+        """The operator goes on by itself, also while nobody asks the API server."""
+        gone = threading.Event()
+
+        def operator() -> None:
+            while not gone.wait(0.02):
+                with self.lock:
+                    self.turn()
+
+        thread = threading.Thread(target=operator)
+        thread.start()
+        try:
+            yield
+        finally:
+            gone.set()
+            thread.join()
+
+    def turns(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.turn()
+
     def turn(self) -> None:
-        """One round of the operator."""
+        """One round of the operator; it goes one with every look at a resource, too."""
         if not self.up:
             return
         for (plural, name), plain in list(self.objects.items()):
@@ -269,14 +295,12 @@ class FakeKubernetes(StandIn):
             "spec": spec,
         }
         self._written("POST", plural, body, False)
-        for _ in range(3):
-            self.turn()
+        self.turns(3)
         return self.objects[plural, name]
 
     def forget(self) -> None:
         with self.lock:
-            self.turn()
-            self.turn()
+            self.turns(2)
             self.objects.clear()
 
     def kubeconfig(self, folder: Path, **user: Any) -> str:

@@ -153,7 +153,10 @@ def test_a_job_goes_on_from_its_moved_savepoint_in_its_own_resource(
     assert (job_of(server)["parallelism"], job_of(server)["savepointRedeployNonce"]) == (4, 1)
 
 
-def test_a_run_killed_at_any_write_ends_with_one_savepoint_and_one_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [0, 4])  # of the operator, before we are there again
+def test_a_run_killed_at_any_write_ends_with_one_savepoint_and_one_job(
+    tmp_path: Path, rounds: int
+) -> None:
     number, writes = 0, 1
     while number < writes:
         number += 1
@@ -164,6 +167,7 @@ def test_a_run_killed_at_any_write_ends_with_one_savepoint_and_one_job(tmp_path:
                 ground.apply(spec_of())
             writes = max(writes, Dying.writes)
             Dying.die_at = 0
+            server.turns(rounds)
             assert ground.resume().state == "finished", number
             assert server.running() == ["orders-new"], number
             assert (len(server.savepoints), server.runs["orders-new"]) == (1, 1), number
@@ -171,7 +175,10 @@ def test_a_run_killed_at_any_write_ends_with_one_savepoint_and_one_job(tmp_path:
     assert number >= 4
 
 
-def test_a_run_killed_at_any_write_and_taken_back_runs_the_old_job_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [0, 4])
+def test_a_run_killed_at_any_write_and_taken_back_runs_the_old_job_alone(
+    tmp_path: Path, rounds: int
+) -> None:
     for number in range(1, 5):
         with fake_kubernetes.serving() as server:
             ground = place(tmp_path / str(number), server, DyingOperator)
@@ -179,14 +186,16 @@ def test_a_run_killed_at_any_write_and_taken_back_runs_the_old_job_alone(tmp_pat
             with pytest.raises(Killed):
                 ground.apply(spec_of())
             Dying.die_at = 0
+            server.turns(rounds)
             ground.rollback(discard_progress=True)
-            server.turn()
+            server.turns(4)
             assert server.running() == ["orders"], number
             restored = set(server.restored) - {None, TARGET}
             assert restored <= {f"{TAKEN}/savepoint-1"}, number
 
 
-def test_a_rollback_that_is_killed_is_taken_up_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [0, 4])
+def test_a_rollback_that_is_killed_is_taken_up_again(tmp_path: Path, rounds: int) -> None:
     number, is_killed = 0, True
     while is_killed:
         number += 1
@@ -201,6 +210,7 @@ def test_a_rollback_that_is_killed_is_taken_up_again(tmp_path: Path) -> None:
                 ground.rollback()
             is_killed = Dying.writes >= number
             Dying.die_at = 0
+            server.turns(rounds)
             ground.rollback()
             assert server.running() == ["orders"], number
             assert server.restored[-1] == f"{TAKEN}/savepoint-1", number
@@ -394,8 +404,7 @@ def written(server: FakeKubernetes, name: str, **job: Any) -> None:
     body = copy.deepcopy(server.objects["flinkdeployments", name])
     body["spec"]["job"] |= job
     server._written("PUT", "flinkdeployments", body, False)
-    for _ in range(3):
-        server.turn()
+    server.turns(3)
 
 
 @pytest.mark.parametrize("moment", ["suspended", "later", "started"])
@@ -419,6 +428,7 @@ def test_a_source_that_is_written_back_never_runs_beside_its_successor(
     with pytest.raises(ClusterError, match="somebody has written"):
         ground.apply(spec_of())
     assert seen and server.running() == ["orders"]
+    assert server.runs["orders-new"] == (moment == "started"), "asked before it is started"
     if moment != "suspended":  # then it is stopped once more
         with pytest.raises(ClusterError, match="somebody has written"):
             ground.resume()
@@ -460,6 +470,18 @@ def test_a_job_that_does_not_run_well_is_not_suspended(
     assert job_of(server)["state"] == "running"
 
 
+def test_a_job_that_its_owner_has_just_changed_is_not_suspended_before_the_operator_knows(
+    server: FakeKubernetes, cluster: FlinkOperator
+) -> None:
+    server.deploy("orders")
+    server.up = False
+    written(server, "orders", parallelism=3)
+    unknown = r"does not run \(no operator has reconciled generation 2 yet\)"
+    with pytest.raises(ClusterError, match=unknown):
+        cluster.savepoint(asked())
+    assert job_of(server)["state"] == "running"
+
+
 def test_a_job_that_was_suspended_without_a_savepoint_runs_after_a_rollback(
     server: FakeKubernetes, tmp_path: Path
 ) -> None:
@@ -471,9 +493,9 @@ def test_a_job_that_was_suspended_without_a_savepoint_runs_after_a_rollback(
     Dying.die_at = 0
     server.turn()
     assert server.running() == []
-    ground.rollback()
-    for _ in range(3):
-        server.turn()
+    (job,) = ground.rollback().jobs
+    assert not job.left, "nobody has to do anything"
+    server.turns(3)
     assert server.running() == ["orders"] and job_of(server)["state"] == "running"
 
 
@@ -517,8 +539,7 @@ def test_where_the_first_deployment_fails_a_rollback_starts_the_old_job(
     assert server.objects["flinkdeployments", "orders-new"]["status"]["jobStatus"]["jobId"]
     ground.rollback()
     server.no_pods = ""
-    for _ in range(3):
-        server.turn()
+    server.turns(3)
     assert server.running() == ["orders"]
 
 
@@ -532,8 +553,7 @@ def test_a_session_job_of_ours_is_stopped_with_a_savepoint_if_it_can_take_one(
     server.flink.configured = {"state.savepoints.dir": TAKEN}
     options = {"like": {"resource": "lines"}, "resource": "new"}
     cluster.submit(Submission("t", "lines", TARGET, options=options))
-    for _ in range(3):
-        server.turn()
+    server.turns(3)
     server.stuck = stuck
     for _ in range(2):
         after = cluster.stop(StopRequest("lines", TARGET, "t", seconds_max=2.0))
@@ -556,8 +576,7 @@ def test_a_session_job_is_not_started_from_another_savepoint_in_its_resource(
     other = {"resource": "flinksessionjob/lines", "session": "other"}
     assert "another session" in cluster.try_start(replace(here, options=other)).refused
     cluster.submit(replace(here, tag="back", location=location))
-    for _ in range(3):
-        server.turn()
+    server.turns(3)
     assert server.restored == [None, location]
 
 
@@ -577,8 +596,7 @@ def test_a_job_that_the_operator_has_yet_to_start_is_queued_whatever_the_last_on
     with pytest.raises(ClusterError, match="would be suspended without a savepoint"):
         cluster.savepoint(replace(asked(), tag="other"))
     server.late = set()
-    cluster.find("back")
-    assert cluster.find("back").state is JobState.RUNNING
+    assert cluster.savepoint(replace(asked(), tag="other")) != location, "it is waited for"
 
 
 def test_a_savepoint_that_takes_longer_than_the_operator_may_be_silent_is_waited_for(
@@ -617,8 +635,7 @@ def test_a_savepoint_in_another_folder_than_was_asked_for_is_gone_on_from(
     server.folder = "file:///elsewhere"
     with pytest.raises(ClusterError, match="which is not below file:///taken"):
         cluster.savepoint(asked())
-    for _ in range(3):
-        server.turn()
+    server.turns(3)
     assert server.running() == ["orders"]
     assert server.restored == [None, "file:///elsewhere/savepoint-1"]
 
@@ -782,6 +799,18 @@ def test_an_api_server_that_is_away_is_waited_for_and_then_named(
     )
     with pytest.raises(ClusterError, match="does not answer"):
         gone.find("t")
+
+
+def test_an_api_server_that_is_busy_is_asked_again(
+    server: FakeKubernetes, cluster: FlinkOperator
+) -> None:
+    server.deploy("orders")
+    for ask in (cluster.alive, lambda: cluster.savepoint(asked())):
+        server.busy = 2
+        assert ask() and not server.busy
+    server.busy = 1_000
+    with pytest.raises(ClusterError, match="storage is"):
+        cluster.alive()
 
 
 def test_a_session_cluster_is_no_job(server: FakeKubernetes, cluster: FlinkOperator) -> None:

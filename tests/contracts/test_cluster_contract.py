@@ -275,7 +275,8 @@ def _flink_operator(tmp_path: Path) -> Iterator[Member]:
         member = Member(opened, submission, lambda: server.started, stopping={})
         # A write is made again until its answer comes: it is refused by a "no" alone.
         refused = {"webhook": lambda: setattr(server, "webhooks", 1)}
-        yield replace(_over_http(member, server), refused=refused)
+        with server.operating():
+            yield replace(_over_http(member, server), refused=refused)
 
 
 def _opened(server: StandIn, spec: ClusterSpec, tmp_path: Path) -> Cluster:
@@ -457,14 +458,14 @@ def test_what_the_cluster_has_forgotten_is_unknown_and_not_submitted_again(membe
 
 @pytest.mark.long
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("name", [name for name in MEMBERS if name not in ("memory", "manual")])
+@pytest.mark.parametrize(
+    "member", [name for name in MEMBERS if name not in ("memory", "manual")], indirect=True
+)
 def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(
-    name: str, tmp_path: Path, seed: int
+    member: Member, seed: int
 ) -> None:
     """We are killed at a random moment; the next look and the next attempt find what that left."""
     chance = random.Random(seed)
-    members = MEMBERS[name](tmp_path)
-    member = next(members)
     for attempt in range(12):
         submission = replace(member.submission, tag=f"run-{attempt}.orders")
         killed_while(
@@ -480,4 +481,3 @@ def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(
         assert member.open().find(submission.tag).state.alive
     time.sleep(0.15)
     assert set(member.started().values()) == {1}
-    assert next(members, None) is None

@@ -74,11 +74,14 @@ def reconciled(plain: dict[str, Any], flink: RunsJobs) -> dict[str, Any]:
             job["upgradeSavepointPath"] = wanted.get("initialSavepointPath")
             _started(plain, job, "savepoint", flink)
             return _noted(plain, status, {**wanted, "upgradeMode": "savepoint"})
+        plainly = {"upgradeMode": "", "savepointRedeployNonce": None}
+        is_same = {**wanted, **plainly} == {**last["job"], **plainly}
+        if is_same and status["reconciliationStatus"]["state"] != "UPGRADING":
+            return _noted(plain, status, last["job"])  # nothing to upgrade for
         if was == "running":
-            plainly = {"upgradeMode": "", "savepointRedeployNonce": None}
-            if {**wanted, **plainly} == {**last["job"], **plainly}:
-                return _noted(plain, status, last["job"])  # nothing to upgrade for
             return _suspended(plain, status, wanted, last, flink)
+        if wanted["state"] == "suspended":
+            return status  # it is so, and is not come to
         inherited = mode if mode == "stateless" else last["job"]["upgradeMode"]
         return _noted(plain, status, {**wanted, "state": "suspended", "upgradeMode": inherited})
     except Refuses as refused:
