@@ -399,8 +399,8 @@ def test_a_driver_that_yarn_has_not_heard_of_is_stopped(server: FakeYarn, tmp_pa
     cluster = opened(server, tmp_path, spark_submit=script, seconds_max=0.3, deploy_mode="client")
     cluster.submit(ORDERS)
     assert cluster.find(ORDERS.tag).state is JobState.QUEUED
-    status = cluster.stop(StopRequest("orders", LOCATION, ORDERS.tag, 5.0))
-    assert status.state is JobState.FINISHED
+    request = StopRequest("orders", LOCATION, ORDERS.tag, 5.0)
+    assert in_time(lambda: cluster.stop(request).state is JobState.FINISHED)
     assert in_time(lambda: not Path(f"/proc/{pid_of(tmp_path)}").exists())
 
 

@@ -64,7 +64,7 @@ SHOWN_OPTIONS = frozenset(
     (
         *("path", "topic", "subscribe", "subscribepattern", "assign", "table", "streamname"),
         *("startingoffsets", "startingversion", "startingtimestamp", "rowspersecond", "host"),
-        "port",
+        *("port", "failondataloss"),
     )
 )
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"

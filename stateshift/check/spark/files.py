@@ -123,6 +123,9 @@ def _sources(small: SmallFiles) -> Iterator[Source]:
                 kind=end.kind,
                 places=tuple(sorted(places)),
                 topics=tuple(sorted(end.offsets)),
+                partitions=frozenset(
+                    f"{topic}-{n}" for topic in end.offsets for n in end.offsets[topic]
+                ),
                 rested=len(offsets) > 1 and offsets[0].get(end.index) == offsets[1].get(end.index),
             )
 

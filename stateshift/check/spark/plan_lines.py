@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 _ALIAS = re.compile(r"(?<![\w)])(\w+)(-T\d+ms)? AS (\w+)")
+_GENERATED = re.compile(r"(?P<value>.*), (?:true|false), \[(?P<column>\w+)\]$")
 _WATERMARK = re.compile(r"-T\d+ms")
 _MODE = re.compile(r"\b(Append|Update|Complete)\b")
 
@@ -61,7 +62,14 @@ def aliases(lines: Sequence[str]) -> dict[str, str]:
     for line in lines:
         if line.startswith("Project "):
             found |= {alias: column for column, _, alias in _ALIAS.findall(line)}
+        elif generated := _generated(line):
+            found[generated["column"]] = generated["value"]
     return found
+
+
+def _generated(line: str) -> re.Match[str] | None:
+    """Return the function of a generator that makes one column, and the name of that."""
+    return _GENERATED.match(line) if line.startswith("Generate ") else None
 
 
 def _meaningful(lines: Sequence[str]) -> list[str]:
@@ -87,7 +95,10 @@ def _meaningful(lines: Sequence[str]) -> list[str]:
 
 
 def without_aliases(lines: Sequence[str]) -> list[str]:
-    """Replace each alias of a column, in the nodes above its projection, by that column."""
+    """Replace each alias of a column, in the nodes above its projection, by that column.
+
+    The column of a generator is called by its number.
+    """
     done: list[str] = []
     for line in lines:
         if line.startswith("Project "):
@@ -97,6 +108,11 @@ def without_aliases(lines: Sequence[str]) -> list[str]:
                 pattern = re.compile(rf"\b{word}\b")
                 done = [pattern.sub(column, above) for above in done]
             line = _ALIAS.sub(r"\1", line)
+        elif generated := _generated(line):
+            column = re.compile(rf"\b{generated['column']}\b")
+            number = len([above for above in done if above.startswith("Generate ")])
+            done = [column.sub(f"generated{number}", above) for above in done]
+            line = generated["value"]
         done.append(line)
     return done
 

@@ -10,8 +10,10 @@ Both sides come as files that Spark wrote: the capture's throwaway checkpoint, a
 from __future__ import annotations
 
 import base64
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from stateshift.check.spark.columns import columns_text, fields_of
@@ -71,18 +73,23 @@ class Operator:
 class Source:
     """A source or the sink of the code, or a source of the offset log: its kind, and its places.
 
-    Only that of an offset log is `rested`: it has read nothing in the newest batch.
+    Only that of an offset log is `rested`: it has read nothing in the newest batch. Only the
+    code's has a `pattern` of topics, and fails or not where records are lost.
     """
 
     kind: str
     places: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
+    partitions: frozenset[str] = frozenset()
+    pattern: str | None = None
+    fails_on_loss: bool = True
     rested: bool = False
 
     @property
     def text(self) -> str:
         """Its kind, and what it reads."""
-        return f"{self.kind} {', '.join(self.topics or self.places)}".strip()
+        read = self.topics or (self.pattern and (self.pattern,)) or self.places
+        return f"{self.kind} {', '.join(read)}".strip()
 
     @property
     def folders(self) -> list[str]:
@@ -95,6 +102,19 @@ class Source:
         if self.kind in AMBIGUOUS or self.kind == other.kind:
             return True
         return {self.kind, other.kind} <= RATES
+
+    def unread_by(self, other: Source) -> list[str]:
+        """The topics, or partitions, of an offset log that the code does not read."""
+        if other.pattern is not None:
+            with suppress(re.error):  # Java knows more
+                pattern = re.compile(other.pattern)
+                return [topic for topic in self.topics if pattern.fullmatch(topic) is None]
+        if not other.topics:
+            return []
+        topics = sorted({*self.topics} - {*other.topics})
+        if topics or not other.partitions:
+            return topics
+        return sorted(self.partitions - other.partitions)
 
     def reads_as(self, other: Source) -> bool:
         """Whether the source of an offset log is that one of the code."""
@@ -235,15 +255,22 @@ def captured_query(plain: JsonObject) -> CapturedQuery:
 def _captured_source(plain: JsonObject) -> Source:
     kind = str(plain["kind"]).lower()
     options: Mapping[str, str] = plain["options"]
-    topics: tuple[str, ...] = ()
-    if "subscribe" in options:
-        names = options["subscribe"].split(",")
-        topics = tuple(sorted(map(str.strip, names)))
+    names: Iterable[str] = options["subscribe"].split(",") if "subscribe" in options else ()
+    assigned: Mapping[str, Sequence[int]] = {}
+    if "assign" in options:
+        names = assigned = json.loads(options["assign"])
     places = (options["path"],) if "path" in options else ()
     format = kind.rpartition(".")[2].removesuffix("fileformat")
     if format in FILE_KINDS:
         kind = "file"
-    return Source(kind, places, topics)
+    return Source(
+        kind,
+        places,
+        topics=tuple(sorted(map(str.strip, names))),
+        partitions=frozenset(f"{topic}-{each}" for topic in assigned for each in assigned[topic]),
+        pattern=options.get("subscribepattern"),
+        fails_on_loss=options.get("failondataloss", "true").lower() != "false",
+    )
 
 
 def _captured_sink(plain: JsonObject) -> Source:

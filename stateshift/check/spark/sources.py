@@ -105,12 +105,25 @@ def source_differences(place: str, old: Source, new: Source) -> Iterator[Differe
         message = f"the offset log is of {old.kind}, and the code reads {new.kind}"
         hint = "start the query with a new checkpoint, or keep the source"
         yield Difference("never", "source-kind", place, message, old.text, new.text, hint=hint)
-    elif old.topics and new.topics and not set(old.topics) <= set(new.topics):
-        gone = ", ".join(sorted(set(old.topics) - set(new.topics)))
-        message = f"the offset log has offsets of {gone}, which the code does not read"
-        yield Difference("starts-but", "source-topics", place, message, old.text, new.text)
+    elif gone := old.unread_by(new):
+        yield _lost(place, old, new, gone)
     elif old.places and new.places and not old.reads_as(new):
         yield _other_place(place, old, new)
+
+
+def _lost(place: str, old: Source, new: Source, gone: Sequence[str]) -> Difference:
+    """Return the difference of topics that are no longer read: for Kafka's source, lost data."""
+    fact = f"the offset log has offsets of {', '.join(gone)}, which the code does not read"
+    if not new.fails_on_loss:
+        return Difference("starts-but", "source-topics", place, fact, old.text, new.text)
+    message = f"{fact}: Spark fails with 'Some data may have been lost'"
+    hint = (
+        "failOnDataLoss false leaves their last records unread; where another topic takes the "
+        "place of one, stateshift reposition --topic OLD=NEW"
+    )
+    return Difference(
+        "starts-after", "source-topics", place, message, old.text, new.text, hint=hint
+    )
 
 
 def _other_place(place: str, old: Source, new: Source) -> Difference:
