@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import argument, command, flag, option
+from stateshift.cli.shell.options import Format, argument, command, flag, option
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.errors import PlanError, VerifyError
 
@@ -88,6 +88,7 @@ def check(
         str | None,
         option("--write-spec", "FILE", "Write the spec that makes the state fit, if one does."),
     ] = None,
+    format: Format = "text",
 ) -> int:
     """Check that code starts from a state.
 
@@ -101,6 +102,7 @@ def check(
     from stateshift.cli.views import check_text as render
     from stateshift.documents.check import queries_of, spec_for
 
+    terminal.format_as(format)
     if not code:
         raise typer.BadParameter("name the file: --with job.py")
     checked = api.check(

@@ -11,6 +11,7 @@ import typer
 
 from stateshift.cli.shell.options import (
     FleetOf,
+    Format,
     Location,
     Parallel,
     argument,
@@ -271,6 +272,7 @@ def diff(
     ] = 0,
     fleet: FleetOf = None,
     parallel: Parallel = None,
+    format: Format = "text",
 ) -> int | None:
     """Compare two images, entry by entry.
 
@@ -282,6 +284,7 @@ def diff(
     from stateshift.cli.views import diff_text as render_diff
     from stateshift.documents.diff import DiffDocument, Outcome, diff_facts
 
+    terminal.format_as(format)
     with readers_for(terminal, fleet, [a, b], parallel) as readers:
         facts = diff_facts(look.diff(a, b, terminal.opening(), show, readers))
     terminal.answer_value(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from stateshift.cli.shell.options import (
     WORKDIRS,
+    Format,
     Jobs,
     Parallel,
     RunOptions,
@@ -44,6 +45,7 @@ def plan(
         bool,
         flag("--deep", "Read every byte that a restart needs, as `verify --deep` and `apply` do."),
     ] = False,
+    format: Format = "text",
 ) -> int | None:
     """Show what would be done, how long it takes, the risks.
 
@@ -59,6 +61,7 @@ def plan(
     from stateshift.migration import Proposal, processes_for, propose, with_breach
     from stateshift.workdir import Workdir
 
+    terminal.format_as(format)
     if output is not None:
         _refuse_output(spec, output)  # before the reading, which may take a while
     given, only = move_of(spec), job or []

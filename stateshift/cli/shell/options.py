@@ -99,6 +99,7 @@ def refuse_no_file(flag: str, path: str, noun: str, name: str) -> None:
 
 
 Json = Annotated[bool, flag("--json", "One JSON document on stdout.", envvar="STATESHIFT_JSON")]
+Format = Annotated[str, option("--format", "FORMAT", "text, or markdown for a pull request.")]
 Verbose = Annotated[
     int,
     typer.Option(

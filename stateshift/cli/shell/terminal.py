@@ -121,6 +121,7 @@ class Terminal:
 
     adapters_given: Adapters | None = None
     json: bool = False
+    is_markdown: bool = False
     verbose: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     arguments: tuple[str, ...] = ()
@@ -145,9 +146,27 @@ class Terminal:
 
     # -- speaking
 
+    def format_as(self, name: str) -> None:
+        """Print the result in this format.
+
+        Raises:
+            SpecError: there is no such format, or JSON is asked for as well.
+        """
+        from stateshift.cli.shell.options import choice
+        from stateshift.errors import SpecError
+
+        self.is_markdown = choice("--format", name, ("text", "markdown")) == "markdown"
+        if self.is_markdown and self.json:
+            raise SpecError.of("--format", "markdown is no JSON document", hint="leave out --json")
+
     def show(self, blocks: Iterable[Block]) -> None:
-        """Print the result, for a person."""
-        self._print(blocks, sys.stdout)
+        """Print the result, for a person or a pull request."""
+        if self.is_markdown:
+            from stateshift.cli.views.markdown import markdown_text
+
+            self._write(markdown_text(blocks), sys.stdout)
+        else:
+            self._print(blocks, sys.stdout)
 
     def talk(self, blocks: Iterable[Block]) -> None:
         """Print what is not the result. If nobody can read it, the work continues."""
@@ -217,18 +236,21 @@ class Terminal:
         from stateshift.cli.views.text import plain_text, rich_blocks
 
         if not self.colours(stream):
-            text = plain_text(blocks)
-            if not _encodable(text, stream):  # escapes for what the stream cannot show
-                encoding = stream.encoding or "ascii"
-                text = text.encode(encoding, "backslashreplace").decode(encoding)
-            stream.write(text)
-            stream.flush()
+            self._write(plain_text(blocks), stream)
             return
         from rich.console import Console
 
         console = Console(file=stream, highlight=False, markup=False, emoji=False)
         for renderable in rich_blocks(blocks):
             console.print(renderable)
+
+    def _write(self, text: str, stream: TextIO) -> None:
+        """Write text, with escapes for what the stream cannot show."""
+        if not _encodable(text, stream):
+            encoding = stream.encoding or "ascii"
+            text = text.encode(encoding, "backslashreplace").decode(encoding)
+        stream.write(text)
+        stream.flush()
 
     # -- who listens
 
