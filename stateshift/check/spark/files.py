@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stateshift.check.spark.columns import fields_of
-from stateshift.check.spark.query import Operator, Source, StoredQuery, operators_in
+from stateshift.check.spark.query import Operator, Source, StoredQuery, operators_in, partitions_of
 from stateshift.engines.spark.layout import inside, number_of_log, offset_path, under
 from stateshift.engines.views import ShownEntry
 from stateshift.formats.spark.names import classify
@@ -123,9 +123,7 @@ def _sources(small: SmallFiles) -> Iterator[Source]:
                 kind=end.kind,
                 places=tuple(sorted(places)),
                 topics=tuple(sorted(end.offsets)),
-                partitions=frozenset(
-                    f"{topic}-{n}" for topic in end.offsets for n in end.offsets[topic]
-                ),
+                partitions=partitions_of(end.offsets),
                 rested=len(offsets) > 1 and offsets[0].get(end.index) == offsets[1].get(end.index),
             )
 

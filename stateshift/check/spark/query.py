@@ -252,6 +252,14 @@ def captured_query(plain: JsonObject) -> CapturedQuery:
     )
 
 
+def partitions_of(topics: Mapping[str, Iterable[int]]) -> frozenset[str]:
+    """Return the names of partitions, given by their topics."""
+    names: set[str] = set()
+    for topic, numbers in topics.items():
+        names.update(f"{topic}-{number}" for number in numbers)
+    return frozenset(names)
+
+
 def _captured_source(plain: JsonObject) -> Source:
     kind = str(plain["kind"]).lower()
     options: Mapping[str, str] = plain["options"]
@@ -267,7 +275,7 @@ def _captured_source(plain: JsonObject) -> Source:
         kind,
         places,
         topics=tuple(sorted(map(str.strip, names))),
-        partitions=frozenset(f"{topic}-{each}" for topic in assigned for each in assigned[topic]),
+        partitions=partitions_of(assigned),
         pattern=options.get("subscribepattern"),
         fails_on_loss=options.get("failondataloss", "true").lower() != "false",
     )

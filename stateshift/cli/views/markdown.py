@@ -36,20 +36,17 @@ def markdown_text(blocks: Iterable[Block]) -> str:
 
 def _lines(line: Line) -> Iterator[str]:
     first, *log = lines_of(line.text)
+    bullet = f"{' ' * (line.indent - 2)}*"
     if line.indent == 0 and line.tone == "strong":
         yield from ("", f"**{_escaped(first)}**", "")
     elif line.indent == 0:
         yield from ("", _escaped(first))
     elif line.text.startswith(COMMAND) and not log:
-        yield f"{_bullet(line)}{_code(first)}"
+        yield f"{bullet} {_code(first)}"
     else:
-        yield f"{_bullet(line)}{_escaped(first)}"
+        yield f"{bullet} {_escaped(first)}"
     for each in log:
         yield f"{' ' * line.indent}{_code(each.removeprefix('  | '))}  "
-
-
-def _bullet(line: Line) -> str:
-    return f"{' ' * (line.indent - 2)}* "
 
 
 def _table(table: TextTable) -> Iterator[str]:
