@@ -33,6 +33,7 @@ GROUPS = {
         "stateshift/api",
         "configs/outputs",
         "CHANGELOG",
+        "stateshift/COMPARED",
         "stateshift/SECURITY",
     ),
     "Engines": ("stateshift/engines/",),
