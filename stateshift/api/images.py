@@ -136,6 +136,7 @@ def export(
     *,
     operator: str | None = None,
     store: str | None = None,
+    shard: int | None = None,
     batch: int | None = None,
     changes: tuple[int, int] | None = None,
     adapters: Adapters | None = None,
@@ -146,12 +147,13 @@ def export(
         location: an image, as a URL or a local path.
         operator: only this operator, by its id or its uid.
         store: only this store.
+        shard: only this shard; of Flink, this subtask.
         batch: the state as this batch left it.
         changes: what these batches (first, last) did to the state, instead of the state.
         adapters: how storages are opened, where a test has its own.
 
     Returns:
-        The state, which is read when `batches()`, `table()` or `save(file)` is called.
+        The state, read when `batches()`, `lines()`, `table()` or `save(file)` is called.
 
     Raises:
         SpecError: `batch` and `changes` are both given.
@@ -161,7 +163,7 @@ def export(
 
     if batch is not None and changes is not None:
         raise SpecError((Complaint("batch", "changes names its batches itself"),))
-    wanted = Wanted(operator, store, batch, changes)
+    wanted = Wanted(operator, store, batch, changes, shard=shard)
     return StateExport(place_of(location), wanted, opening_of(adapters))
 
 

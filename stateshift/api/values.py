@@ -297,6 +297,21 @@ class StateExport:
     wanted: Wanted
     open_storage: Callable[[str], Storage]
 
+    @property
+    def stores(self) -> tuple[tuple[str, str], ...]:
+        """The operator and the name of each store that was chosen."""
+        return self._made("jsonl").stores
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines of `stateshift export --to -`, some at a time: JSON, each entry on one.
+
+        What folding a shard takes, and some lines, is held at once.
+
+        Raises:
+            FormatError: a file's bytes are not what its format says.
+        """
+        yield from self._made("jsonl").chunks()
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield Arrow record batches: operator, store, shard, key and value of each entry.
 

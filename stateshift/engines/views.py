@@ -237,8 +237,8 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The part of an image to export: an operator, a store, an earlier batch, or changes; and only
-    every so-many-th shard, where the engine can leave others out.
+    """The part of an image to export: an operator, a store, a shard, an earlier batch, or changes;
+    and only every so-many-th shard, where the engine can leave others out.
     """
 
     operator: str | None = None
@@ -246,6 +246,7 @@ class Wanted:
     batch: int | None = None
     changes: tuple[int, int] | None = None
     every: int = 1
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

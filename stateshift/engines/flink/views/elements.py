@@ -378,6 +378,9 @@ class FlinkExport:
                 if _is_bytes(shown):
                     self.as_bytes[name, state] = None
 
+            if self.wanted.shard is not None:
+                own = (each for each in operator.all_subtasks if each.index == self.wanted.shard)
+                operator = replace(operator, subtasks=tuple(own))
             for rows in text_rows(operator, self.streams, self.wanted.store, see):
                 self.entries += len(rows.keys)
                 yield names[id_], rows

@@ -47,7 +47,9 @@ class Opened:
             for shard in image.shards:
                 names = self.views[image.path].names(shard.operator, shard.store)
                 is_of_operator = operator_fits(wanted, image, shard.operator)
-                is_left_out = shard.shard % wanted.every > 0
+                is_left_out = shard.shard % wanted.every > 0 or (
+                    wanted.shard not in (None, shard.shard)
+                )
                 if (
                     is_of_operator
                     and not is_left_out
