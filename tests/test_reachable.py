@@ -39,6 +39,14 @@ CALLED_BY_OTHERS = {
         "socketserver calls these",
     ),
     **dict.fromkeys(("Worker", "keep_running"), "a user's job calls it (stateshift.live)"),
+    **dict.fromkeys(
+        (
+            *("compose", "on_mount", "on_unmount", "on_opened", "on_found"),
+            *("on_data_table_row_selected", "on_input_submitted"),
+            *("action_search", "action_more", "action_help", "action_back"),
+        ),
+        "textual calls these (stateshift browse)",
+    ),
     "seekable": "pyarrow and Python's io ask a file",
     "schema_text": "what configs/ holds is made and compared with it",
 }

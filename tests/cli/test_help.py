@@ -27,6 +27,7 @@ HEAVY = {
     "cramjam",
     "requests",
     "rich",
+    "textual",
     "pandas",
     "numpy",
 }
@@ -120,7 +121,7 @@ def test_the_help_has_the_parts_that_the_readme_has() -> None:
 def test_the_commands_of_later_issues_are_not_announced() -> None:
     assert [
         *("init", "doctor"),
-        *("inspect", "verify", "check", "export", "query", "profile", "diff", "uid"),
+        *("inspect", "browse", "verify", "check", "export", "query", "profile", "diff", "uid"),
         *("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
         *("cutover", "pause", "throttle", "failover", "failback", "drill"),
         *("compact", "repartition", "rewind", "fork", "convert", "rename"),

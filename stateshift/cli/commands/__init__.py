@@ -12,7 +12,9 @@ from stateshift.cli.shell.options import Command
 # The parts of the help, in its order, as the README's table of commands has them.
 PANELS = {
     "Begin": ("init", "doctor"),
-    "Look": ("inspect", "verify", "check", "export", "query", "profile", "diff", "uid"),
+    "Look": (
+        *("inspect", "browse", "verify", "check", "export", "query", "profile", "diff", "uid"),
+    ),
     "Move": ("move", "plan", "apply", "resume", "rollback", "status", "runs", "metrics"),
     "Steer a warm move or a standby": (
         "cutover",
@@ -43,7 +45,7 @@ GROUPS = {"live": "stateshift.live.cli"}
 # The modules of several commands. Any other command has a module of its own name.
 MODULES = {
     "begin": ("init", "doctor"),
-    "looks": ("inspect", "export", "query", "profile", "diff", "uid"),
+    "looks": ("inspect", "browse", "export", "query", "profile", "diff", "uid"),
     "plans": ("plan", "apply"),
     "runs": ("resume", "rollback", "status", "runs"),
     "steering": ("cutover", "pause", "throttle", "failover", "failback", "drill"),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from contextlib import suppress
+from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -296,6 +299,47 @@ def diff(
         case Outcome.DIFFERENT:
             return VerifyError.exit_code
     return PlanError.exit_code
+
+
+@command(
+    "stateshift browse s3://bucket/checkpoints/orders\n"
+    "stateshift browse /checkpoints/orders /moved/orders\n"
+    "stateshift browse .stateshift",
+    (2, 3, 4, 6, 8, 130),
+    e0="you have quit",
+    e4="the extra `browse` is not installed",
+)
+def browse(
+    terminal: Terminal,
+    locations: Annotated[
+        list[str],
+        argument("LOCATION…", "An image, two images, the workdir of a run, or that of all runs."),
+    ],
+) -> None:
+    """Browse images and runs at the terminal. It only reads.
+
+    Operators, stores, shards, entries with search by key, files, sources and sinks, findings; of
+    two images, how they differ; of runs, their timeline. ? shows the keys, q quits.
+    """
+    is_terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    is_dumb = terminal.environment.get("TERM") in (None, "", "dumb")
+    if terminal.json or terminal.verbose or is_dumb or not is_terminal:
+        fact = "it needs a terminal to itself: no pipe, no --json, no --verbose"
+        document = " --json" if terminal.json else ""
+        raise SpecError.of(
+            "browse", fact, hint=f"stateshift inspect {quote(locations[0])}{document}"
+        )
+    try:
+        from stateshift.cli.browse import app
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] != "textual":
+            raise
+        fact = "browsing needs the library textual"
+        raise PlanError(fact, hint="pip install 'stateshift[browse]'") from None
+    from stateshift.cli.browse.places import first_page
+
+    app.run(partial(first_page, locations), terminal.adapters())
+    os._exit(0)  # what is still being read may hang, and only reads
 
 
 @command(

@@ -280,7 +280,7 @@ def runs(
     from stateshift.cli.views import run_text as render_run
     from stateshift.documents.run import workdir_document
 
-    entries = [_listed(path) for path in below(workdirs)]
+    entries = [run_at(path) for path in below(workdirs)]
     terminal.answer(
         "runs",
         lambda: [workdir_document(entry) for entry in entries],
@@ -309,7 +309,8 @@ def _directories(root: str) -> list[str]:
         return sorted(entry.path for entry in entries if entry.is_dir())
 
 
-def _listed(path: str) -> ListedRun:
+def run_at(path: str) -> ListedRun:
+    """Return a workdir as a line of `runs`."""
     from stateshift import migration
     from stateshift.documents.run import ListedRun, RunFacts
     from stateshift.workdir import Workdir

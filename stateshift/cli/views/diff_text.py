@@ -14,7 +14,7 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    pass
+    from stateshift.engines.views import Difference
 
 _TONES: dict[str, Tone] = {"added": "good", "removed": "bad", "changed": "warn"}
 _OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
@@ -47,16 +47,15 @@ def differences(facts: DiffFacts, a: str, b: str, verbose: bool = False) -> Iter
     for operator, name, why in images.incomparable:
         yield Line(f"not compared: store {name} of operator {operator}: {why}", "warn", 2)
     if images.shown:
-        yield from section("Differences", *_shown(facts))
+        each = [(shown.operator, shown.store, *row(shown)) for shown in images.shown]
+        table = TextTable(("operator", "store", "", "key", "value"), tuple(each))
+        yield from section("Differences", table)
+        if facts.more:
+            yield Line("… and more: --show N shows more of each store", "dim", indent=2)
 
 
-def _shown(facts: DiffFacts) -> Iterator[Block]:
-    rows: list[Row] = []
-    for shown in facts.differences.shown:
-        change = Cell(shown.change, _TONES[shown.change])
-        before, after = compact_json(shown.before), compact_json(shown.after)
-        values = {"added": after, "removed": before}.get(shown.change, f"{before} -> {after}")
-        rows.append((shown.operator, shown.store, change, compact_json(shown.key), values))
-    yield TextTable(("operator", "store", "", "key", "value"), tuple(rows))
-    if facts.more:
-        yield Line("… and more: --show N shows more of each store", "dim", indent=2)
+def row(shown: Difference) -> Row:
+    """Return the change of an entry, its key, and its values."""
+    before, after = compact_json(shown.before), compact_json(shown.after)
+    values = {"added": after, "removed": before}.get(shown.change, f"{before} -> {after}")
+    return Cell(shown.change, _TONES[shown.change]), compact_json(shown.key), values

@@ -45,6 +45,7 @@ TONES: dict[str, Tone] = {
     "damaged": "bad",
 }
 TIMELINE = 24
+RUN_HEADS = ("workdir", "state", "jobs", ">took", ">downtime")
 PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
 Pair = tuple[str, str | Cell]
@@ -262,14 +263,15 @@ def resume_commands(workdir: str) -> tuple[Block, ...]:
 
 def runs(entries: Iterable[ListedRun], root: str) -> Iterator[Block]:
     """Show a line for each workdir below `root`."""
-    rows = tuple(_listed(entry) for entry in entries)
+    rows = tuple(run_row(entry) for entry in entries)
     if not rows:
         yield Line(f"no runs below {root}")
         return
-    yield TextTable(("workdir", "state", "jobs", ">took", ">downtime"), rows, indent=0)
+    yield TextTable(RUN_HEADS, rows, indent=0)
 
 
-def _listed(entry: ListedRun) -> Row:
+def run_row(entry: ListedRun) -> Row:
+    """Return the cells below RUN_HEADS."""
     if entry.facts is None:
         return entry.workdir, Cell("damaged", TONES["damaged"]), entry.damage or "", "", ""
     facts, done = entry.facts, entry.facts.report
