@@ -100,6 +100,7 @@ svg .inside { fill: var(--inside); stroke: none; } svg .alarm { fill: var(--bad)
 @media print {
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   body { padding: 0; max-width: none; font-size: 10pt; } .wide { overflow: visible; }
+  td.text { overflow-wrap: anywhere; }
   figure, tr, .failed, .tiles > div { break-inside: avoid; } h2, h3 { break-after: avoid; } }
 """
 
