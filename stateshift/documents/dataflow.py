@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, NotRequired, TypedDict
 
-from stateshift.dataflow.reasons import order, reasons
-from stateshift.dataflow.schedulers import unguarded_operators
+from stateshift.dataflow.schedulers import order, reasons, unguarded_operators
 from stateshift.documents.shape import At
 
 if TYPE_CHECKING:

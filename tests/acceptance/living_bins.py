@@ -26,12 +26,19 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from stateshift.live.bins.batches import unread_batch
-from stateshift.live.bins.bin_run import BinWork, Memory, Writing, put_out_as_tables, run
+from stateshift.live.bins.bin_run import (
+    Apply,
+    BinWork,
+    Memory,
+    Position,
+    Writing,
+    put_out_as_tables,
+    run,
+)
 from stateshift.live.bins.commits import BinSnapshot, Commit, Ledger, TakenBin
 from stateshift.live.bins.files import Files, Proposal
 from stateshift.live.bins.hashing import HASH
 from stateshift.live.bins.operators import BinOperator
-from stateshift.live.bins.stages import Apply, Position
 from stateshift.live.bins.times import BEGIN, Moment
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import Update

@@ -14,12 +14,11 @@ import pyarrow
 import pyarrow.compute
 
 from stateshift.live import acts, code, proposals
-from stateshift.live.chains import declare
 from stateshift.live.folder import ChainWorker, Folder
 from stateshift.live.member import Group, Member, TaskPlace
 from stateshift.live.proposals import ChangeProgress, ChangeRequest, Patience, read_group
 from stateshift.live.protocol.chains import Link, NewChain, OnError, ProposedChange, When
-from stateshift.live.task import Chain, Task
+from stateshift.live.task import Chain, Task, declare
 from stateshift.storage.protocol import Storage, Traits
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 

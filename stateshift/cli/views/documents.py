@@ -18,7 +18,6 @@ from stateshift.cli.views import completion, manual
 from stateshift.documents import (
     advice,
     begin,
-    bin_count,
     bins,
     check,
     dataflow,
@@ -153,7 +152,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "live-bins": Document(
         "How many bins a group has, which are hot, and another number of them",
         ("live bins",),
-        (bin_count.AbortedLiveCountDocument, bin_count.LiveCountDocument),
+        (bins.AbortedLiveCountDocument, bins.LiveCountDocument),
     ),
     "live-steering": Document(
         "What was asked of whoever moves bins, from now on",

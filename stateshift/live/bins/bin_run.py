@@ -6,6 +6,16 @@
 
 State in memory counts only as long as it is the state that is kept under its name: after a batch
 that was not committed it is read again.
+
+The stages that the rows of a bin go through in a batch, up to a frontier, are pure:
+
+    history of the bin    west, from 45 on east, from 90 on west
+    west's frontier       from 40 to 95
+    stages                apply before 45 · give at 45 to east · leave out before 90 · take at 90 ·
+                          apply before 95
+
+Until a bin that is to be taken has come, all its rows from there on are held. A bin that goes on
+before it has come waits here as well: it is given once it was taken.
 """
 
 from __future__ import annotations
@@ -13,9 +23,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from stateshift.live.bins.arrow_tables import to_bytes
 from stateshift.live.bins.batches import Records, Rows
@@ -29,10 +39,9 @@ from stateshift.live.bins.commits import (
 )
 from stateshift.live.bins.files import data_file
 from stateshift.live.bins.operators import BinOperator
-from stateshift.live.bins.stages import Apply, Give, LeaveOut, Position, Stage, Take
 from stateshift.live.bins.stores import Output, Store, read_store, rows_as_bytes, rows_from_bytes
-from stateshift.live.bins.times import Moment
-from stateshift.live.protocol.configuration import Time
+from stateshift.live.bins.times import Moment, cut
+from stateshift.live.protocol.configuration import History, Time
 
 T = TypeVar("T")
 
@@ -413,3 +422,76 @@ def put_out_as_tables(operator: BinOperator, put_out: Sequence[Output]) -> list[
         pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)
     ]
     return [pyarrow.table(arrays, schema=schema)]
+
+
+Place = Literal["here", "away", "awaited"]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a bin has come: all before `at` is done. `since` is the awaited move's time."""
+
+    at: Moment
+    place: Place
+    since: Time | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Rows before a moment, and what was asked for before it, are folded."""
+
+    until: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveOut:
+    """Rows before a moment belong to others."""
+
+    until: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """The bin goes to another worker, as it is after everything before the time."""
+
+    time: Time
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """The bin comes, as it was given at the time."""
+
+    time: Time
+
+
+Stage = Apply | LeaveOut | Give | Take
+
+
+def stages(
+    history: History, me: int, position: Position, frontier: Moment, arrived: Container[Time]
+) -> tuple[tuple[Stage, ...], Position]:
+    """Return a bin's stages up to a frontier, and its position then. `arrived`: moves to here."""
+    found: list[Stage] = []
+    place, since, at = position.place, position.since, position.at
+    if place == "awaited":
+        assert since is not None, "what is awaited has a time"
+        if since not in arrived:
+            return (), position
+        found.append(Take(since))
+        place, since = "here", None
+    for time, worker in history:
+        if not at < cut(time) <= frontier:
+            continue
+        at, is_mine = cut(time), worker == me
+        found.append(Apply(at) if place == "here" else LeaveOut(at))
+        if place == "here" and not is_mine:
+            found.append(Give(time, worker))
+            place = "away"
+        elif place == "away" and is_mine:
+            if time not in arrived:
+                return tuple(found), Position(at, "awaited", time)
+            found.append(Take(time))
+            place = "here"
+    found.append(Apply(frontier) if place == "here" else LeaveOut(frontier))
+    return tuple(found), Position(frontier, place)

@@ -33,10 +33,10 @@ from stateshift.live.bins.hashing import HASH
 from stateshift.live.bins.homes import Home, InDriver, InExecutors, SparkTasks
 from stateshift.live.bins.operators import BinOperator
 from stateshift.live.bins.parts import Membership, OperatorStart
-from stateshift.live.chains import group
 from stateshift.live.code import package, python_version
 from stateshift.live.folder import Folder
 from stateshift.live.member import Group
+from stateshift.live.task import group
 from stateshift.storage.opening import open_patiently
 
 if TYPE_CHECKING:

@@ -17,12 +17,19 @@ from itertools import chain
 
 from stateshift.errors import SpecError
 from stateshift.live.bins.batches import RowBatch
-from stateshift.live.bins.bin_run import ArrivedBin, BatchResult, BinWork
+from stateshift.live.bins.bin_run import (
+    ArrivedBin,
+    BatchResult,
+    BinWork,
+    Position,
+    Stage,
+    Take,
+    stages,
+)
 from stateshift.live.bins.commits import BinSnapshot, Commit, Counts, HeldRows, Ledger, TakenBin
 from stateshift.live.bins.files import Proposal, wide_enough
 from stateshift.live.bins.hashing import encoders_of
 from stateshift.live.bins.redistribution import BinCounts, OldBin, Redistribution
-from stateshift.live.bins.stages import Position, Stage, Take, stages
 from stateshift.live.bins.times import BEGIN, Moment, cut
 from stateshift.live.protocol.configuration import (
     Configuration,

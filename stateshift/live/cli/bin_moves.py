@@ -13,8 +13,14 @@ from stateshift.cli.shell.failing import tell_aborted
 from stateshift.cli.shell.progress import tell_changes
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.text import Line
-from stateshift.documents.bin_count import CountFacts, LiveCountDocument
-from stateshift.documents.bins import LiveMoveDocument, MoveFacts, SteeringState, bins_steering
+from stateshift.documents.bins import (
+    CountFacts,
+    LiveCountDocument,
+    LiveMoveDocument,
+    MoveFacts,
+    SteeringState,
+    bins_steering,
+)
 from stateshift.documents.problems import failed_document
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
 from stateshift.live.bins import move_request

@@ -13,8 +13,7 @@ from stateshift.live.bins.move_request import hint_if_gone
 from stateshift.live.values import live_command
 
 if TYPE_CHECKING:
-    from stateshift.documents.bin_count import CountFacts
-    from stateshift.documents.bins import BinsFacts, MoveFacts, PartFacts, PastMoveFacts
+    from stateshift.documents.bins import BinsFacts, CountFacts, MoveFacts, PartFacts, PastMoveFacts
     from stateshift.live.bins.adoption import ImportResult
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import MoveProgress

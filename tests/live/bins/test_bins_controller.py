@@ -15,11 +15,10 @@ import pytest
 
 from stateshift.errors import Incompatible, PlanError, SpecError, StateshiftError, StorageError
 from stateshift.live.bins.commits import Commit, Ledger
-from stateshift.live.bins.compact_moves import EVERY
 from stateshift.live.bins.compactions import MovesBase
 from stateshift.live.bins.controller import Controller
 from stateshift.live.bins.files import Files, Proposal
-from stateshift.live.bins.migration import Carrier, MoveProgress
+from stateshift.live.bins.migration import EVERY, Carrier, MoveProgress
 from stateshift.live.bins.move_request import (
     Manner,
     TimedStep,

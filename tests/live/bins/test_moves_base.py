@@ -15,9 +15,9 @@ import pytest
 
 from stateshift.errors import PlanError
 from stateshift.live.bins import adoption
-from stateshift.live.bins.compact_moves import EVERY, KEPT, compact
 from stateshift.live.bins.compactions import COMPACTIONS_KEPT, Compaction, MovesBase
 from stateshift.live.bins.files import Files, GroupStart, look
+from stateshift.live.bins.migration import EVERY, KEPT, compact
 from stateshift.live.bins.watch import Watch
 from stateshift.live.protocol.chains import Decision
 from stateshift.live.protocol.configuration import BEGIN, Update

@@ -7,10 +7,17 @@ from dataclasses import replace
 import pytest
 
 from stateshift.live.bins.batches import NOTHING, Records, RowBatch
-from stateshift.live.bins.bin_run import ArrivedBin, BatchResult, BinResult
+from stateshift.live.bins.bin_run import (
+    Apply,
+    ArrivedBin,
+    BatchResult,
+    BinResult,
+    Give,
+    LeaveOut,
+    Take,
+)
 from stateshift.live.bins.commits import BinSnapshot, Commit, FilePiece, HeldRows, Ledger
 from stateshift.live.bins.files import Proposal
-from stateshift.live.bins.stages import Apply, Give, LeaveOut, Take
 from stateshift.live.bins.worker_state import News, PendingCommit, WaitingRows, WorkerState
 from stateshift.live.protocol.configuration import (
     Update,
