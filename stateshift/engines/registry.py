@@ -8,19 +8,23 @@ looks at an image of Spark's does not wait for Flink's engine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from stateshift import extensions
 from stateshift.engines.protocol import Engine
 from stateshift.engines.views import DecodedFile, Opening
-from stateshift.errors import PlanError, StateshiftError
+from stateshift.errors import PlanError, StateshiftError, StorageError
+from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
 
 if TYPE_CHECKING:
     from stateshift.world import EntriesReader, Transform
+
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +194,7 @@ def folder_meant(location: str, opening: Opening) -> str:
     """Return the folder that a single file stands for; else the location itself."""
     if not is_whole(location.rstrip("/").rpartition("/")[2]):
         return location
-    from stateshift.engines.single_file import folder_of_single
+    from stateshift.engines.registry import folder_of_single
 
     return folder_of_single(location, opening)
 
@@ -228,3 +232,23 @@ class Entries(Mapping[str, "EntriesReader"]):
 
     def __len__(self) -> int:
         return len(engine_names())
+
+
+def single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, str] | None:
+    """Return the storage and name of a single file; None for a directory, or nothing."""
+    location = locations.normal(location, os.getcwd())
+    name = locations.name(location)
+    if not name:
+        return None
+    storage = opening(locations.parent(location))
+    with suppress(StorageError):
+        if storage.stat(name) is not None:
+            return storage, name
+    return None
+
+
+def folder_of_single(location: str, opening: Callable[[str], Storage]) -> str:
+    """Return the folder that a single file lies in; of what is no file, the location itself."""
+    if single(location, opening) is None:
+        return location
+    return locations.parent(locations.normal(location, os.getcwd()))

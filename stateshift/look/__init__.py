@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from stateshift.engines.protocol import Engine
-from stateshift.engines.registry import decoded_file, engine_of, find_image, is_whole
-from stateshift.engines.single_file import single
+from stateshift.engines.registry import decoded_file, engine_of, find_image, is_whole, single
 from stateshift.engines.views import (
     CheckStage,
     Coverage,

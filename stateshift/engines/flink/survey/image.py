@@ -22,7 +22,7 @@ from stateshift.engines.flink.rewrite.rescale import heads_of, keyed_heads, why_
 from stateshift.engines.flink.rewrite.unkeyed import KEYED, UNKEYED
 from stateshift.engines.flink.streams import Streams, decode_once
 from stateshift.engines.flink.survey.findings import findings_of
-from stateshift.engines.single_file import folder_of_single
+from stateshift.engines.registry import folder_of_single
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, StorageError
 from stateshift.formats import bounds

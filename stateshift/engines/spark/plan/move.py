@@ -15,6 +15,13 @@ A job that still runs gets a halt plan and, provisionally, the move plan of what
 
 Its halt is the stop itself, the fences that keep it from going on, and the merges that are moved in
 by rename then.
+
+In a repair, each file comes from the place that has it whole:
+
+    a copy of several files  one for each place that they come from
+    a commit, published      is written, if it was rebuilt
+    a comparison of a shard  goes by entries; byte for byte, if some of its files came from a copy,
+                             for no one place holds all of it
 """
 
 from __future__ import annotations
@@ -39,7 +46,6 @@ from stateshift.engines.spark.findings.moves import FINDINGS, FINDINGS_OF_START
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.places import Rewriting, with_changes
 from stateshift.engines.spark.plan import publication
-from stateshift.engines.spark.plan.borrowed import from_their_places
 from stateshift.engines.spark.plan.fingerprint import epoch_after, identity_of, plan_of, provisional
 from stateshift.engines.spark.plan.rounds import round_plan, with_shortest_chains
 from stateshift.engines.spark.real_time import SECONDS_DEFAULT, longest_batch
@@ -55,6 +61,7 @@ from stateshift.specification import JobSpec, Spec
 from stateshift.specification.grammars import NEVER
 from stateshift.specification.job_relations import job_to_stop
 from stateshift.specification.model import SUBMIT_SECONDS_MAX
+from stateshift.specification.transform import Repair
 from stateshift.step import (
     AnyStep,
     CompareImages,
@@ -64,7 +71,10 @@ from stateshift.step import (
     MoveFiles,
     ReadyFence,
     Rename,
+    StageFiles,
     StopJob,
+    TransformShard,
+    WriteFile,
 )
 from stateshift.survey import Facts, Image, ShardFiles, Survey
 
@@ -370,3 +380,62 @@ PLANS: Mapping[Purpose, Callable[[Move], Plan]] = {
     "halt": halt_plan,
     "move": move_plan,
 }
+
+
+def from_their_places(repair: Repair, phases: Iterable[Phase]) -> tuple[Phase, ...]:
+    """Return the phases with every step that reads a file reading it where it is whole."""
+    placed = []
+    for phase in phases:
+        steps: list[AnyStep] = []
+        for step in phase.steps:
+            match step:
+                case CopyFiles() | StageFiles() if not step.names:
+                    steps += _of_copy(repair, step)
+                case CompareImages():
+                    steps += _of_comparison(repair, step)
+                case TransformShard() if step.inputs and step.inputs[0].path in repair.take:
+                    steps.append(replace(step, source=repair.take[step.inputs[0].path]))
+                case _:
+                    steps.append(step)
+        placed.append(replace(phase, steps=tuple(steps)))
+    return tuple(placed)
+
+
+def _of_copy(repair: Repair, step: CopyFiles | StageFiles) -> Iterator[AnyStep]:
+    by_path = {item.path: item for item in step.items}
+    rebuilt = [path for path in by_path if path in repair.rebuild]
+    for number, (place, paths) in enumerate(_by_place(repair, by_path, step.source)):
+        name = step.name if number == 0 else f"{step.name}-from-{number}"
+        items = tuple(by_path[path] for path in paths)
+        yield replace(step, name=name, source=place, items=items)
+    for path in rebuilt:
+        if isinstance(step, CopyFiles):  # else it is staged, and written later
+            content = repair.rebuild[path].encode()
+            yield WriteFile.of(f"{step.name}-{path}", step.target, path, content)
+
+
+def _of_comparison(repair: Repair, step: CompareImages) -> Iterator[AnyStep]:
+    whole, paths = [], list(step.paths)
+    for shard in step.source_shards:
+        if repair.take.keys().isdisjoint(shard.files):
+            whole.append(shard)
+        else:
+            paths += shard.files
+    if whole:
+        yield replace(step, source_shards=tuple(whole), paths=())
+    for number, (place, own) in enumerate(_by_place(repair, paths, step.source)):
+        name = f"{step.name}-from-{number}" if whole or number else step.name
+        yield replace(
+            step, name=name, source=place, source_shards=(), paths=own, settings={}, size=0
+        )
+
+
+def _by_place(
+    repair: Repair, paths: Iterable[str], source: str
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the places of these files, the source first, without those that are rebuilt."""
+    by_place: dict[str, list[str]] = {source: []}
+    for path in paths:
+        if path not in repair.rebuild:
+            by_place.setdefault(repair.take.get(path, source), []).append(path)
+    yield from ((place, tuple(own)) for place, own in by_place.items() if own)

@@ -8,6 +8,21 @@ them. Reads only.
 
 Spark 4.0 was tried with each of these. It reads a partition that is not named from its beginning,
 so that every partition of a new topic is named.
+
+A source may read on in another table of Delta or Iceberg, with a proof that the other table has
+before the new position what the job has read:
+
+    Delta      {"sourceVersion":1,"reservoirId":"<id>","reservoirVersion":4,"index":-1,
+                "isStartingVersion":false}
+    Iceberg    {"version":1,"snapshot_id":599…,"position":2,"scan_all_files":false}
+
+Delta's version is the first one that is read. Iceberg's snapshot is the last one, read whole if the
+position is the number of data files that it added (SparkMicroBatchStream.latestOffset, planFiles).
+A version follows the newest content that is proved to be the same. `engines.tables` compares it,
+and looks for the snapshot.
+
+While Delta's first snapshot is read, its files are in an order of that table's own; and files of a
+version, or a snapshot, that is read in part are counted. Neither has a counterpart elsewhere.
 """
 
 from __future__ import annotations
@@ -27,9 +42,21 @@ from stateshift.engines.repositioning import (
     topics_elsewhere,
 )
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.small_files import SMALL
-from stateshift.engines.spark.survey.table_positions import delta_position, iceberg_position
+from stateshift.engines.spark.small_files import SMALL, json_or_text
+from stateshift.engines.spark.survey.inputs import table_at
+from stateshift.engines.spark.survey.table_logs import files_at
+from stateshift.engines.tables import (
+    SEARCHED_MAX,
+    Counts,
+    SnapshotSearch,
+    TableState,
+    compare_tables,
+    has_same_files,
+    not_compared,
+    snapshot_search,
+)
 from stateshift.engines.views import Opening
+from stateshift.errors import MissingFile
 from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
 from stateshift.formats.spark.offsets import decode_offsets, encode_offsets, with_positions
 from stateshift.plain import JsonObject
@@ -37,7 +64,17 @@ from stateshift.sources.kinds import ICEBERG
 from stateshift.sources.topics import topics_of
 from stateshift.specification import JobSpec
 from stateshift.specification.transform import Reposition
-from stateshift.survey import Endpoint, NewPosition, Survey
+from stateshift.storage import locations
+from stateshift.survey import (
+    Endpoint,
+    Finding,
+    NewPosition,
+    PositionChange,
+    Survey,
+    TableFacts,
+    refuse,
+    warn,
+)
 
 
 def ask_positions(survey: Survey, outside: Outside) -> tuple[NewPosition, ...]:
@@ -192,3 +229,213 @@ def _topics(offset: JsonObject, source: str) -> Topics:
     if not topics:
         raise RefusedError(f"source {source} has read no topic yet", hint)
     return topics
+
+
+# ---- Delta
+
+# An index before, and one behind, a change of the table's schema (DeltaSourceOffset).
+SCHEMA_CHANGES = (-20, -19)
+_PLAN_ANEW = (
+    'plan it anew: --planned-batch drop (in a spec, "planned_batch": "drop"), if the sink does not '
+    "have it; or start the job once where it is"
+)
+_READ_ON = (
+    "let the job read on where it is until a batch ends with a version, or go back to such a batch "
+    "as well (rewind)"
+)
+
+
+def delta_position(
+    change: Reposition, endpoint: Endpoint, offsets: Mapping[int, JsonObject], opening: Opening
+) -> NewPosition:
+    """Return the position in the table that the change names."""
+    source, location = endpoint.index, change.table or ""
+    epoch = min(offsets)
+    refusals: list[Finding] = []
+    details = endpoint.details
+    at = f"version {details['version']}"
+    if details["starting_snapshot"]:
+        fact = (
+            f"source {source} still reads the first snapshot of its table ({at}), in an order that "
+            "another table does not have"
+        )
+        hint = "let the job read that snapshot to its end where it is"
+        refusals.append(refuse(fact, hint=hint))
+    elif details["index"] in SCHEMA_CHANGES:
+        fact = f"source {source} stands at a change of its table's schema ({at})"
+        refusals.append(refuse(fact, hint=_READ_ON))
+    elif details["index"] >= 0:
+        fact = f"source {source} has read {at} of its table in part (up to file {details['index']})"
+        refusals.append(refuse(fact, hint=_READ_ON))
+    table = table_at(location, opening)
+    if table.wrong is not None:
+        fact = f"the Delta table {location} could not be asked: {table.wrong}"
+        refusals.append(refuse(fact, hint=table.hint))
+    old_id, old_version = endpoint.details["table_id"], endpoint.details["version"]
+    is_same_table = table.id == old_id
+    version = old_version if change.version is None and is_same_table else change.version
+    if version is None and table.wrong is None and change.from_table is not None:
+        version = _equal_version(change, table, old_version, opening)
+    if version is None and table.wrong is None:
+        refusals.append(
+            refuse(
+                f"{location} is another table (its id is {table.id}, and the job has read "
+                f"{old_id}): which of its versions comes next is not known",
+                hint=f"name the first one that the job reads (--version V): it has versions up "
+                f"to {table.newest}; or the table that it has read (--from-table LOCATION): the "
+                "version behind one with the same files is looked for",
+            )
+        )
+    is_planned = len(offsets) > 1
+    if is_planned and (not is_same_table or version != old_version):
+        refusals.append(
+            refuse(
+                f"a batch is planned over the table of source {source}, whose versions are not "
+                f"those of {location}",
+                hint=_PLAN_ANEW,
+            )
+        )
+    if refusals or version is None:
+        return NewPosition(source, endpoint.kind, findings=tuple(refusals))
+    counts, findings = _delta_proof(change, (old_version, version), is_same_table, opening)
+    texts: dict[int, str] = {}
+    if not is_same_table or version != old_version:
+        new = {**offsets[epoch], "reservoirId": table.id, "reservoirVersion": version}
+        texts[epoch] = json.dumps(new, separators=(",", ":"))
+    details = {**details, "table_id": table.id, "version": version}
+    return NewPosition(
+        source,
+        endpoint.kind,
+        replace(endpoint, details=details),
+        texts,
+        (PositionChange(source, location, old_version, version, *counts),),
+        findings,
+    )
+
+
+def _delta_proof(
+    change: Reposition, versions: tuple[int, int], is_same_table: bool, opening: Opening
+) -> tuple[Counts, tuple[Finding, ...]]:
+    """Return the versions that are read again, and skipped, and the findings that prove it."""
+    old_version, version = versions
+    if is_same_table and version != old_version:
+        return (max(0, old_version - version), max(0, version - old_version)), ()
+    new = change.table or ""
+    if change.from_table is None:
+        if is_same_table:
+            fact = f"{new} has the id of the table that the job has read, and was not compared"
+            hint = 'name the table as it was: --from-table LOCATION (in a spec, "from_table")'
+            return (0, 0), (warn(fact, hint=hint),)
+        return (None, None), (not_compared(f"{new} before version {version}"),)
+    counts, finding = compare_tables(
+        delta_at(change.from_table, old_version, opening, change.compare_rows),
+        delta_at(new, version, opening, change.compare_rows),
+        opening if change.compare_rows else None,
+        "let the job read up to the version that was copied before, or name another version "
+        "(--version V)",
+    )
+    return counts, (finding,)
+
+
+def _equal_version(
+    change: Reposition, table: TableFacts, old_version: int, opening: Opening
+) -> int | None:
+    """Return the version behind the newest that has what the job has read; None for none."""
+    rows = change.compare_rows
+    before = delta_at(change.from_table or "", old_version, opening, rows)
+    for version in range(table.newest + 1, max(0, table.newest + 1 - SEARCHED_MAX), -1):
+        try:
+            after = delta_at(change.table or "", version, opening, rows)
+        except MissingFile:
+            return None  # the log does not lead further back
+        if has_same_files(before, after):
+            return version
+        if rows and compare_tables(before, after, opening, "")[1].level == "note":
+            return version
+    return None
+
+
+def delta_at(location: str, version: int, opening: Opening, rows: bool) -> TableState:
+    """Return the table as it was before a version; its columns, too, if `rows` will be read."""
+    storage = opening(location)
+    columns: dict[str | int, str] = {}
+    types: dict[str, object] = {}
+    plain = json_or_text(table_at(location, opening).schema) if rows else None
+    for item in plain.get("fields", ()) if isinstance(plain, dict) else ():
+        match item:
+            case {"name": str() as name, "type": kind, "metadata": dict() as metadata}:
+                physical = str(metadata.get("delta.columnMapping.physicalName", name))
+                columns[physical], types[name] = name, kind
+    files = []
+    for file in files_at(storage, version - 1):
+        place = file.place if "://" in file.place else f"{location}/{file.place}"
+        constants = [(columns.get(name, name), text) for name, text in file.constants]
+        files.append(file._replace(place=locations.normal(place), constants=tuple(constants)))
+    return TableState(f"{location} before version {version}", files, columns, types)
+
+
+# ---- Iceberg
+
+# Spark reads neither, and goes on only if the job says so (streaming-skip-…-snapshots).
+SKIPPED_BY_OPTION = ("overwrite", "delete")
+
+
+def iceberg_position(
+    change: Reposition, endpoint: Endpoint, offsets: Mapping[int, JsonObject], opening: Opening
+) -> NewPosition:
+    """Return the position in the table that the change names."""
+    source, details, epoch = endpoint.index, endpoint.details, min(offsets)
+    try:
+        if details["snapshot_id"] < 0:
+            hint = "start the job anew there, or let it read something where it is"
+            raise RefusedError(f"source {source} has read nothing of its table yet", hint)
+        search = snapshot_search(change, source, details["snapshot_id"], opening)
+        snapshot = search.equal_snapshot()
+        is_same = snapshot.id == search.last
+        if not is_same:
+            _refuse_within(search, details)
+        planned = search.table.snapshot(offsets[max(offsets)].get("snapshot_id"))
+        if len(offsets) > 1 and not (is_same and planned):
+            raise RefusedError(
+                f"a batch is planned over the table of source {source}, whose snapshots are not "
+                f"those of {search.location}",
+                _PLAN_ANEW,
+            )
+        counts, proof = search.proof(snapshot)
+    except RefusedError as refused:
+        return NewPosition(source, endpoint.kind, findings=(refused.finding,))
+    findings = [proof, *search.unreadable()]
+    if snapshot.operation in SKIPPED_BY_OPTION:
+        fact = f"snapshot {snapshot.id} is of the operation {snapshot.operation}"
+        hint = f"let the job have streaming-skip-{snapshot.operation}-snapshots=true"
+        findings.append(warn(f"{fact}: Spark stops at it", hint=hint))
+    texts: dict[int, str] = {}
+    if not is_same:
+        new = {"snapshot_id": snapshot.id, "position": snapshot.added_files}
+        details = {**details, **new, "starting_snapshot": False}
+        offset = {**offsets[epoch], **new, "scan_all_files": False}
+        texts[epoch] = json.dumps(offset, separators=(",", ":"))
+    return NewPosition(
+        source,
+        endpoint.kind,
+        replace(endpoint, details=details),
+        texts,
+        (PositionChange(source, search.location, search.last, snapshot.id, *counts),),
+        tuple(findings),
+    )
+
+
+def _refuse_within(search: SnapshotSearch, details: JsonObject) -> None:
+    """Refuse a position within a snapshot: another table has other files, in another order."""
+    read, source = search.last_read, search.source
+    position, hint = details["position"], "let the job read that snapshot to its end where it is"
+    files = None if read is None else read.count("total-data-files")
+    if details["starting_snapshot"] and files != position:
+        fact = f"source {source} still reads the first snapshot of its table ({search.last})"
+        raise RefusedError(fact, hint)
+    if not details["starting_snapshot"] and read and read.added_files != position:
+        raise RefusedError(
+            f"source {source} has read snapshot {search.last} of its table in part "
+            f"({position} of {read.added_files} files)",
+            hint,
+        )

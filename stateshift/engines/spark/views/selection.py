@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from shlex import quote
 
-from stateshift.engines.single_file import single
+from stateshift.engines.registry import single
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import RowSchema, note_of

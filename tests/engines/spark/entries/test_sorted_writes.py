@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stateshift.engines.spark.entries.fold import Run, in_runs, merge_runs
 from stateshift.engines.spark.entries.last_writes import Writes, settle_writes
-from stateshift.engines.spark.entries.sorted_writes import Run, in_runs, merge_runs
 from stateshift.formats.blocks import RowBlock, binary
 from stateshift.formats.rocksdb.manifest import KeyPlace, TableFile, sorted_runs
 
