@@ -32,16 +32,16 @@ from typing import Any
 
 from stateshift import api
 from stateshift.check.spark import capture
-from stateshift.check.spark.compare import compare
-from stateshift.check.spark.files import (
+from stateshift.check.spark.checking import (
     ENTRIES_MAX,
     has_windows,
     read_small_files,
     stored_query,
     write_copy,
 )
-from stateshift.check.spark.pair import Pair
+from stateshift.check.spark.compare import compare
 from stateshift.check.spark.query import CapturedQuery, StoredQuery, captured_query
+from stateshift.check.spark.rules import Pair
 from stateshift.check.verdict import CheckedQuery
 from stateshift.documents.check import spec_for
 from stateshift.engines.registry import find_image

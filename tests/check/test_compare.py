@@ -13,8 +13,8 @@ import pytest
 
 from stateshift.check.spark.checking import SurveyedCheckpoint
 from stateshift.check.spark.compare import compare
-from stateshift.check.spark.pair import Pair
 from stateshift.check.spark.query import CapturedQuery, Source, StoredQuery, captured_query
+from stateshift.check.spark.rules import Pair
 from stateshift.check.verdict import Checked, CheckedQuery
 from stateshift.cli.views.check_text import verdict_words
 from stateshift.documents.check import queries_of

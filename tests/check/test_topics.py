@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.check.spark.plan_lines import changed_lines
 from stateshift.check.spark.query import Source
-from stateshift.check.spark.sources import source_differences
+from stateshift.check.spark.rules import changed_lines, source_differences
 
 STORED = Source(
     "kafka or event-hubs",

@@ -30,11 +30,18 @@ from stateshift.check.spark.columns import (
     paths_of,
     takes,
 )
-from stateshift.check.spark.pair import Pair, is_same_kind
-from stateshift.check.spark.plan_lines import aliases, changed_lines
 from stateshift.check.spark.query import Operator
-from stateshift.check.spark.sources import DROPPED, sinks, sources
-from stateshift.check.spark.windows import watermarks, windows
+from stateshift.check.spark.rules import (
+    DROPPED,
+    Pair,
+    aliases,
+    changed_lines,
+    is_same_kind,
+    sinks,
+    sources,
+    watermarks,
+    windows,
+)
 from stateshift.check.verdict import (
     CheckedPart,
     CheckedQuery,
