@@ -8,6 +8,7 @@ import pytest
 
 from stateshift.errors import JournalError, StorageError
 from stateshift.journal import (
+    SEEN_KEPT,
     Journal,
     PlanAdopted,
     PlanFinished,
@@ -26,7 +27,6 @@ from stateshift.journal import (
     encode_record,
     fold,
 )
-from stateshift.journal.lines import SEEN_KEPT
 from stateshift.step import FileEvidence
 from stateshift.step.evidence import FilesWritten, OtherEvidence
 from stateshift.survey import Left

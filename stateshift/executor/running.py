@@ -1,4 +1,4 @@
-"""One loop that carries out plans; and the question whether the evidence of steps still holds.
+"""Plans carried out by one loop, asked whether their evidence still holds, and taken back.
 
 The executor skips what the journal holds as finished and repeats the rest; repeating a step is
 always safe, so there is no resume code. A step's record is on disk before the step's effect begins,
@@ -7,6 +7,8 @@ steps run at once, in an ordered phase one after the other. Steps that compute o
 for a core instead: more of them at once take more memory, and no less time. Small ones that mostly
 wait for a network run beside each other as many as their storage says is worth it. A fleet, where
 there is one, runs those steps of an unordered phase that it takes, and the journal says the same.
+
+A plan's effects are taken back last one first. Those that cannot be stay, and are named.
 """
 
 from __future__ import annotations
@@ -14,13 +16,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from stateshift.errors import StateshiftError
-from stateshift.journal import Journal, PlanFinished, PlanProgress, StepFinished, StepStarted
+from stateshift.formats.marks import FOLDER, is_of_a_job
+from stateshift.journal import (
+    Journal,
+    PlanFinished,
+    PlanProgress,
+    PlanUndone,
+    StepFinished,
+    StepStarted,
+    StepUndone,
+)
 from stateshift.plan import PHASES, Phase, PhaseName, Plan
 from stateshift.step import (
     AnyStep,
@@ -30,6 +41,8 @@ from stateshift.step import (
     FenceSource,
     Fleet,
     LiftFence,
+    PrepareJob,
+    SetAside,
     Step,
     TransformShard,
     places_filled,
@@ -351,3 +364,99 @@ def _ask_step(
     if fleet is not None and fleet.takes(step):
         return fleet.holds(step, world, evidence)
     return step.holds(world, evidence)
+
+
+# The number of files at a place that are named, if a rollback has to leave them there.
+LEFT_NAMED_MAX = 3
+
+
+def roll_back(
+    number: int, plan: Plan, world: World, journal: Journal, others: Iterable[tuple[int, Plan]] = ()
+) -> None:
+    """Take the plan's effects back, last one first: what was visible last disappears first.
+    `others` of the run are taken back after it, and report what is left where they wrote.
+    """
+    roll_back_phases(number, plan, world, journal, PHASES)
+    progress = journal.progress.plans[number]
+    if progress.undone:
+        return
+    theirs: set[str] = set()
+    for other, made in others:
+        theirs |= _written(made, journal.progress.plans[other])
+    ours = _written(plan, progress)
+    left = _remove_leftovers(plan, ours, ours - theirs, world, journal.progress.discard)
+    journal.append(PlanUndone(world.clock.now(), number, tuple(left)))
+
+
+def roll_back_phases(
+    number: int, plan: Plan, world: World, journal: Journal, phases: Sequence[PhaseName]
+) -> None:
+    """Take back the effects of some phases alone. The plan is then not undone."""
+    for phase in reversed(plan.phases):
+        if phase.name in phases:
+            progress = journal.progress.plans[number]
+            pending = [step for step in reversed(phase.steps) if progress.has_effect(step.name)]
+            if pending:
+                files = sum(step.files for step in pending)
+                world.meter.phase(plan.job, f"undo {phase.name}", files, 0)
+            for step in pending:
+                _undo_step(number, step, world, journal)
+
+
+def _undo_step(number: int, step: AnyStep, world: World, journal: Journal) -> None:
+    world.check_interrupted()
+    evidence = journal.progress.plans[number].steps[step.name].evidence
+    world.meter.step(step.name, f"undo: {step.describe()}")
+    _log.info("step %s is undone: %s", step.name, step.kind)
+    remaining = step.undo(world, evidence)
+    journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
+    world.meter.done(step.files, 0)
+
+
+def _written(plan: Plan, progress: PlanProgress) -> set[str]:
+    """Return the places of the steps that were begun; a job that was started early has its own."""
+    begun = [step for step in plan if step.name in progress.steps]
+    early = {step.location for step in begun if isinstance(step, PrepareJob)}
+    return places_filled(begun) | early
+
+
+def _remove_leftovers(
+    plan: Plan, written: Collection[str], swept: Collection[str], world: World, discard: bool
+) -> list[str]:
+    """Remove empty directories, temporary files of ours and what our jobs have left for us from the
+    places that the plan's steps wrote to; files that somebody else wrote there stay, and are named.
+    Only while the lock on them is still ours. With `discard` what is left in the target goes, too:
+    it was empty before the run, so that only the job itself can have written it. A source loses the
+    folder of our own files, if it is empty, and the place of a first deployment goes if only we
+    wrote there. A place that holds again what was set aside there is left alone.
+    """
+    left = []
+    restored = {step.location for step in plan if isinstance(step, SetAside)}
+    for place in sorted(set(swept) - {plan.source} - restored):
+        storage = world.storage(place)
+        if place == plan.target:
+            for file in list(storage.list()):
+                if discard or is_of_a_job(file.path):
+                    storage.remove(file.path)
+        storage.prune()
+        paths = sorted(file.path for file in storage.list())
+        if paths:
+            left.append(_line_about_left(place, paths))
+    if plan.source in written:
+        storage = world.storage(plan.source)
+        storage.prune(FOLDER)
+        if plan.purpose == "start" and not list(storage.list()):
+            storage.prune()
+    return left
+
+
+def _line_about_left(place: str, paths: Sequence[str]) -> str:
+    """Return a line on the files that stay at a place, and what to do about them."""
+    named = ", ".join(paths[:LEFT_NAMED_MAX])
+    if len(paths) > LEFT_NAMED_MAX:
+        named += ", …"
+    count = "1 file" if len(paths) == 1 else f"{len(paths)} files"
+    return (
+        f"{place}: {count} that this run did not write ({named}): left there; look at what that "
+        "is, and remove it before a job is moved there again"
+    )

@@ -110,7 +110,7 @@ def open_kafka_groups(
     brokers: str, properties: str | None
 ) -> AbstractContextManager[ConsumerGroups]:
     """Connect to brokers for their consumer groups, likewise."""
-    from stateshift.sources.groups import open_groups
+    from stateshift.sources.kafka import open_groups
 
     return open_groups(brokers, properties)
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from stateshift.advise import history
+from stateshift.advise import advising
+from stateshift.advise.advising import Observation
 from stateshift.advise.evaluate.inputs import inputs_from
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.verdicts import verdict_on
-from stateshift.advise.history import Observation
 from stateshift.api.restarts import restart_times
 from tests.advise.making import sample, vertex
 from tests.advise.measured_flink import BEGAN, Measured, MeasuredFlink, Part
@@ -460,22 +460,22 @@ def test_one_long_restart_is_forgotten_after_three_more_runs() -> None:
 def test_looks_that_another_process_has_added_meanwhile_stay(tmp_path: Path) -> None:
     settings = Settings()
     looks = [Observation(sample(at, vertex(at, 1000, 0.5))) for at in (400.0, 460.0, 470.0, 520.0)]
-    first = history.keep(tmp_path, "orders", looks[:1], (), settings)
-    assert history.keep(tmp_path, "orders", looks[:2], [400.0], settings) == looks[:2]
+    first = advising.keep(tmp_path, "orders", looks[:1], (), settings)
+    assert advising.keep(tmp_path, "orders", looks[:2], [400.0], settings) == looks[:2]
     # Another one had read the file before the second look was written.
-    merged = history.keep(tmp_path, "orders", [*first, looks[2]], [400.0], settings)
+    merged = advising.keep(tmp_path, "orders", [*first, looks[2]], [400.0], settings)
     assert merged == looks[:3]
     # A look that this one has taken out stays out: its clock was set back.
-    kept = history.keep(tmp_path, "orders", [looks[0], looks[3]], [400.0, 460.0, 470.0], settings)
-    assert kept == [looks[0], looks[3]] == history.looks_at(tmp_path, "orders")
+    kept = advising.keep(tmp_path, "orders", [looks[0], looks[3]], [400.0, 460.0, 470.0], settings)
+    assert kept == [looks[0], looks[3]] == advising.looks_at(tmp_path, "orders")
 
 
 def _look_at(folder: Path, begin: int, count: int) -> None:
     for number in range(begin, begin + count):
-        before = history.looks_at(folder, "orders")
+        before = advising.looks_at(folder, "orders")
         look = Observation(sample(400.0 + number, vertex(400.0 + number, 1000, 0.5)))
         times = [each.sample.time for each in before]
-        history.keep(folder, "orders", [*before, look], times, Settings())
+        advising.keep(folder, "orders", [*before, look], times, Settings())
 
 
 def test_several_processes_lose_no_look(tmp_path: Path) -> None:
@@ -489,7 +489,7 @@ def test_several_processes_lose_no_look(tmp_path: Path) -> None:
     for other in others:
         other.join()
     assert [other.exitcode for other in others] == [0, 0, 0]
-    times = [look.sample.time - 400 for look in history.looks_at(tmp_path, "orders")]
+    times = [look.sample.time - 400 for look in advising.looks_at(tmp_path, "orders")]
     assert times == [*range(25), *range(100, 125), *range(200, 225)]
 
 
@@ -499,9 +499,9 @@ def test_a_writer_waits_for_another_and_readers_do_not(tmp_path: Path) -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
     writing = threading.Thread(target=_look_at, args=(tmp_path, 1, 1))
     writing.start()
-    assert len(history.looks_at(tmp_path, "orders")) == 1
+    assert len(advising.looks_at(tmp_path, "orders")) == 1
     writing.join(0.3)
     assert writing.is_alive()
     os.close(lock)
     writing.join()
-    assert len(history.looks_at(tmp_path, "orders")) == 2
+    assert len(advising.looks_at(tmp_path, "orders")) == 2

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.dataflow.components import RULES
-from stateshift.dataflow.reasons import reasons
-from stateshift.dataflow.schedulers import SCHEDULERS, schedule
+from stateshift.dataflow.schedulers import SCHEDULERS, reasons, schedule
 from stateshift.specification.dataflow.operators import Dataflow
 from tests.dataflow.random_dataflows import dataflows, with_targets
 

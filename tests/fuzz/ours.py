@@ -12,8 +12,7 @@ from typing import Any
 from stateshift import migration
 from stateshift.errors import JournalError, PlanError, SpecError, StateshiftError
 from stateshift.formats import marks
-from stateshift.journal import Journal
-from stateshift.journal.lines import decode_records, encode_record
+from stateshift.journal import Journal, decode_records, encode_record
 from stateshift.plan import decode_plan, encode_plan
 from stateshift.specification import parse_spec, to_plain_spec
 from tests.fuzz.oracles import Broken, attempt, same
@@ -192,7 +191,7 @@ TARGETS = (
         "journal",
         run_journal,
         _journal_seeds,
-        ("journal/lines.py", "journal/progress.py", "journal/records.py"),
+        ("journal/__init__.py", "journal/progress.py", "journal/records.py"),
         WORDS,
     ),
     Target(

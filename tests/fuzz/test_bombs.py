@@ -34,7 +34,7 @@ from stateshift.formats.spark.compression import compress, decompress
 from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructType, decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.formats.stream import lines
-from stateshift.journal.lines import decode_records
+from stateshift.journal import decode_records
 from stateshift.specification import parse_spec
 from stateshift.survey import Finding
 from stateshift.testing.memory_storage import MemoryDisk

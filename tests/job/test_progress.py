@@ -12,7 +12,7 @@ import pytest
 
 from stateshift.formats import marks
 from stateshift.formats.spark.progress import BATCHES_MAX, QueryProgress, decode_progress
-from stateshift.job.progress import ProgressFile, keeps_progress
+from stateshift.job.queries import ProgressFile, keeps_progress
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 
 from stateshift import migration, plain
 from stateshift.errors import JOB_DOWN
-from stateshift.journal.lines import decode_records, encode_record
+from stateshift.journal import decode_records, encode_record
 from stateshift.migration import decode_proposal, encode_proposal
 from stateshift.plan import decode_plan, encode_plan
 from tests.support.ground import SOURCE, TARGET, Ground

@@ -20,8 +20,7 @@ from stateshift.errors import (
     StateshiftError,
     StorageError,
 )
-from stateshift.journal import OriginNoted
-from stateshift.journal.lines import decode_records
+from stateshift.journal import OriginNoted, decode_records
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_cluster import MemoryCluster
 from tests.support.checkpoints import Checkpoint

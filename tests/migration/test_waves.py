@@ -15,8 +15,7 @@ from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.formats.marks import IDLE, INDEX, decode_index, encode_idle, fence_owner
 from stateshift.formats.uid import directory_name
-from stateshift.journal import StepFinished, StepStarted, StepUndone
-from stateshift.journal.lines import decode_records
+from stateshift.journal import StepFinished, StepStarted, StepUndone, decode_records
 from stateshift.migration.adapters import world_of
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.journal import StepFinished
-from stateshift.journal.lines import decode_records
+from stateshift.journal import StepFinished, decode_records
 from stateshift.step.evidence import JobStopped
 from stateshift.storage.opening import open_storage
 from tests.acceptance.shop import data

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.journal import StepFinished
-from stateshift.journal.lines import decode_records
+from stateshift.journal import StepFinished, decode_records
 from tests.acceptance.support import ROOT, end_jobs, stateshift, wait_until
 from tests.servers.playing import FEEDING
 from tests.servers.scene_specs import SECONDS_MAX, Specs

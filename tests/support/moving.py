@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from stateshift.journal import StepStarted
-from stateshift.journal.lines import decode_records
+from stateshift.journal import StepStarted, decode_records
 from stateshift.storage.protocol import Storage
 from tests.acceptance.support import ROOT, environment
 from tests.look.golden_images import NEWEST, contents, write
