@@ -1,4 +1,4 @@
-"""The first moves of a group as one value, once their own files are removed (`compact_moves`).
+"""The first moves of a group as one value, once their own files are removed (`migration.compact`).
 
 bins/moves.json           the first moves, folded: nobody reads them again
 bins/compactions/N.json   the first time that whoever begins then can ask for
