@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 
 from stateshift.errors import StorageError
 from stateshift.plan import Estimate, Plan
 from stateshift.purpose import WHILE_IT_RUNS
 from stateshift.step import SubmitJob
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, FileInfo, Rates, Survey
+from stateshift.survey import Facts, Rates, Survey
 
 PROBE_FILES = 24
 PROBE_BYTES = 32 * 1024 * 1024
@@ -39,7 +38,16 @@ def probe(storage: Storage, survey: Survey) -> Rates | None:
     if not files:
         return None
     try:
-        file_seconds = _seconds_a_file(storage, files)
+        # Open some of the files, from the smallest to the largest; how long one took.
+        chosen = files[:: max(1, len(files) // PROBE_FILES)][:PROBE_FILES]
+        began = time.perf_counter()
+        opened = 0
+        for file in chosen:
+            next(storage.chunks(file.path), b"")
+            opened += 1
+            if time.perf_counter() - began > PROBE_SECONDS:
+                break
+        file_seconds = (time.perf_counter() - began) / opened
         size, seconds = _read_some(storage, files[-1].path)
     except StorageError:
         # The survey is a moment old: what vanished since is the plan's business, not ours.
@@ -49,19 +57,6 @@ def probe(storage: Storage, survey: Survey) -> Rates | None:
     is_enough = size >= 1 << 20 and seconds > 0
     bytes_per_second = size / seconds if is_enough else ASSUMED_BYTES_PER_SECOND
     return Rates(bytes_per_second, 1 / max(file_seconds, 1e-6))
-
-
-def _seconds_a_file(storage: Storage, files: Sequence[FileInfo]) -> float:
-    """Open some of the files, from the smallest to the largest; how long one took."""
-    chosen = files[:: max(1, len(files) // PROBE_FILES)][:PROBE_FILES]
-    began = time.perf_counter()
-    opened = 0
-    for file in chosen:
-        next(storage.chunks(file.path), b"")
-        opened += 1
-        if time.perf_counter() - began > PROBE_SECONDS:
-            break
-    return (time.perf_counter() - began) / opened
 
 
 def _read_some(storage: Storage, path: str) -> tuple[int, float]:

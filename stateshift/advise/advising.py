@@ -123,8 +123,15 @@ class Adviser:
         self._sample_seconds, self._folder = sample_seconds, folder
         self._watched: list[_Watched] = []
 
-    def _present(self) -> list[_Watched]:
-        """Return the jobs of now, each with the earlier looks at it. Two may have one name."""
+    def round(self) -> list[Advice]:
+        """Look at each job, a second time where it takes two looks, and judge them all.
+
+        Raises:
+            SpecError: there is no such job.
+            JournalError: the records of where jobs are cannot be read.
+            StorageError: the history cannot be read or written.
+        """
+        # Two may have one name.
         before: dict[str, list[_Watched]] = {}
         for watched in self._watched:
             before.setdefault(watched.subject.job, []).append(watched)
@@ -137,17 +144,7 @@ class Adviser:
             folder = self._folder
             looks = [] if folder is None else looks_at(folder, subject.job)
             present.append(_Watched(subject, looks, kept=_times(looks)))
-        return present
-
-    def round(self) -> list[Advice]:
-        """Look at each job, a second time where it takes two looks, and judge them all.
-
-        Raises:
-            SpecError: there is no such job.
-            JournalError: the records of where jobs are cannot be read.
-            StorageError: the history cannot be read or written.
-        """
-        self._watched = self._present()
+        self._watched = present
         for watched in self._watched:
             self._look(watched)
         again = [watched for watched in self._watched if self._needs_another(watched)]

@@ -259,7 +259,13 @@ def _spark_job(job: JobSpec, outside: Outside) -> list[Subject]:
     if job.moves and target is not None and target != job.source:
         why = _why_not_at_source(job, target, outside)
     if target is None or not why:
-        return _queries(job.name, job.source, _of_spark_job(job, outside))
+        url = outside.driver_ui or job.driver_ui
+        driver = _driver(url, outside.driver_ca_file or job.driver_ca_file)
+        cores = _cores_asked_for(job.source_submit or job.submit)
+        kafka = job.kafka
+        if kafka is not None and kafka.source_bootstrap_servers is not None:
+            kafka = KafkaSpec(kafka.source_bootstrap_servers, kafka.source_properties)
+        return _queries(job.name, job.source, _Around(outside, kafka, driver, cores))
     # It has other brokers at its target, and another driver.
     driver = _driver(outside.driver_ui, outside.driver_ca_file)
     around = _Around(outside, job.kafka, driver, _cores_asked_for(job.submit))
@@ -339,16 +345,6 @@ def _newest(query: Checkpoint, folder: str) -> FileInfo | None:
 def _checkpoints(location: str, outside: Outside) -> list[Checkpoint]:
     storage = outside.open_storage(location)
     return [Checkpoint(storage, prefix) for prefix in queries_below(storage)]
-
-
-def _of_spark_job(job: JobSpec, outside: Outside) -> _Around:
-    url = outside.driver_ui or job.driver_ui
-    driver = _driver(url, outside.driver_ca_file or job.driver_ca_file)
-    cores = _cores_asked_for(job.source_submit or job.submit)
-    kafka = job.kafka
-    if kafka is not None and kafka.source_bootstrap_servers is not None:
-        kafka = KafkaSpec(kafka.source_bootstrap_servers, kafka.source_properties)
-    return _Around(outside, kafka, driver, cores)
 
 
 def _driver(url: str | None, ca_file: str | None) -> Driver | None:

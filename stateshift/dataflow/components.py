@@ -36,7 +36,7 @@ the edges.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import compress
 from operator import and_
@@ -81,7 +81,13 @@ def covering_subgraph(graph: Graph, members: Iterable[int]) -> tuple[list[int], 
 def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
     """Return the components of the members' minimal covering sub-DAG, in the dataflow's order."""
     inside, edges = covering_subgraph(graph, members)
-    order = _upstream_first(inside, edges)
+    after: dict[int, list[int]] = {operator: [] for operator in inside}
+    inputs_left = dict.fromkeys(after, 0)
+    for upstream, downstream in edges:
+        after[upstream].append(downstream)
+        inputs_left[downstream] += 1
+    order = upstream_first(_heads(inside, edges), inputs_left, after)
+    assert len(order) == len(after), "a dataflow with a cycle"
     rank = {operator: place for place, operator in enumerate(order)}
     groups = weak_components(inside, edges)
     group_of: dict[int, int] = {}
@@ -97,17 +103,6 @@ def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
         heads = tuple(names[i] for i in _heads(operators, own))
         made.append(Component(tuple(names[i] for i in operators), own_edges, heads))
     return tuple(made)
-
-
-def _upstream_first(inside: Sequence[int], edges: Sequence[Ends]) -> list[int]:
-    after: dict[int, list[int]] = {operator: [] for operator in inside}
-    inputs_left = dict.fromkeys(after, 0)
-    for upstream, downstream in edges:
-        after[upstream].append(downstream)
-        inputs_left[downstream] += 1
-    order = upstream_first(_heads(inside, edges), inputs_left, after)
-    assert len(order) == len(after), "a dataflow with a cycle"
-    return order
 
 
 def _heads(operators: Iterable[int], edges: Iterable[Ends]) -> list[int]:

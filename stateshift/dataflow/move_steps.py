@@ -234,19 +234,15 @@ def _perfect(edges: Sequence[Edge], degree: int) -> list[int]:
         with_bad += [(vertex, vertex) for vertex in range(vertices)]
         weights |= dict.fromkeys(range(len(edges), len(with_bad)), lacking)
     for _ in range(times):
-        weights = _halved(weights, with_bad, len(edges))
+        good = len(edges)
+        odd = [place for place, weight in weights.items() if weight % 2]
+        first, second = (_picked(odd, half) for half in _halves(_picked(with_bad, odd)))
+        halved = {place: weight // 2 for place, weight in weights.items()}
+        for place in min(first, second, key=lambda places: sum(place >= good for place in places)):
+            halved[place] += 1
+        weights = {place: weight for place, weight in halved.items() if weight}
     assert all(place < len(edges) for place in weights), "fewer bad edges than one are none"
     return list(weights)
-
-
-def _halved(weights: Mapping[int, int], edges: Sequence[Edge], good: int) -> dict[int, int]:
-    """Return the weights of the half that has fewer bad edges: those from `good` on."""
-    odd = [place for place, weight in weights.items() if weight % 2]
-    first, second = (_picked(odd, half) for half in _halves(_picked(edges, odd)))
-    halved = {place: weight // 2 for place, weight in weights.items()}
-    for place in min(first, second, key=lambda places: sum(place >= good for place in places)):
-        halved[place] += 1
-    return {place: weight for place, weight in halved.items() if weight}
 
 
 def _regular(edges: Sequence[Edge]) -> tuple[list[Edge], int]:

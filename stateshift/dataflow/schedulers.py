@@ -44,7 +44,7 @@ from typing import Literal
 
 from stateshift.dataflow.components import Component, Pruned, Rule, components, sort_out
 from stateshift.specification.dataflow.graph import graph_of, reachable
-from stateshift.specification.dataflow.operators import Dataflow, DataflowOperator, with_replicates
+from stateshift.specification.dataflow.operators import Dataflow, with_replicates
 
 Scheduler = Literal["fries", "epoch", "multi-version", "naive"]
 SCHEDULERS: tuple[Scheduler, ...] = ("fries", "epoch", "multi-version", "naive")
@@ -199,7 +199,19 @@ def reasons(schedule: Schedule) -> tuple[Reason, ...]:
     if not needed <= set(schedule.targets):
         needed = set(fries(schedule.dataflow, schedule.targets).members)
     for component in schedule.components:
-        near = _surroundings(schedule, component)
+        targets = set(schedule.targets)
+        members_above = _first_above(component, set(schedule.members))
+        targets_above = _first_above(component, targets)
+        after = _downstream(component)
+        below: dict[str, tuple[str, ...]] = {}
+        near = {}
+        for name in reversed(component.operators):  # downstream first
+            beside = [other for other in after[name] if other in targets]
+            farther = chain.from_iterable(below[other] for other in after[name])
+            below[name] = tuple(dict.fromkeys((*beside, *farther)))[:2]  # the nearest first
+            near[name] = _Surroundings(
+                members_above.get(name), targets_above.get(name), below[name]
+            )
         for name in component.operators:
             given.append((name, _reason(schedule, name, near[name], name in needed)))
     for name in schedule.tagging_only:
@@ -251,35 +263,18 @@ def _reason(schedule: Schedule, name: str, near: _Surroundings, is_needed: bool)
     if name not in schedule.members:
         return _between(near)
     if is_needed:
-        return _one_to_many(schedule.dataflow[name], near.targets_below)
+        # Each of several targets may be met by one of the copies only, and nothing is said of a
+        # single one.
+        operator = schedule.dataflow[name]
+        changed = (
+            f"{near.targets_below[0]} before its change"
+            if len(near.targets_below) == 1
+            else "targets before their change"
+        )
+        if operator.replicate:
+            return f"hands each tuple on several times: one copy may meet {changed}, another after"
+        return f"one-to-many: what it makes of one tuple may meet {changed}, and after"
     return "one-to-many: a rule could spare it, and was told not to (--rule none)"
-
-
-def _surroundings(schedule: Schedule, component: Component) -> dict[str, _Surroundings]:
-    targets = set(schedule.targets)
-    members_above = _first_above(component, set(schedule.members))
-    targets_above = _first_above(component, targets)
-    after = _downstream(component)
-    below: dict[str, tuple[str, ...]] = {}
-    near = {}
-    for name in reversed(component.operators):  # downstream first
-        beside = [other for other in after[name] if other in targets]
-        farther = chain.from_iterable(below[other] for other in after[name])
-        below[name] = tuple(dict.fromkeys((*beside, *farther)))[:2]  # the nearest first
-        near[name] = _Surroundings(members_above.get(name), targets_above.get(name), below[name])
-    return near
-
-
-def _one_to_many(operator: DataflowOperator, targets: tuple[str, ...]) -> str:
-    """Return the reason for which it has to be synchronised. Each of several targets may be met by
-    one of the copies only, and nothing is said of a single one.
-    """
-    changed = (
-        f"{targets[0]} before its change" if len(targets) == 1 else "targets before their change"
-    )
-    if operator.replicate:
-        return f"hands each tuple on several times: one copy may meet {changed}, another after"
-    return f"one-to-many: what it makes of one tuple may meet {changed}, and after"
 
 
 def _between(near: _Surroundings) -> str:

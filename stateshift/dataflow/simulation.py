@@ -165,10 +165,6 @@ class _Worker:
     passed: bool = False
     tagging: int = 0
 
-    def holds_back(self, channel: int) -> bool:
-        """Whether what comes along a channel waits for the markers of the others."""
-        return channel in self.heard and not self.passed
-
 
 def _cost_of_each(wiring: Wiring, costs: Mapping[str, float]) -> list[float]:
     """Return the cost of a tuple at each worker."""
@@ -256,7 +252,7 @@ class _Simulation:
         worker = self.workers[number]
         while worker.queue and worker.busy is None:
             channel, item = worker.queue.popleft()
-            if worker.holds_back(channel):
+            if channel in worker.heard and not worker.passed:
                 worker.held.append((channel, item))
             elif item is None:
                 worker.heard.add(channel)

@@ -85,7 +85,18 @@ class RunFacts:
     @property
     def downtime(self) -> Downtime:
         """The downtime of the run."""
-        return downtime_of(self.report)
+        down = [job for job in self.report.jobs if job.is_down]
+        if down:
+            first = min(down, key=lambda job: job.downtime_start or 0.0)
+            return Downtime(DowntimeKind.LASTS, first)
+        measured = [job for job in self.report.jobs if job.downtime_seconds is not None]
+        if measured:
+            longest = max(measured, key=lambda job: job.downtime_seconds or 0.0)
+            return Downtime(DowntimeKind.MEASURED, longest)
+        if {job.state for job in self.report.jobs} == {"rolled-back"}:
+            return Downtime(DowntimeKind.UNDONE)
+        was_halted = any(job.was_halted for job in self.report.jobs)
+        return Downtime(DowntimeKind.UNSEEN if was_halted else DowntimeKind.NONE)
 
     @property
     def sources(self) -> tuple[NewPositionOf, ...]:
@@ -168,24 +179,6 @@ def shown_state(state: State, held: bool) -> State:
     A run that its journal leaves at work, and no process works on, was killed: it can be resumed.
     """
     return "interrupted" if state == "running" and not held else state
-
-
-def downtime_of(report: Report) -> Downtime:
-    """Return the downtime of a run: of the job that was stopped first among those that are down,
-    else of the one that was down the longest.
-    """
-    down = [job for job in report.jobs if job.is_down]
-    if down:
-        first = min(down, key=lambda job: job.downtime_start or 0.0)
-        return Downtime(DowntimeKind.LASTS, first)
-    measured = [job for job in report.jobs if job.downtime_seconds is not None]
-    if measured:
-        longest = max(measured, key=lambda job: job.downtime_seconds or 0.0)
-        return Downtime(DowntimeKind.MEASURED, longest)
-    if {job.state for job in report.jobs} == {"rolled-back"}:
-        return Downtime(DowntimeKind.UNDONE)
-    was_halted = any(job.was_halted for job in report.jobs)
-    return Downtime(DowntimeKind.UNSEEN if was_halted else DowntimeKind.NONE)
 
 
 def count_compared(jobs: Iterable[JobReport]) -> Counter[str]:

@@ -171,10 +171,8 @@ class Definitions:
             return {}
         if kind in PLAIN:
             return {"type": PLAIN[kind]}
-        return self._generic(typing.get_origin(kind), typing.get_args(kind))
-
-    def _generic(self, origin: object, arguments: tuple[Any, ...]) -> Schema:
-        """Return the schema of a type with arguments, as `list[str]`."""
+        origin = typing.get_origin(kind)
+        arguments = typing.get_args(kind)
         if origin is Annotated:
             return self.schema(arguments[0])
         if origin in (typing.Union, types.UnionType):

@@ -68,7 +68,21 @@ def match_sides(sides: Iterable[Sided], bytes_max: int = BYTES_MAX) -> Iterator[
     for held in in_memory(sides, dealing, bytes_max):
         left, right = _whole(held, 0), _whole(held, 1)
         held.clear()
-        yield from _matched(left, right)
+        one, other = _Side.of(left), _Side.of(right)
+        odd = np.union1d(one.again, other.again)
+        here, there, apart = _paired(left, one, right, other, odd)
+        odd = np.union1d(odd, apart)
+        before, after = left.take(here), right.take(there)
+        same = np.asarray(pc.equal(before.values, after.values)).astype(bool)
+        yield Matched(
+            before.keys.take(pa.array(np.flatnonzero(same))),
+            left.take(np.flatnonzero(_rest(len(left), here, one.hashes, odd))),
+            right.take(np.flatnonzero(_rest(len(right), there, other.hashes, odd))),
+            (before.take(np.flatnonzero(~same)), after.take(np.flatnonzero(~same))),
+        )
+        if len(odd):
+            ours, theirs = (np.flatnonzero(np.isin(side.hashes, odd)) for side in (one, other))
+            yield _one_by_one(left.take(ours), right.take(theirs))
 
 
 class Shelf:
@@ -113,24 +127,6 @@ def _whole(held: Iterable[Sided], side: int) -> RowBlock:
     """Return the blocks of one side as one."""
     own = [block for number, block in held if number == side]
     return whole(own) if own else block_of(())
-
-
-def _matched(left: RowBlock, right: RowBlock) -> Iterator[Matched]:
-    one, other = _Side.of(left), _Side.of(right)
-    odd = np.union1d(one.again, other.again)
-    here, there, apart = _paired(left, one, right, other, odd)
-    odd = np.union1d(odd, apart)
-    before, after = left.take(here), right.take(there)
-    same = np.asarray(pc.equal(before.values, after.values)).astype(bool)
-    yield Matched(
-        before.keys.take(pa.array(np.flatnonzero(same))),
-        left.take(np.flatnonzero(_rest(len(left), here, one.hashes, odd))),
-        right.take(np.flatnonzero(_rest(len(right), there, other.hashes, odd))),
-        (before.take(np.flatnonzero(~same)), after.take(np.flatnonzero(~same))),
-    )
-    if len(odd):
-        ours, theirs = (np.flatnonzero(np.isin(side.hashes, odd)) for side in (one, other))
-        yield _one_by_one(left.take(ours), right.take(theirs))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -44,16 +44,13 @@ class Window:
                     f"{count} bytes to be read at once, which the file does not have", None, offset
                 )
             bounds.require_whole(count, WHAT)
-            self._fill(offset, end)
+            first = offset
+            if end >= self._file_size:
+                first = min(offset, max(0, self._file_size - self._size))
+            wanted = max(end - first, self._size)
+            self._held = b"".join(upto(self._chunks(first), wanted))
+            self._start = first
         return self._held[offset - self._start : end - self._start]
-
-    def _fill(self, start: int, end: int) -> None:
-        first = start
-        if end >= self._file_size:
-            first = min(start, max(0, self._file_size - self._size))
-        wanted = max(end - first, self._size)
-        self._held = b"".join(upto(self._chunks(first), wanted))
-        self._start = first
 
 
 class FrontToBack:

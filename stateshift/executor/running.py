@@ -80,7 +80,16 @@ def execute_together(
         parts = _pending_parts(plans, name, journal)
         if not parts:
             continue
-        _execute_phase(name, parts, world, journal, fleet)
+        jobs = ", ".join(part.plan.job for part in parts)
+        count = sum(len(part.phase.steps) for part in parts)
+        files = sum(part.phase.files for part in parts)
+        size = sum(part.phase.bytes for part in parts)
+        world.meter.phase(jobs, name, files, size)
+        begins = "phase %s of %s begins: %d steps, %d files, %d bytes"
+        _log.info(begins, name, jobs, count, files, size)
+        began = time.perf_counter()
+        _Phase(name, parts, world, journal, fleet).run()
+        _log.info("phase %s of %s ends: %.3f s", name, jobs, time.perf_counter() - began)
         for part in parts:
             if not part.phase.ordered:
                 _remove_temporaries(part, world, journal)
@@ -88,21 +97,6 @@ def execute_together(
         for number, _ in plans:
             if journal.progress.plans[number].finished_at is None:
                 journal.append(PlanFinished(world.clock.now(), number))
-
-
-def _execute_phase(
-    name: PhaseName, parts: Sequence[_Part], world: World, journal: Journal, fleet: Fleet | None
-) -> None:
-    jobs = ", ".join(part.plan.job for part in parts)
-    count = sum(len(part.phase.steps) for part in parts)
-    files = sum(part.phase.files for part in parts)
-    size = sum(part.phase.bytes for part in parts)
-    world.meter.phase(jobs, name, files, size)
-    begins = "phase %s of %s begins: %d steps, %d files, %d bytes"
-    _log.info(begins, name, jobs, count, files, size)
-    began = time.perf_counter()
-    _Phase(name, parts, world, journal, fleet).run()
-    _log.info("phase %s of %s ends: %.3f s", name, jobs, time.perf_counter() - began)
 
 
 @dataclass(frozen=True)
@@ -200,26 +194,23 @@ class _Phase:
         """Run the steps. After a failure start no more, let the others finish, and raise it."""
         side_by_side = self.fleet is not None or self.world.parallel > 1
         if len(self.units) > 1 and side_by_side:
-            self._run_side_by_side()
+            queue = list(reversed(self.units))
+            running: dict[Future[None], _Unit] = {}
+            threads_max = THREADS_MAX if self.fleet else max(map(self._at_once, self.units))
+            count = min(len(queue), threads_max)
+            with ThreadPoolExecutor(count, thread_name_prefix=self.name) as threads:
+                while running or self._goes_on(queue):
+                    while self._goes_on(queue) and self._may_start(queue, running.values()):
+                        unit = queue.pop()
+                        running[threads.submit(self._run_unit, unit)] = unit
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        del running[future]
+                        self.failure = self.failure or future.exception()
+            if self.failure is not None:
+                raise self.failure
             return
         for unit in self.units:
             self._run_unit(unit)
-
-    def _run_side_by_side(self) -> None:
-        queue = list(reversed(self.units))
-        running: dict[Future[None], _Unit] = {}
-        threads_max = THREADS_MAX if self.fleet else max(map(self._at_once, self.units))
-        count = min(len(queue), threads_max)
-        with ThreadPoolExecutor(count, thread_name_prefix=self.name) as threads:
-            while running or self._goes_on(queue):
-                while self._goes_on(queue) and self._may_start(queue, running.values()):
-                    unit = queue.pop()
-                    running[threads.submit(self._run_unit, unit)] = unit
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    del running[future]
-                    self.failure = self.failure or future.exception()
-        if self.failure is not None:
-            raise self.failure
 
     def _goes_on(self, queue: Sequence[_Unit]) -> bool:
         return self.failure is None and len(queue) > 0
@@ -318,16 +309,6 @@ def ask(
     """Return the finished steps whose evidence does not hold any more; only of some `kinds` where
     given. A fleet is asked many at once; its answers come in the plan's order.
     """
-    steps = _asked_steps(plan, progress, kinds)
-    answers = _answers(steps, progress, world, fleet)
-    broken: list[Broken] = []
-    for step, discrepancies in zip(steps, answers, strict=True):
-        broken += [Broken(progress.plan, step.name, each) for each in discrepancies]
-    return broken
-
-
-def _asked_steps(plan: Plan, progress: PlanProgress, kinds: Sequence[str]) -> list[AnyStep]:
-    """Return the finished steps of these kinds, or of all, but fences that were lifted again."""
     steps = [step for step in plan if progress.finished(step.name)]
     if kinds:
         steps = [step for step in steps if step.kind in kinds]
@@ -336,7 +317,11 @@ def _asked_steps(plan: Plan, progress: PlanProgress, kinds: Sequence[str]) -> li
     for step in steps.copy():
         if isinstance(step, FenceSource) and (step.location, step.paths) in lifted:
             steps.remove(step)
-    return steps
+    answers = _answers(steps, progress, world, fleet)
+    broken: list[Broken] = []
+    for step, discrepancies in zip(steps, answers, strict=True):
+        broken += [Broken(progress.plan, step.name, each) for each in discrepancies]
+    return broken
 
 
 def _answers(

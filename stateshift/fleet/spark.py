@@ -68,7 +68,16 @@ WAITING_MAX = 256  # handed over to a Spark that takes more executors the more t
 def open_carrier(master: str, log: Path, meter: Meter, stop: threading.Event) -> SparkCarrier:
     """Start a Spark application on this master. Refuse before a JVM starts what can be."""
     kind_of(master)
-    refuse_without_java()
+    # Refuse to start without Java. Spark takes JAVA_HOME's, else the one on the path.
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java")
+    fact = "there is no Java: JAVA_HOME is not set, and no java is on the path"
+    if home:
+        java = str(Path(home) / "bin" / "java")
+        fact = f"there is no Java at {java} (JAVA_HOME)"
+    if java is None or not os.access(java, os.X_OK):
+        hint = "install a JRE (17 for Spark 4) and set JAVA_HOME; without --fleet none is needed"
+        raise ClusterError(fact, cluster="fleet", hint=hint)
     refuse_unreachable(master)
     return SparkCarrier(master, log, meter, stop)
 
@@ -285,19 +294,6 @@ def _pyspark() -> tuple[Spark, Spark, Spark]:
         hint = "pip install 'stateshift[spark]' pyspark==VERSION, with the cluster's version"
         raise ClusterError(fact, cluster="fleet", hint=hint) from error
     return SparkConf, SparkContext, launch_gateway
-
-
-def refuse_without_java() -> None:
-    """Refuse to start without Java. Spark takes JAVA_HOME's, else the one on the path."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java")
-    fact = "there is no Java: JAVA_HOME is not set, and no java is on the path"
-    if home:
-        java = str(Path(home) / "bin" / "java")
-        fact = f"there is no Java at {java} (JAVA_HOME)"
-    if java is None or not os.access(java, os.X_OK):
-        hint = "install a JRE (17 for Spark 4) and set JAVA_HOME; without --fleet none is needed"
-        raise ClusterError(fact, cluster="fleet", hint=hint)
 
 
 def _last_words(log: Path) -> str:

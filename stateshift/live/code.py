@@ -318,8 +318,12 @@ def _from_source(payload: bytes, name: str, digest: str) -> object:
     return getattr(sys.modules[loaded], attribute)
 
 
-def _users(code: Storage) -> list[str]:
-    """Return the names of this process's user, as a storage names the owners of files."""
+def guard(code: Storage, allowed: Iterable[str] = ()) -> None:
+    """Refuse a folder of code that others than this process's user, root or those allowed own, or
+    may write to. Storages without owners are taken as they are.
+    """
+    if not code.traits.owners:
+        return
     number = os.geteuid()
     try:
         users = [pwd.getpwuid(number).pw_name]
@@ -328,16 +332,6 @@ def _users(code: Storage) -> list[str]:
     if locations.scheme(code.location) != "file":
         # A cluster's storage goes by the name that the job has there.
         users = [os.environ[name] for name in USER_NAMES if os.environ.get(name)] + users
-    return users
-
-
-def guard(code: Storage, allowed: Iterable[str] = ()) -> None:
-    """Refuse a folder of code that others than this process's user, root or those allowed own, or
-    may write to. Storages without owners are taken as they are.
-    """
-    if not code.traits.owners:
-        return
-    users = _users(code)
     trusted = {*users, *ROOT, *allowed}
     for owned in code.owners():
         place = f"{code.location}/{owned.path}".rstrip("/")

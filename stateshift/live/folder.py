@@ -301,7 +301,10 @@ class Folder(ValueFiles):
         """Return a change with what is known of it, by the bytes of its proposal."""
         decided = self.decided(number)
         try:
-            change = self.read_proposal(number, content)
+            path = f"{self.location}/{_proposed(number)}"
+            change = decode(ProposedChange, content, path)
+            if change.number != number:
+                raise FormatError(f"the proposal of change {change.number}", path)
         except FormatError:
             if decided is not None and decided.outcome == "applied":
                 raise
@@ -320,14 +323,6 @@ class Folder(ValueFiles):
     def proposal(self, number: Version) -> bytes:
         """Return a proposal's bytes: they are signed."""
         return self.storage.read(_proposed(number), SMALL)
-
-    def read_proposal(self, number: Version, content: bytes) -> ProposedChange:
-        """Return the change that a proposal's bytes say, which has to be the one of that number."""
-        path = f"{self.location}/{_proposed(number)}"
-        change = decode(ProposedChange, content, path)
-        if change.number != number:
-            raise FormatError(f"the proposal of change {change.number}", path)
-        return change
 
     def propose(self, change: ProposedChange, signature: bytes | None) -> None:
         """Propose a change; AlreadyThere if somebody else has proposed one of this number. The

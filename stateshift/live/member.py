@@ -187,7 +187,15 @@ class Member:
         """Return a change that is proposed, and note where it is none that this job would take."""
         content = self.folder.proposal(number)
         try:
-            self._check_signed(number, content)
+            # Refuse a proposal that nobody has signed for this place, where the job insists.
+            if self.group.key is not None:
+                signing.check(content, self.folder.signature(number, content), self.group.key)
+                change = decode(ProposedChange, content, self.folder.location)
+                if (change.number, change.group) != (number, self.folder.check()):
+                    raise Incompatible(
+                        "the change was signed for another group or another place in it",
+                        hint="propose it again, here",
+                    )
         except StorageError:
             raise
         except StateshiftError as error:
@@ -198,18 +206,6 @@ class Member:
             if number not in self._distrusted:
                 raise
             return KnownChange(damaged_change(number), self.folder.decided(number))
-
-    def _check_signed(self, number: Version, content: bytes) -> None:
-        """Refuse a proposal that nobody has signed for this place, where the job insists."""
-        if self.group.key is None:
-            return
-        signing.check(content, self.folder.signature(number, content), self.group.key)
-        change = decode(ProposedChange, content, self.folder.location)
-        if (change.number, change.group) != (number, self.folder.check()):
-            raise Incompatible(
-                "the change was signed for another group or another place in it",
-                hint="propose it again, here",
-            )
 
     def _as_trusted(self, known: KnownChange) -> KnownChange:
         """Return a change as this job takes it: as if it were aborted where it may not be run."""

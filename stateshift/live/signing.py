@@ -19,7 +19,6 @@ from stateshift.errors import Complaint, Incompatible, PlanError, SpecError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-        Ed25519PrivateKey,
         Ed25519PublicKey,
     )
 
@@ -28,10 +27,6 @@ INSTALL = "pip install 'stateshift[signed]'"
 
 def sign(content: bytes, key_file: str) -> bytes:
     """Return the signature of a proposal by the private key in a file."""
-    return _private_key(key_file).sign(content)
-
-
-def _private_key(key_file: str) -> Ed25519PrivateKey:
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -43,7 +38,7 @@ def _private_key(key_file: str) -> Ed25519PrivateKey:
         raise _refused(key_file, str(error)) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise _refused(key_file, "not a key of Ed25519")
-    return key
+    return key.sign(content)
 
 
 def _refused(key_file: str, why: str) -> SpecError:

@@ -189,26 +189,19 @@ def past_moves(files: Files, begun: GroupStart) -> tuple[PastMove, ...]:
         decided = files.decided(proposal.number)
         configuration = wide_enough(configuration, proposal.updates)
         before = dict(enumerate(configuration.at(configuration.last)))
-        went = _bin_moves(proposal, before, names)
+        between: dict[tuple[Time, int, int], list[int]] = {}
+        for at_time, bin, worker in sorted(proposal.updates):
+            between.setdefault((at_time, before[bin], worker), []).append(bin)
+            before[bin] = worker
+        moves = []
+        for (at_time, source, target), bins in sorted(between.items()):
+            ends = names.get(source, str(source)), names.get(target, str(target))
+            moves.append(BinMoves(*ends, at_time, tuple(bins)))
+        went = tuple(moves)
         found.append(PastMove(proposal, decided, files.answers(proposal.number), went))
         if decided is not None and decided.outcome == "applied":
             configuration = apply_proposal(configuration, proposal)
     return tuple(found)
-
-
-def _bin_moves(
-    proposal: Proposal, at: dict[int, int], names: dict[int, str]
-) -> tuple[BinMoves, ...]:
-    """Return the moves of a proposal; `at` has each bin's worker before it."""
-    between: dict[tuple[Time, int, int], list[int]] = {}
-    for at_time, bin, worker in sorted(proposal.updates):
-        between.setdefault((at_time, at[bin], worker), []).append(bin)
-        at[bin] = worker
-    moves = []
-    for (at_time, source, target), bins in sorted(between.items()):
-        ends = names.get(source, str(source)), names.get(target, str(target))
-        moves.append(BinMoves(*ends, at_time, tuple(bins)))
-    return tuple(moves)
 
 
 def past_parts(files: Files) -> tuple[PartPast, ...]:

@@ -35,7 +35,12 @@ def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> 
     try:
         report = work(context)
     except StateshiftError as error:
-        named = _with_jobs_down(context, error)
+        down = summarize(context.progress).down
+        if not down:
+            named = error
+        else:
+            exit_code = error.exit_code if isinstance(error, Interrupted) else JOB_DOWN
+            named = error.restated(f"{down}: {error.fact}", exit_code)
         _tell_failed(context, named)
         context.notifier.wait()
         raise named from error.__cause__
@@ -48,15 +53,6 @@ def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> 
     else:
         context.notifier.wait()
     return report
-
-
-def _with_jobs_down(context: RunContext, error: StateshiftError) -> StateshiftError:
-    """Return the error, which says before all else which jobs it leaves down."""
-    down = summarize(context.progress).down
-    if not down:
-        return error
-    exit_code = error.exit_code if isinstance(error, Interrupted) else JOB_DOWN
-    return error.restated(f"{down}: {error.fact}", exit_code)
 
 
 def tell_finished(context: RunContext, report: Report) -> None:
@@ -93,23 +89,20 @@ def tell_rpo(context: RunContext, job: str, detail: str, is_kept: bool) -> None:
 def _tell_failed(context: RunContext, error: Exception) -> None:
     if not context.notifier.wants("failed"):
         return
-    failure = _failure_of(context, error)
+    kind = type(error).__name__
+    if not isinstance(error, StateshiftError):
+        message = "a bug of stateshift's"
+        hint = context.with_workdir("stateshift resume WORKDIR")
+        failure = RunFailure(kind, message, hint, BUG_EXIT_CODE)
+    else:
+        hint = context.with_workdir(error.hint)
+        failure = RunFailure(kind, redact(error.fact), hint and redact(hint), error.exit_code)
     detail = f"{failure.message} (exit code {failure.exit_code})"
     if failure.hint is not None:
         detail = f"{detail}; {failure.hint}"
     report = summarize(context.progress)
     notification = _notification(context, "failed", report, detail)
     context.notifier.notify(replace(notification, failure=failure))
-
-
-def _failure_of(context: RunContext, error: Exception) -> RunFailure:
-    kind = type(error).__name__
-    if not isinstance(error, StateshiftError):
-        message = "a bug of stateshift's"
-        hint = context.with_workdir("stateshift resume WORKDIR")
-        return RunFailure(kind, message, hint, BUG_EXIT_CODE)
-    hint = context.with_workdir(error.hint)
-    return RunFailure(kind, redact(error.fact), hint and redact(hint), error.exit_code)
 
 
 def _notification(context: RunContext, event: Event, report: Report, detail: str) -> Notification:

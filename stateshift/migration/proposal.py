@@ -171,7 +171,21 @@ def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
     jobs = tuple(chain.from_iterable(waves(spec)))
     if only:
         jobs = tuple(job for job in jobs if job.name in only)
-        _refuse_divided(spec, jobs, only)
+        # Refuse some of the jobs that share a source, or change at one cut, and not all of them.
+        for job in jobs:
+            left = [other.name for other in sharing(spec, job) if other not in jobs]
+            if left:
+                fact = f"{job.name!r} shares its source with {left[0]!r}: they move together"
+                raise PlanError(fact, hint=TOGETHER)
+        for cut in cuts_of(spec):
+            named = [name for name in cut.jobs if name in only]
+            left = [repr(name) for name in cut.jobs if name not in only]
+            if named and left:
+                fact = (
+                    f"{named[0]!r} is stopped at one cut with {', '.join(left)}: by the spec's "
+                    "dataflow they move together"
+                )
+                raise PlanError(fact, hint=TOGETHER)
     return jobs
 
 
@@ -182,21 +196,3 @@ def refuse_rebalanced(spec: Spec, file: str = "SPEC") -> None:
         command = f"stateshift rebalance {quote(file)} --once"
         hint = f"{command}   # tells what would be moved; --yes moves it"
         raise SpecError((Complaint("/rebalance", message),), hint=hint)
-
-
-def _refuse_divided(spec: Spec, jobs: Sequence[JobSpec], only: Collection[str]) -> None:
-    """Refuse some of the jobs that share a source, or change at one cut, and not all of them."""
-    for job in jobs:
-        left = [other.name for other in sharing(spec, job) if other not in jobs]
-        if left:
-            fact = f"{job.name!r} shares its source with {left[0]!r}: they move together"
-            raise PlanError(fact, hint=TOGETHER)
-    for cut in cuts_of(spec):
-        named = [name for name in cut.jobs if name in only]
-        left = [repr(name) for name in cut.jobs if name not in only]
-        if named and left:
-            fact = (
-                f"{named[0]!r} is stopped at one cut with {', '.join(left)}: by the spec's "
-                "dataflow they move together"
-            )
-            raise PlanError(fact, hint=TOGETHER)

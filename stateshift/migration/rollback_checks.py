@@ -36,7 +36,17 @@ def refuse_rollback(context: RunContext, plans: Iterable[PlanProgress], discard:
     checked = list(plans)
     refuse_moved_on(context, checked)
     refuse_foreign_job(context, checked)
-    refuse_built_on(context, checked)
+    # Refuse where state was compacted in place: later versions of the job may name our files.
+    terms = terms_of(context.spec.engine)
+    for adopted in checked:
+        if adopted.undone or not _is_in_place(context.plans.read(adopted)):
+            continue
+        if _has_gone_on(context, adopted):
+            raise PlanError(
+                f"{adopted.job} has {terms.done} {terms.many} since, on the files that were "
+                "written here: it cannot do without them",
+                hint="what was set aside may be removed; there is nothing to take back",
+            )
     if not discard:
         refuse_lost_progress(context, checked)
 
@@ -111,20 +121,6 @@ def _runs_unsubmitted(context: RunContext, job: JobSpec, adopted: PlanProgress) 
             if world.cluster(step.cluster).find_source(request).state.alive:
                 return True
     return False
-
-
-def refuse_built_on(context: RunContext, plans: Iterable[PlanProgress]) -> None:
-    """Refuse where state was compacted in place: later versions of the job may name our files."""
-    terms = terms_of(context.spec.engine)
-    for adopted in plans:
-        if adopted.undone or not _is_in_place(context.plans.read(adopted)):
-            continue
-        if _has_gone_on(context, adopted):
-            raise PlanError(
-                f"{adopted.job} has {terms.done} {terms.many} since, on the files that were "
-                "written here: it cannot do without them",
-                hint="what was set aside may be removed; there is nothing to take back",
-            )
 
 
 def refuse_lost_progress(context: RunContext, plans: Iterable[PlanProgress]) -> None:
@@ -228,7 +224,11 @@ def _has_gone_on(context: RunContext, adopted: PlanProgress) -> bool:
     """Whether the target's image has a later epoch than the one that was copied there."""
     plan = context.plans.read(adopted)
     if _publishes_standby(context, adopted):
-        return _has_gone_on_from_standby(context, adopted, plan)
+        _, survey = engine(plan.engine).survey(plan.target, context.world.storage)
+        rounds = plans_while_running(context.progress, adopted.job)
+        ours = arrivals(rounds, context.plans.read).written.get(plan.target, set())
+        committed = [image for image in survey.images if image.epoch is not None]
+        return any(not ours.issuperset(image.first_read[-1:]) for image in committed)
     if not adopted.steps or plan.purpose != "move":
         return False
     if plan.target == plan.source and not _is_in_place(plan):
@@ -253,15 +253,6 @@ def _publishes_standby(context: RunContext, adopted: PlanProgress) -> bool:
         if plan.plan >= adopted.plan and not plan.undone and has_published:
             publishing.append(plan)
     return publishing == [adopted]
-
-
-def _has_gone_on_from_standby(context: RunContext, adopted: PlanProgress, plan: Plan) -> bool:
-    """Whether a job has committed at a standby: a file that is none of ours says so."""
-    _, survey = engine(plan.engine).survey(plan.target, context.world.storage)
-    rounds = plans_while_running(context.progress, adopted.job)
-    ours = arrivals(rounds, context.plans.read).written.get(plan.target, set())
-    committed = [image for image in survey.images if image.epoch is not None]
-    return any(not ours.issuperset(image.first_read[-1:]) for image in committed)
 
 
 def _epochs_at(context: RunContext, kind: str, location: str) -> dict[str, int | None]:

@@ -111,7 +111,10 @@ def refuse_damaged(
     seen: set[tuple[object, ...]] = set()
     for job in jobs:
         checked_files = checked.get(job.name, ())
-        part = (_part_read(job), frozenset(checked_files))
+        images = (job.source, *job.merge_locations, *other_images(job))
+        operators = tuple(operator.name for operator in job.operators)
+        drops = tuple(change for change in job.transform if isinstance(change, Drop))
+        part = ((images, operators, drops), frozenset(checked_files))
         if job.verify_source != "deep" or part in seen:
             continue
         seen.add(part)
@@ -178,13 +181,6 @@ def way_out_of_damage(inquiry: Inquiry, job: JobSpec) -> str:
     return deep
 
 
-def _part_read(job: JobSpec) -> tuple[object, ...]:
-    images = (job.source, *job.merge_locations, *other_images(job))
-    operators = tuple(operator.name for operator in job.operators)
-    drops = tuple(change for change in job.transform if isinstance(change, Drop))
-    return images, operators, drops
-
-
 def _lasting_damage(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
     """Return the damage that is there at each of a few looks."""
     if not job.may_run:
@@ -237,16 +233,6 @@ def _has_other_files(job: JobSpec) -> bool:
     return repair is not None and bool(repair.take or repair.rebuild)
 
 
-def _copied_files(inquiry: Inquiry, facts: Facts) -> Rearranged:
-    """Return the source for reading, with the files that rounds have copied as they are there."""
-    open_storage = inquiry.adapters.open_storage
-    places: dict[str, tuple[Storage, str]] = {}
-    for (location, path), held in facts.brought.items():
-        if location == facts.source.location:
-            places[path] = (open_storage(held.target), held.name)
-    return Rearranged(open_storage(facts.source.location), places)
-
-
 def damage_of_copy(
     inquiry: Inquiry, job: JobSpec, facts: Facts, known: Collection[str]
 ) -> Finding | None:
@@ -255,7 +241,12 @@ def damage_of_copy(
     that are still to be published, at the source. `facts` are those of the copy.
     """
     engine = inquiry.engine
-    storage = _copied_files(inquiry, facts)
+    open_storage = inquiry.adapters.open_storage
+    places: dict[str, tuple[Storage, str]] = {}
+    for (location, path), held in facts.brought.items():
+        if location == facts.source.location:
+            places[path] = (open_storage(held.target), held.name)
+    storage = Rearranged(open_storage(facts.source.location), places)
     for image in facts.source.images:
         if image.epoch is None:
             continue

@@ -148,25 +148,21 @@ def tell_returned(context: RunContext, job: JobSpec) -> None:
         storage.sync()
 
 
-def _forget_standby(context: RunContext, job: JobSpec) -> None:
-    """Remove what made the target a standby of this run: it is a moved job now, or nothing."""
-    storage = context.world.storage(job.destination)
-    found = newest_claim(storage)
-    if found is not None and found.run == context.world.run:
-        state = state_at(storage)
-        if state is not None and state.run == context.world.run:
-            storage.remove(STATE)
-        with suppress(MissingFile):
-            storage.remove(DRILLS)
-        give_back(storage, found.generation, context.world.run)
-
-
 def release_target(context: RunContext, job: JobSpec) -> None:
     """Release the lock on the target of a job, if this run has taken it; record that it did."""
     location = job.destination
     if location in context.progress.locks:
         if job.is_standby:
-            _forget_standby(context, job)
+            # Remove what made the target a standby of this run: it is a moved job now, or nothing.
+            storage = context.world.storage(job.destination)
+            found = newest_claim(storage)
+            if found is not None and found.run == context.world.run:
+                state = state_at(storage)
+                if state is not None and state.run == context.world.run:
+                    storage.remove(STATE)
+                with suppress(MissingFile):
+                    storage.remove(DRILLS)
+                give_back(storage, found.generation, context.world.run)
         lock.release(_above(context, location), locations.name(location), context.world.run)
         context.record(LockReleased(context.now(), location))
 

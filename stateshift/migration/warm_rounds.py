@@ -61,7 +61,7 @@ from stateshift.migration.standby_state import (
 )
 from stateshift.migration.take_over import with_old_files_gone
 from stateshift.plan import Plan
-from stateshift.specification import JobSpec, Spec
+from stateshift.specification import JobSpec
 from stateshift.specification.grammars import NEVER
 from stateshift.step import BringFiles, KeepBrought
 from stateshift.step.contents import digest_of
@@ -121,7 +121,20 @@ class WarmRounds:
     """
 
     def __init__(self, context: RunContext, jobs: Sequence[JobSpec]) -> None:
-        self.context, self._every = context, readers_first(context.spec, jobs)
+        writers = {
+            job.name: {writer.job for writer in writers_of(context.spec, job)} for job in jobs
+        }
+        waiting, in_order = list(jobs), list[JobSpec]()
+        while waiting:
+            written: set[str] = set()
+            for job in waiting:
+                written |= writers[job.name]
+            ready = [job for job in waiting if job.name not in written]
+            if not ready:  # they read from each other
+                ready = waiting[:1]
+            in_order += ready
+            waiting = [job for job in waiting if job not in ready]
+        self.context, self._every = context, in_order
         self.jobs = self._every
         self._last: dict[str, Look] = {}
         self._seen: set[str] = set()  # those of the last time that all were looked at
@@ -663,22 +676,6 @@ class WarmRounds:
         context.execute([context.plans.adopt(plan)], world=world)
         copied[job.name] = at
         context.say(f"{job.name}: round {number + 1} has copied {_at(plan)} while it stopped")
-
-
-def readers_first(spec: Spec, jobs: Sequence[JobSpec]) -> list[JobSpec]:
-    """Return the jobs in the order in which they are looked at: a writer after its readers."""
-    writers = {job.name: {writer.job for writer in writers_of(spec, job)} for job in jobs}
-    waiting, in_order = list(jobs), list[JobSpec]()
-    while waiting:
-        written: set[str] = set()
-        for job in waiting:
-            written |= writers[job.name]
-        ready = [job for job in waiting if job.name not in written]
-        if not ready:  # they read from each other
-            ready = waiting[:1]
-        in_order += ready
-        waiting = [job for job in waiting if job not in ready]
-    return in_order
 
 
 def _speed(progress: PlanProgress) -> tuple[float, float]:

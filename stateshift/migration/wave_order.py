@@ -8,7 +8,7 @@ wave: they are fed until somebody cuts them over.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from stateshift.dataflow.cuts import Cut, cuts, in_waves
 from stateshift.errors import Complaint, SpecError
@@ -37,15 +37,7 @@ def waves(spec: Spec, names: Collection[str] | None = None) -> tuple[Wave, ...]:
     for group in groups:
         group.sort(key=lambda job: order[job.name])
     groups.sort(key=lambda group: order[group[0].name])
-    every = _with_standbys_last(in_waves(spec, [tuple(group) for group in groups]))
-    if names is None:
-        return every
-    named = [tuple(job for job in wave if job.name in names) for wave in every]
-    return tuple(filter(None, named))
-
-
-def _with_standbys_last(waves: Iterable[Wave]) -> tuple[Wave, ...]:
-    """Return the waves, with all that have a standby as one, which is the last: it does not end."""
+    waves = in_waves(spec, [tuple(group) for group in groups])
     others: list[Wave] = []
     fed: list[JobSpec] = []
     for wave in waves:
@@ -53,7 +45,11 @@ def _with_standbys_last(waves: Iterable[Wave]) -> tuple[Wave, ...]:
             fed += wave
         else:
             others.append(wave)
-    return (*others, tuple(fed)) if fed else tuple(others)
+    every = (*others, tuple(fed)) if fed else tuple(others)
+    if names is None:
+        return every
+    named = [tuple(job for job in wave if job.name in names) for wave in every]
+    return tuple(filter(None, named))
 
 
 def _join_cut(groups: Sequence[list[JobSpec]], cut: Cut) -> list[list[JobSpec]]:

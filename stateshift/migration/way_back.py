@@ -48,7 +48,14 @@ def roll_back_run(context: RunContext) -> Report:
             release_target(context, context.job(name))
         context.record(RunRolledBack(context.now()))
     except CommittedSince as error:
-        raise _record_refusal(context, error) from error
+        refusal = error.with_hint(context.with_workdir(error.hint))
+        kind = type(refusal).__name__
+        context.record(
+            RollbackRefused(context.now(), kind, refusal.fact, refusal.hint, refusal.exit_code)
+        )
+        with suppress(StorageError):
+            context.write_report()
+        raise refusal from error
     except StateshiftError as error:
         raise context.record_failure(error) from error
     return context.write_report()
@@ -74,17 +81,6 @@ def take_last_plan_back(context: RunContext, job: JobSpec) -> None:
     if pending and pending[0].purpose == "move":
         refuse_last_copy(context, pending)
         _undo_plan(context, pending[0], pending[1:])
-
-
-def _record_refusal(context: RunContext, error: CommittedSince) -> CommittedSince:
-    refusal = error.with_hint(context.with_workdir(error.hint))
-    kind = type(refusal).__name__
-    context.record(
-        RollbackRefused(context.now(), kind, refusal.fact, refusal.hint, refusal.exit_code)
-    )
-    with suppress(StorageError):
-        context.write_report()
-    return refusal
 
 
 def _undo(context: RunContext, plans: Sequence[PlanProgress]) -> None:

@@ -228,7 +228,14 @@ def _batches(
     consumer: Consumer, topic: str, windows: Windows
 ) -> Iterator[tuple[int, list[ConsumerRecord]]]:
     """Yield the records in these windows as they come, by partition."""
-    unread = _assigned(consumer, topic, windows)
+    # Point the consumer at the start of each window that is not empty. Return their partitions.
+    from kafka import TopicPartition
+
+    filled = {number: start for number, (start, end) in windows.items() if start < end}
+    unread = {number: TopicPartition(topic, number) for number in filled}
+    consumer.assign(list(unread.values()))
+    for number, partition in unread.items():
+        consumer.seek(partition, filled[number])
     until = time.monotonic() + READ_SECONDS
     while unread:
         if time.monotonic() > until:
@@ -252,18 +259,6 @@ def _batches(
             # Not paused: kafka-python 3.0 keeps what a paused partition has left, and may give it
             # out only after the next fetch of another one, which then never comes.
             consumer.assign(list(unread.values()))
-
-
-def _assigned(consumer: Consumer, topic: str, windows: Windows) -> dict[int, TopicPartition]:
-    """Point the consumer at the start of each window that is not empty. Return their partitions."""
-    from kafka import TopicPartition
-
-    filled = {number: start for number, (start, end) in windows.items() if start < end}
-    partitions = {number: TopicPartition(topic, number) for number in filled}
-    consumer.assign(list(partitions.values()))
-    for number, partition in partitions.items():
-        consumer.seek(partition, filled[number])
-    return partitions
 
 
 def _digest(content: bytes | None) -> str | None:

@@ -197,17 +197,6 @@ def meant(here: Keys, spelling: str) -> str:
     if here is not SPEC and SPEC.find(spelling):
         return f", which belongs {AT_THE_TOP}"
     near = here.did_you_mean(spelling)
-    homes = _values_spelled(spelling)
-    is_part_of_near = fold(spelling) in fold(near)  # `location` of remote_location
-    if not 0 < len(homes) <= HOMES_MAX and not is_part_of_near:
-        homes = parts
-    if not 0 < len(homes) <= HOMES_MAX:
-        return near
-    return f", which belongs {', or '.join(homes)}"
-
-
-def _values_spelled(spelling: str) -> list[str]:
-    """Return the places where the spelling is a value, and not a key, each once."""
     folded = fold(spelling)
     homes = [
         where for kind, where in zip(TRANSFORMS, _CHANGES, strict=True) if fold(kind) == folded
@@ -218,4 +207,10 @@ def _values_spelled(spelling: str) -> list[str]:
             for choice in () if is_a_jobs else key.choices:
                 if fold(choice) == folded:
                     homes.append(f'{where}, as "{key.name}": "{choice}"')
-    return list(dict.fromkeys(homes))
+    homes = list(dict.fromkeys(homes))
+    is_part_of_near = fold(spelling) in fold(near)  # `location` of remote_location
+    if not 0 < len(homes) <= HOMES_MAX and not is_part_of_near:
+        homes = parts
+    if not 0 < len(homes) <= HOMES_MAX:
+        return near
+    return f", which belongs {', or '.join(homes)}"

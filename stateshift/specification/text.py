@@ -101,7 +101,17 @@ class _Settler:
             self._complaints.add(place, "nested too deeply", f"at most {DEPTH_MAX} levels")
             return None
         if isinstance(value, WrittenObject):
-            return self._object(place, depth)
+            for key in place.value.twice:
+                message = f"{key!r} stands more than once in one object"
+                self._complaints.add(place / key, message, "each key once")
+            items = {}
+            for key in place.value:
+                below = place / key
+                at_key = Place(key, below.pointer)
+                if self._is_text(at_key):
+                    self._check_password(at_key)
+                    items[key] = self.settle(below, depth + 1)
+            return items
         if isinstance(value, list):
             return [self.settle(item, depth + 1) for item in place.items]
         if isinstance(value, str):
@@ -110,19 +120,6 @@ class _Settler:
             self._complaints.add(place, "not a number that JSON knows", "a finite number")
             return None
         return value
-
-    def _object(self, place: Place, depth: int) -> dict[str, object]:
-        for key in place.value.twice:
-            message = f"{key!r} stands more than once in one object"
-            self._complaints.add(place / key, message, "each key once")
-        items = {}
-        for key in place.value:
-            below = place / key
-            at_key = Place(key, below.pointer)
-            if self._is_text(at_key):
-                self._check_password(at_key)
-                items[key] = self.settle(below, depth + 1)
-        return items
 
     def _text(self, place: Place) -> str | None:
         if not self._is_text(place):

@@ -88,7 +88,19 @@ class FenceSource(NoFiles):
             for path, is_ours in zip(self.paths, are_ours, strict=True):
                 if not is_ours:
                     patience = 0.0 if path == self.paths[0] else OTHERS_SECONDS_MAX
-                    self._take_from_others(world, storage, path, text, patience)
+                    until = world.clock.now() + patience
+                    while not _take(storage, path, text):
+                        content = content_of(storage, path)
+                        if fence_owner(content or text) is None or world.clock.now() >= until:
+                            self._refuse_others(storage, path, text)
+                        if content is None and world.clock.now() >= until + EMPTY_SECONDS_MAX:
+                            raise StorageError(
+                                f"{path} is taken, and holds no file: is it a directory?",
+                                location=self.location,
+                                hint=f"move {self.location}/{path} away, then resume",
+                            )
+                        world.check_interrupted()
+                        world.clock.sleep(0.2)
         except StalePlan:
             _take_down(storage, self.paths, text)
             raise
@@ -114,23 +126,6 @@ class FenceSource(NoFiles):
             hint="stop the job, let go of the target (`stateshift rollback WORKDIR`), then plan "
             "again; nothing was changed",
         )
-
-    def _take_from_others(
-        self, world: World, storage: Storage, path: str, text: bytes, patience: float
-    ) -> None:
-        until = world.clock.now() + patience
-        while not _take(storage, path, text):
-            content = content_of(storage, path)
-            if fence_owner(content or text) is None or world.clock.now() >= until:
-                self._refuse_others(storage, path, text)
-            if content is None and world.clock.now() >= until + EMPTY_SECONDS_MAX:
-                raise StorageError(
-                    f"{path} is taken, and holds no file: is it a directory?",
-                    location=self.location,
-                    hint=f"move {self.location}/{path} away, then resume",
-                )
-            world.check_interrupted()
-            world.clock.sleep(0.2)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()

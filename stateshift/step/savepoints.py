@@ -169,28 +169,24 @@ class TakeSavepoint(TakesImage):
             image = cluster.savepoint(request)
             failed = cluster.failed_behind(request)
         except Gone as gone:
-            image = self._left_behind(world, gone)
+            storage = world.storage(self.directory)
+            name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
+            since = gone.since - CLOCKS_APART
+            new = []
+            for file in storage.list():
+                modified: float | None = file.modified  # not every storage says it
+                if name.fullmatch(file.path) and (modified is None or modified >= since):
+                    new.append(file.path)
+            ours = [path for path in new if has_ended_job(storage.read(path))]
+            if len(ours) != 1:
+                raise gone
+            image = f"{self.directory.rstrip('/')}/{ours[0].rpartition('/')[0]}"
         note = None
         if failed is not None:
             note = _FAILED.format(failed)
             world.meter.say(f"{self.job}: {note}")
         seconds = world.clock.now() - began
         return ImageTaken(image, self.job_id, began, seconds, note, ended=self.ends)
-
-    def _left_behind(self, world: World, gone: Gone) -> str:
-        """Return the savepoint that ended the job: named after it, its metadata written last."""
-        storage = world.storage(self.directory)
-        name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
-        since = gone.since - CLOCKS_APART
-        new = []
-        for file in storage.list():
-            modified: float | None = file.modified  # not every storage says it
-            if name.fullmatch(file.path) and (modified is None or modified >= since):
-                new.append(file.path)
-        ours = [path for path in new if has_ended_job(storage.read(path))]
-        if len(ours) != 1:
-            raise gone
-        return f"{self.directory.rstrip('/')}/{ours[0].rpartition('/')[0]}"
 
     def request(self, world: World) -> SavepointRequest:
         return SavepointRequest(

@@ -180,7 +180,14 @@ def query_load(
     problem = _problem(batches, step, now, settings)
     if problem is not None:
         return Unusable(problem)
-    lag_rate = _growth(batches)
+    # None where too few tell.
+    known = _with_waiting(batches)
+    if len(known) < TOLD_MIN:
+        lag_rate = None
+    else:
+        times = [batch.started for batch in known]
+        waiting = [batch.waiting or 0 for batch in known]
+        lag_rate = linear_regression(times, waiting).slope
     if lag_rate is None:
         lag_rate = _lag_rate(in_order, settings)
     return _measured(batches, last, lag_rate, cores)
@@ -318,16 +325,6 @@ def _seconds_needed(batch: PlannedBatch) -> float:
     if batch.waiting > (batch.records or 0):
         return _took(batch)
     return batch.work_seconds
-
-
-def _growth(batches: Sequence[PlannedBatch]) -> float | None:
-    """Return the growth a second of what waits, by all batches. None where too few tell."""
-    known = _with_waiting(batches)
-    if len(known) < TOLD_MIN:
-        return None
-    times = [batch.started for batch in known]
-    waiting = [batch.waiting or 0 for batch in known]
-    return linear_regression(times, waiting).slope
 
 
 def _with_waiting(batches: Sequence[PlannedBatch]) -> list[PlannedBatch]:

@@ -509,7 +509,13 @@ class JarMain:
         start_callbacks: Java = java_gateway.ensure_callback_server_started
         start_callbacks(self.context._gateway)
         self.jvm.java.lang.System.setProperty("java.io.tmpdir", str(self.capture.scratch))
-        self._load_no_files()
+        # Let `main` and its threads find the class that opens no file.
+        kind = streaming_class(self.jvm, "CheckpointFileManager", "checkpointing")
+        thread = self.jvm.java.lang.Thread.currentThread()
+        compiler = self.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(thread.getContextClassLoader())
+        compiler.cook(NO_FILES.replace("FileManager", kind.getName()))
+        thread.setContextClassLoader(compiler.getClassLoader())
 
         def rule_of(session: Java) -> Function:
             return Function(lambda plan: self._look(session, plan))
@@ -519,7 +525,13 @@ class JarMain:
 
         builder = self.jvm.org.apache.spark.sql.SparkSession.builder()
         builder.withExtensions(Function(extend)).getOrCreate()
-        failure = self._failure_of(self._main_class(), self.capture.request["arguments"])
+        main_class = self.capture.request["main_class"]
+        manifest = self.jvm.java.util.jar.JarFile(self.capture.request["file"]).getManifest()
+        if main_class is None and manifest is not None:
+            main_class = manifest.getMainAttributes().getValue("Main-Class")
+        if main_class is None:
+            raise RefusedFile("the jar's manifest names no main class: name it by --class")
+        failure = self._failure_of(str(main_class), self.capture.request["arguments"])
         failure = self.refusal or failure
         if failure is not None and not self.capture.queries:
             raise failure
@@ -544,24 +556,6 @@ class JarMain:
             cause = thrown.getCause() or thrown
             return RefusedFile(str(cause.toString()).split("\n")[0])
         return None
-
-    def _main_class(self) -> str:
-        main_class = self.capture.request["main_class"]
-        manifest = self.jvm.java.util.jar.JarFile(self.capture.request["file"]).getManifest()
-        if main_class is None and manifest is not None:
-            main_class = manifest.getMainAttributes().getValue("Main-Class")
-        if main_class is None:
-            raise RefusedFile("the jar's manifest names no main class: name it by --class")
-        return str(main_class)
-
-    def _load_no_files(self) -> None:
-        """Let `main` and its threads find the class that opens no file."""
-        kind = streaming_class(self.jvm, "CheckpointFileManager", "checkpointing")
-        thread = self.jvm.java.lang.Thread.currentThread()
-        compiler = self.jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(thread.getContextClassLoader())
-        compiler.cook(NO_FILES.replace("FileManager", kind.getName()))
-        thread.setContextClassLoader(compiler.getClassLoader())
 
     def _look(self, session: Java, plan: Java) -> None:
         """Refuse the plan of a start, once it is caught, and plans that write."""

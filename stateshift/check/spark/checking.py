@@ -278,11 +278,20 @@ def stored_query(small: SmallFiles, entries: Iterable[ShownEntry] = ()) -> Store
     for operator in image.operators:
         known = described.get(operator.id, Operator(operator.id, operator.name, {}))
         operators.append(replace(known, name=known.name or operator.name))
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for entry in entries:
+        for part in (entry.key, entry.value):
+            columns = part.values() if isinstance(part, dict) else ()
+            for value in columns:
+                if isinstance(value, dict) and tuple(value) == WINDOW_COLUMNS:
+                    start, end = value["start"], value["end"]
+                    if isinstance(start, int) and isinstance(end, int):
+                        spans.setdefault(entry.operator, []).append((start, end))
     return StoredQuery(
         operators=tuple(operators),
         sources=tuple(_sources(small)),
         settings=image.settings,
-        spans=spans_in(entries),
+        spans=spans,
     )
 
 
@@ -315,17 +324,3 @@ def _sources(small: SmallFiles) -> Iterator[Source]:
                 partitions=partitions_of(end.offsets),
                 rested=len(offsets) > 1 and offsets[0].get(end.index) == offsets[1].get(end.index),
             )
-
-
-def spans_in(entries: Iterable[ShownEntry]) -> dict[str, list[tuple[int, int]]]:
-    """Return the windows in these entries, by operator."""
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for entry in entries:
-        for part in (entry.key, entry.value):
-            columns = part.values() if isinstance(part, dict) else ()
-            for value in columns:
-                if isinstance(value, dict) and tuple(value) == WINDOW_COLUMNS:
-                    start, end = value["start"], value["end"]
-                    if isinstance(start, int) and isinstance(end, int):
-                        spans.setdefault(entry.operator, []).append((start, end))
-    return spans

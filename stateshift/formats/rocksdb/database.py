@@ -113,7 +113,15 @@ class Database:
             levels.append(chain.from_iterable(starmap(self._checked, opened)))
         order = heapq.merge(*levels, key=lambda entry: (entry.key, -entry.sequence))
         for key, writes in groupby(order, key=attrgetter("key")):
-            value = _resolved(writes, covering.newest(key))
+            deleted = covering.newest(key)
+            operands: list[bytes] = []
+            for entry in writes:
+                if entry.sequence < deleted or entry.kind in DELETES:
+                    break
+                operands.append(entry.value)
+                if entry.kind != MERGE:
+                    break
+            value = DELIMITER.join(reversed(operands)) if operands else None
             if value is not None:
                 yield key, value
 
@@ -168,7 +176,11 @@ class Database:
 
 def open_database(files: Files) -> Database:
     """Open the database of these files; CURRENT, MANIFEST and tables have to agree."""
-    name = _manifest_name(files)
+    if CURRENT not in files:
+        raise FormatError("a RocksDB has no CURRENT file", None, 0)
+    name = decode_current(files[CURRENT].whole(CURRENT))
+    if name not in files:
+        raise FormatError(f"CURRENT names {name}, which is not there", None, 0)
     with _named(name):
         manifest = decode_manifest(files[name].whole(name))
     numbers = {number_of(own) for own in files if own.endswith(".sst")}
@@ -192,15 +204,6 @@ def open_database(files: Files) -> Database:
                         0,
                     )
     return database
-
-
-def _manifest_name(files: Files) -> str:
-    if CURRENT not in files:
-        raise FormatError("a RocksDB has no CURRENT file", None, 0)
-    name = decode_current(files[CURRENT].whole(CURRENT))
-    if name not in files:
-        raise FormatError(f"CURRENT names {name}, which is not there", None, 0)
-    return name
 
 
 def name_of(number: int) -> str:
@@ -229,18 +232,6 @@ def _levels(tables: Iterable[TableFile]) -> list[list[TableFile]]:
     for level in sorted(deeper):
         groups.append(sorted(deeper[level], key=attrgetter("smallest")))
     return groups
-
-
-def _resolved(writes: Iterable[TableEntry], deleted: int) -> bytes | None:
-    """Return the result of a key's writes, newest first; older than `deleted` are deleted."""
-    operands: list[bytes] = []
-    for entry in writes:
-        if entry.sequence < deleted or entry.kind in DELETES:
-            break
-        operands.append(entry.value)
-        if entry.kind != MERGE:
-            break
-    return DELIMITER.join(reversed(operands)) if operands else None
 
 
 class _Covering:

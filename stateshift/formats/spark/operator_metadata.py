@@ -135,21 +135,18 @@ def _stores_in(plain: JsonObject, start: int) -> list[JsonObject]:
 
 def _store(store: JsonObject, start: int) -> StoreInfo:
     name = store.get("storeName")
-    paths = _schema_paths(store)
+    paths = store.get("stateSchemaFilePaths") or store.get("stateSchemaFilePath") or []
+    if isinstance(paths, str):
+        paths = (paths,)
+    elif not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        paths = None
+    else:
+        paths = tuple(paths)
     if not isinstance(name, str) or paths is None:
         fact = f"{_WHAT} holds a store without a name, or with other than paths"
         raise FormatError(fact, None, start)
     prefix_columns = number_of(store, "numColsPrefixKey", _WHAT, start)
     return StoreInfo(name, prefix_columns, number_of(store, "numPartitions", _WHAT, start), paths)
-
-
-def _schema_paths(store: JsonObject) -> tuple[str, ...] | None:
-    paths = store.get("stateSchemaFilePaths") or store.get("stateSchemaFilePath") or []
-    if isinstance(paths, str):  # previews of 4.0 wrote one
-        return (paths,)
-    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        return None
-    return tuple(paths)
 
 
 def _properties(plain: JsonObject, start: int) -> JsonObject:

@@ -113,7 +113,10 @@ def _bytes(data: bytes, seed: int) -> int:
     whole = len(data) - tail
     signed_bytes = struct.unpack(f"{tail}b", data[whole:])
     widened = data[:whole] + struct.pack(f"<{tail}i", *signed_bytes)
-    unfinished = _unfinish(mmh3.hash(widened, seed, signed=False))
+    value = mmh3.hash(widened, seed, signed=False)
+    value = (value ^ value >> 16) * _INVERSE_2 & _MASK
+    value = (value ^ value >> 13 ^ value >> 26) * _INVERSE_1 & _MASK
+    unfinished = value ^ value >> 16
     return _finish(unfinished ^ len(widened) ^ len(data))
 
 
@@ -129,10 +132,4 @@ def _finish(value: int) -> int:
     """Mix for the last time, as Murmur3 does, without the length."""
     value = (value ^ value >> 16) * 0x85EBCA6B & _MASK
     value = (value ^ value >> 13) * 0xC2B2AE35 & _MASK
-    return value ^ value >> 16
-
-
-def _unfinish(value: int) -> int:
-    value = (value ^ value >> 16) * _INVERSE_2 & _MASK
-    value = (value ^ value >> 13 ^ value >> 26) * _INVERSE_1 & _MASK
     return value ^ value >> 16

@@ -183,7 +183,14 @@ def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
     if plain.get("logFiles"):
         raise FormatError(f"{_WHAT} needs a write-ahead log, which Spark never writes", None, start)
     tables, keys = _tables(plain, start), number_of(plain, "numKeys", _WHAT, start)
-    return RocksDBSnapshot(tables, keys, _families(plain, start), text, version)
+    families = plain.get("columnFamilyMapping") or {}
+    ids = set()
+    if isinstance(families, dict) and not any(map(half_pairs, families)):
+        numbers = filter(is_integer, families.values())
+        ids = {number for number in numbers if 0 <= number < 1 << 15}
+    if not isinstance(families, dict) or len(ids) < len(families):
+        raise FormatError(f"{_WHAT} has column families without ids of their own", None, start)
+    return RocksDBSnapshot(tables, keys, dict(families), text, version)
 
 
 def encode_snapshot_metadata(snapshot: RocksDBSnapshot) -> bytes:
@@ -251,14 +258,3 @@ def _tables(plain: JsonObject, start: int) -> tuple[ListedTable, ...]:
 
 def _is_plain_name(name: object) -> TypeGuard[str]:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
-
-
-def _families(plain: JsonObject, start: int) -> dict[str, int]:
-    families = plain.get("columnFamilyMapping") or {}
-    ids = set()
-    if isinstance(families, dict) and not any(map(half_pairs, families)):
-        numbers = filter(is_integer, families.values())
-        ids = {number for number in numbers if 0 <= number < 1 << 15}
-    if not isinstance(families, dict) or len(ids) < len(families):
-        raise FormatError(f"{_WHAT} has column families without ids of their own", None, start)
-    return dict(families)

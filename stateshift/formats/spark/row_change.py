@@ -264,15 +264,6 @@ def _add(columns: list[_Column], name: str, names: Sequence[str], pending: _Pend
             raise Unfit(f"{name}: there is no struct {outer}; there are {known}")
         return  # of a struct that has been looked into: what is left of it is reported as missing
     wish = pending.add[name]
-    column = _new_column(name, wish)
-    after = wish.get("after")
-    places = ["", *(column.name for column in columns)]
-    if after is None or after in places:
-        del pending.add[name]
-        columns.insert(len(columns) if after is None else places.index(after), column)
-
-
-def _new_column(name: str, wish: Schema) -> _Column:
     wanted = spell_type(wish["type"])
     try:
         kind = type_of(wanted)
@@ -286,7 +277,12 @@ def _new_column(name: str, wish: Schema) -> _Column:
     # equalsIgnoreNameAndCompatibleNullability).
     field = {"name": name, "type": wanted, "nullable": True, "metadata": {}}
     slot = encode_value(value, kind)
-    return _Column(field, name, lambda row, nulls: slot)
+    column = _Column(field, name, lambda row, nulls: slot)
+    after = wish.get("after")
+    places = ["", *(column.name for column in columns)]
+    if after is None or after in places:
+        del pending.add[name]
+        columns.insert(len(columns) if after is None else places.index(after), column)
 
 
 def cut_row(schema: Schema, count: int) -> Callable[[bytes], tuple[bytes, bytes]]:

@@ -239,16 +239,14 @@ def _check_metadata(plain: JsonFields) -> None:
         if isinstance(value, JsonFields):
             _check_metadata(value)
         if isinstance(value, list):
-            _check_items(name, value)
-
-
-def _check_items(name: str, items: list[object]) -> None:
-    kinds = {type(item) for item in items}
-    if len(kinds) > 1 or kinds & {list, type(None)}:
-        raise FormatError(f"{_WHAT} has metadata {name[:80]!r} that no Spark can parse", None, 0)
-    for item in items:
-        if isinstance(item, JsonFields):
-            _check_metadata(item)
+            kinds = {type(item) for item in value}
+            if len(kinds) > 1 or kinds & {list, type(None)}:
+                raise FormatError(
+                    f"{_WHAT} has metadata {name[:80]!r} that no Spark can parse", None, 0
+                )
+            for item in value:
+                if isinstance(item, JsonFields):
+                    _check_metadata(item)
 
 
 def _check_encoder(text: str) -> None:

@@ -192,7 +192,12 @@ def _sizes_64(extra: bytes, sums: _Sums) -> _Sums:
 def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple[Member, int]:
     said = header.sums
     if header.method == STORED:
-        found, held = _stored(content, header, kept)
+        size = header.sums.size
+        end = header.data + size
+        if end > len(content):
+            raise _wrong(f" ends inside of {header.shown}", len(content))
+        data = memoryview(content)[header.data : end]
+        found, held = _Sums(zlib.crc32(data), size, size), bytes(data[:kept])
         crc = said.crc if said.size else found.crc  # of an empty file it is not checked
         said, end = _Sums(crc, said.size, said.size), header.data + said.size
     else:
@@ -206,15 +211,6 @@ def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple
     if said.crc != found.crc:
         raise _wrong(f"{file} does not have its checksum", offset)
     return Member(header.name, offset, header.method, *found, held), end
-
-
-def _stored(content: bytes, header: _Header, kept: int) -> tuple[_Sums, bytes]:
-    size = header.sums.size
-    end = header.data + size
-    if end > len(content):
-        raise _wrong(f" ends inside of {header.shown}", len(content))
-    data = memoryview(content)[header.data : end]
-    return _Sums(zlib.crc32(data), size, size), bytes(data[:kept])
 
 
 def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple[_Sums, bytes]:

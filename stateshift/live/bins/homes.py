@@ -101,7 +101,12 @@ class Assignment:
         partition = context.partitionId()
         filled = [batch for batch in batches if batch.num_rows]
         rows = pyarrow.Table.from_batches(filled) if filled else None
-        came = self.run(partition, rows, process_of(self))
+        key = (self.location, self.operator.name, self.worker)
+        known = _processes.get(key)
+        if known is None or known.home != self.home:
+            files = Files(open_patiently(self.location))
+            known = _processes[key] = Process.begun(self, files)
+        came = self.run(partition, rows, known)
         yield pyarrow.record_batch(
             [pyarrow.array([partition], pyarrow.int32()), pyarrow.array([pickle.dumps(came)])],
             ["partition", "came"],
@@ -173,16 +178,6 @@ class Process:
 
 
 _processes: dict[tuple[str, str, str], Process] = {}
-
-
-def process_of(assignment: Assignment) -> Process:
-    """Return this process's memory of a worker; nothing of an earlier start of it."""
-    key = (assignment.location, assignment.operator.name, assignment.worker)
-    known = _processes.get(key)
-    if known is None or known.home != assignment.home:
-        files = Files(open_patiently(assignment.location))
-        known = _processes[key] = Process.begun(assignment, files)
-    return known
 
 
 class Tasks(Protocol):
@@ -285,7 +280,14 @@ class SparkTasks:
     @contextmanager
     def reading(self, rows: Frame, bins: int) -> Iterator[RowBatch]:
         """Repartition a batch by bin, and keep it until it is done."""
-        spread = _by_bin(rows, bins, self.partitions()).persist()
+        partitions = self.partitions()
+        from pyspark.sql import functions
+
+        numbers = functions.array(*map(functions.lit, partition_numbers(partitions)))
+        place = functions.pmod(_bin(bins), functions.lit(partitions)) + 1
+        spread = rows.repartition(
+            partitions, functions.element_at(numbers, place.cast("int"))
+        ).persist()
         try:
             self._spread = spread
             yield _survey(spread, self.operator, bins)
@@ -307,15 +309,6 @@ def _session() -> Any:  # a SparkSession
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate()
-
-
-def _by_bin(frame: Frame, bins: int, partitions: int) -> Frame:
-    """Return a DataFrame with the rows of each bin in its partition, as Spark's hash does it."""
-    from pyspark.sql import functions
-
-    numbers = functions.array(*map(functions.lit, partition_numbers(partitions)))
-    place = functions.pmod(_bin(bins), functions.lit(partitions)) + 1
-    return frame.repartition(partitions, functions.element_at(numbers, place.cast("int")))
 
 
 @cache

@@ -215,7 +215,21 @@ class Carrier:
             self._is_proposed((), 0)
             self._wait_until(self._are_read_ahead)
         if self.manner.prepared:
-            self._all_prepared()
+            # Propose all steps together, each for a time of its own.
+            steps: tuple[Step, ...] = tuple(step.moves for step in self.steps)
+            for tries in range(TRIES_MAX):
+                bins = self._look()
+                while self._is_held_up():
+                    self.wait(POLL_SECONDS_MAX)
+                    bins = self._look()
+                every = max(1, math.ceil(self.manner.gap_seconds * bins.rate()))
+                ahead = bins.ahead(self._lead(tries))
+                start = max(ahead, self.least, self.steps[0].earliest)
+                updates = updates_ahead(steps, start, every)
+                if self._is_proposed(updates, tries):
+                    break
+            self._tell(state="moving", begun=len(steps))
+            self._wait_until(self._are_steps_complete)
         else:
             self._step_by_step()
 
@@ -276,23 +290,6 @@ class Carrier:
             self.steps = tuple(steps)
             self.moved = replace(self.moved, steps=len(self.steps))
         return replace(rollout, steps=tuple(step.moves for step in self.steps), gap=gap)
-
-    def _all_prepared(self) -> None:
-        """Propose all steps together, each for a time of its own."""
-        steps: tuple[Step, ...] = tuple(step.moves for step in self.steps)
-        for tries in range(TRIES_MAX):
-            bins = self._look()
-            while self._is_held_up():
-                self.wait(POLL_SECONDS_MAX)
-                bins = self._look()
-            every = max(1, math.ceil(self.manner.gap_seconds * bins.rate()))
-            ahead = bins.ahead(self._lead(tries))
-            start = max(ahead, self.least, self.steps[0].earliest)
-            updates = updates_ahead(steps, start, every)
-            if self._is_proposed(updates, tries):
-                break
-        self._tell(state="moving", begun=len(steps))
-        self._wait_until(self._are_steps_complete)
 
     # ---------------------------------------------------------------- waiting
 

@@ -89,7 +89,10 @@ Steps = tuple[TimedStep, ...]
 
 def moves_to(bins: Bins, worker: str, numbers: Sequence[int]) -> tuple[BinMove, ...]:
     """Return the moves of bins to a worker, of those that are not there yet."""
-    target = worker_number(bins, worker)
+    if worker not in bins.names:
+        known = ", ".join(bins.names)
+        raise PlanError(f"there is no worker {worker!r}", hint=f"workers of the group: {known}")
+    target = bins.names.index(worker)
     count = bins.moves.configuration.bins
     wrong: list[Complaint] = []
     for bin, often in Counter(numbers).items():
@@ -103,14 +106,6 @@ def moves_to(bins: Bins, worker: str, numbers: Sequence[int]) -> tuple[BinMove, 
     return tuple(
         BinMove(bin, assigned[bin], target) for bin in sorted(numbers) if assigned[bin] != target
     )
-
-
-def worker_number(bins: Bins, worker: str) -> int:
-    """Return the number of a worker, or refuse with those there are."""
-    if worker not in bins.names:
-        known = ", ".join(bins.names)
-        raise PlanError(f"there is no worker {worker!r}", hint=f"workers of the group: {known}")
-    return bins.names.index(worker)
 
 
 def moves_even(bins: Bins, share: float, by_rows: bool = False) -> tuple[BinMove, ...]:

@@ -74,7 +74,16 @@ class Log:
         self._is_given_up = False
         self._segments = found_segments(directory)
         if self._segments:  # from now on the last whole record is the end
-            self._cut_torn_end(self._segments[-1])
+            # Cut off the bytes behind the last whole record, and make the rest survive.
+            segment = self._segments[-1]
+            with open(segment.path, "r+b") as file:
+                file.truncate(segment.end)
+                if segment.end < SEGMENT_HEAD.size:
+                    file.write(frames.encode_segment_head(segment.first))
+                    segment.end = SEGMENT_HEAD.size
+                file.flush()
+                os.fsync(file.fileno())
+            sync_directory(self._directory)
 
     @property
     def first(self) -> int:
@@ -89,20 +98,20 @@ class Log:
         with self._lock:
             return sum(segment.end for segment in self._segments)
 
-    def _cut_torn_end(self, segment: Segment) -> None:
-        """Cut off the bytes behind the last whole record, and make the rest survive."""
-        with open(segment.path, "r+b") as file:
-            file.truncate(segment.end)
-            if segment.end < SEGMENT_HEAD.size:
-                file.write(frames.encode_segment_head(segment.first))
-                segment.end = SEGMENT_HEAD.size
-            file.flush()
-            os.fsync(file.fileno())
-        sync_directory(self._directory)
-
     def append(self, content: bytes, until: int) -> None:
         """Write records and sync them. After an OSError nothing of them is there."""
-        descriptor = self._open_end()
+        needs_another = (
+            not self._segments or self._is_given_up or self._segments[-1].end >= self._segment_bytes
+        )
+        if self._descriptor is not None and not needs_another:
+            descriptor = self._descriptor
+        else:
+            self.close()
+            if needs_another:
+                self._begin_segment()
+            path = self._segments[-1].path
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            descriptor = self._descriptor
         segment = self._segments[-1]
         try:
             self._files.write(descriptor, content)
@@ -118,20 +127,6 @@ class Log:
             segment.remember(segment.until, segment.end)
             segment.end += len(content)
             segment.until = until
-
-    def _open_end(self) -> int:
-        """Return the file that records are appended to, a new one where the last one is full."""
-        needs_another = (
-            not self._segments or self._is_given_up or self._segments[-1].end >= self._segment_bytes
-        )
-        if self._descriptor is not None and not needs_another:
-            return self._descriptor
-        self.close()
-        if needs_another:
-            self._begin_segment()
-        path = self._segments[-1].path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        return self._descriptor
 
     def _begin_segment(self) -> None:
         first = self.next

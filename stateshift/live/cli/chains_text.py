@@ -191,30 +191,26 @@ def status(facts: StatusFacts, page: str | None = None) -> Iterator[Block]:
     if facts.declarations or facts.bins is None:
         if facts.bins is not None:
             yield Gap()
-        yield from _chains(facts)
+        rows: list[Row] = []
+        for declaration in facts.declarations:
+            rows.extend(chain_rows(facts, declaration.name))
+        yield TextTable(CHAIN_HEADS, tuple(rows))
+        if facts.queries:
+            yield Gap()
+            yield TextTable(QUERY_HEADS, tuple(query_row(each) for each in facts.queries))
+        else:
+            yield Line("no job has run a chain yet", "warn", indent=2)
+        yield Gap()
+        if facts.under_way is not None:
+            yield from _pending(facts, facts.under_way)
+        elif facts.last is None:
+            yield Line("nothing was changed yet")
+        else:
+            known, reasons = facts.last.known, list(whys(facts.last))
+            yield Line("nothing is under way")
+            yield from reasons or [Line(f"change {known.number} {WHY[facts.last.became]}")]
     if page is not None:
         yield Line(f"page: {page}")
-
-
-def _chains(facts: StatusFacts) -> Iterator[Block]:
-    rows: list[Row] = []
-    for declaration in facts.declarations:
-        rows.extend(chain_rows(facts, declaration.name))
-    yield TextTable(CHAIN_HEADS, tuple(rows))
-    if facts.queries:
-        yield Gap()
-        yield TextTable(QUERY_HEADS, tuple(query_row(each) for each in facts.queries))
-    else:
-        yield Line("no job has run a chain yet", "warn", indent=2)
-    yield Gap()
-    if facts.under_way is not None:
-        yield from _pending(facts, facts.under_way)
-    elif facts.last is None:
-        yield Line("nothing was changed yet")
-    else:
-        known, reasons = facts.last.known, list(whys(facts.last))
-        yield Line("nothing is under way")
-        yield from reasons or [Line(f"change {known.number} {WHY[facts.last.became]}")]
 
 
 def chain_rows(facts: StatusFacts, chain: str) -> Iterator[Row]:

@@ -324,9 +324,21 @@ def part_picture(part: PartPast, others: Sequence[PartPast], timeline: Timeline)
     """Draw a worker's part in an operator of all parts `others`; curves of 0 are left out."""
     commits = [each.commit for each in part.commits]
     took = [(each.at, max(0.0, each.at - each.began)) for each in commits if each.counts.came]
+    reached: list[tuple[Moment, float]] = []  # how far the furthest worker had come when, in order
+    all_commits = [each.commit for each in chain.from_iterable(one.commits for one in others)]
+    for commit in sorted(all_commits, key=lambda each: each.at):
+        if commit.frontier is not None and (not reached or commit.frontier > reached[-1][0]):
+            reached.append((commit.frontier, commit.at))
+    moments = [moment for moment, _ in reached]
+    points: list[Point] = []
+    for each in part.commits:
+        at, frontier = each.commit.at, each.commit.frontier
+        if frontier is not None:
+            first = reached[bisect_left(moments, frontier)][1]
+            points.append((at, max(0.0, at - first)))
     wanted: list[Wanted] = [
         ("bins", "in", [(each.commit.at, each.bins) for each in part.commits], _count),
-        ("behind the furthest worker", "left", _behind(part, others), span),
+        ("behind the furthest worker", "left", points, span),
         ("a batch took", "left", took, span),
         ("rows that wait for their bins", "in", [(e.at, e.counts.held) for e in commits], _count),
     ]
@@ -397,20 +409,3 @@ def _curves(wanted: Sequence[Wanted], timeline: Timeline) -> list[Curve]:
 
 def _count(value: float) -> str:
     return number(round(value))
-
-
-def _behind(part: PartPast, others: Sequence[PartPast]) -> list[Point]:
-    """Return the seconds by which each commit is behind the first worker's."""
-    reached: list[tuple[Moment, float]] = []  # how far the furthest worker had come when, in order
-    all_commits = [each.commit for each in chain.from_iterable(one.commits for one in others)]
-    for commit in sorted(all_commits, key=lambda each: each.at):
-        if commit.frontier is not None and (not reached or commit.frontier > reached[-1][0]):
-            reached.append((commit.frontier, commit.at))
-    moments = [moment for moment, _ in reached]
-    points: list[Point] = []
-    for each in part.commits:
-        at, frontier = each.commit.at, each.commit.frontier
-        if frontier is not None:
-            first = reached[bisect_left(moments, frontier)][1]
-            points.append((at, max(0.0, at - first)))
-    return points

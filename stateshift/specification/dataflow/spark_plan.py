@@ -57,10 +57,6 @@ class _Node:
         return self.name in _EXCHANGES
 
     @property
-    def is_operator(self) -> bool:
-        return not self.is_exchange and self.name not in _WRAPPERS
-
-    @property
     def workers(self) -> int | None:
         """The number of workers behind an exchange; None where it does not say."""
         number = _WORKERS.search(self.rest) if self.is_exchange else None
@@ -134,7 +130,7 @@ def _names(nodes: list[_Node]) -> dict[int, str]:
     times: Counter[str] = Counter()
     for number in reversed(range(len(nodes))):
         node = nodes[number]
-        if node.is_operator:
+        if not node.is_exchange and node.name not in _WRAPPERS:
             times[node.name] += 1
             count = times[node.name]
             names[number] = node.name if count == 1 else f"{node.name} {count}"

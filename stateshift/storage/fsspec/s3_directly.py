@@ -140,7 +140,17 @@ class Directly(Usual):
         method, statuses = _OPERATIONS[operation]
         answer = _asked(way, method, key, content, headers)
         if answer is not None and answer.status in STATUS_PASSING:
-            raise _error_of(answer, method)
+            # That to a HEAD has no body.
+            from botocore.exceptions import ClientError
+
+            page = _text(answer.data)
+            described = {
+                "Code": _element(page, "Code") or str(answer.status),
+                "Message": _element(page, "Message") or answer.reason,
+            }
+            response = {"Error": described, "ResponseMetadata": {"HTTPStatusCode": answer.status}}
+            error: Exception = ClientError(response, method)
+            raise error
         if answer is not None and answer.status in statuses:
             self._failures = 0
             return answer
@@ -261,7 +271,11 @@ def _way_of(request: Botocore, key: str, client: Botocore, loop: object) -> _Way
     if signed is None:
         return None
     pool = _pool(client, request.url)
-    sums = _sums_of(headers)
+    names = [*headers, *headers.get("x-amz-trailer", "").replace(" ", "").split(",")]
+    sums = {name for name in names if name.startswith("x-amz-checksum-")}
+    if "content-md5" in names:
+        sums.add("content-md5")
+    sums = sums - {"x-amz-checksum-mode"}
     encoding = headers.pop("content-encoding", "aws-chunked")
     if pool is None or encoding != "aws-chunked" or not sums <= _SUMS.keys():
         return None
@@ -273,14 +287,6 @@ def _way_of(request: Botocore, key: str, client: Botocore, loop: object) -> _Way
         region=signed[1],
         credentials=_credentials(client, loop),
     )
-
-
-def _sums_of(headers: Mapping[str, str]) -> set[str]:
-    names = [*headers, *headers.get("x-amz-trailer", "").replace(" ", "").split(",")]
-    sums = {name for name in names if name.startswith("x-amz-checksum-")}
-    if "content-md5" in names:
-        sums.add("content-md5")
-    return sums - {"x-amz-checksum-mode"}
 
 
 def _pool(client: Botocore, url: str) -> HTTPConnectionPool | None:
@@ -313,20 +319,6 @@ def _credentials(client: Botocore, loop: object) -> Callable[[], Botocore]:
             return taken[0][1]
 
     return current
-
-
-def _error_of(answer: BaseHTTPResponse, method: str) -> Exception:
-    """Return the error that botocore raises for an answer. That to a HEAD has no body."""
-    from botocore.exceptions import ClientError
-
-    page = _text(answer.data)
-    described = {
-        "Code": _element(page, "Code") or str(answer.status),
-        "Message": _element(page, "Message") or answer.reason,
-    }
-    response = {"Error": described, "ResponseMetadata": {"HTTPStatusCode": answer.status}}
-    error: Exception = ClientError(response, method)
-    return error
 
 
 def _element(page: str, name: str) -> str:

@@ -76,14 +76,6 @@ class SoundCopy:
         return batch is None or batch <= self.until
 
 
-def damaged_checkpoint(storage: Storage) -> DamagedCheckpoint:
-    """Return the checkpoint at a storage; with no id where that is damaged, too."""
-    survey = surveyed(storage)
-    paths = frozenset(file.path for file in survey.files)
-    is_query = survey.kind == "checkpoint"
-    return DamagedCheckpoint(storage, paths, survey.images[0].identity if is_query else None)
-
-
 def sound_copies(
     own: DamagedCheckpoint, places: Sequence[str], opening: Opening
 ) -> tuple[SoundCopy, ...]:
@@ -149,7 +141,10 @@ def refused_copies(storage: Storage, repair: Repair, opening: Opening) -> Iterat
     """Yield the refusals of the places that a repair takes files from: those that are no copy, and
     those of `refused_files`.
     """
-    own = damaged_checkpoint(storage)
+    survey = surveyed(storage)
+    paths = frozenset(file.path for file in survey.files)
+    is_query = survey.kind == "checkpoint"
+    own = DamagedCheckpoint(storage, paths, survey.images[0].identity if is_query else None)
     places = tuple(dict.fromkeys(repair.take.values()))
     try:
         copies = sound_copies(own, places, opening)

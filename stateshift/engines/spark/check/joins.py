@@ -181,19 +181,6 @@ def _keys(table: pa.Table) -> _Keys:
 def _check(side: _Side, place: str, table: pa.Table) -> None:
     """Compare the stores of the keys in the table, which holds everything that is known of each."""
     keys = _keys(table)
-    _report_gaps(side, place, keys)
-    in_one_only = keys.has[KINDS.index(LISTS)] ^ keys.has[KINDS.index(TIMES)]
-    for code in side.gaps.first_of(in_one_only):
-        row = keys.names[code].as_py()
-        time = int.from_bytes(row[-8:], "big") - (1 << 63)
-        key = (*decode_row(row[:-8], side.columns), time)
-        side.gaps.facts.append(
-            f"{place}: the key and time {key!r} is in one of its two indexes only"
-        )
-    _report_strays(side, place, keys)
-
-
-def _report_gaps(side: _Side, place: str, keys: _Keys) -> None:
     inside = (keys.indexes >= 0) & (keys.indexes < keys.counts[keys.indexed])
     rows = np.bincount(keys.indexed[inside], minlength=len(keys.names))
     is_counted = keys.has[KINDS.index(COUNTS)]
@@ -205,6 +192,15 @@ def _report_gaps(side: _Side, place: str, keys: _Keys) -> None:
             f"{place}: the key {key!r} has {keys.counts[code]} rows, and number {missing} is "
             "missing"
         )
+    in_one_only = keys.has[KINDS.index(LISTS)] ^ keys.has[KINDS.index(TIMES)]
+    for code in side.gaps.first_of(in_one_only):
+        row = keys.names[code].as_py()
+        time = int.from_bytes(row[-8:], "big") - (1 << 63)
+        key = (*decode_row(row[:-8], side.columns), time)
+        side.gaps.facts.append(
+            f"{place}: the key and time {key!r} is in one of its two indexes only"
+        )
+    _report_strays(side, place, keys)
 
 
 def _report_strays(side: _Side, place: str, keys: _Keys) -> None:

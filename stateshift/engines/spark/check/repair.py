@@ -68,15 +68,7 @@ def find_repair(location: str, also: Sequence[str], opening: Opening) -> Repair:
     paths = frozenset(file.path for file in survey.files)
     own = DamagedCheckpoint(storage, paths, survey.images[0].identity)
     copies = sound_copies(own, also, opening)
-    _refuse_without_commits(own, copies)
-    repair = _RepairSearch(own, copies, opening).newest()
-    for refused in refused_files(own, {copy.location: copy for copy in copies}, repair):
-        raise PlanError(refused.message, hint=refused.hint)
-    return repair
-
-
-def _refuse_without_commits(own: DamagedCheckpoint, copies: Iterable[SoundCopy]) -> None:
-    """Refuse a checkpoint without a commit log, as Spark before 2.2 left it."""
+    # Refuse a checkpoint without a commit log, as Spark before 2.2 left it.
     commits_there = list(filter(layout.is_commit, own.paths))
     for copy in copies:
         commits_there += filter(layout.is_commit, filter(copy.has, copy.paths))
@@ -86,6 +78,10 @@ def _refuse_without_commits(own: DamagedCheckpoint, copies: Iterable[SoundCopy])
             "is lost. A repair goes back to a batch by its commit",
             hint="name a standby, a fork or a backup that has them: --also COPY; or start from it",
         )
+    repair = _RepairSearch(own, copies, opening).newest()
+    for refused in refused_files(own, {copy.location: copy for copy in copies}, repair):
+        raise PlanError(refused.message, hint=refused.hint)
+    return repair
 
 
 @dataclass
@@ -111,7 +107,13 @@ class _RepairSearch:
 
     def newest(self) -> Repair:
         faults: dict[int, Finding] = {}
-        batches = self._batches()
+        logs = set(self.paths)
+        for copy in self.copies:
+            logs.update(path for path in copy.paths if copy.has(path))
+        committed = {layout.number_of_log(path) for path in logs if layout.is_commit(path)}
+        planned = {layout.number_of_log(path) for path in logs if layout.is_offset(path)}
+        followed = {batch for batch in planned if batch + 1 in planned}
+        batches = sorted(committed | followed, reverse=True)
         for copy in self.copies:
             for operator in sorted(_operators_in(copy.paths) - _operators_in(self.paths)):
                 self._take_shard(f"state/{operator}", classify("state"), max(batches, default=0))
@@ -128,16 +130,6 @@ class _RepairSearch:
                 )
             return repair
         raise self._nothing_whole(faults)
-
-    def _batches(self) -> list[int]:
-        """Return the batches that may have been committed, the newest first."""
-        logs = set(self.paths)
-        for copy in self.copies:
-            logs.update(path for path in copy.paths if copy.has(path))
-        committed = {layout.number_of_log(path) for path in logs if layout.is_commit(path)}
-        planned = {layout.number_of_log(path) for path in logs if layout.is_offset(path)}
-        followed = {batch for batch in planned if batch + 1 in planned}
-        return sorted(committed | followed, reverse=True)
 
     def _fault_at(self, batch: int) -> Finding | None:
         """Return the damage of a batch that nothing gets around; None where there is none."""

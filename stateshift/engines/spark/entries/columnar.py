@@ -86,7 +86,15 @@ def values_of(view: StoreView, values: Binary) -> pa.Array | None:
     if view.value is None or not fits(view.value) or not len(values) or values.null_count:
         return None
     if view.avro is not None and view.value.types:
-        return _avro_values(view, values, view.value, view.avro.newest)
+        whole = spans(values)
+        rows = partial(numbered_rows, number=view.avro.newest)
+        kind = arrow_type(view.value)
+        if view.many:
+            kind = pa.list_(kind)
+            decoded = _lists(whole, view.value, view.delimiter, rows)
+        else:
+            decoded = rows(whole.content, whole.starts, whole.ends, view.value)
+        return _each(values, view.decode_value, kind) if decoded is None else decoded
     whole = spans(values)
     if view.many:
         return _lists(whole, view.value, view.delimiter, _bare)
@@ -122,20 +130,6 @@ def encoded_values(view: StoreView, values: pa.Array) -> Binary | None:
         return None
     rows = rows_of(values, columns)
     return rows if rows is None or view.encoder.kind == "plain" else join_columns(FRAME, rows)
-
-
-def _avro_values(
-    view: StoreView, values: Binary, columns: StructType, newest: int
-) -> pa.Array | None:
-    whole = spans(values)
-    rows = partial(numbered_rows, number=newest)
-    kind = arrow_type(columns)
-    if view.many:
-        kind = pa.list_(kind)
-        decoded = _lists(whole, columns, view.delimiter, rows)
-    else:
-        decoded = rows(whole.content, whole.starts, whole.ends, columns)
-    return _each(values, view.decode_value, kind) if decoded is None else decoded
 
 
 def hashes_of(view: StoreView, keys: Binary, decoded: pa.Array | None = None) -> Ints:

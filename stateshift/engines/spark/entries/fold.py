@@ -544,7 +544,10 @@ def _by_time(writes: Writes) -> tuple[Ints, Flags] | None:
 def _by_key(parts: list[Writes], writes: Writes) -> tuple[Ints, Flags]:
     """Return the order by key and time of several parts, and where in it each key begins."""
     keys = writes.block.keys
-    numbers = numbers_at(keys, _shared(parts))
+    least = min(part.block.keys[0].as_py() for part in parts)
+    most = max(part.block.keys[-1].as_py() for part in parts)
+    pairs = zip(least, most, strict=False)
+    numbers = numbers_at(keys, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)))
     order = np.argsort(numbers, kind="stable")  # which finds what is in order already
     numbers = numbers[order]
     first = np.ones(len(order), bool)
@@ -567,14 +570,6 @@ def _looked_at(keys: Binary, when: Words, own: Ints, numbers: Words) -> tuple[In
     own = own[np.argsort(when[own], kind="stable")]
     own = own[pc.sort_indices(keys.take(pa.array(own))).to_numpy()]
     return own, _equal_to_next(keys.take(pa.array(own)))
-
-
-def _shared(parts: list[Writes]) -> int:
-    """Return the number of bytes that all keys share at their beginning."""
-    least = min(part.block.keys[0].as_py() for part in parts)
-    most = max(part.block.keys[-1].as_py() for part in parts)
-    pairs = zip(least, most, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _equal_to_next(keys: Binary) -> Flags:

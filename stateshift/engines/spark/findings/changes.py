@@ -113,17 +113,6 @@ class _Renaming:
     dropped: tuple[str, ...]
 
     def findings(self, name: str) -> Iterator[Finding]:
-        yield from self._of_old(name)
-        gives_names = self.what == "source" and not all(map(str.isdecimal, self.names.values()))
-        if not gives_names and all(old.isdecimal() for old in self.known):
-            for new in self.names.values():
-                is_number = new.isdecimal() and new.isascii() and len(new) < 10
-                if not is_number:
-                    fact = f"{new!r} is no {self.what} number, and {name} numbers them"
-                    yield Finding("refuse", fact, hint="a number")
-        yield from self._of_doubles(name)
-
-    def _of_old(self, name: str) -> Iterator[Finding]:
         for old in (*self.names, *self.dropped):
             if old not in self.known:
                 known = ", ".join(self.known) or "none"
@@ -131,8 +120,13 @@ class _Renaming:
             elif old in self.names and old in self.dropped:
                 fact = f"{self.what} {old} is both renamed and dropped"
                 yield Finding("refuse", fact, hint="one of the two")
-
-    def _of_doubles(self, name: str) -> Iterator[Finding]:
+        gives_names = self.what == "source" and not all(map(str.isdecimal, self.names.values()))
+        if not gives_names and all(old.isdecimal() for old in self.known):
+            for new in self.names.values():
+                is_number = new.isdecimal() and new.isascii() and len(new) < 10
+                if not is_number:
+                    fact = f"{new!r} is no {self.what} number, and {name} numbers them"
+                    yield Finding("refuse", fact, hint="a number")
         kept = [old for old in self.known if old not in self.dropped]
         counts = Counter(self.names.get(old, old) for old in kept)
         doubles = [new for new, count in counts.items() if count > 1]

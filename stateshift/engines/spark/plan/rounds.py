@@ -106,7 +106,13 @@ def _continued(chain: ShardFiles, version: int, files: _Files) -> tuple[str, ...
     is missing. Under checkpoint format 2 a change file's name is in another file, and the source's
     own chain is taken.
     """
-    newest = _newest_version(chain)
+    places = [classify(inside(path, chain)) for path in chain.files]
+    versioned = [place for place in places if place.kind != "sst"]
+    if any(place.uuid for place in versioned):
+        newest = None
+    else:
+        versions = [place.version for place in versioned if place.version is not None]
+        newest = max(versions, default=None)
     if newest is None or newest > version:
         return None
     folder = folder_of(chain)
@@ -116,15 +122,6 @@ def _continued(chain: ShardFiles, version: int, files: _Files) -> tuple[str, ...
     is_copied = files.copied.keys() >= set(chain.files)
     is_complete = is_copied and all(map(files.have, since))
     return (*chain.files, *since) if is_complete else None
-
-
-def _newest_version(chain: ShardFiles) -> int | None:
-    places = [classify(inside(path, chain)) for path in chain.files]
-    versioned = [place for place in places if place.kind != "sst"]
-    if any(place.uuid for place in versioned):
-        return None
-    versions = [place.version for place in versioned if place.version is not None]
-    return max(versions, default=None)
 
 
 def inside(path: str, chain: ShardFiles) -> str:

@@ -119,28 +119,24 @@ class Gathering:
         if self.options["provider"] != ROCKSDB or any(map(self._framing, self.sources)):
             return None
         if self._deals_out:
-            return self._bounds_of_all()
+            counts = {len(tables) for tables in self.plain["tables"]}
+            if len(counts) != 1 or self._views_after:
+                return None
+            (count,) = counts
+            if count == 1:
+                return []
+            samples: list[rocksdb_version.Sample] = []
+            for source in self.sources:
+                lying = rocksdb_version.block_ends(self.open, source)
+                if lying is None or lying.families != self._families:
+                    return None  # keys that begin otherwise are in another order
+                samples += lying.samples
+            return cuts(samples, count) if samples else None
         if len(self.sources) != 1:
             return None
         (source,) = self.sources
         (tables,) = self.plain["tables"]
         return rocksdb_version.table_bounds(self.open, source, len(tables))
-
-    def _bounds_of_all(self) -> list[bytes] | None:
-        """Return the keys that cut what lies in all sources, as far as their tables show."""
-        counts = {len(tables) for tables in self.plain["tables"]}
-        if len(counts) != 1 or self._views_after:
-            return None
-        (count,) = counts
-        if count == 1:
-            return []
-        samples: list[rocksdb_version.Sample] = []
-        for source in self.sources:
-            lying = rocksdb_version.block_ends(self.open, source)
-            if lying is None or lying.families != self._families:
-                return None  # keys that begin otherwise are in another order
-            samples += lying.samples
-        return cuts(samples, count) if samples else None
 
     @property
     def _deals_out(self) -> bool:

@@ -101,27 +101,22 @@ def unite_families(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot:
     first, *others = snapshots
     plain = _metadata_of(first)
     if others:
-        plain |= _merged_families(first, others)
+        ids = dict(first.families)
+        internal = _internal_of(_metadata_of(first))
+        for other in others:
+            internal_there = _internal_of(_metadata_of(other))
+            for name in sorted(other.families.keys() - ids.keys()):
+                ids[name] = max(ids.values(), default=0) + 1
+                internal[name] = internal_there.get(name, False)
+        merged: JsonObject = {_FAMILIES: ids}
+        if internal:
+            merged[_INTERNAL] = internal
+        if ids:
+            merged[_LARGEST_ID] = max(ids.values())
+        plain |= merged
     families = object_of(plain, _FAMILIES, _SNAPSHOT, 0)
     ids = {name: number_of(families, name, _SNAPSHOT, 0) for name in families}
     return RocksDBSnapshot((), 0, ids, encode_object(plain), first.format)
-
-
-def _merged_families(first: RocksDBSnapshot, others: Sequence[RocksDBSnapshot]) -> JsonObject:
-    """Return the fields of a snapshot's metadata that name the column families of all of these."""
-    ids = dict(first.families)
-    internal = _internal_of(_metadata_of(first))
-    for other in others:
-        internal_there = _internal_of(_metadata_of(other))
-        for name in sorted(other.families.keys() - ids.keys()):
-            ids[name] = max(ids.values(), default=0) + 1
-            internal[name] = internal_there.get(name, False)
-    merged: JsonObject = {_FAMILIES: ids}
-    if internal:
-        merged[_INTERNAL] = internal
-    if ids:
-        merged[_LARGEST_ID] = max(ids.values())
-    return merged
 
 
 def _metadata_of(snapshot: RocksDBSnapshot) -> JsonObject:

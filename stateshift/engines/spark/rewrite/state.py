@@ -219,27 +219,23 @@ class _Piece:
 
     def _snapshot(self, target: int) -> Iterator[bytes]:
         if len(self.sources) == 1 and not self.plain.get("partitions"):
-            return self._straight()
+            gathering = self.gathering()
+            begun = Begun(gathering.open)
+            (source,) = self.sources
+            if gathering.changes_nothing and not self.options.get(ROWS_CHECKED):
+                rows = few_rows(begun, source, self.options["settings"])
+                if rows is not None:
+                    self.sums.add_rows(source, rows)
+                    records: Iterator[StateRecord] = starmap(StateRecord, rows.items())
+                    if self.options["checksums"]:
+                        records = map(with_row_checksum, records)
+                    return encode_delta(records, self.options["codec"])
+            entries = replace(gathering, open=begun).read(source)
+            return self._encoded(block for _, block in entries)
         return self.snapshot_of(self.held.gathered(self), target)
 
     def snapshot_of(self, entries: Gathered | Straight, target: int) -> Iterator[bytes]:
         return self._encoded(entries.blocks(target))
-
-    def _straight(self) -> Iterator[bytes]:
-        """Return the one source as a snapshot: record by record where its files are little."""
-        gathering = self.gathering()
-        begun = Begun(gathering.open)
-        (source,) = self.sources
-        if gathering.changes_nothing and not self.options.get(ROWS_CHECKED):
-            rows = few_rows(begun, source, self.options["settings"])
-            if rows is not None:
-                self.sums.add_rows(source, rows)
-                records: Iterator[StateRecord] = starmap(StateRecord, rows.items())
-                if self.options["checksums"]:
-                    records = map(with_row_checksum, records)
-                return encode_delta(records, self.options["codec"])
-        entries = replace(gathering, open=begun).read(source)
-        return self._encoded(block for _, block in entries)
 
     def _encoded(self, blocks: Iterator[RowBlock]) -> Iterator[bytes]:
         checked = map(add_row_checksums, blocks) if self.options["checksums"] else blocks

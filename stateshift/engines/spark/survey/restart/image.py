@@ -458,7 +458,15 @@ def restartable(
     """Return the committed batches that a restart works from. `thorough` looks into every zip."""
     if not listed.metadata or reading.refuses_below("sources"):
         return ()
-    batches = _with_logs(reading, listed, epoch)
+    done = set(listed.commits)
+    if not done and epoch is not None:
+        done = {epoch}
+    predecessors = {-1, *listed.offsets}
+    batches = set()
+    for batch in done & listed.offsets:
+        is_readable = reading.refused.isdisjoint(layout.first_read(batch))
+        if is_readable and batch - 1 in predecessors:
+            batches.add(batch)
     for key in store_keys(operators):
         store = listed.stores.get(key)
         loadable = set() if store is None else store.loadable()
@@ -469,20 +477,6 @@ def restartable(
         others = batches - {epoch}
         batches -= {batch for batch in others if not _zips_whole(reading, listed, batch + 1)}
     return tuple(sorted(batches))
-
-
-def _with_logs(reading: Reading, listed: ListedFiles, epoch: int | None) -> set[int]:
-    """Return the batches that are done, and whose logs a restart can read."""
-    done = set(listed.commits)
-    if not done and epoch is not None:
-        done = {epoch}
-    predecessors = {-1, *listed.offsets}
-    batches = set()
-    for batch in done & listed.offsets:
-        is_readable = reading.refused.isdisjoint(layout.first_read(batch))
-        if is_readable and batch - 1 in predecessors:
-            batches.add(batch)
-    return batches
 
 
 def _zips_whole(reading: Reading, listed: ListedFiles, version: int) -> bool:
