@@ -242,36 +242,33 @@ class _Phase:
     def _run_unit(self, unit: _Unit) -> None:
         for step in unit.steps:
             if self.failure is None:
-                self._run_step(unit, step)
-
-    def _run_step(self, unit: _Unit, step: AnyStep) -> None:
-        number, world, journal = unit.number, self.world, self.journal
-        world.check_interrupted()
-        journal.append(StepStarted(world.clock.now(), number, self.name, step.name))
-        world.meter.step(step.name, step.describe())
-        _log.info("step %s begins: %s", step.name, step.kind)
-        began = time.perf_counter()
-        try:
-            evidence = self._run_anywhere(unit, step)
-        except StateshiftError as error:
-            error.where.setdefault("step", step.name)
-            _log.info("step %s fails: %s", step.name, type(error).__name__)
-            raise
-        seconds = time.perf_counter() - began
-        if _log.isEnabledFor(logging.INFO):
-            words = []  # the amount of each kind: `files 3, bytes`
-            for name, value in evidence.to_plain().items():
-                words.append(f"{name} {len(value)}" if isinstance(value, list) else name)
-            shown = ", ".join(words) or "none"
-            _log.info("step %s ends: %.3f s, evidence: %s", step.name, seconds, shown)
-        if journal.progress.plans[number].steps[step.name].repeated:
-            # It cannot tell the share of an earlier attempt.
-            evidence = replace(evidence, repeated=True)
-        now = world.clock.now()
-        rounded = round(seconds, 6)
-        journal.append(
-            StepFinished(now, number, step.name, rounded, step.files, step.bytes, evidence)
-        )
+                number, world, journal = unit.number, self.world, self.journal
+                world.check_interrupted()
+                journal.append(StepStarted(world.clock.now(), number, self.name, step.name))
+                world.meter.step(step.name, step.describe())
+                _log.info("step %s begins: %s", step.name, step.kind)
+                began = time.perf_counter()
+                try:
+                    evidence = self._run_anywhere(unit, step)
+                except StateshiftError as error:
+                    error.where.setdefault("step", step.name)
+                    _log.info("step %s fails: %s", step.name, type(error).__name__)
+                    raise
+                seconds = time.perf_counter() - began
+                if _log.isEnabledFor(logging.INFO):
+                    words = []  # the amount of each kind: `files 3, bytes`
+                    for name, value in evidence.to_plain().items():
+                        words.append(f"{name} {len(value)}" if isinstance(value, list) else name)
+                    shown = ", ".join(words) or "none"
+                    _log.info("step %s ends: %.3f s, evidence: %s", step.name, seconds, shown)
+                if journal.progress.plans[number].steps[step.name].repeated:
+                    # It cannot tell the share of an earlier attempt.
+                    evidence = replace(evidence, repeated=True)
+                now = world.clock.now()
+                rounded = round(seconds, 6)
+                journal.append(
+                    StepFinished(now, number, step.name, rounded, step.files, step.bytes, evidence)
+                )
 
     def _run_anywhere(self, unit: _Unit, step: AnyStep) -> Evidence:
         world = self.world
@@ -426,22 +423,18 @@ def _remove_leftovers(
         storage.prune()
         paths = sorted(file.path for file in storage.list())
         if paths:
-            left.append(_line_about_left(place, paths))
+            named = ", ".join(paths[:LEFT_NAMED_MAX])
+            if len(paths) > LEFT_NAMED_MAX:
+                named += ", …"
+            count = "1 file" if len(paths) == 1 else f"{len(paths)} files"
+            left.append(
+                f"{place}: {count} that this run did not write ({named}): left there; look at "
+                "what that "
+                "is, and remove it before a job is moved there again"
+            )
     if plan.source in written:
         storage = world.storage(plan.source)
         storage.prune(FOLDER)
         if plan.purpose == "start" and not list(storage.list()):
             storage.prune()
     return left
-
-
-def _line_about_left(place: str, paths: Sequence[str]) -> str:
-    """Return a line on the files that stay at a place, and what to do about them."""
-    named = ", ".join(paths[:LEFT_NAMED_MAX])
-    if len(paths) > LEFT_NAMED_MAX:
-        named += ", …"
-    count = "1 file" if len(paths) == 1 else f"{len(paths)} files"
-    return (
-        f"{place}: {count} that this run did not write ({named}): left there; look at what that "
-        "is, and remove it before a job is moved there again"
-    )

@@ -212,7 +212,18 @@ class _Carrier:
                 continue
             if said.worker in self.tasks:
                 self._take(said.worker, said.word, said.reason)
-        self._count_absent()
+        # Count the workers that have no task as having answered: those whose query has begun two
+        # batches without a word of theirs. A task that begins reads what is decided first.
+        if self.unattended and not self.tasks and self.decided is None:
+            self._apply()
+        now = time.time()
+        if now - self.counted >= COUNT_SECONDS and not self.unattended:
+            self.counted = now
+            self.begun = self.folder.last_batches()
+        for worker in self.tasks:
+            begun = self.begun.get(worker.query, -1) - self.before.get(worker.query, -1)
+            if self.unattended or begun >= 2:
+                self._take(worker, ACKNOWLEDGED if self.decided is None else RUNNING)
         self._take_over()
         running = [said.at for said in self.heard.values() if said.word == RUNNING]
         reverted = None
@@ -262,21 +273,6 @@ class _Carrier:
         self.decided = self.folder.decide(self.change.number, decided_here(outcome, reason))
         self.before = self.begun = self.folder.last_batches()
         return self.decided
-
-    def _count_absent(self) -> None:
-        """Count the workers that have no task as having answered: those whose query has begun two
-        batches without a word of theirs. A task that begins reads what is decided first.
-        """
-        if self.unattended and not self.tasks and self.decided is None:
-            self._apply()
-        now = time.time()
-        if now - self.counted >= COUNT_SECONDS and not self.unattended:
-            self.counted = now
-            self.begun = self.folder.last_batches()
-        for worker in self.tasks:
-            begun = self.begun.get(worker.query, -1) - self.before.get(worker.query, -1)
-            if self.unattended or begun >= 2:
-                self._take(worker, ACKNOWLEDGED if self.decided is None else RUNNING)
 
     def _take_over(self) -> None:
         """Take over a decision of somebody else, and abort the change when it is overdue."""

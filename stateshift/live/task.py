@@ -165,7 +165,10 @@ class Task:
             if is_shared and not self._agrees():
                 continue
             try:
-                slots = self._slots_after(frame, kept, version)
+                member, chain = self.member, self.chain
+                transforms = member.transforms(chain.name, kept.version, version)
+                slots = state.transform_slots(transforms, kept.slots)
+                slots = state.run(self._functions_at(version), frame, slots)[1]
                 self.member.runs(self.here, version)
                 break
             except Exception as error:
@@ -195,14 +198,6 @@ class Task:
             if (torn.query, torn.run, torn.batch) == run:
                 raise _torn(known)
         member.register(self.here)
-
-    def _slots_after(
-        self, frame: Rows, kept: state.SlotStates, version: Version
-    ) -> dict[str, object]:
-        member, chain = self.member, self.chain
-        transforms = member.transforms(chain.name, kept.version, version)
-        slots = state.transform_slots(transforms, kept.slots)
-        return state.run(self._functions_at(version), frame, slots)[1]
 
     @property
     def is_streaming(self) -> bool:
@@ -486,26 +481,23 @@ def declare(chain: Chain, folder: Folder) -> None:
     declaration = chain.declaration(tuple(package.digest for package in packages))
     before = folder.declaration(chain.name)
     if before is not None:
-        _refuse_another(before, declaration, folder)
-    folder.declare(declaration)
-
-
-def _refuse_another(before: Declaration, now: Declaration, folder: Folder) -> None:
-    """Refuse a chain of another's name; first functions may differ until a live change."""
-    for what in ("output", "stamp", "follow"):
-        old, new = getattr(before, what), getattr(now, what)
-        if what == "output":  # one schema may be written in two ways
-            old, new = (from_base64(text) if text else None for text in (old, new))
-        if old != new:
+        # Refuse a chain of another's name; first functions may differ until a live change.
+        for what in ("output", "stamp", "follow"):
+            old, new = getattr(before, what), getattr(declaration, what)
+            if what == "output":  # one schema may be written in two ways
+                old, new = (from_base64(text) if text else None for text in (old, new))
+            if old != new:
+                raise PlanError(
+                    f"{folder.location} has a chain {declaration.name} already, with another "
+                    f"{what.replace('output', 'schema')}",
+                    hint="give one of them another name, or the job another group",
+                )
+        is_changed = any(declaration.name in known.change.chains for known in folder.changes())
+        if len(before.functions) != len(declaration.functions) and is_changed:
             raise PlanError(
-                f"{folder.location} has a chain {now.name} already, with another "
-                f"{what.replace('output', 'schema')}",
-                hint="give one of them another name, or the job another group",
+                f"{declaration.name} had {len(before.functions)} functions when it was changed "
+                "live, the job "
+                f"now brings {len(declaration.functions)}",
+                hint="give the chain another name: what was changed live does not fit any more",
             )
-    is_changed = any(now.name in known.change.chains for known in folder.changes())
-    if len(before.functions) != len(now.functions) and is_changed:
-        raise PlanError(
-            f"{now.name} had {len(before.functions)} functions when it was changed live, the job "
-            f"now brings {len(now.functions)}",
-            hint="give the chain another name: what was changed live does not fit any more",
-        )
+    folder.declare(declaration)

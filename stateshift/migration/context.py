@@ -309,7 +309,28 @@ class RunControl:
             now = self._clock.now()
             if now - self._looked >= SECONDS_BETWEEN_LOOKS or now < self._looked:
                 self._looked = now
-                self._heed(self.steering.wishes())
+                wishes = self.steering.wishes()
+                before, self.wishes = self.wishes, wishes
+                if wishes.stop:
+                    self._stop.set()
+                if wishes.throttle != before.throttle:
+                    limits = wishes.throttle or self._spec_says
+                    if self._pace is not None:
+                        self._pace.bytes_per_second = limits.bytes_per_second
+                        self._pace.operations_per_second = limits.operations_per_second
+                        parts = []
+                        if limits.bytes_per_second:
+                            parts.append(f"{limits.bytes_per_second / 1e6:g} MB/s")
+                        if limits.operations_per_second:
+                            parts.append(f"{limits.operations_per_second:g} requests a second")
+                        self._record("throttle", ", ".join(parts) or "as fast as it goes")
+                if wishes.cutover != before.cutover and wishes.cutover is not None:
+                    self._record("cutover", wishes.cutover)
+                paused = wishes.paused and self.may_pause
+                if paused != self._paused:
+                    self._paused = paused
+                    self._status.paused(paused)
+                    self._record("pause" if paused else "go on", "")
             return self.wishes.paused
 
     @contextmanager
@@ -330,33 +351,6 @@ class RunControl:
             over.set()
             listener.join()
 
-    def _heed(self, wishes: Wishes) -> None:
-        before, self.wishes = self.wishes, wishes
-        if wishes.stop:
-            self._stop.set()
-        if wishes.throttle != before.throttle:
-            limits = wishes.throttle or self._spec_says
-            if self._pace is not None:
-                self._pace.bytes_per_second = limits.bytes_per_second
-                self._pace.operations_per_second = limits.operations_per_second
-                self._record("throttle", _in_words(limits))
-        if wishes.cutover != before.cutover and wishes.cutover is not None:
-            self._record("cutover", wishes.cutover)
-        paused = wishes.paused and self.may_pause
-        if paused != self._paused:
-            self._paused = paused
-            self._status.paused(paused)
-            self._record("pause" if paused else "go on", "")
-
     def _record(self, what: str, value: str) -> None:
         if self._journal.progress.state in ("running", "rolling-back"):
             self._journal.append(Steered(self._clock.now(), what, value))
-
-
-def _in_words(limits: Throttle) -> str:
-    parts = []
-    if limits.bytes_per_second:
-        parts.append(f"{limits.bytes_per_second / 1e6:g} MB/s")
-    if limits.operations_per_second:
-        parts.append(f"{limits.operations_per_second:g} requests a second")
-    return ", ".join(parts) or "as fast as it goes"

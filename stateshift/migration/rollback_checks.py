@@ -48,7 +48,21 @@ def refuse_rollback(context: RunContext, plans: Iterable[PlanProgress], discard:
                 hint="what was set aside may be removed; there is nothing to take back",
             )
     if not discard:
-        refuse_lost_progress(context, checked)
+        # Refuse where a job has committed since, whoever started it.
+        terms = terms_of(context.spec.engine)
+        for adopted in checked:
+            # If it was taken back, the image there is a later attempt's.
+            if adopted.undone or not _has_committed(context, adopted):
+                continue
+            again = ""
+            if is_only_stopped(adopted):
+                again = "`stateshift resume WORKDIR` starts it there again; "
+            raise CommittedSince(
+                f"{adopted.job} has {terms.done} {terms.many} on the target since; a rollback "
+                "would "
+                "throw them away",
+                hint=f"{again}if that is what you want: {_discarding(context)}",
+            )
 
 
 def may_have_started(context: RunContext, adopted: PlanProgress) -> bool:
@@ -121,23 +135,6 @@ def _runs_unsubmitted(context: RunContext, job: JobSpec, adopted: PlanProgress) 
             if world.cluster(step.cluster).find_source(request).state.alive:
                 return True
     return False
-
-
-def refuse_lost_progress(context: RunContext, plans: Iterable[PlanProgress]) -> None:
-    """Refuse where a job has committed since, whoever started it."""
-    terms = terms_of(context.spec.engine)
-    for adopted in plans:
-        # If it was taken back, the image there is a later attempt's.
-        if adopted.undone or not _has_committed(context, adopted):
-            continue
-        again = ""
-        if is_only_stopped(adopted):
-            again = "`stateshift resume WORKDIR` starts it there again; "
-        raise CommittedSince(
-            f"{adopted.job} has {terms.done} {terms.many} on the target since; a rollback would "
-            "throw them away",
-            hint=f"{again}if that is what you want: {_discarding(context)}",
-        )
 
 
 def _has_committed(context: RunContext, adopted: PlanProgress) -> bool:

@@ -62,10 +62,6 @@ class Primary:
     may_be_fenced: bool = False
     silence: tuple[str, ...] = ()
 
-    @property
-    def can_be_stopped(self) -> bool:
-        return self.may_be_fenced or self.state is not JobState.UNKNOWN
-
 
 def plan_job(inquiry: Inquiry, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """Return the plans of a job by these facts."""
@@ -224,7 +220,7 @@ def _findings(
             hint=f"once it answers: stateshift failover {job.source}   # again: fences it",
         )
         return
-    if not primary.can_be_stopped:
+    if not (primary.may_be_fenced or primary.state is not JobState.UNKNOWN):
         why = "; ".join(primary.silence) or "its files do not keep a job from going on"
         yield Finding(
             "refuse",

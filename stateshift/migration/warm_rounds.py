@@ -167,7 +167,17 @@ class WarmRounds:
             case round_choice.Refuse():
                 raise choice.error
             case round_choice.Decline():
-                return self._decline(rounds)
+                self.context.say(
+                    f"{' and '.join(rounds.lost)}: the cutover is declined, and nothing was "
+                    "changed: the "
+                    "source cannot be followed"
+                )
+                for name in rounds.lost:
+                    self.context.say(f"{name}: {way_without(self.context.job(name))}")
+                control = self.context.control
+                control.steering.heeded("cutover")
+                control.wishes = replace(control.wishes, cutover=None)
+                return replace(rounds, wish=None)
             case round_choice.Prove():
                 if self._is_proven(choice.look):
                     return replace(rounds, proven=rounds.proven | {choice.look.job.name})
@@ -207,28 +217,6 @@ class WarmRounds:
         """Look at all jobs, again where a cluster gives no answer: what is decided is decided of
         all as they are now. A standby whose source is lost is not among them.
         """
-        self.jobs = self._followed_now()
-        looks = once_heard(
-            self.context,
-            lambda: [self._attempt(job, partial(self._look_at, job)) for job in self.jobs],
-        )
-        self._rpo.judge()
-        return Rounds(
-            engine=rounds.engine,
-            looks=tuple(look for look in looks if look is not None),
-            lost=tuple(self._lost),
-            wish=self.context.control.wishes.cutover,
-            copied_at=self._copied_at,
-            published=dict(self._published),
-            missed=frozenset(self._missed),
-            told_ready=frozenset(self._told_ready),
-            prepared=rounds.prepared,
-        )
-
-    def _followed_now(self) -> list[JobSpec]:
-        """Return the jobs without standbys that others have taken over; those given back are among
-        them again.
-        """
         followed: list[JobSpec] = []
         refusals: list[OtherRunError] = []
         for job in self._every:
@@ -245,7 +233,23 @@ class WarmRounds:
                 self.context.say(f"{job.name} is followed again")
         if refusals and not followed:
             raise refusals[0]
-        return followed
+        self.jobs = followed
+        looks = once_heard(
+            self.context,
+            lambda: [self._attempt(job, partial(self._look_at, job)) for job in self.jobs],
+        )
+        self._rpo.judge()
+        return Rounds(
+            engine=rounds.engine,
+            looks=tuple(look for look in looks if look is not None),
+            lost=tuple(self._lost),
+            wish=self.context.control.wishes.cutover,
+            copied_at=self._copied_at,
+            published=dict(self._published),
+            missed=frozenset(self._missed),
+            told_ready=frozenset(self._told_ready),
+            prepared=rounds.prepared,
+        )
 
     def _attempt(self, job: JobSpec, act: Callable[[], T]) -> T | None:
         """Return the result of `act` for a job; None where it fails for a standby, and that is no
@@ -378,18 +382,6 @@ class WarmRounds:
         )
 
     # -- act
-
-    def _decline(self, rounds: Rounds) -> Rounds:
-        self.context.say(
-            f"{' and '.join(rounds.lost)}: the cutover is declined, and nothing was changed: the "
-            "source cannot be followed"
-        )
-        for name in rounds.lost:
-            self.context.say(f"{name}: {way_without(self.context.job(name))}")
-        control = self.context.control
-        control.steering.heeded("cutover")
-        control.wishes = replace(control.wishes, cutover=None)
-        return replace(rounds, wish=None)
 
     def _tell_ready(self, jobs: Iterable[str], detail: str) -> None:
         """Tell that jobs are ready, once a process."""

@@ -157,7 +157,13 @@ def normal(text: str, base: str | None = None, storages: Storages | None = None)
             f"{start}://host/path, in full (./{start}:... for a local file of that name; "
             f"a storage {start!r} needs the --profile that has it)"
         )
-    return _under(base, text)
+    if base and base.startswith("/"):
+        return _local(posixpath.join(base, text))
+    if base and _URL.match(base):
+        return normal(f"{base.rstrip('/')}/{text.removeprefix('./')}")
+    plain = posixpath.normpath(posixpath.join(base or "", text))
+    means_something_else = plain.startswith("~") or _LOCAL.match(plain) or _ODD.match(plain)
+    return f"./{plain}" if means_something_else else plain
 
 
 def relation(one: str, other: str) -> Relation:
@@ -206,16 +212,6 @@ def _url(url: re.Match[str]) -> str:
 def _local(path: str) -> str:
     """Take `..` back by its name, as Hadoop's Path does, whatever a link leads to."""
     return "file:///" + posixpath.normpath(path).lstrip("/")
-
-
-def _under(base: str | None, relative: str) -> str:
-    if base and base.startswith("/"):
-        return _local(posixpath.join(base, relative))
-    if base and _URL.match(base):
-        return normal(f"{base.rstrip('/')}/{relative.removeprefix('./')}")
-    plain = posixpath.normpath(posixpath.join(base or "", relative))
-    means_something_else = plain.startswith("~") or _LOCAL.match(plain) or _ODD.match(plain)
-    return f"./{plain}" if means_something_else else plain
 
 
 def _parts(location: str) -> tuple[tuple[str, str], list[str]]:

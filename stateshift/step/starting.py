@@ -259,7 +259,15 @@ class AwaitProgress(NoFiles):
             fact = f"{self.job} {_death(status)} {when}"
             raise self._failed(fact, "mend this, and {} starts it again", tag, world)
         if watch is not None:
-            self._refuse_ended_query(watch, status, tag, world)
+            failure = watch.ended(world.cluster(self.cluster), tag, world.clock.now())
+            if failure is not None:
+                fact = (
+                    f"{self.job} is {status.state}, but a query of it has ended before it "
+                    "committed a "
+                    "batch"
+                )
+                again = "mend this, and {} starts the job again"
+                raise self._failed(fact, again, tag, world, failure)
         self._refuse_late(status, seconds, tag, world)
         return None
 
@@ -290,18 +298,6 @@ class AwaitProgress(NoFiles):
     def _seconds_max(self, world: World) -> float:
         correction = world.corrections.get(self.job)
         return self.seconds_max if correction is None else correction.seconds_max
-
-    def _refuse_ended_query(
-        self, watch: QueryWatch, status: JobStatus, tag: str, world: World
-    ) -> None:
-        failure = watch.ended(world.cluster(self.cluster), tag, world.clock.now())
-        if failure is not None:
-            fact = (
-                f"{self.job} is {status.state}, but a query of it has ended before it committed a "
-                "batch"
-            )
-            again = "mend this, and {} starts the job again"
-            raise self._failed(fact, again, tag, world, failure)
 
     def _progress(self, cluster: Cluster, tag: str, world: World) -> tuple[list[str], bool]:
         """Return the commits, and whether they are enough. Without files the cluster tells them."""

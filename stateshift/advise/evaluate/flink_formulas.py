@@ -286,7 +286,10 @@ def _decide(load: VertexLoad, target: TargetRate, around: _Surroundings) -> Vert
     is_saturated = is_full and not drains and settings.utilization_above <= 1
     down = capacity(target, below, settings, restart)
     needed = capacity(target, settings.utilization_target, settings, restart)
-    factor = clamped_factor(needed, rate, settings)
+    least = 1 - settings.scale_down_max_factor
+    most = 1 + settings.scale_up_max_factor
+    wanted = most if rate <= 0 else needed / rate
+    factor = min(max(wanted, least), most)
     unclamped = math.ceil(factor * load.parallelism)
     ceiling = ceiling_of(load, settings)
     return VertexDecision(
@@ -308,14 +311,6 @@ def _decide(load: VertexLoad, target: TargetRate, around: _Surroundings) -> Vert
         is_above=rate > down and not is_full,
         is_saturated=is_saturated,
     )
-
-
-def clamped_factor(needed: float, rate: float, settings: Settings) -> float:
-    """Return the factor by which the parallelism is to change, within the bounds of one step."""
-    least = 1 - settings.scale_down_max_factor
-    most = 1 + settings.scale_up_max_factor
-    wanted = most if rate <= 0 else needed / rate
-    return min(max(wanted, least), most)
 
 
 def _wanted(load: VertexLoad, unclamped: int, ceiling: Ceiling | None, settings: Settings) -> int:

@@ -75,7 +75,25 @@ class FlinkJob:
         until = self.clock.now() + SECONDS_MAX
         pages = {id: self._vertex(id, until) for id in ids}
         with self.calls.read(path):
-            return sample_of(page, pages)
+            inputs: dict[str, tuple[Input, ...]] = {}
+            for node in page["plan"]["nodes"]:
+                edges = node.get("inputs", ())
+                shipped = [
+                    Input(str(edge["id"]), str(edge.get("ship_strategy", ""))) for edge in edges
+                ]
+                inputs[str(node["id"])] = tuple(shipped)
+            starts = [int(vertex["start-time"]) for vertex in page["vertices"]]
+            running = int(page["timestamps"]["RUNNING"])
+            times = [int(page["now"]), *(int(each.page["now"]) for each in pages.values())]
+            return JobSample(
+                time=max(times) / 1000,
+                job_id=str(page["jid"]),
+                started=max([running, *starts]) / 1000,
+                vertices=tuple(
+                    _vertex(vertex, inputs[str(vertex["id"])], pages[str(vertex["id"])])
+                    for vertex in page["vertices"]
+                ),
+            )
 
     def refuse_ended(self) -> None:
         """Refuse a job that is over.
@@ -122,27 +140,6 @@ def _age_ms(subtask: Json) -> float:
     states: Json = subtask.get("status-duration") or {}
     running = float(states["RUNNING"] if "RUNNING" in states else subtask["duration"])
     return running - counted if counted and counters.records_in is not None else math.inf
-
-
-def sample_of(page: Json, pages: Mapping[str, VertexPages]) -> JobSample:
-    """Return the look that these pages are."""
-    inputs: dict[str, tuple[Input, ...]] = {}
-    for node in page["plan"]["nodes"]:
-        edges = node.get("inputs", ())
-        shipped = [Input(str(edge["id"]), str(edge.get("ship_strategy", ""))) for edge in edges]
-        inputs[str(node["id"])] = tuple(shipped)
-    starts = [int(vertex["start-time"]) for vertex in page["vertices"]]
-    running = int(page["timestamps"]["RUNNING"])
-    times = [int(page["now"]), *(int(each.page["now"]) for each in pages.values())]
-    return JobSample(
-        time=max(times) / 1000,
-        job_id=str(page["jid"]),
-        started=max([running, *starts]) / 1000,
-        vertices=tuple(
-            _vertex(vertex, inputs[str(vertex["id"])], pages[str(vertex["id"])])
-            for vertex in page["vertices"]
-        ),
-    )
 
 
 def _vertex(vertex: Json, inputs: tuple[Input, ...], pages: VertexPages) -> VertexSample:

@@ -82,7 +82,19 @@ def place(
         search = _Search(ground, found)
         is_whole = search.all()
         found = Placement(tuple(search.places), search.cost, 0.0, is_whole)
-    bound = _bound(ground, loads)
+    open_clusters = ground.open_clusters
+    if not open_clusters:
+        bound = 0.0
+    else:
+        bounds = [mean_of(open_clusters, loads)]
+        bounds += [ground.fixed[one.name] / one.capacity for one in open_clusters]
+        for one in ground.units:
+            names = {one.unit.cluster, *one.targets}
+            possible = [cluster for cluster in open_clusters if cluster.name in names]
+            ways = [(ground.fixed[c.name] + one.unit.load) / c.capacity for c in possible]
+            if ways:
+                bounds.append(min(ways))
+        bound = max(bounds)
     # At the bound, nothing can be better by its level, if nothing was moved for it.
     fullest = max(found.cost.levels, default=0.0)
     is_at_bound = found.cost.moves == 0 and fullest <= _level(max(bound, ground.aim))
@@ -90,22 +102,6 @@ def place(
     places = iter(found.places)
     everywhere = tuple(next(places) if one.targets else one.unit.cluster for one in units)
     return replace(found, places=everywhere, bound=bound, is_best=is_best)
-
-
-def _bound(ground: Ground, loads: Mapping[str, float]) -> float:
-    """Return the least load of the fullest cluster: by fixed jobs, the mean, and each unit."""
-    open_clusters = ground.open_clusters
-    if not open_clusters:
-        return 0.0
-    bounds = [mean_of(open_clusters, loads)]
-    bounds += [ground.fixed[one.name] / one.capacity for one in open_clusters]
-    for one in ground.units:
-        names = {one.unit.cluster, *one.targets}
-        possible = [cluster for cluster in open_clusters if cluster.name in names]
-        ways = [(ground.fixed[c.name] + one.unit.load) / c.capacity for c in possible]
-        if ways:
-            bounds.append(min(ways))
-    return max(bounds)
 
 
 def _judge(ground: Ground, places: Sequence[str]) -> Cost:

@@ -67,7 +67,35 @@ class DataBlock(NamedTuple):
 def read_block(file: File, handle: Handle) -> bytes:
     """Return a block's content, checked and decompressed."""
     stored, compression = read_stored(file, handle)
-    return _decompressed(stored, compression, handle.offset)
+    if compression == 0:
+        return stored
+    if compression == 1:
+        return decompress_snappy(stored, handle.offset)
+    if compression not in _EXPANSION_MAX:
+        raise FormatError(
+            f"{WHAT} has a block of unknown compression {compression}", None, handle.offset
+        )
+    try:  # what `locate_errors` does, which would take longer than this block
+        size, position = varint(stored, 0, len(stored))
+    except FormatError as error:
+        raise FormatError(error.fact, None, handle.offset) from error
+    if size > _EXPANSION_MAX[compression] * len(stored) + 64:
+        fact = f"{WHAT}: a block of {len(stored)} bytes claims to hold {size}"
+        raise FormatError(fact, None, handle.offset)
+    bounds.require_piece(size, _BLOCK, handle.offset)
+    packed = stored[position:]
+    try:
+        if compression == _ZSTD:
+            out = bytearray(size)  # no more than was claimed: a frame may expand without end
+            content = bytes(out[: cramjam.zstd.decompress_into(packed, out)])
+        else:
+            content = bytes(cramjam.lz4.decompress_block(packed, output_len=size)) if size else b""
+    except (cramjam.DecompressionError, OSError) as error:
+        raise FormatError(f"{WHAT} has a damaged block", None, handle.offset) from error
+    if len(content) != size:
+        fact = f"{WHAT}: a block claims {size} bytes and holds {len(content)}"
+        raise FormatError(fact, None, handle.offset)
+    return content
 
 
 def read_stored(file: File, handle: Handle) -> tuple[bytes, int]:
@@ -90,36 +118,6 @@ def read_stored(file: File, handle: Handle) -> tuple[bytes, int]:
 def _truncated(handle: Handle, end: int) -> FormatError:
     fact = f"{WHAT} ends before its block of {handle.size} bytes at {handle.offset} does"
     return FormatError(fact, None, end)
-
-
-def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
-    if kind == 0:
-        return data
-    if kind == 1:
-        return decompress_snappy(data, offset)
-    if kind not in _EXPANSION_MAX:
-        raise FormatError(f"{WHAT} has a block of unknown compression {kind}", None, offset)
-    try:  # what `locate_errors` does, which would take longer than this block
-        size, position = varint(data, 0, len(data))
-    except FormatError as error:
-        raise FormatError(error.fact, None, offset) from error
-    if size > _EXPANSION_MAX[kind] * len(data) + 64:
-        fact = f"{WHAT}: a block of {len(data)} bytes claims to hold {size}"
-        raise FormatError(fact, None, offset)
-    bounds.require_piece(size, _BLOCK, offset)
-    packed = data[position:]
-    try:
-        if kind == _ZSTD:
-            out = bytearray(size)  # no more than was claimed: a frame may expand without end
-            content = bytes(out[: cramjam.zstd.decompress_into(packed, out)])
-        else:
-            content = bytes(cramjam.lz4.decompress_block(packed, output_len=size)) if size else b""
-    except (cramjam.DecompressionError, OSError) as error:
-        raise FormatError(f"{WHAT} has a damaged block", None, offset) from error
-    if len(content) != size:
-        fact = f"{WHAT}: a block claims {size} bytes and holds {len(content)}"
-        raise FormatError(fact, None, offset)
-    return content
 
 
 def block_entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:

@@ -210,24 +210,36 @@ def open_table(read: Read, size: int) -> SstTable:
     check, metaindex, index = _decode_footer(read, size)
     file = File(read, size, check)
     with locate_errors(metaindex.offset):
-        return _with_metadata(SstTable(file, index), metaindex)
+        table = SstTable(file, index)
+        places: dict[bytes, Handle] = {}
+        for name, value in block_entries(read_block(table.file, metaindex), metaindex.offset):
+            if value:
+                place, _ = handle_at(value, 0, len(value))
+                if place.size or name == _PROPERTIES:
+                    places[name] = place
+                else:
+                    places.pop(name, None)
+        if _DICTIONARY in places:
+            fact = f"{WHAT} has a rocksdb.compression_dict block, which is not read"
+            raise NotRead(fact, None, metaindex.offset)
+        properties = places.pop(_PROPERTIES, None)
+        if properties is not None:
+            table = _with_properties(table, properties)
+        deletions = places.pop(_DELETIONS, None)
+        if deletions is not None:
+            table = replace(table, deletions=_range_deletions(table.file, deletions))
+        # All other blocks are checked: we have no use for filters, but RocksDB believes them.
+        for name, place in places.items():
+            partitions: Iterable[Handle] = (place,)
+            if name.startswith(b"partitionedfilter."):
+                entries = entries_of_index(read_block(table.file, place), place, table.delta)
+                partitions = _behind_each_other(handle for _, handle in entries)
+            for partition in partitions:
+                read_stored(table.file, partition)
+        return table
 
 
 def _decode_footer(read: Read, size: int) -> tuple[int, Handle, Handle]:
-    footer = _read_footer(read, size)
-    start = size - FOOTER
-    if footer[0] not in CHECKSUMS:
-        raise FormatError(f"{WHAT} has the unknown checksum type {footer[0]}", None, start)
-    with locate_errors(start):
-        metaindex, position = handle_at(footer, 1, FOOTER - 12)
-        index, position = handle_at(footer, position, FOOTER - 12)
-    if any(footer[position : FOOTER - 12]):  # Footer::EncodeTo fills it with zeros
-        fact = f"{WHAT} has non-zero bytes in the padding of its footer"
-        raise FormatError(fact, None, start + position)
-    return footer[0], metaindex, index
-
-
-def _read_footer(read: Read, size: int) -> bytes:
     if size < FOOTER:
         raise FormatError(f"{WHAT} ends early: it is shorter than its footer", None, size)
     start = size - FOOTER
@@ -243,37 +255,16 @@ def _read_footer(read: Read, size: int) -> bytes:
         raise NotRead(f"{WHAT} of format version {version}, which is not read", None, place)
     if not 2 <= version <= 5:
         raise UnknownVersion(f"{WHAT} of format version {version}; known are 2 to 5", None, place)
-    return footer
-
-
-def _with_metadata(table: SstTable, metaindex: Handle) -> SstTable:
-    """Return the table with what its metaindex names; what we could misread is refused."""
-    places: dict[bytes, Handle] = {}
-    for name, value in block_entries(read_block(table.file, metaindex), metaindex.offset):
-        if value:
-            place, _ = handle_at(value, 0, len(value))
-            if place.size or name == _PROPERTIES:
-                places[name] = place
-            else:
-                places.pop(name, None)
-    if _DICTIONARY in places:
-        fact = f"{WHAT} has a rocksdb.compression_dict block, which is not read"
-        raise NotRead(fact, None, metaindex.offset)
-    properties = places.pop(_PROPERTIES, None)
-    if properties is not None:
-        table = _with_properties(table, properties)
-    deletions = places.pop(_DELETIONS, None)
-    if deletions is not None:
-        table = replace(table, deletions=_range_deletions(table.file, deletions))
-    # All other blocks are checked: we have no use for filters, but RocksDB believes them.
-    for name, place in places.items():
-        partitions: Iterable[Handle] = (place,)
-        if name.startswith(b"partitionedfilter."):
-            entries = entries_of_index(read_block(table.file, place), place, table.delta)
-            partitions = _behind_each_other(handle for _, handle in entries)
-        for partition in partitions:
-            read_stored(table.file, partition)
-    return table
+    start = size - FOOTER
+    if footer[0] not in CHECKSUMS:
+        raise FormatError(f"{WHAT} has the unknown checksum type {footer[0]}", None, start)
+    with locate_errors(start):
+        metaindex, position = handle_at(footer, 1, FOOTER - 12)
+        index, position = handle_at(footer, position, FOOTER - 12)
+    if any(footer[position : FOOTER - 12]):  # Footer::EncodeTo fills it with zeros
+        fact = f"{WHAT} has non-zero bytes in the padding of its footer"
+        raise FormatError(fact, None, start + position)
+    return footer[0], metaindex, index
 
 
 def _with_properties(table: SstTable, place: Handle) -> SstTable:

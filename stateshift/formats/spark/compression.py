@@ -211,21 +211,18 @@ def _frames(stream: Stream) -> Iterator[bytes]:
         yield header
         last = False
         while not last:
-            block, last = _zstd_block(stream)
+            start = stream.offset
+            head = stream.take(3)
+            number = int.from_bytes(head, "little")
+            is_last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
+            if kind == _RESERVED or (kind == _PACKED and size > _BLOCK_MAX):
+                raise FormatError(
+                    "a zstd frame holds a block of a reserved kind or size", None, start
+                )
+            stored = 1 if kind == _REPEATED else size
+            block, last = head + stream.take(stored), is_last
             yield block
         yield stream.take(trailer)
-
-
-def _zstd_block(stream: Stream) -> tuple[bytes, bool]:
-    """Return a block with its header, and whether it is the frame's last."""
-    start = stream.offset
-    head = stream.take(3)
-    number = int.from_bytes(head, "little")
-    is_last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
-    if kind == _RESERVED or (kind == _PACKED and size > _BLOCK_MAX):
-        raise FormatError("a zstd frame holds a block of a reserved kind or size", None, start)
-    stored = 1 if kind == _REPEATED else size
-    return head + stream.take(stored), is_last
 
 
 def _zstd_header(stream: Stream) -> tuple[bytes, int]:

@@ -57,27 +57,24 @@ def decode_metadata(content: bytes) -> QueryMetadata:
     if count != 1 or not isinstance(written, str):
         raise FormatError(f"{_WHAT} holds no query id", None, start)
     trailing = _size(text[end:]) if text[end:].strip(_BLANKS) else 0
-    return QueryMetadata(_uuid(written, start), text, written, trailing)
+    words = written.split("-")
+    is_short = len(written) <= 36 and len(words) == len(_DIGITS)
+    is_hexadecimal = is_short and all(map(_NUMBER.fullmatch, words))
+    if not is_hexadecimal or max(int(word, 16) for word in words) > _LONG_MAX:
+        fact = (
+            f"{_WHAT} holds the query id {written[:50]!r}, which is no UUID: Spark does not start"
+        )
+        raise FormatError(fact, None, start)
+    shown = []
+    for word, digits in zip(words, _DIGITS, strict=True):
+        lowest = int(word, 16) & ((1 << 4 * digits) - 1)
+        shown.append(f"{lowest:0{digits}x}")
+    return QueryMetadata("-".join(shown), text, written, trailing)
 
 
 def encode_metadata(metadata: QueryMetadata) -> bytes:
     """Return the file's bytes: the text as it was read, what follows the JSON included."""
     return metadata.text.encode("utf-8", "surrogateescape")
-
-
-def _uuid(text: str, offset: int) -> str:
-    """Return the id as Java prints it, if java.util.UUID.fromString takes it."""
-    words = text.split("-")
-    is_short = len(text) <= 36 and len(words) == len(_DIGITS)
-    is_hexadecimal = is_short and all(map(_NUMBER.fullmatch, words))
-    if not is_hexadecimal or max(int(word, 16) for word in words) > _LONG_MAX:
-        fact = f"{_WHAT} holds the query id {text[:50]!r}, which is no UUID: Spark does not start"
-        raise FormatError(fact, None, offset)
-    shown = []
-    for word, digits in zip(words, _DIGITS, strict=True):
-        lowest = int(word, 16) & ((1 << 4 * digits) - 1)
-        shown.append(f"{lowest:0{digits}x}")
-    return "-".join(shown)
 
 
 def _size(text: str) -> int:

@@ -51,7 +51,13 @@ def _hash(value: Value, wanted: DataType, seed: int) -> int:  # noqa: C901 (flat
         return seed
     match wanted:
         case Atomic(name):
-            return _hash_atomic(value, name, seed)
+            pack = _WORDS_OF.get(name)
+            if pack is not None:
+                return _words(pack(value), seed)
+            hash_of = _HASHES.get(name)
+            if hash_of is None:
+                raise FormatError(f"keys of type {name} have no placement")
+            return hash_of(value, seed)
         case DecimalType(precision, scale) if precision <= 18:
             return _words(_LONG.pack(unscale_decimal(value, scale)), seed)
         case DecimalType(_, scale):
@@ -67,16 +73,6 @@ def _hash(value: Value, wanted: DataType, seed: int) -> int:  # noqa: C901 (flat
                 seed = _hash(name, key, seed)
                 seed = _hash(item, item_type, seed)
     return seed
-
-
-def _hash_atomic(value: Value, name: str, seed: int) -> int:
-    pack = _WORDS_OF.get(name)
-    if pack is not None:
-        return _words(pack(value), seed)
-    hash_of = _HASHES.get(name)
-    if hash_of is None:
-        raise FormatError(f"keys of type {name} have no placement")
-    return hash_of(value, seed)
 
 
 def _hash_calendar(interval: tuple[int, int, int], seed: int) -> int:

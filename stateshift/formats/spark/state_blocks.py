@@ -118,7 +118,22 @@ def _blocks(stream: Stream, layout: Layout) -> Iterator[RowBlock]:
     while len(content := stream.peek(PIECE)) > TINY:
         starts, end = _Chain(content, layout).walked()
         if len(starts):
-            yield _block(content, starts, layout)
+            ints = _ints(content)
+            keys = starts + layout.typed + 4
+            middles = keys + ints[keys - 4]
+            sizes = ints[middles].astype(np.int64)
+            values = middles + 4
+            deleted = sizes < 0
+            missing = deleted if deleted.any() else None
+            merges = None
+            if layout.typed:
+                merges = np.frombuffer(content, np.uint8)[starts] == MERGE
+                merges = merges if merges.any() else None
+            yield RowBlock(
+                cut(content, keys, middles),
+                cut(content, values, values + np.maximum(sizes, 0), missing),
+                merges,
+            )
             stream.take(end)
             continue
         # The end, something wrong, or a record that is longer than a piece.
@@ -137,25 +152,6 @@ def _listed(records: list[StateRecord]) -> RowBlock:
     values = binary([record.value for record in records])
     merges = np.array([record.merge for record in records], bool)
     return RowBlock(keys, values, merges if merges.any() else None)
-
-
-def _block(content: bytes, starts: Ints, layout: Layout) -> RowBlock:
-    ints = _ints(content)
-    keys = starts + layout.typed + 4
-    middles = keys + ints[keys - 4]
-    sizes = ints[middles].astype(np.int64)
-    values = middles + 4
-    deleted = sizes < 0
-    missing = deleted if deleted.any() else None
-    merges = None
-    if layout.typed:
-        merges = np.frombuffer(content, np.uint8)[starts] == MERGE
-        merges = merges if merges.any() else None
-    return RowBlock(
-        cut(content, keys, middles),
-        cut(content, values, values + np.maximum(sizes, 0), missing),
-        merges,
-    )
 
 
 def _ints(content: bytes) -> Ints:

@@ -128,27 +128,23 @@ def _check_struct(plain: object) -> None:
     if not isinstance(fields, list):
         raise _unparsable(plain)
     for field in fields:
-        _check_field(field)
-
-
-def _check_field(plain: object) -> None:
-    forms = []
-    if isinstance(plain, JsonFields):
-        forms = [plain.exactly(*names) for names in _FIELD_FORMS]
-    parts = next(filter(None, forms), None)
-    if parts is None:
-        raise _unparsable(plain)
-    name = parts["name"]
-    nullable = parts.get("nullable", True)
-    metadata = parts.get("metadata", JsonFields([]))
-    if not isinstance(name, str) or not isinstance(nullable, bool):
-        raise _unparsable(plain)
-    if not isinstance(metadata, JsonFields):
-        raise _unparsable(plain)
-    _check_metadata(metadata)
-    by_path = metadata.get(_COLLATIONS)
-    collations = dict(by_path.fields) if isinstance(by_path, JsonFields) else {}
-    _check_type(parts["type"], name, collations)
+        forms = []
+        if isinstance(field, JsonFields):
+            forms = [field.exactly(*names) for names in _FIELD_FORMS]
+        parts = next(filter(None, forms), None)
+        if parts is None:
+            raise _unparsable(field)
+        name = parts["name"]
+        nullable = parts.get("nullable", True)
+        metadata = parts.get("metadata", JsonFields([]))
+        if not isinstance(name, str) or not isinstance(nullable, bool):
+            raise _unparsable(field)
+        if not isinstance(metadata, JsonFields):
+            raise _unparsable(field)
+        _check_metadata(metadata)
+        by_path = metadata.get(_COLLATIONS)
+        collations = dict(by_path.fields) if isinstance(by_path, JsonFields) else {}
+        _check_type(parts["type"], name, collations)
 
 
 def _check_type(plain: object, path: str, collations: Mapping[str, object]) -> None:

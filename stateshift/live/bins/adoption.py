@@ -109,16 +109,8 @@ def bring_in(
         shares[name] = {bin: bins[bin].whole() if bin in bins else b"" for bin in mine}
     left = _left(files, operator, shares)
     kinds = key_kinds(keys.schema, operator.key)
-    _hold_moves(files, [KeyHashing(operator.name, name, kinds, time.time()) for name in left])
-    for name in left:
-        _first_commit(files, operator, name, shares[name], bins)
-    keys = sum(store.keys for store in bins.values())
-    size = sum(sum(map(len, share.values())) for share in shares.values())
-    return ImportResult(keys, len(bins), begun.workers, size)
-
-
-def _hold_moves(files: Files, parts: Sequence[KeyHashing]) -> None:
-    """Let no compaction leave out moves that parts need once they start; refuse where one has."""
+    # Let no compaction leave out moves that parts need once they start; refuse where one has.
+    parts = [KeyHashing(operator.name, name, kinds, time.time()) for name in left]
     is_all_known = files.first_time() == BEGIN
     if is_all_known:
         for keyed in parts:
@@ -132,6 +124,11 @@ def _hold_moves(files: Files, parts: Sequence[KeyHashing]) -> None:
             f"the first moves of this group are not known any more: {files.location} had many",
             hint="import into a group of its own, before bins move there",
         )
+    for name in left:
+        _first_commit(files, operator, name, shares[name], bins)
+    keys = sum(store.keys for store in bins.values())
+    size = sum(sum(map(len, share.values())) for share in shares.values())
+    return ImportResult(keys, len(bins), begun.workers, size)
 
 
 def _check_workers(files: Files, begun: GroupStart, asked: GroupStart) -> None:

@@ -246,7 +246,22 @@ class BinWorker:
         self._cleaning = Cleaning(files, operator.name, name)
         self._unanswered: PendingCommit | None = None
         self._ahead = ReadingAhead(files, operator.name, name, home.read_ahead)
-        self._recover()
+        # Take up where the commits have ended.
+        last = self.ledger.last
+        has_other_bins = self.ledger.bins(self.state.begun) != self.bins
+        if last is not None and last.moves < self.moves.decided and has_other_bins:
+            # Another number was due when this worker ended, so long ago that the moves before it
+            # are not read any more.
+            self._commit_redistribution(self.bins, self.moves.decided)
+        self.answer()
+        if self.ledger.last is None:
+            self.state = self.state.begin(self.moves.configuration)
+        self.redistribute()
+        self.look()
+        rewritten = self._cleaning.look(self.ledger, self.others.borrowed)
+        self.state = replace(self.state, rewritten=rewritten)
+        if self.is_to_join:
+            self.step()
 
     @property
     def ledger(self) -> Ledger:
@@ -269,24 +284,6 @@ class BinWorker:
         moves, others = self.moves, self.others
         is_due = moves.due is not None
         return News(moves.configuration, others.with_bins, others.arrived, is_due)
-
-    def _recover(self) -> None:
-        """Take up where the commits have ended."""
-        last = self.ledger.last
-        has_other_bins = self.ledger.bins(self.state.begun) != self.bins
-        if last is not None and last.moves < self.moves.decided and has_other_bins:
-            # Another number was due when this worker ended, so long ago that the moves before it
-            # are not read any more.
-            self._commit_redistribution(self.bins, self.moves.decided)
-        self.answer()
-        if self.ledger.last is None:
-            self.state = self.state.begin(self.moves.configuration)
-        self.redistribute()
-        self.look()
-        rewritten = self._cleaning.look(self.ledger, self.others.borrowed)
-        self.state = replace(self.state, rewritten=rewritten)
-        if self.is_to_join:
-            self.step()
 
     def look(self) -> None:
         """Read others' commits, and then the moves: nobody has passed a move not known here."""

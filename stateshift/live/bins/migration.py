@@ -511,7 +511,12 @@ def compact(files: Files, begun: GroupStart, look: Callable[[], Bins]) -> None:
     begin = BEGIN if base is None else base.configuration.since
     since = max(begin, newest.since)
     if not files.imported():
-        since = max(since, _first_needed(bins) - 1)
+        needed: list[Time] = []
+        for part in bins.parts:
+            same = [other for other in bins.parts if other.runs.operator == part.runs.operator]
+            ledger = part.ledger.claimed({other.number: other.ledger for other in same})
+            needed += [part.passed, *(given.time for given in ledger.unclaimed)]
+        since = max(since, min(needed, default=0) - 1 - 1)
     if not files.compacted(number + 1, Compaction(since)):
         return  # somebody has begun, or compacts: the next one tries again
     files.keep_moves(MovesBase(moves.decided, retire(moves.configuration, since), moves.ahead))
@@ -528,13 +533,3 @@ def compact(files: Files, begun: GroupStart, look: Callable[[], Bins]) -> None:
         assigned = configuration.at(configuration.last)
         configuration = initial_configuration(assigned, configuration.workers)
         files.forget_moves(MovesKept(first, configuration))
-
-
-def _first_needed(bins: Bins) -> Time:
-    """Return the first time that any part can ask for, also one that starts later."""
-    needed: list[Time] = []
-    for part in bins.parts:
-        same = [other for other in bins.parts if other.runs.operator == part.runs.operator]
-        ledger = part.ledger.claimed({other.number: other.ledger for other in same})
-        needed += [part.passed, *(given.time for given in ledger.unclaimed)]
-    return min(needed, default=0) - 1

@@ -167,14 +167,10 @@ def steps_planned(bins: Bins, text: str, at: Time | None = None) -> Steps:
         raise SpecError((complaint,), hint="make the plan for as many bins as there are")
     shift = 0 if at is None or not steps else at - steps[0][0]
     timed = [TimedStep(step, time + shift) for time, step in steps]
-    return tuple(timed[_steps_done(begin.at(begin.last), bins, timed) :])
-
-
-def _steps_done(first: Sequence[int], bins: Bins, steps: Sequence[TimedStep]) -> int:
-    """Return the number of steps of a plan after which the bins are as they are."""
+    first = begin.at(begin.last)
     assigned, now = list(first), list(bins.assigned)
     done = [0] if assigned == now else []
-    for number, step in enumerate(steps, start=1):
+    for number, step in enumerate(timed, start=1):
         for move in step.moves:
             assigned[move.bin] = move.target
         if assigned == now:
@@ -189,7 +185,7 @@ def _steps_done(first: Sequence[int], bins: Bins, steps: Sequence[TimedStep]) ->
             f"{names[planned_worker]}",
             hint=HINT_PLAN,
         )
-    return done[-1]
+    return tuple(timed[done[-1] :])
 
 
 def check(bins: Bins, steps: Steps, manner: Manner) -> None:
@@ -333,7 +329,17 @@ def check_count(bins: Bins, count: int, at: Time | None, keyed: KeyedBy) -> None
     refuse_under_way(bins)
     refuse_not_dealt(bins)
     refuse_without_rows(bins)
-    _refuse_moving(bins)
+    last = bins.moves.configuration.last
+    behind = [part for part in bins.parts if part.passed <= last]
+    for part in behind:
+        if part.is_evicted:  # others may wait for what it has to give
+            raise evicted_error(part.runs.worker)
+    if behind:
+        first = behind[0]
+        raise PlanError(
+            f"bins are on their way: {first.name} has not made the moves of time {last}",
+            hint=f"wait until it has; {hint_if_gone(bins.location, first.runs.worker)}",
+        )
     for part in bins.parts:
         runs = part.runs
         known = keyed.get((runs.operator, runs.worker))
@@ -347,20 +353,6 @@ def check_count(bins: Bins, count: int, at: Time | None, keyed: KeyedBy) -> None
     if at is not None:
         refuse_past(bins, at)
     _refuse_apart(bins, count)
-
-
-def _refuse_moving(bins: Bins) -> None:
-    last = bins.moves.configuration.last
-    behind = [part for part in bins.parts if part.passed <= last]
-    for part in behind:
-        if part.is_evicted:  # others may wait for what it has to give
-            raise evicted_error(part.runs.worker)
-    if behind:
-        first = behind[0]
-        raise PlanError(
-            f"bins are on their way: {first.name} has not made the moves of time {last}",
-            hint=f"wait until it has; {hint_if_gone(bins.location, first.runs.worker)}",
-        )
 
 
 def _refuse_apart(bins: Bins, count: int) -> None:

@@ -198,7 +198,16 @@ class Worker:
         )
         for other in self.files.runs():
             if other.operator == operator.name and other.worker != self.name:
-                _refuse_another(runs, other)
+                # Refuse an operator that is declared otherwise at another worker: states would not
+                # fit.
+                for field in ("form", "key", "time", "output"):
+                    here, there = getattr(runs, field), getattr(other, field)
+                    if here != there:
+                        raise PlanError(
+                            f"{runs.operator} has {field} {here} here, and {there} at worker "
+                            f"{other.worker}",
+                            hint="declare it the same at all workers, or give it another name",
+                        )
         self.files.run(runs)
 
     def _deliver_all(self, came: BatchResult | None = None) -> None:
@@ -271,17 +280,6 @@ def _check(name: str, operator: object, output: object, home: str) -> None:
     if wrong:
         hint = "live.Worker(GROUP, NAME, OPERATOR, output=live.files(LOCATION))"
         raise SpecError(tuple(wrong), hint=hint)
-
-
-def _refuse_another(mine: OperatorStart, other: OperatorStart) -> None:
-    """Refuse an operator that is declared otherwise at another worker: states would not fit."""
-    for field in ("form", "key", "time", "output"):
-        here, there = getattr(mine, field), getattr(other, field)
-        if here != there:
-            raise PlanError(
-                f"{mine.operator} has {field} {here} here, and {there} at worker {other.worker}",
-                hint="declare it the same at all workers, or give it another name",
-            )
 
 
 def _with_hashes(frame: Frame, operator: BinOperator) -> Frame:

@@ -99,7 +99,13 @@ class _Lines(BaseRequestHandler):
             *lines, rest = (rest + chunk).split(b"\n")
             too_long = max(map(len, (*lines, rest)), default=0)
             if too_long > self._buffer.request_bytes_max:
-                self._refuse(too_long)
+                # Close the connection of a line that is too long: it is the first one not kept.
+                largest = self._buffer.request_bytes_max
+                words = "%s: a line of %d bytes or more; the longest is %d: closed"
+                logger.error(words, self.client_address, too_long, largest)
+                if self._is_answered:
+                    self.request.sendall(b"error: a line is longer than %d bytes\n" % largest)
+                self.request.shutdown(socket.SHUT_WR)
                 return
             values = [line.removesuffix(b"\r") for line in lines]
             lines_max = self._buffer.request_lines_max
@@ -123,15 +129,6 @@ class _Lines(BaseRequestHandler):
             self.request.settimeout(UNREAD_SECONDS)
             self.request.sendall(b"%d\n" % self._count)
             self.request.settimeout(None)
-
-    def _refuse(self, size: int) -> None:
-        """Close the connection of a line that is too long: it is the first one not kept."""
-        largest = self._buffer.request_bytes_max
-        words = "%s: a line of %d bytes or more; the longest is %d: closed"
-        logger.error(words, self.client_address, size, largest)
-        if self._is_answered:
-            self.request.sendall(b"error: a line is longer than %d bytes\n" % largest)
-        self.request.shutdown(socket.SHUT_WR)
 
 
 class _BufferHandler(BaseHTTPRequestHandler):

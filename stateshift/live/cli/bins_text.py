@@ -208,13 +208,7 @@ def status(facts: BinsFacts) -> Iterator[Block]:
             hint = hint_if_gone(facts.location, worker)
             silence = f"{name} has committed nothing for {span(part.seconds_since or 0.0)}"
             yield Line(f"{silence}, others have: {hint}", "warn", 2)
-    yield from _hot(facts)
-    yield Gap()
-    yield from _on_their_way(facts)
-
-
-def _hot(facts: BinsFacts) -> Iterator[Line]:
-    """Show the hot bins, and the remedy: a bin of one key cannot be split."""
+    # Show the hot bins, and the remedy: a bin of one key cannot be split.
     hottest = facts.hot
     for load in hottest[:HOT_MAX]:
         yield Line(
@@ -231,6 +225,8 @@ def _hot(facts: BinsFacts) -> Iterator[Line]:
     elif hottest:
         even = live_command("move", facts.location, "--rebalance", "25%", "--by-rows")
         yield Line(f"move others away from it: {even}", indent=2)
+    yield Gap()
+    yield from _on_their_way(facts)
 
 
 def part_row(facts: PartFacts) -> Row:

@@ -311,7 +311,18 @@ def carry_out(
         complaints = tuple(Complaint("CHAIN", f"{name!r} stands twice", name) for name in twice)
         hint = "name each chain once; or say which function of it each time: --at 0 --at 2"
         raise SpecError(complaints, hint=hint)
-    manner = _manner(options)
+    asked = options.scheduler
+    manner = Manner(
+        scheduler=None if asked is None else choice("--scheduler", asked, SCHEDULERS),
+        dataflow=None if options.dataflow is None else _dataflow(options.dataflow),
+        on_error=choice("--on-error", options.on_error, ON_ERROR),
+        timeout_seconds=options.timeout,
+        wait_seconds=options.wait,
+        key=options.key,
+        unattended=options.unattended,
+        expect=options.expect,
+        check_only=options.check,
+    )
     with search_working_directory():
         checked = acts.check(group, edits, manner)
     facts = ChangeFacts(checked)
@@ -336,21 +347,6 @@ def place(text: str | None) -> int | str | None:
     """Return the place of a function as it was typed: a number, or a name."""
     is_number = text is not None and text.isdecimal() and text.isascii()
     return int(text) if text is not None and is_number else text
-
-
-def _manner(options: ChangeOptions) -> Manner:
-    asked = options.scheduler
-    return Manner(
-        scheduler=None if asked is None else choice("--scheduler", asked, SCHEDULERS),
-        dataflow=None if options.dataflow is None else _dataflow(options.dataflow),
-        on_error=choice("--on-error", options.on_error, ON_ERROR),
-        timeout_seconds=options.timeout,
-        wait_seconds=options.wait,
-        key=options.key,
-        unattended=options.unattended,
-        expect=options.expect,
-        check_only=options.check,
-    )
 
 
 def _dataflow(path: str) -> Dataflow:

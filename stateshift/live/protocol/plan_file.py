@@ -128,18 +128,15 @@ class _Reader:
             self.refuse(f"time runs backwards, from {self.time} to {time}", text)
         self.time = max(self.time, time)
         if kind == "M":
-            yield from self._map(time, values, text)
+            if not is_count(len(values)):
+                self.refuse(not_a_count(len(values)), text, f"a power of two up to {BINS_MAX:,}")
+            elif self.bins not in (None, len(values)):
+                self.refuse(f"workers for {len(values)} bins, but there are {self.bins}", text)
+            self.bins = self.bins or len(values)
+            self._check_workers(values)
+            yield WholeMap(time, tuple(values))
         else:
             yield from self._changes(time, values, text)
-
-    def _map(self, time: Time, workers: list[int], text: str) -> Iterator[Line]:
-        if not is_count(len(workers)):
-            self.refuse(not_a_count(len(workers)), text, f"a power of two up to {BINS_MAX:,}")
-        elif self.bins not in (None, len(workers)):
-            self.refuse(f"workers for {len(workers)} bins, but there are {self.bins}", text)
-        self.bins = self.bins or len(workers)
-        self._check_workers(workers)
-        yield WholeMap(time, tuple(workers))
 
     def _changes(self, time: Time, values: list[int], text: str) -> Iterator[Line]:
         if not values:

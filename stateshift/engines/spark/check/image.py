@@ -234,7 +234,21 @@ def _state(
                 tallies[place_of(shard)] = (tally.records, tally.total)
         yield from join.findings()
     if shards:
-        yield from _not_checked(reader.views)
+        # Note what nobody could look into, so that silence means something.
+        for view in reader.views.all():
+            if not view.known:
+                yield Finding(
+                    "note",
+                    f"operator {view.operator}: the columns of store {view.store} are not "
+                    "known, so its rows were decoded as bytes only",
+                )
+            elif view.placed is None:
+                yield Finding(
+                    "note",
+                    f"operator {view.operator}: which shard a key of store {view.store} belongs "
+                    "to is "
+                    "not known (an operator of its own kind, or collated strings)",
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,23 +313,6 @@ class _StateReader:
                     path=path,
                     offset=0,
                 )
-
-
-def _not_checked(views: Views) -> Iterator[Finding]:
-    """Note what nobody could look into, so that silence means something."""
-    for view in views.all():
-        if not view.known:
-            yield Finding(
-                "note",
-                f"operator {view.operator}: the columns of store {view.store} are not "
-                "known, so its rows were decoded as bytes only",
-            )
-        elif view.placed is None:
-            yield Finding(
-                "note",
-                f"operator {view.operator}: which shard a key of store {view.store} belongs to is "
-                "not known (an operator of its own kind, or collated strings)",
-            )
 
 
 def _damaged(path: str, error: FormatError) -> Finding:

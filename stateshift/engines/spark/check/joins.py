@@ -200,10 +200,6 @@ def _check(side: _Side, place: str, table: pa.Table) -> None:
         side.gaps.facts.append(
             f"{place}: the key and time {key!r} is in one of its two indexes only"
         )
-    _report_strays(side, place, keys)
-
-
-def _report_strays(side: _Side, place: str, keys: _Keys) -> None:
     highest = np.full(len(keys.names), -1, np.int64)
     np.maximum.at(highest, keys.indexed, keys.indexes)
     is_indexed = keys.has[KINDS.index(INDEXED)]

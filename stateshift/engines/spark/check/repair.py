@@ -122,7 +122,16 @@ class _RepairSearch:
             if fault is not None:
                 faults[batch] = fault
                 continue
-            repair = self._pruned(batch)
+            repair = self._repair(batch)
+            storage, changes = with_repair(self.storage, (repair,), self.opening)
+            image = surveyed(storage, changes=changes).images[0]
+            needed = {*image.needed_files, *image.first_read}
+            take = {path: place for path, place in repair.take.items() if path in needed}
+            unused = (repair.take.keys() - take.keys()) & self.paths
+            rebuild = {path: text for path, text in repair.rebuild.items() if path in needed}
+            repair = replace(
+                repair, leave=tuple(sorted({*repair.leave, *unused})), take=take, rebuild=rebuild
+            )
             if batch == batches[0] and repair == Repair(batch=batch):
                 raise PlanError(
                     f"{self.storage.location} is whole: a job can restart from batch {batch}",
@@ -199,19 +208,6 @@ class _RepairSearch:
     def _repair(self, batch: int) -> Repair:
         leave = tuple(sorted(self.left - self.taken.keys()))
         return Repair((), batch, leave, dict(self.taken), dict(self.rebuilt))
-
-    def _pruned(self, batch: int) -> Repair:
-        """Return the repair with only those files of copies that a restart reads."""
-        repair = self._repair(batch)
-        storage, changes = with_repair(self.storage, (repair,), self.opening)
-        image = surveyed(storage, changes=changes).images[0]
-        needed = {*image.needed_files, *image.first_read}
-        take = {path: place for path, place in repair.take.items() if path in needed}
-        unused = (repair.take.keys() - take.keys()) & self.paths
-        rebuild = {path: text for path, text in repair.rebuild.items() if path in needed}
-        return replace(
-            repair, leave=tuple(sorted({*repair.leave, *unused})), take=take, rebuild=rebuild
-        )
 
     def _nothing_whole(self, faults: dict[int, Finding]) -> PlanError:
         told = [f"batch {batch}: {fault.message}" for batch, fault in faults.items()]

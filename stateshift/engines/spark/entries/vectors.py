@@ -253,7 +253,14 @@ class _Buffer:
             case Atomic("void"):
                 return pa.nulls(len(slots))
             case Atomic(name) if name in _FIXED:
-                return _fixed(slots, valid, _FIXED[name], arrow_type(kind))
+                code = _FIXED[name]
+                wanted = arrow_type(kind)
+                width = np.dtype(code).itemsize
+                values = np.ascontiguousarray(slots).view(code)[:: 8 // width]
+                if pa.types.is_boolean(wanted):
+                    return pa.array(values != 0, mask=~valid)
+                data = pa.py_buffer(np.ascontiguousarray(values).tobytes())
+                return pa.Array.from_buffers(wanted, len(slots), [_bitmap(valid), data])
             case DecimalType(precision, _) if precision <= 18:
                 low = np.where(valid, slots.view("<i8"), 0)
                 wide = np.stack((low, low >> 63), axis=1).astype("<i8")
@@ -423,15 +430,6 @@ def _listed(counts: Ints, items: pa.Array, valid: Flags, wanted: pa.DataType) ->
     np.cumsum(counts, out=offsets[1:])
     buffers = [_bitmap(valid), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(wanted, len(counts), buffers, children=[items])
-
-
-def _fixed(slots: Words, valid: Flags, code: str, wanted: pa.DataType) -> pa.Array:
-    width = np.dtype(code).itemsize
-    values = np.ascontiguousarray(slots).view(code)[:: 8 // width]
-    if pa.types.is_boolean(wanted):
-        return pa.array(values != 0, mask=~valid)
-    data = pa.py_buffer(np.ascontiguousarray(values).tobytes())
-    return pa.Array.from_buffers(wanted, len(slots), [_bitmap(valid), data])
 
 
 def _bitmap(valid: Flags) -> pa.Buffer | None:

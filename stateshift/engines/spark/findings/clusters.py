@@ -213,26 +213,24 @@ def of_versions(move: Move) -> Iterator[Finding]:
                 )
                 yield Finding("refuse", f"{name}: {fact}", waive="old-state", hint=hint)
         yield from _of_operators(image, name, target)
-        yield from _of_settings(move.change, image, name, target)
+        has_names = image.settings.get(NAMED_SOURCES) == "true" or move.change.names_sources
+        if has_names and target.parts < versions.OFFSETS_2:
+            yield target.refused(
+                f"{name} has an offset log of version 2, which Spark {target.version} does not "
+                "read",
+                versions.OFFSETS_2,
+            )
+        if has_row_checksums(image.settings) and target.parts < versions.ROW_CHECKSUMS:
+            yield target.refused(
+                f"the rows of {name} have checksums, which Spark {target.version} takes for a "
+                "part of "
+                "them",
+                versions.ROW_CHECKSUMS,
+            )
         if "RocksDB" in image.settings.get(PROVIDER, ""):
             yield from _of_format(move, image, name, target)
             yield from _of_changelogs(move.change, image, name, target)
             yield from _of_tables(move.change, image, name, target)
-
-
-def _of_settings(change: StateChange, image: Image, name: str, target: Target) -> Iterator[Finding]:
-    has_names = image.settings.get(NAMED_SOURCES) == "true" or change.names_sources
-    if has_names and target.parts < versions.OFFSETS_2:
-        yield target.refused(
-            f"{name} has an offset log of version 2, which Spark {target.version} does not read",
-            versions.OFFSETS_2,
-        )
-    if has_row_checksums(image.settings) and target.parts < versions.ROW_CHECKSUMS:
-        yield target.refused(
-            f"the rows of {name} have checksums, which Spark {target.version} takes for a part of "
-            "them",
-            versions.ROW_CHECKSUMS,
-        )
 
 
 def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:

@@ -238,7 +238,17 @@ def _way_of(facts: Facts, image: Image) -> _Way | None:
     target = facts.target.location
     copied = {held.name for held in facts.brought.values() if held.target == target}
     at_target = paths_at(target, facts.left) | copied  # whichever round has copied them
-    first = _published_batch(image, at_target)
+    batches = []
+    for path in at_target:
+        name = path.rpartition("/")[2]
+        if name.isdecimal() and path == layout.under(image.path, layout.commit_path(int(name))):
+            batches.append(int(name))
+    newest = max(batches, default=None)
+    if newest is None:
+        first = None
+    else:
+        offsets = layout.under(image.path, layout.offset_path(newest))
+        first = newest if offsets in at_target else None
     if image.epoch is None or first is None or first >= image.epoch:
         return None
     past = paths_at(target, facts.past)
@@ -287,20 +297,6 @@ def _is_behind(image: Image, path: str, batch: int) -> bool:
     place = classify(path.removeprefix(start))
     is_change = place.area == "state" and place.kind in ("delta", "changelog")
     return is_change and place.version is not None and place.version > batch + 1
-
-
-def _published_batch(image: Image, at_target: Collection[str]) -> int | None:
-    """Return the newest batch of this query that the target holds with its offsets."""
-    batches = []
-    for path in at_target:
-        name = path.rpartition("/")[2]
-        if name.isdecimal() and path == layout.under(image.path, layout.commit_path(int(name))):
-            batches.append(int(name))
-    newest = max(batches, default=None)
-    if newest is None:
-        return None
-    offsets = layout.under(image.path, layout.offset_path(newest))
-    return newest if offsets in at_target else None
 
 
 def _state_between(shard: ShardFiles, versions: range, files: _Files) -> list[FileInfo] | None:

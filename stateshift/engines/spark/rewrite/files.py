@@ -21,7 +21,7 @@ from itertools import chain
 from stateshift import plain
 from stateshift.engines.bundles import DECODED_BYTES_MAX, PIECES_MAX, bundle_items
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.entries.keys import KeyRule, is_session, key_rule
+from stateshift.engines.spark.entries.keys import is_session, key_rule
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite import comparison
@@ -94,24 +94,21 @@ def reshaping_of(move: Move, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshapin
         planned = move.planned_image(image)
         if planned is not None:
             request = Request(move, planned, number + len(images))
-            whole += _of_planned(request, piece_bytes_max)
+            reshaped = _reshaped(request, piece_bytes_max)
+            of_state = tuple(step for step in reshaped.steps if step.transform == REWRITE_STATE)
+            own = []
+            for path in request.image.needed:
+                if (
+                    path.removesuffix(".crc") not in reshaped.replaced
+                ):  # else its checksum is of no use
+                    own.append(path)
+            whole += Reshaping(
+                steps=of_state,
+                replaced=reshaped.replaced,
+                compares=reshaped.compares,
+                paths={path: request.path(path) for path in own},
+            )
     return whole
-
-
-def _of_planned(request: Request, piece_bytes_max: int) -> Reshaping:
-    """Return the reshaping of a planned batch's version; `_renamed` names shards that stay."""
-    reshaped = _reshaped(request, piece_bytes_max)
-    of_state = tuple(step for step in reshaped.steps if step.transform == REWRITE_STATE)
-    own = []
-    for path in request.image.needed:
-        if path.removesuffix(".crc") not in reshaped.replaced:  # else its checksum is of no use
-            own.append(path)
-    return Reshaping(
-        steps=of_state,
-        replaced=reshaped.replaced,
-        compares=reshaped.compares,
-        paths={path: request.path(path) for path in own},
-    )
 
 
 def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
@@ -237,7 +234,16 @@ def _options(request: Request, pieces: list[ShardPiece]) -> dict[str, object]:
         options["part"] = request.part
     if request.evolved:
         options["evolve"] = plain.to_plain(request.evolved)
-        options["rules_after"] = plain.to_plain(_rules_after(request))
+        schemas = spark_image(request.image).schemas
+        framed = request.provider == ROCKSDB
+        operators = {operator.id: operator.name for operator in request.image.operators}
+        rules = {}
+        for name, evolution in request.evolved.items():
+            if evolution.rekeyed:
+                operator = operators.get(name.partition("/")[0])
+                schema = {**schemas[name], "key": evolution.new_key}
+                rules[name] = key_rule(operator, name, schema, framed)
+        options["rules_after"] = plain.to_plain(rules)
     sessions = _sessions(request)
     if sessions:
         options["sessions"] = sessions
@@ -266,19 +272,6 @@ def _plain(piece: ShardPiece) -> dict[str, object]:
 
 def _tables(shard: ShardFiles) -> list[str]:
     return [path.rpartition("/")[2] for path in shard.files if path.endswith(".sst")]
-
-
-def _rules_after(request: Request) -> dict[str, KeyRule]:
-    schemas = spark_image(request.image).schemas
-    framed = request.provider == ROCKSDB
-    operators = {operator.id: operator.name for operator in request.image.operators}
-    rules = {}
-    for name, evolution in request.evolved.items():
-        if evolution.rekeyed:
-            operator = operators.get(name.partition("/")[0])
-            schema = {**schemas[name], "key": evolution.new_key}
-            rules[name] = key_rule(operator, name, schema, framed)
-    return rules
 
 
 def _sessions(request: Request) -> dict[str, str]:

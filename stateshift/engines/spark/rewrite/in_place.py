@@ -63,7 +63,13 @@ def superseded_files(
         path = file.path.removesuffix(".crc")
         place = classify(inside(image, path))
         if place.area != "state":
-            is_old = _is_old_log(place, image)
+            epoch = image.epoch or 0
+            if place.version is None:
+                is_old = False
+            elif place.area == "offsets":
+                is_old = place.version < epoch - 1
+            else:
+                is_old = place.area == "commits" and place.version < epoch
         elif (place.operator or "", place.store or "") in stores:
             is_old = path not in kept and _is_old_state(place, image)
         else:
@@ -83,16 +89,6 @@ def _is_old_state(place: CheckpointPath, image: Image) -> bool:
 def _plans_a_batch(image: Image) -> bool:
     """Whether a batch was planned and not committed: its zip names tables of older versions."""
     return image.planned is not None and image.planned > (image.epoch or 0)
-
-
-def _is_old_log(place: CheckpointPath, image: Image) -> bool:
-    """Whether a log is older than the last two planned batches, or the last commit."""
-    epoch = image.epoch or 0
-    if place.version is None:
-        return False
-    if place.area == "offsets":
-        return place.version < epoch - 1
-    return place.area == "commits" and place.version < epoch
 
 
 def _version(image: Image) -> int:

@@ -220,7 +220,20 @@ class Gathering:
             fact = f"entries of the store {store}, which no schema describes"
             raise FormatError(fact, source.files[0])
         hashes = hashes_of(view, block.keys)
-        _check_places(source, store, block, hashes % before)
+        # Refuse state that was not distributed by its keys' hashes, and cannot be redistributed.
+        places = hashes % before
+        wrong = np.flatnonzero(places != source.shard)
+        if len(wrong):
+            key, folder = block.keys[int(wrong[0])].as_py(), source.files[0].rpartition("/")[0]
+            raise Incompatible(
+                f"{folder}: the key {key.hex()} of store {store} belongs to shard "
+                f"{places[wrong[0]]} by its hash, and is "
+                f"in shard {source.shard}: this state was not distributed by all of its key "
+                "columns",
+                hint="a checkpoint born before Spark 3.3 (useStrictDistribution=false) keeps its "
+                "number of partitions; "
+                "take this run back (`stateshift rollback WORKDIR`) and leave `repartition` out",
+            )
         if store in self._views_after:
             new_key, _ = self._evolvers[store]
             block = block.mapped(new_key, None)
@@ -293,21 +306,6 @@ def _split(block: RowBlock, targets: Ints) -> Iterator[tuple[int, RowBlock]]:
             yield int(targets[start]), part(block, start, end)
 
 
-def _check_places(source: ShardFiles, store: str, block: RowBlock, places: Ints) -> None:
-    """Refuse state that was not distributed by its keys' hashes, and cannot be redistributed."""
-    wrong = np.flatnonzero(places != source.shard)
-    if len(wrong):
-        key, folder = block.keys[int(wrong[0])].as_py(), source.files[0].rpartition("/")[0]
-        raise Incompatible(
-            f"{folder}: the key {key.hex()} of store {store} belongs to shard "
-            f"{places[wrong[0]]} by its hash, and is "
-            f"in shard {source.shard}: this state was not distributed by all of its key columns",
-            hint="a checkpoint born before Spark 3.3 (useStrictDistribution=false) keeps its "
-            "number of partitions; "
-            "take this run back (`stateshift rollback WORKDIR`) and leave `repartition` out",
-        )
-
-
 AddRecords = Callable[[Binary, Binary, Binary], Binary]
 
 
@@ -319,22 +317,19 @@ def unite_records(blocks: Iterator[RowBlock], add: AddRecords) -> Iterator[RowBl
         # Neighbours of one key are added, every second of them at a time, until there are none.
         while (again := _again(once.keys)).any():
             seconds = np.flatnonzero(again & ~np.concatenate(([False], again[:-1])))
-            once = _added(once, seconds, add)
+            firsts, others = once.take(seconds - 1), once.take(seconds)
+            sums = add(firsts.keys, firsts.values, others.values)
+            places = np.arange(len(once))
+            keys = once.keys.take(pa.array(np.delete(places, seconds)))
+            places[seconds - 1] = len(once) + np.arange(len(seconds))
+            values = pa.concat_arrays([once.values, sums]).take(
+                pa.array(np.delete(places, seconds))
+            )
+            once = RowBlock(keys, values)
         yield part(once, 0, len(once) - 1)
         waiting = part(once, len(once) - 1, len(once))
     if waiting is not None:
         yield waiting
-
-
-def _added(block: RowBlock, seconds: Ints, add: AddRecords) -> RowBlock:
-    """Return the block with the records at `seconds` added to those before them."""
-    firsts, others = block.take(seconds - 1), block.take(seconds)
-    sums = add(firsts.keys, firsts.values, others.values)
-    places = np.arange(len(block))
-    keys = block.keys.take(pa.array(np.delete(places, seconds)))
-    places[seconds - 1] = len(block) + np.arange(len(seconds))
-    values = pa.concat_arrays([block.values, sums]).take(pa.array(np.delete(places, seconds)))
-    return RowBlock(keys, values)
 
 
 def _again(keys: Binary) -> Flags:

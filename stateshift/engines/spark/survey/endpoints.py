@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, permutations
 
@@ -39,7 +39,7 @@ from stateshift.sources.kinds import DELTA, FILE, MEMORY, UNKNOWN, of_spark
 from stateshift.sources.topics import EITHER, KAFKA
 from stateshift.specification.location import relation
 from stateshift.storage.protocol import Storage
-from stateshift.survey import EmbeddedPath, Endpoint, Facts, FileInfo, Finding, Image, SinkFacts
+from stateshift.survey import EmbeddedPath, Endpoint, Facts, FileInfo, Finding
 
 OTHERS_MIN = 2  # logs of one folder that make another folder strange
 
@@ -170,30 +170,27 @@ def plain_endpoints(facts: Facts) -> tuple[Endpoint, ...]:
             endpoints.append(plain)
     if facts.sink is not None:
         identified = [image for image in images if image.identity is not None]
-        endpoints.append(sink_endpoint(facts.sink, identified))
-    return tuple(endpoints)
-
-
-def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
-    """Return the sink as an endpoint: what a repeated batch does, what it has of each query."""
-    details: dict[str, object] = {
-        "knows_batches": sink.knows_batches,
-        "skips_plan": sink.skips_plan,
-        "read": sink.read,
-    }
-    if sink.wrong is not None:
-        details["wrong"] = sink.wrong
-    queries: list[object] = []
-    for image in images:
-        query = image.identity
-        last, log = sink.last_batch(query), sink.log_of(query)
-        version = None if log is None or last is None else log.versions.get(last)
-        queries.append(
-            {"query": query, "image": image.path, "last_batch": last, "version": version}
+        details: dict[str, object] = {
+            "knows_batches": facts.sink.knows_batches,
+            "skips_plan": facts.sink.skips_plan,
+            "read": facts.sink.read,
+        }
+        if facts.sink.wrong is not None:
+            details["wrong"] = facts.sink.wrong
+        queries: list[object] = []
+        for image in identified:
+            query = image.identity
+            last, log = facts.sink.last_batch(query), facts.sink.log_of(query)
+            version = None if log is None or last is None else log.versions.get(last)
+            queries.append(
+                {"query": query, "image": image.path, "last_batch": last, "version": version}
+            )
+        if facts.sink.read:
+            details["queries"] = queries
+        endpoints.append(
+            Endpoint("sink", "", facts.sink.kind, None, facts.sink.location, {}, details)
         )
-    if sink.read:
-        details["queries"] = queries
-    return Endpoint("sink", "", sink.kind, None, sink.location, {}, details)
+    return tuple(endpoints)
 
 
 def find_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:

@@ -204,25 +204,19 @@ def refuse_disorder(
                     path,
                 )
         fault = _fault(before, after)
-        _report_disorder(reading, before, after, fault, first_needed)
+        path, before_path = layout.offset_path(after.number), layout.offset_path(before.number)
+        is_needed = after.number >= first_needed
+        if fault is not None and is_needed and before.partitions == after.partitions:
+            fact = f"{reading.path(path)} {fault}; the two are exchanged, or from different runs"
+            reading.refuse(fact, path)
+        elif fault is not None:
+            reading.warn(f"{reading.path(path)} {fault}; no job can go back to these batches", path)
+        elif is_needed and 0 < after.timestamp_ms < before.timestamp_ms:
+            fact = f"{reading.path(path)} was planned before {before_path}, by its clock"
+            reading.warn(f"{fact}: it was set back, or the two are exchanged", path)
         if fault is not None:
             suspects |= {before.number, after.number}
     return suspects
-
-
-def _report_disorder(
-    reading: Reading, before: BatchLogs, after: BatchLogs, fault: str | None, first_needed: int
-) -> None:
-    path, before_path = layout.offset_path(after.number), layout.offset_path(before.number)
-    is_needed = after.number >= first_needed
-    if fault is not None and is_needed and before.partitions == after.partitions:
-        fact = f"{reading.path(path)} {fault}; the two are exchanged, or from different runs"
-        reading.refuse(fact, path)
-    elif fault is not None:
-        reading.warn(f"{reading.path(path)} {fault}; no job can go back to these batches", path)
-    elif is_needed and 0 < after.timestamp_ms < before.timestamp_ms:
-        fact = f"{reading.path(path)} was planned before {before_path}, by its clock"
-        reading.warn(f"{fact}: it was set back, or the two are exchanged", path)
 
 
 def _refuse_commits(reading: Reading, batches: Iterable[BatchLogs], first_needed: int) -> set[int]:

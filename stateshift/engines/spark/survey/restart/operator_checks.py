@@ -29,7 +29,7 @@ StateStoreWriter.operatorStateMetadataVersion.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from stateshift.engines.spark import layout
@@ -186,7 +186,18 @@ def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[Change
     theirs are the numbers that they get, and it is a warning: who renames them one by one leaves a
     hole until the last of them is renamed.
     """
-    after = _ids_after(ids, changes)
+    names: Mapping[str, str] = {}
+    dropped: Collection[str] = ()
+    for change in changes:
+        match change:
+            case Rename():
+                names = change.operators
+            case Drop():
+                dropped = change.operators
+    if not names and not dropped:
+        after = None
+    else:
+        after = [names.get(operator, operator) for operator in ids if operator not in dropped]
     numbers = sorted(int(id) for id in (ids if after is None else after) if is_number(id))
     for before, present in pairwise((-1, *numbers)):
         if present == before + 1:
@@ -207,18 +218,3 @@ def _refuse_holes(reading: Reading, ids: Sequence[str], changes: Sequence[Change
             reading.findings.append(finding)
         else:
             reading.warn(fact, f"state/{missing}")
-
-
-def _ids_after(ids: Iterable[str], changes: Iterable[Change]) -> list[str] | None:
-    """Return the ids of operators behind changes of them; None where there are none."""
-    names: Mapping[str, str] = {}
-    dropped: Collection[str] = ()
-    for change in changes:
-        match change:
-            case Rename():
-                names = change.operators
-            case Drop():
-                dropped = change.operators
-    if not names and not dropped:
-        return None
-    return [names.get(operator, operator) for operator in ids if operator not in dropped]
