@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -169,6 +170,7 @@ class _ToTheProgram(logging.Handler):
             self._above.callHandlers(record)
 
 
+@dataclass(eq=False)
 class _Audience:
     """Those who hear our logger at DEBUG whatever its level, several at once.
 
@@ -176,10 +178,11 @@ class _Audience:
     program's own handlers get what its level would have let through.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._listening = 0
-        self._before = ExitStack()  # restores what the program had set
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _listening: int = field(default=0, init=False)
+    _before: ExitStack = field(
+        default_factory=ExitStack, init=False
+    )  # restores what the program had set
 
     def add(self, handler: logging.Handler) -> None:
         with self._lock:

@@ -108,20 +108,16 @@ class _Watched:
     kept: tuple[float, ...] = ()
 
 
+@dataclass(eq=False)
 class Adviser:
     """Judges jobs in one round or in many. `find` returns them, where each runs now."""
 
-    def __init__(
-        self,
-        find: Callable[[], Sequence[Subject]],
-        settings: Settings,
-        clock: Clock,
-        sample_seconds: float,
-        folder: Path | None = None,
-    ) -> None:
-        self._find, self._settings, self._clock = find, settings, clock
-        self._sample_seconds, self._folder = sample_seconds, folder
-        self._watched: list[_Watched] = []
+    _find: Callable[[], Sequence[Subject]]
+    _settings: Settings
+    _clock: Clock
+    _sample_seconds: float
+    _folder: Path | None = None
+    _watched: list[_Watched] = field(default_factory=list, init=False)
 
     def round(self) -> list[Advice]:
         """Look at each job, a second time where it takes two looks, and judge them all.

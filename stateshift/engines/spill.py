@@ -17,7 +17,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
 from typing import IO, Any, Generic, Protocol, TypeVar
@@ -102,13 +102,14 @@ def pile_of(hashes: Words, level: int) -> Ints:
     return (turned & np.uint64(PILES - 1)).astype(np.int64)
 
 
+@dataclass(eq=False)
 class Piles:
     """As many piles as are asked for; they are gone when the `with` ends."""
 
-    def __init__(self, count: int, schema: Schema) -> None:
-        self._count, self._schema = count, schema
-        self._files: dict[int, IO[bytes]] = {}
-        self._writers: dict[int, Writer] = {}
+    _count: int
+    _schema: Schema
+    _files: dict[int, IO[bytes]] = field(default_factory=dict, init=False)
+    _writers: dict[int, Writer] = field(default_factory=dict, init=False)
 
     def deal(self, batch: RecordBatch, numbers: Ints) -> None:
         """Write each record onto the pile of its number; those of one pile keep their order."""
@@ -165,14 +166,16 @@ def _read_back(file: IO[bytes]) -> Iterator[RecordBatch]:
         yield from pa.ipc.open_stream(file)
 
 
+@dataclass(eq=False)
 class Dealt:
     """Batches given back together: as one up to `bytes_max`, and else pile by pile."""
 
-    def __init__(self, count: int, schema: Schema, bytes_max: int) -> None:
-        self._count, self._schema, self._bytes_max = count, schema, bytes_max
-        self._held: list[tuple[RecordBatch, Ints]] = []
-        self._size = 0
-        self._piles: Piles | None = None
+    _count: int
+    _schema: Schema
+    _bytes_max: int
+    _held: list[tuple[RecordBatch, Ints]] = field(default_factory=list, init=False)
+    _size: int = field(default=0, init=False)
+    _piles: Piles | None = field(default=None, init=False)
 
     def add(self, batch: RecordBatch, numbers: Ints) -> None:
         self._held.append((batch, numbers))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,16 +24,17 @@ WINDOW = 1 << 20
 WHAT = "what is read at once of a state file"
 
 
+@dataclass(eq=False)
 class Window:
     """The part of a file that was read last; `chunks` reads the file from an offset on. The first
     look at its end takes what lies before it as well: a table is read from its footer to its index.
     """
 
-    def __init__(
-        self, chunks: Callable[[int], Iterator[bytes]], file_size: int, size: int = WINDOW
-    ) -> None:
-        self._chunks, self._file_size, self._size = chunks, file_size, size
-        self._start, self._held = 0, b""
+    _chunks: Callable[[int], Iterator[bytes]]
+    _file_size: int
+    _size: int = WINDOW
+    _start: int = field(default=0, init=False)
+    _held: bytes = field(default=b"", init=False)
 
     def read(self, offset: int, count: int) -> bytes:
         """Return `count` bytes from an offset on, or fewer where the file ends."""

@@ -16,6 +16,7 @@ read; a length that the bytes cannot hold is damage, and the format says so itse
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from stateshift.errors import TooLarge
 
@@ -99,11 +100,12 @@ def require_text(size: int, what: str, offset: int | None = None) -> None:
         raise _too_large(size, "text", what, offset)
 
 
+@dataclass(eq=False)
 class Shown:
     """A sum of what is decoded to be shown at once: objects take several times their bytes."""
 
-    def __init__(self, what: str) -> None:
-        self._what, self._size = what, 0
+    _what: str
+    _size: int = field(default=0, init=False)
 
     def add(self, size: int) -> None:
         """Count a record of so many bytes; refused where all of them together are too much."""

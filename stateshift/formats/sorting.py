@@ -165,11 +165,12 @@ class SortedPiles:
         self._sizes.clear()
 
 
+@dataclass(eq=False)
 class _File:
     """A scratch file that blocks are written behind each other in."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._end = file, 0
+    _file: BinaryIO
+    _end: int = field(default=0, init=False)
 
     def store(self, block: RowBlock) -> StoredBlock:
         content = pa.record_batch([block.keys, block.values], schema=_SCHEMA).serialize()

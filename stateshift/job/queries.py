@@ -27,7 +27,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -97,11 +97,11 @@ def watch(*queries: Query, seconds: float = 0.2) -> None:
     return None
 
 
+@dataclass(eq=False)
 class _Beside:
     """The work beside the queries. A storage that fails is logged once, and tried again."""
 
-    def __init__(self) -> None:
-        self._has_failed = False
+    _has_failed: bool = field(default=False, init=False)
 
     def is_answered(self, place: str) -> bool:
         """Whether the stop marker is here, means us and is answered."""

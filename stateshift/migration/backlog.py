@@ -9,6 +9,7 @@ Spark's checkpoints tell the progress of a job while it runs. Else a line says s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from stateshift.errors import ClusterError, Interrupted, StateshiftError, StorageError
 from stateshift.migration.context import RunContext
@@ -40,14 +41,18 @@ def reads_out(spec: Spec, job: JobSpec) -> bool:
     return spec.engine == "spark" and job.kafka is not None
 
 
+@dataclass(eq=False)
 class Backlog:
     """One application, by the job that stops it: the queries of all the jobs that share it."""
 
-    def __init__(self, context: RunContext, job: JobSpec, stop: StopJob) -> None:
-        self.context, self.job, self.stop = context, job, stop
-        self._read: dict[tuple[str, Place], int] = {}  # of a query, the next offset
-        self._had: set[Place] | None = None  # what there was while all jobs ran
-        self._awaited: dict[Place, int] | None = None  # how far the topics go
+    context: RunContext
+    job: JobSpec
+    stop: StopJob
+    _read: dict[tuple[str, Place], int] = field(
+        default_factory=dict, init=False
+    )  # of a query, the next offset
+    _had: set[Place] | None = field(default=None, init=False)  # what there was while all jobs ran
+    _awaited: dict[Place, int] | None = field(default=None, init=False)  # how far the topics go
 
     def first_look(self) -> None:
         """Ask while all jobs run: nobody stops for brokers that cannot be asked."""

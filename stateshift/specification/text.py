@@ -30,7 +30,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 from stateshift.errors import SpecError
@@ -88,12 +88,12 @@ def read_json(text: str) -> Written:
     raise SpecError.of("", fact, None, "one JSON object", hint=hint) from cause
 
 
+@dataclass(eq=False)
 class _Settler:
     """Walks the tree once. A value that is complained of is left out or made harmless."""
 
-    def __init__(self, environment: Mapping[str, str], complaints: Complaints) -> None:
-        self._environment = environment
-        self._complaints = complaints
+    _environment: Mapping[str, str]
+    _complaints: Complaints
 
     def settle(self, place: Place, depth: int = 0) -> object:
         value = place.value

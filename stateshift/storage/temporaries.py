@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 from stateshift.formats.marks import TEMPORARY
 
@@ -54,12 +55,12 @@ def is_temporary(name: str) -> bool:
     return name.startswith(TEMPORARY) and name.endswith(_END)
 
 
+@dataclass(eq=False)
 class Writing:
     """Temporary files that threads of one storage write: no two the same, and no leftovers."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._names: set[str] = set()
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _names: set[str] = field(default_factory=set, init=False)
 
     def __contains__(self, name: str) -> bool:
         with self._lock:

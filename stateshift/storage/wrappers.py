@@ -29,7 +29,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, Protocol, TypeVar
 
@@ -366,11 +366,12 @@ class Lane:
         self._round = _Round(self._now())
 
 
+@dataclass(eq=False)
 class _Round:
-    def __init__(self, began: float) -> None:
-        self.began = began
-        self.files = self.full = 0
-        self.work = 0.0
+    began: float
+    files: int = field(default=0, init=False)
+    full: int = field(default=0, init=False)
+    work: float = field(default=0.0, init=False)
 
     def add(self, size: int, full: bool) -> None:
         self.files += 1

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from shlex import quote
 from threading import Lock
 from typing import TypeVar
@@ -35,13 +36,13 @@ def json_or_text(text: str | None) -> object:
         return text
 
 
+@dataclass(eq=False)
 class _Contents:
     """Small files that were read: on a remote storage each read costs a round trip."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._kept: dict[str, bytes] = {}
-        self._lock = Lock()
+    _storage: Storage
+    _kept: dict[str, bytes] = field(default_factory=dict, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
 
     def read(self, path: str) -> bytes:
         kept = self._kept.get(path)

@@ -252,9 +252,9 @@ class _Covering:
         return -self._open[0][0]
 
 
+@dataclass(eq=False)
 class _named:
-    def __init__(self, name: str) -> None:
-        self._name = name
+    _name: str
 
     def __enter__(self) -> None:
         return None

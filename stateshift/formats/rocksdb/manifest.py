@@ -162,11 +162,13 @@ def sorted_runs(tables: Iterable[TableFile]) -> list[list[TableFile]]:
     return runs
 
 
+@dataclass(eq=False)
 class _Edit:
     """One record, applied to what those before it came to."""
 
-    def __init__(self, record: bytes, manifest: Manifest) -> None:
-        self._data, self._at, self._manifest = record, 0, manifest
+    _data: bytes
+    _manifest: Manifest
+    _at: int = field(default=0, init=False)
 
     def apply(self) -> int:
         """Apply the edit; return how many edits follow in the same group."""

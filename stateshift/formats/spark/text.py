@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeGuard
 
 from stateshift.errors import FormatError, UnknownVersion
@@ -24,11 +25,11 @@ from stateshift.formats import bounds
 JsonObject = dict[str, object]
 
 
+@dataclass(eq=False)
 class JsonFields:
     """A JSON object with all of its fields, those of one name too."""
 
-    def __init__(self, fields: list[tuple[str, object]]) -> None:
-        self.fields = fields
+    fields: list[tuple[str, object]]
 
     def exactly(self, *names: str) -> JsonObject | None:
         """Return the fields by name, if these are all, and each is there once."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stateshift.errors import PlanError, TransientStorageError
 from stateshift.live.bins.batches import NOTHING, RowBatch
@@ -155,21 +155,20 @@ class OtherWorkers:
             self.arrived.setdefault(given.bin, {})[given.time] = ArrivedBin(source, given.kept)
 
 
+@dataclass(eq=False)
 class Proposals:
     """The moves of a group, read and answered by a worker. A batch is planned by one thread, and
     proposals are answered by another, by the frontier that is planned.
     """
 
-    def __init__(
-        self, files: Files, operator: BinOperator, name: str, moves: KnownMoves, at: Moment | None
-    ) -> None:
-        self.files, self.operator, self.name = files, operator, name
-        self.moves = moves
-        self.planned = at
-        self.lock = threading.Lock()
-        self._answered: set[int] = set()
-        # when each proposal was met that was not decided, by this process's own clock
-        self._first_seen: dict[int, float] = {}
+    files: Files
+    operator: BinOperator
+    name: str
+    moves: KnownMoves
+    planned: Moment | None
+    lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _answered: set[int] = field(default_factory=set, init=False)
+    _first_seen: dict[int, float] = field(default_factory=dict, init=False)
 
     def answer(self, state_of: Callable[[], WorkerState]) -> None:
         """Read the new moves, and answer the one that is proposed, by the state of the worker."""

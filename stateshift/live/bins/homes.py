@@ -267,12 +267,12 @@ class InExecutors:
 Home = InDriver | InExecutors
 
 
+@dataclass(eq=False)
 class SparkTasks:
     """Tasks of Spark, as many as it runs at a time."""
 
-    def __init__(self, operator: BinOperator) -> None:
-        self.operator = operator
-        self._spread: Frame | None = None
+    operator: BinOperator
+    _spread: Frame | None = field(default=None, init=False)
 
     def partitions(self) -> int:
         return max(1, min(int(_session().sparkContext.defaultParallelism), self.operator.bins))

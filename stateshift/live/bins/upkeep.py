@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 
 from stateshift.errors import MissingFile
@@ -111,17 +112,19 @@ def _keeping_dead(here: Mapping[int, BinSnapshot], sizes: Mapping[str, int]) -> 
         yield from bins[file]
 
 
+@dataclass(eq=False)
 class ReadingAhead:
     """The bins that a worker has read ahead; `read` reads one into its home."""
 
-    def __init__(
-        self, files: Files, operator: str, worker: str, read: Callable[[int, BinSnapshot], None]
-    ) -> None:
-        self._files, self._operator, self._worker = files, operator, worker
-        self._read = read
-        self._done: dict[int, BinSnapshot] = {}  # as they were then; the oldest first
-        self._done_for: AheadOf = ()
-        self._told: set[int] = set()
+    _files: Files
+    _operator: str
+    _worker: str
+    _read: Callable[[int, BinSnapshot], None]
+    _done: dict[int, BinSnapshot] = field(
+        default_factory=dict, init=False
+    )  # as they were then; the oldest first
+    _done_for: AheadOf = field(default=(), init=False)
+    _told: set[int] = field(default_factory=set, init=False)
 
     def read_one(
         self, asked: AheadOf, coming: Sequence[int], kept_of: Callable[[int], BinSnapshot | None]

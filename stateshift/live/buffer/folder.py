@@ -58,11 +58,11 @@ class Position:
     at: float
 
 
+@dataclass(eq=False)
 class Folder:
     """A buffer's directory."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     @property
     def segments(self) -> Path:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stateshift.dataflow.move_steps import Step
 from stateshift.errors import Complaint, SpecError
@@ -98,14 +98,15 @@ def steps_of_plan(
     return initial_configuration(first.workers, workers, first.time - 1), tuple(steps)
 
 
+@dataclass(eq=False)
 class _Reader:
     """A reader that reads on after every complaint."""
 
-    def __init__(self, bins: int | None, workers: int | None) -> None:
-        self.bins, self.workers = bins, workers
-        self.time: Time = 0
-        self.complaints: list[Complaint] = []
-        self.place = ""
+    bins: int | None
+    workers: int | None
+    time: Time = field(default=0, init=False)
+    complaints: list[Complaint] = field(default_factory=list, init=False)
+    place: str = field(default="", init=False)
 
     def read(self, number: int, text: str) -> Iterator[Line]:
         self.place = f"line {number}"

@@ -25,6 +25,7 @@ import errno
 import os
 import stat as modes
 import threading
+from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -127,12 +128,12 @@ def sync_file_system(directory: str) -> None:
         os.close(descriptor)
 
 
+@dataclass(eq=False)
 class OpenFile:
     """A file that is read from where its descriptor stands, by one thread at a time."""
 
-    def __init__(self, descriptor: int, offset: int) -> None:
-        self._descriptor: int | None = descriptor
-        self._offset = offset
+    _descriptor: int | None
+    _offset: int
 
     def read(self, size: int) -> bytes:
         assert self._descriptor is not None

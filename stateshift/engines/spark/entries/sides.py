@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -172,12 +172,13 @@ class OperatorSide:
                 yield common_name(store), block
 
 
+@dataclass(eq=False)
 class Sides:
     """Both images of one operator, 0 left and 1 right, with the form of each store's entries."""
 
-    def __init__(self, left: OperatorSide, right: OperatorSide) -> None:
-        self.left, self.right = left, right
-        self._forms: dict[str, tuple[Form, Form] | str] = {}
+    left: OperatorSide
+    right: OperatorSide
+    _forms: dict[str, tuple[Form, Form] | str] = field(default_factory=dict, init=False)
 
     def __getitem__(self, number: int) -> OperatorSide:
         return (self.left, self.right)[number]

@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -82,15 +82,16 @@ def keep_tables(options: JsonObject, inputs: Sequence[Input]) -> Sequence[Conten
     return contents
 
 
+@dataclass(eq=False)
 class _Kept:
     """The new table of one shard, and the zip that names it."""
 
-    def __init__(
-        self, shard: ShardFiles, name: str, inputs: Mapping[str, Input], settings: Mapping[str, str]
-    ) -> None:
-        self._shard, self._name, self._inputs, self._settings = shard, name, inputs, settings
-        self._facts: TableFacts | None = None
-        self._keys = 0
+    _shard: ShardFiles
+    _name: str
+    _inputs: Mapping[str, Input]
+    _settings: Mapping[str, str]
+    _facts: TableFacts | None = field(default=None, init=False)
+    _keys: int = field(default=0, init=False)
 
     def is_changed(self) -> bool:
         """Whether the changelogs write anything: a batch may leave a shard as it was."""

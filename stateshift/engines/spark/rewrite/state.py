@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, starmap
 
@@ -157,13 +157,13 @@ def _only_piece(options: JsonObject, inputs: Sequence[Input], sums: SourceSums) 
     return _Piece(plain, options, inputs, _Held(io.BytesIO), sums)
 
 
+@dataclass(eq=False)
 class _Held:
     """The entries that were gathered for one piece, until another asks."""
 
-    def __init__(self, scratch: Scratch) -> None:
-        self._scratch = scratch
-        self._of: _Piece | None = None
-        self._gathered: Gathered | Straight | None = None
+    _scratch: Scratch
+    _of: _Piece | None = field(default=None, init=False)
+    _gathered: Gathered | Straight | None = field(default=None, init=False)
 
     def gathered(self, piece: _Piece) -> Gathered | Straight:
         if self._of is not piece or self._gathered is None:

@@ -15,6 +15,7 @@ that they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 
 import pyarrow.compute as pc
@@ -60,14 +61,16 @@ def _sides(opened: Opened, is_single: bool) -> dict[str, OperatorSide]:
     return sides
 
 
+@dataclass(eq=False)
 class _Comparison:
     """One operator being compared."""
 
-    def __init__(self, differences: Differences, operator: str, sides: Sides, show: int) -> None:
-        self._differences, self._operator, self._sides = differences, operator, sides
-        self._show = show
-        self._counts: dict[str, Counts] = {}
-        self._begun: set[str] = set()
+    _differences: Differences
+    _operator: str
+    _sides: Sides
+    _show: int
+    _counts: dict[str, Counts] = field(default_factory=dict, init=False)
+    _begun: set[str] = field(default_factory=set, init=False)
 
     def run(self, fleet: Readers | None, sizes: Sizes) -> None:
         self._begin(self._sides.names())
