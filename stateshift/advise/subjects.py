@@ -24,7 +24,7 @@ from stateshift.advise.advising import JobFacts, Subject
 from stateshift.advise.evaluate.inputs import FreeSlots, RestartCost
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.metrics.driver import Driver
-from stateshift.advise.metrics.flink import FlinkJob, restart_of, running_jobs
+from stateshift.advise.metrics.flink import FlinkJob, restart_of
 from stateshift.advise.metrics.spark import (
     AskTopics,
     Brokers,
@@ -102,7 +102,7 @@ def of_flink(url: str, only: Collection[str], outside: Outside) -> list[Subject]
     options = check_cluster(ClusterSpec(url, FLINK_REST, {"url": url}))
     calls = FlinkCalls(url, url, options)
     try:
-        running = running_jobs(calls)
+        running = tuple((id, name) for id, name, state in calls.jobs() if state == "RUNNING")
     except ClusterError as error:
         return [Subject(url, "flink", trouble=str(error))]
     if not only:

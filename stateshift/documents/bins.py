@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict
 
 from stateshift.documents.problems import ErrorDocument
-from stateshift.documents.shape import At, OrNone, document_of
+from stateshift.documents.shape import At, OrNone
 from stateshift.live.bins.watch import hot, loads
 from stateshift.storage.locations import redact
 
@@ -76,8 +76,18 @@ BYTES_A_SECOND = 50e6  # of a storage, for what is written once and read once
 GAIN = 0.8  # of what rows wait otherwise: less is not worth the longer move
 
 
+class _OfGroup:
+    __slots__ = ()
+    bins: Bins
+
+    @property
+    def location(self) -> str:
+        """The location of the group's folder, without credentials."""
+        return redact(self.bins.location)
+
+
 @dataclass(frozen=True, slots=True)
-class MoveFacts:
+class MoveFacts(_OfGroup):
     """A migration that was checked; `moved` says how far it has come, unless it was checked
     only.
     """
@@ -86,11 +96,6 @@ class MoveFacts:
     steps: Steps
     manner: Manner
     moved: MoveProgress | None = None
-
-    @property
-    def location(self) -> str:
-        """The location of the group's folder, without credentials."""
-        return redact(self.bins.location)
 
     @property
     def state(self) -> MoveState:
@@ -204,18 +209,13 @@ class PartFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class BinsFacts:
+class BinsFacts(_OfGroup):
     """A group's bins: its workers, their parts, what is on its way."""
 
     bins: Bins
     carried: MoveCarrier | None
     is_paused: bool
     throttle: Throttle
-
-    @property
-    def location(self) -> str:
-        """The location of the group's folder, without credentials."""
-        return redact(self.bins.location)
 
     @property
     def count(self) -> int:
@@ -479,21 +479,12 @@ def aborted_move(proposal: Proposal | None) -> LiveMoveAbortDocument:
     }
 
 
-def bins_steering(
-    state: SteeringState, location: str, throttle: Throttle, carried_by: str | None
-) -> LiveSteeringDocument:
-    """Return the document of a request to whoever moves bins."""
-    return document_of(
-        LiveSteeringDocument, throttle, state=state, group=location, carried_by=carried_by
-    )
-
-
 CountState = Literal["shown", "checked", "finished", "applied", "aborted"]
 HOTTEST_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
-class CountFacts:
+class CountFacts(_OfGroup):
     """A group's bins; `wanted` is another number of them, where one was asked for, and `moved` says
     how far that is, unless it was checked only.
     """
@@ -503,11 +494,6 @@ class CountFacts:
     advice: Advice
     wanted: int | None = None
     moved: MoveProgress | None = None
-
-    @property
-    def location(self) -> str:
-        """The location of the group's folder, without credentials."""
-        return redact(self.bins.location)
 
     @property
     def running_parts(self) -> int:

@@ -21,7 +21,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Annotated, Any, Literal, NotRequired, TypeVar, is_typeddict
@@ -151,12 +151,12 @@ def is_shape(kind: object) -> bool:
     return isinstance(kind, type) and (is_typeddict(kind) or is_dataclass(kind))
 
 
+@dataclass(eq=False)
 class Definitions:
     """Shapes as JSON Schema; each is defined once, by its name. Strict ones refuse other keys."""
 
-    def __init__(self, strict: bool) -> None:
-        self.by_name: dict[str, Schema] = {}
-        self._strict = strict
+    strict: bool
+    by_name: dict[str, Schema] = field(default_factory=dict, init=False)
 
     def schema(self, kind: object) -> Schema:
         """Return the schema of a type; the shapes that it refers to are defined by their names."""
@@ -201,6 +201,6 @@ class Definitions:
             "properties": properties,
             "required": required,
         }
-        if self._strict:
+        if self.strict:
             schema["additionalProperties"] = False
         return schema

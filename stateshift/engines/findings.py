@@ -11,7 +11,7 @@ storage knows of itself (`Traits.faster_by`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from shlex import quote
@@ -80,7 +80,23 @@ def of_free_space(job: JobSpec, facts: Facts, staying: Collection[str] = ()) -> 
     written = tuple(_written(job, facts))
     for survey in written:
         if survey.denied:
-            yield _no_permission(survey, survey.denied, facts)
+            places = []
+            for place in survey.denied:
+                why = " (the old job is fenced off there)" if survey is facts.source else ""
+                if relation(place, survey.location) == "around":
+                    why = " (the lock lies beside its target)"
+                places.append(f"{place}{why}")
+            location = survey.denied[0]
+            listing = f"hdfs dfs -ls -d {quote(location)}"
+            if location.startswith("file://"):
+                listing = f"ls -ld {quote(location.removeprefix('file://') or '/')}"
+            yield Finding(
+                "refuse",
+                f"no permission to write to {', '.join(places)}",
+                waive="permission",
+                hint=f"let whoever runs this write there: {listing}; or, where it only seems to be "
+                'refused, "waive": ["permission"]',
+            )
     for shared in dict.fromkeys(need.space.shared for need in needs):
         together = [need for need in needs if need.space.shared == shared]
         yield from _of_bytes(together)
@@ -100,26 +116,6 @@ def of_free_space(job: JobSpec, facts: Facts, staying: Collection[str] = ()) -> 
             f"{location} does not say beforehand whether it has space and may be written to: the "
             "first files will show",
         )
-
-
-def _no_permission(survey: Survey, denied: Sequence[str], facts: Facts) -> Finding:
-    places = []
-    for place in denied:
-        why = " (the old job is fenced off there)" if survey is facts.source else ""
-        if relation(place, survey.location) == "around":
-            why = " (the lock lies beside its target)"
-        places.append(f"{place}{why}")
-    location = denied[0]
-    listing = f"hdfs dfs -ls -d {quote(location)}"
-    if location.startswith("file://"):
-        listing = f"ls -ld {quote(location.removeprefix('file://') or '/')}"
-    return Finding(
-        "refuse",
-        f"no permission to write to {', '.join(places)}",
-        waive="permission",
-        hint=f"let whoever runs this write there: {listing}; or, where it only seems to be "
-        'refused, "waive": ["permission"]',
-    )
 
 
 def _of_bytes(needs: list[Need]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ the keys' hash, and matched pile by pile.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
@@ -85,11 +85,11 @@ def match_sides(sides: Iterable[Sided], bytes_max: int = BYTES_MAX) -> Iterator[
             yield _one_by_one(left.take(ours), right.take(theirs))
 
 
+@dataclass(eq=False)
 class Shelf:
     """Entries of both sides put aside on disk until they are matched."""
 
-    def __init__(self) -> None:
-        self._piles = Piles(1, SCHEMA)
+    _piles: Piles = field(default_factory=lambda: Piles(1, SCHEMA), init=False)
 
     def put(self, side: int, *blocks: RowBlock) -> None:
         for block in blocks:

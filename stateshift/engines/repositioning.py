@@ -144,7 +144,15 @@ def topics_elsewhere(source: TopicSource, outside: Outside) -> list[TopicPositio
     """Return the new offsets of each topic of a source."""
     change, kafka = source.change, outside.job.kafka
     assert kafka is not None and change.by is not None, "a spec that is checked"
-    names = _names_of(source)
+    topics = dict.fromkeys([*source.read, *(source.planned or ())])
+    names = {topic: source.change.topics.get(topic, topic) for topic in topics}
+    for old_name in source.change.topics.keys() - names.keys():
+        known = ", ".join(sorted(names))
+        raise RefusedError(f"source {source.name} reads no topic {old_name}", f"it reads: {known}")
+    for new_name, count in Counter(names.values()).items():
+        if count > 1:
+            fact = f"{count} topics of source {source.name} would be {new_name}"
+            raise RefusedError(fact, "another topic for each")
     file = _offsets_of_file(change, names, outside.opening)
     found: list[TopicPositions] = []
     wait = outside.patience(change.timeout)
@@ -183,20 +191,6 @@ def _of_clusters(source: str, kafka: KafkaSpec, brokers: Mapping[str, str]) -> I
     if brokers[old] == brokers[new]:
         fact = f"{old} and {new} are one cluster of Kafka ({brokers[old]})"
     yield Finding("note", f"source {source}: {fact}")
-
-
-def _names_of(source: TopicSource) -> Mapping[str, str]:
-    """Return the new name of each topic that the source reads."""
-    topics = dict.fromkeys([*source.read, *(source.planned or ())])
-    names = {topic: source.change.topics.get(topic, topic) for topic in topics}
-    for old_name in source.change.topics.keys() - names.keys():
-        known = ", ".join(sorted(names))
-        raise RefusedError(f"source {source.name} reads no topic {old_name}", f"it reads: {known}")
-    for new_name, count in Counter(names.values()).items():
-        if count > 1:
-            fact = f"{count} topics of source {source.name} would be {new_name}"
-            raise RefusedError(fact, "another topic for each")
-    return names
 
 
 def _offsets_of_file(change: Reposition, names: Mapping[str, str], opening: Opening) -> Topics:

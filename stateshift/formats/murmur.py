@@ -106,7 +106,33 @@ class _Rows:
             strip = padded[: len(places)]
             strip[:, len(head) : middle] = _cut(self.keys, places, shape.key)
             strip[:, middle:size] = _cut(self.values, places, shape.value)
-            total += _summed(_digests(np.ascontiguousarray(strip.view("<u8").T), size))
+            words = np.ascontiguousarray(strip.view("<u8").T)
+            low = np.zeros(words.shape[1], np.uint64)
+            high = np.zeros(words.shape[1], np.uint64)
+            scratch = np.empty_like(low)
+            for block in range(len(words) // 2):
+                first, second = words[2 * block], words[2 * block + 1]
+                is_whole = (block + 1) * _BLOCK <= size
+                first *= _C1
+                _turn(first, 31, scratch)
+                first *= _C2
+                low ^= first
+                if is_whole:
+                    _stir(low, 27, high, _N1, scratch)
+                second *= _C2
+                _turn(second, 33, scratch)
+                second *= _C1
+                high ^= second
+                if is_whole:
+                    _stir(high, 31, low, _N2, scratch)
+            low ^= np.uint64(size)
+            high ^= np.uint64(size)
+            low += high
+            high += low
+            low, high = _finished(low), _finished(high)
+            low += high
+            high += low
+            total += _summed((low, high))
         return total
 
 
@@ -136,35 +162,6 @@ def _summed(digests: tuple[Words, Words]) -> int:
         total += int((half & _HALF).sum()) << shift
         total += int((half >> _32).sum()) << shift + 32
     return total
-
-
-def _digests(words: Words, size: int) -> tuple[Words, Words]:
-    low = np.zeros(words.shape[1], np.uint64)
-    high = np.zeros(words.shape[1], np.uint64)
-    scratch = np.empty_like(low)
-    for block in range(len(words) // 2):
-        first, second = words[2 * block], words[2 * block + 1]
-        is_whole = (block + 1) * _BLOCK <= size
-        first *= _C1
-        _turn(first, 31, scratch)
-        first *= _C2
-        low ^= first
-        if is_whole:
-            _stir(low, 27, high, _N1, scratch)
-        second *= _C2
-        _turn(second, 33, scratch)
-        second *= _C1
-        high ^= second
-        if is_whole:
-            _stir(high, 31, low, _N2, scratch)
-    low ^= np.uint64(size)
-    high ^= np.uint64(size)
-    low += high
-    high += low
-    low, high = _finished(low), _finished(high)
-    low += high
-    high += low
-    return low, high
 
 
 def _turn(words: Words, bits: int, scratch: Words) -> None:

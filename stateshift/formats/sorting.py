@@ -125,27 +125,28 @@ def cuts(samples: Iterable[tuple[bytes, float]], count: int, early: float = 0.0)
     return [ordered[min(end, len(ordered) - 1)][0] for end in ends]
 
 
+@dataclass(eq=False)
 class SortedPiles:
     """Records on their way to several piles."""
 
-    def __init__(self, scratch: Scratch = io.BytesIO, bytes_max: int = BYTES_MAX) -> None:
-        self._scratch, self._bytes_max = scratch, bytes_max
-        self._held: dict[int, list[RowBlock]] = {}
-        self._sizes = Counter[int]()
-        self._runs: dict[int, list[Run]] = {}
-        self._file: _File | None = None
+    scratch: Scratch = io.BytesIO
+    bytes_max: int = BYTES_MAX
+    _held: dict[int, list[RowBlock]] = field(default_factory=dict, init=False)
+    _sizes: Counter[int] = field(default_factory=Counter[int], init=False)
+    _runs: dict[int, list[Run]] = field(default_factory=dict, init=False)
+    _file: _File | None = field(default=None, init=False)
 
     def add(self, number: int, block: RowBlock) -> None:
         if not len(block):
             return
         self._held.setdefault(number, []).append(block)
         self._sizes[number] += block.size
-        if self._sizes.total() + max(self._sizes.values()) >= self._bytes_max:
+        if self._sizes.total() + max(self._sizes.values()) >= self.bytes_max:
             self.put_aside()
 
     def put_aside(self) -> None:
         """Have all records so far in the scratch file."""
-        self._file = self._file or _File(self._scratch())
+        self._file = self._file or _File(self.scratch())
         self._put_aside(self._file.store)
 
     def pile(self, number: int) -> SortedPile:

@@ -159,7 +159,19 @@ def check(location: str, edits: Sequence[Edit], manner: Manner) -> CheckedChange
         unattended=manner.unattended,
     )
     if asked.on_error == "revert":
-        _refuse_torn_reversal(asked)
+        # Refuse that a change of several queries takes itself back: what has passed the first of
+        # them would meet the old function in the next. Nor can one that transforms a state.
+        if any(new.state is not None for new in asked.chains.values()):
+            raise PlanError(
+                "a change that transforms a state cannot take itself back: nothing turns that back",
+                hint="leave --on-error out, and revert it yourself with a --state that turns it "
+                "back",
+            )
+        if any(new.when == "column" for new in asked.chains.values()):
+            raise PlanError(
+                "a change of several jobs cannot take itself back at an error",
+                hint="leave --on-error out, and revert it yourself: stateshift live revert",
+            )
     typed = check_request(folder, now, asked)
     return CheckedChange(folder, now, asked, choice, typed)
 
@@ -277,22 +289,6 @@ def _state_transform(edits: Sequence[Edit], packages: list[code.Package]) -> Lin
         hint = "one function is called with the name of each slot"
         raise PlanError(f"the state of {edits[0].chain} is transformed twice", hint=hint)
     return _ship(transforms[0], packages) if transforms else None
-
-
-def _refuse_torn_reversal(asked: ChangeRequest) -> None:
-    """Refuse that a change of several queries takes itself back: what has passed the first of them
-    would meet the old function in the next. Nor can one that transforms a state.
-    """
-    if any(new.state is not None for new in asked.chains.values()):
-        raise PlanError(
-            "a change that transforms a state cannot take itself back: nothing turns that back",
-            hint="leave --on-error out, and revert it yourself with a --state that turns it back",
-        )
-    if any(new.when == "column" for new in asked.chains.values()):
-        raise PlanError(
-            "a change of several jobs cannot take itself back at an error",
-            hint="leave --on-error out, and revert it yourself: stateshift live revert",
-        )
 
 
 def check_request(folder: Folder, now: GroupState, asked: ChangeRequest) -> frozenset[str]:

@@ -9,6 +9,7 @@ import shlex
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from stateshift.errors import (
@@ -121,11 +122,12 @@ def number_in(name: str) -> int | None:
     return int(name) if name.isdecimal() and name.isascii() else None
 
 
+@dataclass(eq=False)
 class Pause:
     """A wait that is a little longer each time that nothing has happened."""
 
-    def __init__(self, wait: Callable[[float], None]) -> None:
-        self._wait, self._seconds = wait, POLL_SECONDS
+    _wait: Callable[[float], None]
+    _seconds: float = field(default=POLL_SECONDS, init=False)
 
     def __call__(self) -> None:
         self._wait(self._seconds)

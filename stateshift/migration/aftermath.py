@@ -49,7 +49,31 @@ def react(context: RunContext, wave: Sequence[JobSpec], error: StateshiftError) 
     forbidden = _forbidden(context, wave)
     decided = outcomes.outcome(on_failure, failure, forbidden.by)
     if decided.run is outcomes.RunFate.TAKE_BACK:
-        return Reaction(_take_run_back(context, wave, error), goes_on=False)
+        # Take the whole run back. Raise the failure where that came to nothing.
+        names = _names(wave)
+        every = waves(context.spec, context.progress.jobs)
+        moved = [
+            each for each in every if all(has_moved(context.progress, job.name) for job in each)
+        ]
+        context.record_failure(error)
+        discard = context.spec.on_failure == "discard"
+        context.record(RollbackStarted(context.now(), discard, automatic=True))
+        try:
+            roll_back_run(context)
+        except Interrupted:
+            raise
+        except CommittedSince as since:
+            reason = Reason(since.fact, since.hint)
+            restart = _start_again(context, moved)
+            after = Aftermath(
+                names, run_reached=Reached.COMMITTED, run_reason=reason, restart=restart
+            )
+            raise error.with_hint(outcomes.hint_after(error.hint, after)) from since
+        except StateshiftError as worse:
+            after = Aftermath(names, run_reached=Reached.FAILED, run_reason=Reason(worse.fact))
+            raise error.with_hint(outcomes.hint_after(error.hint, after)) from worse
+        after = Aftermath(names, run_reached=Reached.DONE)
+        return Reaction(error.with_hint(outcomes.hint_after(error.hint, after)), goes_on=False)
     after = _give_wave_up(context, wave, error, decided, forbidden)
     if forbidden.run_reason is not None:
         after = replace(after, run_reached=Reached.FORBIDDEN, run_reason=forbidden.run_reason)
@@ -128,32 +152,6 @@ def _record_given_up(context: RunContext, error: StateshiftError, after: Afterma
             step=error.where.get("step"),
         )
     )
-
-
-def _take_run_back(
-    context: RunContext, wave: Sequence[JobSpec], error: StateshiftError
-) -> StateshiftError:
-    """Take the whole run back. Raise the failure where that came to nothing."""
-    names = _names(wave)
-    every = waves(context.spec, context.progress.jobs)
-    moved = [each for each in every if all(has_moved(context.progress, job.name) for job in each)]
-    context.record_failure(error)
-    discard = context.spec.on_failure == "discard"
-    context.record(RollbackStarted(context.now(), discard, automatic=True))
-    try:
-        roll_back_run(context)
-    except Interrupted:
-        raise
-    except CommittedSince as since:
-        reason = Reason(since.fact, since.hint)
-        restart = _start_again(context, moved)
-        after = Aftermath(names, run_reached=Reached.COMMITTED, run_reason=reason, restart=restart)
-        raise error.with_hint(outcomes.hint_after(error.hint, after)) from since
-    except StateshiftError as worse:
-        after = Aftermath(names, run_reached=Reached.FAILED, run_reason=Reason(worse.fact))
-        raise error.with_hint(outcomes.hint_after(error.hint, after)) from worse
-    after = Aftermath(names, run_reached=Reached.DONE)
-    return error.with_hint(outcomes.hint_after(error.hint, after))
 
 
 def _start_again(context: RunContext, waves: Sequence[Sequence[JobSpec]]) -> Restart | None:

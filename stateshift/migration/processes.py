@@ -6,6 +6,7 @@ loaded before that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -44,27 +45,23 @@ def processes_for(plans: Iterable[Plan], parallel: int | None) -> int:
     return processes_here(parallel) if any(map(is_shared, plans)) else 1
 
 
+@dataclass(eq=False)
 class Processes:
     """The crew of this machine, from the first phase that is worth it to `close`."""
 
-    def __init__(
-        self,
-        open_crew: Callable[[], Crew],
-        bytes_min: int = BYTES_MIN,
-        step_bytes_min: int = STEP_BYTES_MIN,
-    ) -> None:
-        self._open_crew = open_crew
-        self._bytes_min, self._step_bytes_min = bytes_min, step_bytes_min
+    open_crew: Callable[[], Crew]
+    bytes_min: int = BYTES_MIN
+    step_bytes_min: int = STEP_BYTES_MIN
 
     @cached_property
     def _crew(self) -> Crew:
-        return self._open_crew()
+        return self.open_crew()
 
     def takes(self, step: Step) -> bool:
-        return computes(step, self._step_bytes_min)
+        return computes(step, self.step_bytes_min)
 
     def is_worth(self, bytes: int) -> bool:
-        return bytes >= self._bytes_min
+        return bytes >= self.bytes_min
 
     def close(self) -> None:
         """End the processes, where any were started."""

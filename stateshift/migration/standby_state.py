@@ -34,7 +34,7 @@ from stateshift.plain import JsonObject
 from stateshift.sources.kafka import remember
 from stateshift.specification import JobSpec, Spec, to_plain_spec
 from stateshift.specification.standby import is_startable, spec_again, spec_at_target, spec_home
-from stateshift.step.claims import refuse_another, state_at
+from stateshift.step.claims import state_at
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Image
 from stateshift.terms import moment, terms_of
@@ -223,13 +223,6 @@ def _written_at(context: RunContext, facts: Facts) -> float | None:
         wanted.update(image.first_read)
     found = [file.modified for file in facts.source.files if file.path in wanted]
     return max(found, default=None)
-
-
-def refuse_taken_over(context: RunContext, job: JobSpec) -> None:
-    """Refuse to feed a standby that was taken over."""
-    claimed = context.world.claims.get(job.destination)
-    if claimed is not None:
-        refuse_another(context.adapters.open_storage(claimed.location), claimed.generation)
 
 
 class RpoWatch:

@@ -78,7 +78,16 @@ def verify(workdir: Workdir, adapters: Adapters) -> Verdict:
     written = set(_files_written(planned))
     for adopted, plan in planned:
         if _has_target_to_itself(adopted, plan):
-            files = _foreign_files(plan, written, world)
+            # We leave files of our own beside an image, and file systems and writers hidden ones:
+            # checksums and leftovers.
+            files = set()
+            for info in world.storage(plan.target).list():
+                name = info.path.rpartition("/")[2]
+                is_ours = info.path.startswith(f"{FOLDER}/") or name.endswith(LOCK_SUFFIX)
+                if is_ours or name.startswith("."):
+                    continue
+                if locations.join(plan.target, info.path) not in written:
+                    files.add(info.path)
             broken += _ask_foreign(adopted, plan, files, world, notes)
     return Verdict(tuple(broken), tuple(notes), epochs, progress.state == "finished")
 
@@ -130,21 +139,6 @@ def _files_written(planned: Sequence[tuple[PlanProgress, Plan]]) -> Iterator[str
                     continue
             for path in paths:
                 yield locations.join(step.target, path)
-
-
-def _foreign_files(plan: Plan, written: set[str], world: World) -> set[str]:
-    """Return the paths at a plan's target that the run has not written. We leave files of our own
-    beside an image, and file systems and writers hidden ones: checksums and leftovers.
-    """
-    foreign = set()
-    for info in world.storage(plan.target).list():
-        name = info.path.rpartition("/")[2]
-        is_ours = info.path.startswith(f"{FOLDER}/") or name.endswith(LOCK_SUFFIX)
-        if is_ours or name.startswith("."):
-            continue
-        if locations.join(plan.target, info.path) not in written:
-            foreign.add(info.path)
-    return foreign
 
 
 def _ask_foreign(

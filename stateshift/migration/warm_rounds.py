@@ -55,7 +55,6 @@ from stateshift.migration.standby_state import (
     announce_images,
     forget_state,
     kept_images,
-    refuse_taken_over,
     tell_standby,
     writers_of,
 )
@@ -64,6 +63,7 @@ from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.specification.grammars import NEVER
 from stateshift.step import BringFiles, KeepBrought
+from stateshift.step.claims import refuse_another
 from stateshift.step.contents import digest_of
 from stateshift.step.evidence import FilesBrought
 from stateshift.step.jobs import RAN
@@ -222,7 +222,12 @@ class WarmRounds:
         for job in self._every:
             was_followed = job in self.jobs
             try:
-                refuse_taken_over(self.context, job)
+                # Refuse to feed a standby that was taken over.
+                claimed = self.context.world.claims.get(job.destination)
+                if claimed is not None:
+                    refuse_another(
+                        self.context.adapters.open_storage(claimed.location), claimed.generation
+                    )
             except OtherRunError as error:
                 refusals.append(error)
                 if was_followed and len(self._every) > 1:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from queue import Empty, Full, Queue
 from typing import TypeVar
@@ -119,12 +119,14 @@ def settle(target: Storage, file: NewFile, new: bool = False) -> FileEvidence:
     return FileEvidence(file.path, content.size, content.digest)
 
 
+@dataclass(eq=False)
 class _Digesting:
     """A content that remembers size and digest of what was last read of it."""
 
-    def __init__(self, content: Content) -> None:
-        self._content, self.size, self.digest = content, 0, ""
-        self._chunks: Iterator[bytes] = iter(())
+    _content: Content
+    size: int = field(default=0, init=False)
+    digest: str = field(default="", init=False)
+    _chunks: Iterator[bytes] = field(default_factory=lambda: iter(()), init=False)
 
     def close(self) -> None:
         """Close what is read from: where a write has failed, a traceback would keep it open."""
@@ -221,15 +223,17 @@ def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
         reader.close()
 
 
+@dataclass(eq=False)
 class _Reader:
     """A thread that fills a queue, at last with None or an error. Each chunk holds one of the
     pieces, but for the first after one that was taken: no reader waits for other files.
     """
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._queue: Queue[tuple[bytes | BaseException | None, bool]] = Queue(PIECES)
-        self._closed = threading.Event()
+    _chunks: Iterator[bytes]
+    _queue: Queue[tuple[bytes | BaseException | None, bool]] = field(
+        default_factory=lambda: Queue(PIECES), init=False
+    )
+    _closed: threading.Event = field(default_factory=threading.Event, init=False)
 
     def run(self) -> None:
         last: BaseException | None = None

@@ -27,7 +27,7 @@ import math
 import random as randoms
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -102,8 +102,12 @@ class _Wrapper(ABC):
     def location(self) -> str:
         return self._storage.location
 
-    @abstractmethod
-    def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T: ...
+    @property
+    def traits(self) -> Traits:
+        return self._storage.traits
+
+    def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T:
+        return operation()
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         return self._do("list", under, lambda: self._storage.list(under))
@@ -450,16 +454,12 @@ class _Bucket:
             return max(0.0, self._debt / rate)
 
 
+@dataclass(eq=False)
 class Throttled(_Wrapper):
     """No faster than the pace: each call is an operation, each byte read or written counts."""
 
-    def __init__(self, storage: Storage, pace: Pace) -> None:
-        self._storage = storage
-        self._pace = pace
-
-    @property
-    def traits(self) -> Traits:
-        return self._storage.traits
+    _storage: Storage
+    _pace: Pace
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
         content = super().read(path, size_max)
@@ -538,6 +538,7 @@ class Unsynced(Throttled):
         """Return at once."""
 
 
+@dataclass(eq=False)
 class Rearranged(_Wrapper):
     """A storage as if some of its files were elsewhere, for reading: what would be there is looked
     at before anything is touched. `places` are the files by the path that they are given: the
@@ -545,23 +546,14 @@ class Rearranged(_Wrapper):
     lists its own storage's files.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        places: Mapping[str, tuple[Storage, str]],
-        gone: Collection[str] = (),
-    ) -> None:
-        self._storage = storage
-        self._places, self._gone = places, gone
+    _storage: Storage
+    _places: Mapping[str, tuple[Storage, str]]
+    _gone: Collection[str] = ()
 
     @classmethod
     def renamed(cls, storage: Storage, names: Mapping[str, str]) -> Rearranged:
         """Return a storage after renames; `names` are by the path that a file has now."""
         return cls(storage, {new: (storage, path) for path, new in names.items()}, names.keys())
-
-    @property
-    def traits(self) -> Traits:
-        return self._storage.traits
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         given: dict[str, str] = {}
@@ -604,24 +596,16 @@ class Rearranged(_Wrapper):
             raise MissingFile(f"{path} is set aside", location=self.location)
         return self.place_of(path)
 
-    def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T:
-        return operation()
 
-
+@dataclass(eq=False)
 class Sparing(_Wrapper):
     """Files that were there before are not lost: one of them that is to be written over or removed
     is moved to a folder first. `old` gives the folder and the paths of such files. A path of them
     that is in the folder already holds a newer file, which goes.
     """
 
-    def __init__(
-        self, storage: Storage, old: Callable[[], tuple[str, Collection[str]] | None]
-    ) -> None:
-        self._storage, self._old = storage, old
-
-    @property
-    def traits(self) -> Traits:
-        return self._storage.traits
+    _storage: Storage
+    _old: Callable[[], tuple[str, Collection[str]] | None]
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         self._spare(path)
@@ -644,6 +628,3 @@ class Sparing(_Wrapper):
             return False
         self._storage.move(path, aside)
         return True
-
-    def _do(self, verb: str, path: str, operation: Callable[[], T]) -> T:
-        return operation()

@@ -215,11 +215,6 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(numbers) else None
 
 
-def running_jobs(calls: FlinkCalls) -> tuple[tuple[str, str], ...]:
-    """Return (id, name) of each job that runs."""
-    return tuple((id, name) for id, name, state in calls.jobs() if state == "RUNNING")
-
-
 def restart_of(calls: FlinkCalls, id: str) -> RestartCost | None:
     """Return the time of the slowest of the job's rescales that Flink remembers."""
     rescales, took_ms = calls.rescales(id), []

@@ -62,11 +62,6 @@ def is_in_real_time(image: Image) -> bool:
     return any(operator.name == REAL_TIME_AGGREGATION for operator in image.operators)
 
 
-def shows_real_time_twice(image: Image) -> bool:
-    """Whether both of the last two batches look like real-time mode."""
-    return len(spark_image(image).real_time_lengths) == LAST_BATCHES
-
-
 def longest_batch(images: Iterable[Image]) -> float:
     """Return the seconds that a batch in real-time mode takes; 0 where none is in that mode."""
     lengths = [spark_image(image).real_time_seconds or 0.0 for image in images]

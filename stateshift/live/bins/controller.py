@@ -21,7 +21,7 @@ from stateshift.live.bins.migration import ASKED_TO_STOP, Carrier, CountCarrier,
 from stateshift.live.bins.move_request import Manner, Steps, check, check_count, moves_to, steps_of
 from stateshift.live.bins.parts import KeyHashing
 from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
-from stateshift.live.bins.watch import Bins, Watch, open_bins, watch_group
+from stateshift.live.bins.watch import HINT_NO_BINS, Bins, Watch, open_bins
 from stateshift.live.member import decided_here, process_name
 from stateshift.live.protocol.configuration import Time
 from stateshift.live.values import live_command
@@ -36,7 +36,10 @@ class Controller:
     """
 
     def __init__(self, group: str, wait: Callable[[float], None] = time.sleep) -> None:
-        self.watch: Watch = watch_group(group)
+        found = open_bins(group)
+        if found is None:
+            raise PlanError(f"{group} has no bins: no worker has ever started", hint=HINT_NO_BINS)
+        self.watch: Watch = Watch(*found)
         self.steering = Steering(self.watch.files.storage)
         self._wait = wait
 

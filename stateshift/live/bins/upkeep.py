@@ -36,14 +36,16 @@ MOST = 1.5  # files over what is needed, beyond which they are cleaned
 AheadOf = tuple[tuple[int, int], ...]  # (bin, worker), as a proposal names them
 
 
+@dataclass(eq=False)
 class Cleaning:
     """A worker's own files of data, as the looks at them find them."""
 
-    def __init__(self, files: Files, operator: str, worker: str) -> None:
-        self._files, self._operator, self._worker = files, operator, worker
-        self._unneeded: set[str] = set()  # at the last look
-        self._written = 0  # bytes, since then
-        self._written_max = SLACK
+    _files: Files
+    _operator: str
+    _worker: str
+    _unneeded: set[str] = field(default_factory=set, init=False)  # at the last look
+    _written: int = field(default=0, init=False)  # bytes, since then
+    _written_max: int = field(default=SLACK, init=False)
 
     def note(self, commit: Commit) -> None:
         """Count the bytes that were written for a commit."""

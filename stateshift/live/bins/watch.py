@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from stateshift.errors import PlanError
 from stateshift.live.bins.commits import Commit, Ledger
 from stateshift.live.bins.files import Files, GroupStart, KnownMoves, look
 from stateshift.live.bins.parts import Membership, OperatorStart
@@ -331,14 +330,6 @@ def open_bins(location: str) -> tuple[Files, GroupStart] | None:
     files = Files(storage)
     begun = files.begun()
     return None if begun is None else (files, begun)
-
-
-def watch_group(location: str) -> Watch:
-    """Return a watch over a group that has bins, or refuse one that has none."""
-    found = open_bins(location)
-    if found is None:
-        raise PlanError(f"{location} has no bins: no worker has ever started", hint=HINT_NO_BINS)
-    return Watch(*found)
 
 
 # ------------------------------------------------------------------------------------ loads

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from stateshift.errors import PlanError
 from stateshift.live.buffer.folder import Folder, Position, check_reader
 from stateshift.live.buffer.frames import encode_record
-from stateshift.live.buffer.log import Files, Log, found_segments
+from stateshift.live.buffer.log import Files, Log
 from stateshift.live.buffer.queue import (
     Limits,
     OfferedRecords,
@@ -284,23 +284,3 @@ def open_buffer(folder: Folder, limits: Limits, files: Files | None = None) -> I
             yield buffer
         finally:
             buffer.close()
-
-
-def stopped_status(folder: Folder) -> Status:
-    """Return a buffer that nobody runs, as its directory says it; changes nothing."""
-    buffer_id = folder.check()
-    segments = found_segments(folder.segments)
-    return Status(
-        id=buffer_id,
-        first=segments[0].first if segments else 0,
-        next=segments[-1].until if segments else 0,
-        waiting=0,
-        refused=0,
-        memory_bytes=0,
-        memory_limit=0,
-        disk_bytes=sum(segment.end for segment in segments),
-        disk_limit=0,
-        refusal=None,
-        failure=None,
-        readers=readers_of(folder.positions()),
-    )

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stateshift.errors import Complaint, SpecError, StorageError
-from stateshift.live.buffer.buffer import Buffer, Status, open_buffer, stopped_status
+from stateshift.live.buffer.buffer import Buffer, Status, open_buffer, readers_of
 from stateshift.live.buffer.client import Client
 from stateshift.live.buffer.folder import Folder, RunningProcess
 from stateshift.live.buffer.listeners import Address, Server, listen, serve
-from stateshift.live.buffer.log import Files
+from stateshift.live.buffer.log import Files, found_segments
 from stateshift.live.buffer.queue import Limits
 
 MEMORY_LEAST = 1 << 20
@@ -101,7 +101,26 @@ def look(directory: Path) -> BufferSurvey:
             status = Client(said.serves, STATUS_SECONDS).status()
             if status.id == buffer_id:
                 return BufferSurvey(directory, status, said)
-    return BufferSurvey(directory, stopped_status(folder), None)
+    buffer_id = folder.check()
+    segments = found_segments(folder.segments)
+    return BufferSurvey(
+        directory,
+        Status(
+            id=buffer_id,
+            first=segments[0].first if segments else 0,
+            next=segments[-1].until if segments else 0,
+            waiting=0,
+            refused=0,
+            memory_bytes=0,
+            memory_limit=0,
+            disk_bytes=sum(segment.end for segment in segments),
+            disk_limit=0,
+            refusal=None,
+            failure=None,
+            readers=readers_of(folder.positions()),
+        ),
+        None,
+    )
 
 
 def forget(directory: Path, reader: str) -> BufferSurvey:

@@ -17,11 +17,12 @@ from stateshift.documents.bins import (
     CountFacts,
     LiveCountDocument,
     LiveMoveDocument,
+    LiveSteeringDocument,
     MoveFacts,
     SteeringState,
-    bins_steering,
 )
 from stateshift.documents.problems import failed_document
+from stateshift.documents.shape import document_of
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
 from stateshift.live.bins import move_request
 from stateshift.live.bins.controller import Controller
@@ -225,6 +226,10 @@ def show_steering(
     throttle = controller.steering.throttled
     location = redact(controller.location)
     terminal.answer(
-        "live-steering", lambda: bins_steering(state, location, throttle, by), [Line(words)]
+        "live-steering",
+        lambda: document_of(
+            LiveSteeringDocument, throttle, state=state, group=location, carried_by=by
+        ),
+        [Line(words)],
     )
     return None

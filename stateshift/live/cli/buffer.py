@@ -16,7 +16,7 @@ from stateshift.live.cli import argument, option
 if TYPE_CHECKING:
     from stateshift.cli.views.text import Block
     from stateshift.live.buffer.queue import Ack
-    from stateshift.live.buffer.runner import BufferSurvey, RunningBuffer
+    from stateshift.live.buffer.runner import BufferSurvey
 
 LISTEN_SCHEMES = ("tcp", "http")
 SERVE_SCHEMES = ("http",)
@@ -98,29 +98,27 @@ def buffer(
     with runner.run_buffer(path, listens, serves, limits) as at_work:
         _show(terminal, runner.BufferSurvey(path, at_work.buffer.status(), at_work.running))
         try:
-            _tell_troubles(terminal, at_work)
+            # Show when producers begin to be refused, and when that ends; until somebody stops us.
+            from stateshift.errors import StateshiftError
+
+            never = threading.Event()
+            before = at_work.buffer.status()
+            was_refusing = False
+            while not never.wait(LOOK_SECONDS) and not at_work.buffer.has_ended:
+                now = at_work.buffer.status()
+                is_refusing = now.refused > before.refused
+                if is_refusing and not was_refusing:
+                    terminal.say(f"producers are refused: {now.refusal}")
+                if was_refusing and not is_refusing:
+                    terminal.say("producers are accepted again, or have given up")
+                before, was_refusing = now, is_refusing
+            raise StateshiftError(
+                "the thread that writes has ended", hint="run with -v, and report it"
+            )
         except KeyboardInterrupt:
             terminal.say("stopping: producers are refused, what was accepted is written")
     terminal.say("stopped")
     return None
-
-
-def _tell_troubles(terminal: Terminal, at_work: RunningBuffer) -> None:
-    """Show when producers begin to be refused, and when that ends; until somebody stops us."""
-    from stateshift.errors import StateshiftError
-
-    never = threading.Event()
-    before = at_work.buffer.status()
-    was_refusing = False
-    while not never.wait(LOOK_SECONDS) and not at_work.buffer.has_ended:
-        now = at_work.buffer.status()
-        is_refusing = now.refused > before.refused
-        if is_refusing and not was_refusing:
-            terminal.say(f"producers are refused: {now.refusal}")
-        if was_refusing and not is_refusing:
-            terminal.say("producers are accepted again, or have given up")
-        before, was_refusing = now, is_refusing
-    raise StateshiftError("the thread that writes has ended", hint="run with -v, and report it")
 
 
 def _bytes(flag: str, text: str) -> int:

@@ -203,12 +203,6 @@ class Directly(Usual):
         return str(self._s3fs.split_path(full)[1])
 
 
-def objects_of(file_system: FileSystem) -> Usual:
-    """Return the calls for a file system's objects: those of S3 without botocore."""
-    package = type(file_system).__module__.partition(".")[0]
-    return Directly(file_system) if package == "s3fs" else Usual(file_system)
-
-
 @dataclass(frozen=True)
 class _Way:
     """How objects of a bucket are asked for: `top` and a key are an object's URL."""

@@ -38,7 +38,7 @@ from typing import Final
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import failures, locations
 from stateshift.storage.fsspec.failures import MISTAKES, from_fsspec, is_bucket_missing, is_taken
-from stateshift.storage.fsspec.s3_directly import Usual, objects_of
+from stateshift.storage.fsspec.s3_directly import Directly, Usual
 from stateshift.storage.fsspec.ways import (
     FileSystem,
     Info,
@@ -64,7 +64,8 @@ class FsspecStorage:
 
     def __init__(self, file_system: FileSystem, location: str, root: str, way: Way) -> None:
         self._fs = file_system
-        self._objects = objects_of(file_system)
+        package = type(file_system).__module__.partition(".")[0]
+        self._objects = Directly(file_system) if package == "s3fs" else Usual(file_system)
         self._location = location
         self._root = root
         self._way = way

@@ -317,7 +317,15 @@ def open_hdfs(location: str, environment: Mapping[str, str] | None = None) -> Hd
         return HdfsStorage(over_http(), location, faster_by=missing)
     addresses = _configured(conf.rpc_addresses(authority), authority, conf, location)
     for address in addresses:
-        _resolve(address, location)
+        # Refuse a host that no name server knows: the native client waits for one many minutes.
+        host, _, port = address.rpartition(":")
+        try:
+            socket.getaddrinfo(host.strip("[]"), int(port))
+        except OSError as error:
+            place = locations.redact(location)
+            hint = "check the host; nameservices are found through HADOOP_CONF_DIR"
+            fact = f"{place}: {host} is no known host ({error})"
+            raise TransientStorageError(fact, location=place, hint=hint) from error
     from stateshift.storage.hdfs.native import NativeCalls
 
     # One NameNode is asked by its address; several by their name in the configuration.
@@ -337,18 +345,6 @@ def _web(client: Client, location: str) -> HdfsCalls:
     from stateshift.storage.hdfs.web import WebCalls
 
     return WebCalls(client, location)
-
-
-def _resolve(address: str, location: str) -> None:
-    """Refuse a host that no name server knows: the native client waits for one many minutes."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.getaddrinfo(host.strip("[]"), int(port))
-    except OSError as error:
-        place = locations.redact(location)
-        hint = "check the host; nameservices are found through HADOOP_CONF_DIR"
-        fact = f"{place}: {host} is no known host ({error})"
-        raise TransientStorageError(fact, location=place, hint=hint) from error
 
 
 def _configured(

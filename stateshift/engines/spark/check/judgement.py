@@ -113,7 +113,15 @@ def _judge_deep(
         findings += contradictions
         stages.append(history)
     else:
-        left_out = _history_left_out(at)
+        # Name the snapshots that nobody has held against their history.
+        from stateshift.engines.spark.check.snapshots import histories
+
+        count = sum(1 for _ in histories(at.storage, at.survey, at.image))
+        if not count:
+            left_out = ()
+        else:
+            whose = "a snapshot" if count == 1 else f"{count:,} snapshots"
+            left_out = (f"whether {whose} hold what the changes before them come to",)
     findings += unchecked_bytes(at.survey, at.image)
     refused = any(finding.level == "refuse" for finding in (*at.image.findings, *damages))
     epochs = at.image.epochs
@@ -153,17 +161,6 @@ def _check_history(
         check = fleet.histories(at.survey, at.image, tallies)
     stage = CheckStage("history", perf_counter() - began, check.files, check.bytes)
     return check.findings, stage
-
-
-def _history_left_out(at: ImageAt) -> tuple[str, ...]:
-    """Name the snapshots that nobody has held against their history."""
-    from stateshift.engines.spark.check.snapshots import histories
-
-    count = sum(1 for _ in histories(at.storage, at.survey, at.image))
-    if not count:
-        return ()
-    whose = "a snapshot" if count == 1 else f"{count:,} snapshots"
-    return (f"whether {whose} hold what the changes before them come to",)
 
 
 def _of_planned(at: ImageAt) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings.rewind import REPEATED, WAIVE, may_know, way_out
 from stateshift.engines.spark.image import name_of, spark_image
-from stateshift.engines.spark.real_time import SINKS, is_in_real_time, shows_real_time_twice
+from stateshift.engines.spark.real_time import LAST_BATCHES, SINKS, is_in_real_time
 from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.planned_image import NAME_THE_SINK, SKIPPING, lacks_state
 from stateshift.survey import Finding, Image, Level, SinkFacts
@@ -105,7 +105,7 @@ class _PlannedBatch:
             yield self._report("note", "it runs again where it is, over the same input")
             return
         is_possible = self.sink is None or self.sink.kind in SINKS
-        if is_possible and shows_real_time_twice(self.image):
+        if is_possible and len(spark_image(self.image).real_time_lengths) == LAST_BATCHES:
             yield self._report("note", "in real-time mode, Spark drops its plan, and reads on anew")
             return
         yield self._fate_of_micro_batch()

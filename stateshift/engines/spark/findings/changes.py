@@ -69,7 +69,23 @@ def of_changes(move: Move) -> Iterator[Finding]:
             continue
         yield from _of_names(change, image, name)
         if image.shards or not change.rewrites_state:
-            yield from _of_provider(change, image, name)
+            provider = provider_of(image)
+            if change.rewrites_state and provider not in (HDFS, ROCKSDB):
+                shown = provider or image.settings.get(PROVIDER) or "an unknown provider"
+                fact = f"{name} keeps its state in {shown}, whose files stateshift cannot write"
+                yield Finding("refuse", fact, hint="move it as it is: leave `transform` out")
+            after = change.provider or provider
+            if change.checkpoint_format == "v2" and after == HDFS and image.shards:
+                yield Finding(
+                    "refuse",
+                    f"{name} cannot be of checkpoint format v2: HDFS-backed state knows v1 alone",
+                    hint="--provider rocksdb, too: the state of format v2 is RocksDB's",
+                )
+            elif change.checkpoint_format == "v1" and provider == HDFS:
+                yield Finding(
+                    "note",
+                    f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other",
+                )
             place = layout.under(move.source, image.path).rstrip("/")
             look = f"stateshift inspect --entries {quote(place)}"
             yield from _of_stores(change, image, name, look)
@@ -157,25 +173,6 @@ def _of_source_names(names: Mapping[str, str], image_name: str) -> Iterator[Find
         )
 
 
-def _of_provider(change: StateChange, image: Image, name: str) -> Iterator[Finding]:
-    provider = provider_of(image)
-    if change.rewrites_state and provider not in (HDFS, ROCKSDB):
-        shown = provider or image.settings.get(PROVIDER) or "an unknown provider"
-        fact = f"{name} keeps its state in {shown}, whose files stateshift cannot write"
-        yield Finding("refuse", fact, hint="move it as it is: leave `transform` out")
-    after = change.provider or provider
-    if change.checkpoint_format == "v2" and after == HDFS and image.shards:
-        yield Finding(
-            "refuse",
-            f"{name} cannot be of checkpoint format v2: HDFS-backed state knows v1 alone",
-            hint="--provider rocksdb, too: the state of format v2 is RocksDB's",
-        )
-    elif change.checkpoint_format == "v1" and provider == HDFS:
-        yield Finding(
-            "note", f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other"
-        )
-
-
 def _of_stores(change: StateChange, image: Image, name: str, look: str) -> Iterator[Finding]:
     provider = provider_of(image)
     all_stores = stores_of(image, (change.provider or provider) == ROCKSDB)
@@ -184,7 +181,17 @@ def _of_stores(change: StateChange, image: Image, name: str, look: str) -> Itera
     if change.partitions:
         yield from _of_partitions(change.partitions, image, name, stores)
     if change.split:
-        yield from _of_split(change, image, name)
+        if change.partitions or change.provider:
+            other = "a repartition" if change.partitions else "another provider"
+            yield Finding(
+                "refuse",
+                f"{name}: a split and {other} at once",
+                hint="one after the other: two jobs",
+            )
+        partitions, by = partitions_of(image), change.split.by if change.split else None
+        if (by or 0) > (partitions or 0):
+            fact = f"{name} has {partitions} shards: they cannot make {by} parts"
+            yield Finding("refuse", fact, hint="fewer parts, or a `repartition` before")
         for store in stores:
             yield from _of_split_store(change.split, store, name, look)
         yield from _of_parts(change.split, name)
@@ -235,18 +242,6 @@ def _of_partitions(
                 hint="where the schema is missing, let the job start once where it is (Spark "
                 "writes it again)",
             )
-
-
-def _of_split(change: StateChange, image: Image, name: str) -> Iterator[Finding]:
-    if change.partitions or change.provider:
-        other = "a repartition" if change.partitions else "another provider"
-        yield Finding(
-            "refuse", f"{name}: a split and {other} at once", hint="one after the other: two jobs"
-        )
-    partitions, by = partitions_of(image), change.split.by if change.split else None
-    if (by or 0) > (partitions or 0):
-        fact = f"{name} has {partitions} shards: they cannot make {by} parts"
-        yield Finding("refuse", fact, hint="fewer parts, or a `repartition` before")
 
 
 def _of_split_store(split: Split, store: StoreState, name: str, look: str) -> Iterator[Finding]:

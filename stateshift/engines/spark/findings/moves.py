@@ -215,7 +215,22 @@ def of_merges(move: Move) -> Iterator[Finding]:
         if merge.kind == "empty":
             fact = f"nothing to merge is at {merge.location}"
             yield Finding("refuse", fact, hint="remove it from merge_jobs")
-        yield from _of_rename(facts.source, merge)
+        scheme_and_authority = facts.source.location.split("/")[:3]
+        if merge.location.split("/")[:3] != scheme_and_authority:
+            yield Finding(
+                "refuse",
+                f"{merge.location} is not on the file system of {facts.source.location}: a merge "
+                "is a rename",
+                hint="move it there as a job of its own first (checkpoint_location, "
+                "remote_location)",
+            )
+        elif not facts.source.traits.get("renames", True):
+            yield Finding(
+                "refuse",
+                f"the storage of {facts.source.location} cannot rename: a merge there "
+                "would be a copy and a delete",
+                hint="move both to a file system, or merge them as jobs with a remote_location",
+            )
         tops = {_top(file.path) for file in merge.files} - {"_stateshift"}
         for name in sorted(tops & taken.keys()):
             yield Finding(
@@ -234,23 +249,6 @@ def of_merges(move: Move) -> Iterator[Finding]:
 
 def _top(path: str) -> str:
     return path.split("/", 1)[0]
-
-
-def _of_rename(source: Survey, merge: Survey) -> Iterator[Finding]:
-    scheme_and_authority = source.location.split("/")[:3]
-    if merge.location.split("/")[:3] != scheme_and_authority:
-        yield Finding(
-            "refuse",
-            f"{merge.location} is not on the file system of {source.location}: a merge is a rename",
-            hint="move it there as a job of its own first (checkpoint_location, remote_location)",
-        )
-    elif not source.traits.get("renames", True):
-        yield Finding(
-            "refuse",
-            f"the storage of {source.location} cannot rename: a merge there "
-            "would be a copy and a delete",
-            hint="move both to a file system, or merge them as jobs with a remote_location",
-        )
 
 
 def of_names(move: Move) -> Iterator[Finding]:

@@ -119,7 +119,23 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
             hint="correct the location in `sink`",
         )
     elif last > planned:
-        yield _of_sink_ahead(sink, image, name, last, planned)
+        restore = sink.version_to_restore(image.identity, planned)
+        fact = (
+            f"{_named(sink)} has the batches of {name} up to {last}, and the checkpoint has "
+            "planned "
+            f"none after {planned}: what the job puts out in batches {planned + 1} to {last} is "
+            "dropped"
+        )
+        if sink.skips_plan:
+            fact += ", their state is not written, and the job fails at the batch behind them"
+        to = f"; restore the table to version {restore} then" if restore is not None else ""
+        way = (
+            f'"mode": "fork" gives the copy an id of its own{to}; or move the checkpoint that '
+            "belongs to the sink"
+        )
+        if "" in sink.logs:
+            way = _OTHER_OUTPUT
+        yield Finding("refuse", fact, waive=AHEAD, hint=f'{way}; or "waive": ["{AHEAD}"]')
     elif last < epoch:
         by_function = sink.kind == "foreach-batch"
         unless = ", unless the function wrote nothing for them" if by_function else ""
@@ -133,24 +149,6 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
     else:
         fact = f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}"
         yield Finding("note", fact)
-
-
-def _of_sink_ahead(sink: SinkFacts, image: Image, name: str, last: int, planned: int) -> Finding:
-    restore = sink.version_to_restore(image.identity, planned)
-    fact = (
-        f"{_named(sink)} has the batches of {name} up to {last}, and the checkpoint has planned "
-        f"none after {planned}: what the job puts out in batches {planned + 1} to {last} is dropped"
-    )
-    if sink.skips_plan:
-        fact += ", their state is not written, and the job fails at the batch behind them"
-    to = f"; restore the table to version {restore} then" if restore is not None else ""
-    way = (
-        f'"mode": "fork" gives the copy an id of its own{to}; or move the checkpoint that '
-        "belongs to the sink"
-    )
-    if "" in sink.logs:
-        way = _OTHER_OUTPUT
-    return Finding("refuse", fact, waive=AHEAD, hint=f'{way}; or "waive": ["{AHEAD}"]')
 
 
 def _version(sink: SinkFacts, image: Image, batch: int) -> str:

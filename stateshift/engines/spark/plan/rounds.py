@@ -72,7 +72,17 @@ def _image(image: Image, files: _Files, earlier: Mapping[str, ShardFiles]) -> Im
     shards: list[ShardFiles] = []
     needed = set(image.needed)
     for shard in image.shards:
-        other = _other_chain(shard, image.epoch + 1, files, earlier)
+        version = image.epoch + 1
+        before = earlier.get(folder_of(shard)) if shard.files else None
+        if before is None:
+            other = None
+        else:
+            continued = _continued(before, version, files)
+            if continued is None:
+                other = None
+            else:
+                is_less = files.left_to_copy(continued) < files.left_to_copy(shard.files)
+                other = continued if is_less else None
         if other is None:
             shards.append(shard)
             continue
@@ -85,20 +95,6 @@ def _image(image: Image, files: _Files, earlier: Mapping[str, ShardFiles]) -> Im
 
 def _checksums(paths: Iterable[str]) -> set[str]:
     return {f"{path}.crc" for path in paths}
-
-
-def _other_chain(
-    shard: ShardFiles, version: int, files: _Files, earlier: Mapping[str, ShardFiles]
-) -> tuple[str, ...] | None:
-    """Return the chain of an earlier round, continued; None where the source's is shorter."""
-    before = earlier.get(folder_of(shard)) if shard.files else None
-    if before is None:
-        return None
-    continued = _continued(before, version, files)
-    if continued is None:
-        return None
-    is_less = files.left_to_copy(continued) < files.left_to_copy(shard.files)
-    return continued if is_less else None
 
 
 def _continued(chain: ShardFiles, version: int, files: _Files) -> tuple[str, ...] | None:

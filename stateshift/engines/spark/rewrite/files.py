@@ -28,7 +28,7 @@ from stateshift.engines.spark.rewrite import comparison
 from stateshift.engines.spark.rewrite.logs import (
     LogChange,
     first_offsets_of,
-    joined_logs,
+    keep_files,
     logs_of,
     operators_of,
     paths_of,
@@ -123,11 +123,13 @@ def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
     first_offsets = list(first_offsets_of(request))
     taken |= {step.inputs[0].path for step in (*schemas, *first_offsets)}
     paths = {path: new for path, new in paths_of(request).items() if path not in taken}
+    logs = dict(request.joining.logs()) if request.joining else {}
+    files = map(request.info, sorted(logs))
     return Reshaping(
         steps=(
             *_steps(request, anew),
             *_steps_of_kept(request, kept),
-            *joined_logs(request),
+            *keep_files("joined", files, logs, (request.above, request.target)),
             *schemas,
             *first_offsets,
         ),

@@ -154,13 +154,6 @@ def first_offsets_of(request: Request) -> Iterator[TransformShard]:
             )
 
 
-def joined_logs(request: Request) -> Iterator[TransformShard]:
-    """Yield the steps that write the source logs of the other checkpoints beside the first's."""
-    logs = dict(request.joining.logs()) if request.joining else {}
-    files = map(request.info, sorted(logs))
-    return keep_files("joined", files, logs, (request.above, request.target))
-
-
 def keep_files(
     name: str, files: Iterable[FileInfo], paths: Mapping[str, str], ends: tuple[str, str]
 ) -> Iterator[TransformShard]:
