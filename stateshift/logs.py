@@ -180,9 +180,8 @@ class _Audience:
 
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _listening: int = field(default=0, init=False)
-    _before: ExitStack = field(
-        default_factory=ExitStack, init=False
-    )  # restores what the program had set
+    # Restores what the program had set.
+    _before: ExitStack = field(default_factory=ExitStack, init=False)
 
     def add(self, handler: logging.Handler) -> None:
         with self._lock:

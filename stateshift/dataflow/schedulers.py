@@ -298,8 +298,8 @@ def _spared(pruned: Pruned) -> str:
         why = f"only its edge to {pruned.by} leads to targets, with at most one tuple for each"
     elif pruned.by is None:
         why = (
-            "on each way to a target there is a unique operator, though not the same: "
-            "what it makes of one tuple may meet old and new (the published rule)"
+            "on each way to a target there is a unique operator, though not the same: what it "
+            "makes of one tuple may meet old and new (the published rule)"
         )
     else:
         why = f"{pruned.by} lets at most one tuple pass for each source tuple, before every target"

@@ -429,8 +429,7 @@ def _remove_leftovers(
             count = "1 file" if len(paths) == 1 else f"{len(paths)} files"
             left.append(
                 f"{place}: {count} that this run did not write ({named}): left there; look at "
-                "what that "
-                "is, and remove it before a job is moved there again"
+                "what that is, and remove it before a job is moved there again"
             )
     if plan.source in written:
         storage = world.storage(plan.source)

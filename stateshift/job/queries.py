@@ -107,6 +107,10 @@ class _Beside:
         """Whether the stop marker is here, means us and is answered."""
         return self._tried(place, lambda: _answer_marker(place))
 
+    def is_released(self, place: str, tag: str) -> bool:
+        """Whether the image of a job that was started early is there."""
+        return self._tried(place, lambda: marks.is_meant(files.read(place, marks.RELEASED), tag))
+
     def is_marked_idle(self, query: Query, tag: str) -> bool:
         """Whether it is noted by now that a query is restored and has nothing to read."""
 
@@ -143,7 +147,7 @@ def wait(
     place, tag = location(job), read_setting("TAG") or ""
     files.write(place, marks.WAITING, marks.encode_tag(tag))
     beside = _Beside()
-    while not beside._tried(place, lambda: marks.is_meant(files.read(place, marks.RELEASED), tag)):
+    while not beside.is_released(place, tag):
         if beside.is_answered(place):
             raise SystemExit(0)
         time.sleep(seconds)

@@ -244,7 +244,7 @@ def expect_ours(tail: bytes) -> None:
         raise JournalError(
             "the journal does not end as one that stateshift wrote",
             hint=(
-                "nothing was changed; look at the end of the workdir's `journal`, and restore "
-                "it from a copy"
+                "nothing was changed; look at the end of the workdir's `journal`, and restore it "
+                "from a copy"
             ),
         )

@@ -496,8 +496,7 @@ def declare(chain: Chain, folder: Folder) -> None:
         if len(before.functions) != len(declaration.functions) and is_changed:
             raise PlanError(
                 f"{declaration.name} had {len(before.functions)} functions when it was changed "
-                "live, the job "
-                f"now brings {len(declaration.functions)}",
+                f"live, the job now brings {len(declaration.functions)}",
                 hint="give the chain another name: what was changed live does not fit any more",
             )
     folder.declare(declaration)

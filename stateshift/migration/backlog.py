@@ -48,9 +48,8 @@ class Backlog:
     context: RunContext
     job: JobSpec
     stop: StopJob
-    _read: dict[tuple[str, Place], int] = field(
-        default_factory=dict, init=False
-    )  # of a query, the next offset
+    # The next offset of a query.
+    _read: dict[tuple[str, Place], int] = field(default_factory=dict, init=False)
     _had: set[Place] | None = field(default=None, init=False)  # what there was while all jobs ran
     _awaited: dict[Place, int] | None = field(default=None, init=False)  # how far the topics go
 

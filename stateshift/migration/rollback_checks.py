@@ -59,8 +59,7 @@ def refuse_rollback(context: RunContext, plans: Iterable[PlanProgress], discard:
                 again = "`stateshift resume WORKDIR` starts it there again; "
             raise CommittedSince(
                 f"{adopted.job} has {terms.done} {terms.many} on the target since; a rollback "
-                "would "
-                "throw them away",
+                "would throw them away",
                 hint=f"{again}if that is what you want: {_discarding(context)}",
             )
 

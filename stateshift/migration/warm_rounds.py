@@ -169,8 +169,7 @@ class WarmRounds:
             case round_choice.Decline():
                 self.context.say(
                     f"{' and '.join(rounds.lost)}: the cutover is declined, and nothing was "
-                    "changed: the "
-                    "source cannot be followed"
+                    "changed: the source cannot be followed"
                 )
                 for name in rounds.lost:
                     self.context.say(f"{name}: {way_without(self.context.job(name))}")

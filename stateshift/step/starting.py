@@ -263,8 +263,7 @@ class AwaitProgress(NoFiles):
             if failure is not None:
                 fact = (
                     f"{self.job} is {status.state}, but a query of it has ended before it "
-                    "committed a "
-                    "batch"
+                    "committed a batch"
                 )
                 again = "mend this, and {} starts the job again"
                 raise self._failed(fact, again, tag, world, failure)
@@ -478,8 +477,8 @@ RESTARTING_SECONDS = 60.0
 LOOK_SECONDS = 4.0
 
 _BACK = (
-    "`stateshift rollback WORKDIR` takes the run back, and starts the old job again if "
-    "the spec says how"
+    "`stateshift rollback WORKDIR` takes the run back, and starts the old job again if the spec "
+    "says how"
 )
 
 

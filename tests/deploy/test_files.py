@@ -363,7 +363,7 @@ def test_the_image_has_every_extra_that_the_program_uses() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = set(project["optional-dependencies"]) - {"dev", "bench", "fuzz", "servers"}
+    extras = set(project["optional-dependencies"]) - {"dev", "bench", "fuzz", "site", "servers"}
     extras.remove("spark")  # it needs a Java, which the image has not
     installed = re.search(r"/src\[([\w,]+)\]", " ".join(said("RUN")))
     assert installed is not None

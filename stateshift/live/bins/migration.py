@@ -516,7 +516,8 @@ def compact(files: Files, begun: GroupStart, look: Callable[[], Bins]) -> None:
             same = [other for other in bins.parts if other.runs.operator == part.runs.operator]
             ledger = part.ledger.claimed({other.number: other.ledger for other in same})
             needed += [part.passed, *(given.time for given in ledger.unclaimed)]
-        since = max(since, min(needed, default=0) - 1 - 1)
+        first_needed = min(needed, default=0) - 1
+        since = max(since, first_needed - 1)
     if not files.compacted(number + 1, Compaction(since)):
         return  # somebody has begun, or compacts: the next one tries again
     files.keep_moves(MovesBase(moves.decided, retire(moves.configuration, since), moves.ahead))

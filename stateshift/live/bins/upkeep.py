@@ -122,9 +122,8 @@ class ReadingAhead:
     _operator: str
     _worker: str
     _read: Callable[[int, BinSnapshot], None]
-    _done: dict[int, BinSnapshot] = field(
-        default_factory=dict, init=False
-    )  # as they were then; the oldest first
+    # As they were then; the oldest first.
+    _done: dict[int, BinSnapshot] = field(default_factory=dict, init=False)
     _done_for: AheadOf = field(default=(), init=False)
     _told: set[int] = field(default_factory=set, init=False)
 

@@ -458,8 +458,8 @@ def _refuse_loop(link: os.DirEntry[str], top: str, location: str) -> None:
     while len(holder) >= len(top):
         if (os.path.realpath(holder) + "/").startswith(target.rstrip("/") + "/"):
             raise StorageError(
-                f"{link.path} is a symbolic link to {target}, which holds it: following it "
-                "would never end",
+                f"{link.path} is a symbolic link to {target}, which holds it: following it would "
+                "never end",
                 location=location,
                 hint=f"rm {quote(link.path)}",
             )

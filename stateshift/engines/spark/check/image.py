@@ -239,15 +239,14 @@ def _state(
             if not view.known:
                 yield Finding(
                     "note",
-                    f"operator {view.operator}: the columns of store {view.store} are not "
-                    "known, so its rows were decoded as bytes only",
+                    f"operator {view.operator}: the columns of store {view.store} are not known, "
+                    "so its rows were decoded as bytes only",
                 )
             elif view.placed is None:
                 yield Finding(
                     "note",
                     f"operator {view.operator}: which shard a key of store {view.store} belongs "
-                    "to is "
-                    "not known (an operator of its own kind, or collated strings)",
+                    "to is not known (an operator of its own kind, or collated strings)",
                 )
 
 

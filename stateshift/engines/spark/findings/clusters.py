@@ -223,8 +223,7 @@ def of_versions(move: Move) -> Iterator[Finding]:
         if has_row_checksums(image.settings) and target.parts < versions.ROW_CHECKSUMS:
             yield target.refused(
                 f"the rows of {name} have checksums, which Spark {target.version} takes for a "
-                "part of "
-                "them",
+                "part of them",
                 versions.ROW_CHECKSUMS,
             )
         if "RocksDB" in image.settings.get(PROVIDER, ""):

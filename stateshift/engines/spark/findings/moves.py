@@ -227,8 +227,8 @@ def of_merges(move: Move) -> Iterator[Finding]:
         elif not facts.source.traits.get("renames", True):
             yield Finding(
                 "refuse",
-                f"the storage of {facts.source.location} cannot rename: a merge there "
-                "would be a copy and a delete",
+                f"the storage of {facts.source.location} cannot rename: a merge there would be a "
+                "copy and a delete",
                 hint="move both to a file system, or merge them as jobs with a remote_location",
             )
         tops = {_top(file.path) for file in merge.files} - {"_stateshift"}

@@ -122,9 +122,8 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
         restore = sink.version_to_restore(image.identity, planned)
         fact = (
             f"{_named(sink)} has the batches of {name} up to {last}, and the checkpoint has "
-            "planned "
-            f"none after {planned}: what the job puts out in batches {planned + 1} to {last} is "
-            "dropped"
+            f"planned none after {planned}: what the job puts out in batches {planned + 1} to "
+            f"{last} is dropped"
         )
         if sink.skips_plan:
             fact += ", their state is not written, and the job fails at the batch behind them"

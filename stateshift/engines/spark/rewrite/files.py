@@ -98,9 +98,8 @@ def reshaping_of(move: Move, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshapin
             of_state = tuple(step for step in reshaped.steps if step.transform == REWRITE_STATE)
             own = []
             for path in request.image.needed:
-                if (
-                    path.removesuffix(".crc") not in reshaped.replaced
-                ):  # else its checksum is of no use
+                # The checksum of a file that is replaced is of no use.
+                if path.removesuffix(".crc") not in reshaped.replaced:
                     own.append(path)
             whole += Reshaping(
                 steps=of_state,

@@ -227,12 +227,11 @@ class Gathering:
             key, folder = block.keys[int(wrong[0])].as_py(), source.files[0].rpartition("/")[0]
             raise Incompatible(
                 f"{folder}: the key {key.hex()} of store {store} belongs to shard "
-                f"{places[wrong[0]]} by its hash, and is "
-                f"in shard {source.shard}: this state was not distributed by all of its key "
-                "columns",
+                f"{places[wrong[0]]} by its hash, and is in shard {source.shard}: this state was "
+                "not distributed by all of its key columns",
                 hint="a checkpoint born before Spark 3.3 (useStrictDistribution=false) keeps its "
-                "number of partitions; "
-                "take this run back (`stateshift rollback WORKDIR`) and leave `repartition` out",
+                "number of partitions; take this run back (`stateshift rollback WORKDIR`) and "
+                "leave `repartition` out",
             )
         if store in self._views_after:
             new_key, _ = self._evolvers[store]

@@ -240,8 +240,8 @@ _PLAN_ANEW = (
     "have it; or start the job once where it is"
 )
 _READ_ON = (
-    "let the job read on where it is until a batch ends with a version, or go back to such a batch "
-    "as well (rewind)"
+    "let the job read on where it is until a batch ends with a version, or go back to such a "
+    "batch as well (rewind)"
 )
 
 
@@ -256,8 +256,8 @@ def delta_position(
     at = f"version {details['version']}"
     if details["starting_snapshot"]:
         fact = (
-            f"source {source} still reads the first snapshot of its table ({at}), in an order that "
-            "another table does not have"
+            f"source {source} still reads the first snapshot of its table ({at}), in an order "
+            "that another table does not have"
         )
         hint = "let the job read that snapshot to its end where it is"
         refusals.append(refuse(fact, hint=hint))
@@ -435,7 +435,7 @@ def _refuse_within(search: SnapshotSearch, details: JsonObject) -> None:
         raise RefusedError(fact, hint)
     if not details["starting_snapshot"] and read and read.added_files != position:
         raise RefusedError(
-            f"source {source} has read snapshot {search.last} of its table in part "
-            f"({position} of {read.added_files} files)",
+            f"source {source} has read snapshot {search.last} of its table in part ({position} of "
+            f"{read.added_files} files)",
             hint,
         )
