@@ -650,7 +650,8 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
 
 def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:
     """Yield the times at which steps have stopped their jobs. An attempt that was cut short may
-    have stopped it already: then it is down since that one began.
+    have stopped it already: then it is down since that one began. One that was taken back without
+    a start of the job leaves it down.
     """
     for step in steps:
         evidence = step.evidence
@@ -661,6 +662,8 @@ def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:
             yield step.at
         elif isinstance(evidence, ImageTaken) or evidence.state_before in RAN:
             yield evidence.at
+        elif step.earlier is not None:
+            yield from _moments_of_stopping([step.earlier])
 
 
 def _between(start: float, end: float) -> float:

@@ -60,11 +60,12 @@ JAVA_MAX_OF_SPARK_3, JAVA_MIN_OF_SPARK_4 = 17, 17
 
 @dataclass(slots=True)
 class Subjects:
-    """The subjects of a look: locations, and whether a run writes there; clusters by name;
-    brokers.
+    """The subjects of a look: locations, and whether a run writes there; those of them that hold
+    an image already; clusters by name; brokers.
     """
 
     locations: dict[str, bool] = field(default_factory=dict)
+    sources: set[str] = field(default_factory=set)
     clusters: dict[str, ClusterSpec] = field(default_factory=dict)
     brokers: dict[KafkaSpec, None] = field(default_factory=dict)
 
@@ -80,6 +81,8 @@ class Subjects:
             fences = job.fences_source and job.flink is None and spec.restart
             self.add_locations([job.source], fences)
             self.add_locations(job.merge_locations, False)
+            if job.flink is None or job.source_cluster is None:  # else its savepoint is to be made
+                self.sources |= {job.source, *job.merge_locations}
             self.add_locations([data.source for data in job.data], False)
             self.add_locations([source.location for source in job.sources], False)
             self.add_locations(job.copy_targets if job.target else (), True)
@@ -104,7 +107,8 @@ def examine(
     adapters = impatient(adapters)
     here = normal(workdirs, os.getcwd())
     for location, writes in {here: True, **subjects.locations}.items():
-        yield from examine_storage(location, writes, adapters, trying)
+        is_source = location in subjects.sources
+        yield from examine_storage(location, writes, adapters, trying, is_source)
     for cluster in subjects.clusters.values():
         trying(f"cluster {cluster.name} ({cluster.kind})")
         yield from _examine_cluster(cluster, workdirs, adapters)
@@ -214,9 +218,11 @@ def _reached(location: str, name: str, adapters: Adapters) -> Storage:
 
 
 def examine_storage(
-    location: str, writes: bool, adapters: Adapters, trying: Trying
+    location: str, writes: bool, adapters: Adapters, trying: Trying, is_source: bool = False
 ) -> Iterator[Check]:
-    """Yield the rights at a location, each with its time, the free space and the clock."""
+    """Yield the rights at a location, each with its time, the free space and the clock. A source
+    without files is none.
+    """
     now = adapters.clock.now
     own = f"{os.getpid()}-{os.urandom(4).hex()}"
     name = scratch_name(adapters.host, own)
@@ -225,6 +231,10 @@ def examine_storage(
     try:
         storage = _reached(location, name, adapters)
         files = list(islice(storage.list(), FILES_MAX))
+        if is_source and not files:
+            hint = "it is to be moved: check the path, and where this machine sees it from"
+            yield Check("list", location, "fail", "nothing is there", hint)
+            return
         yield _timed("list", location, now() - began, "" if files else "nothing is there yet, ")
     except StateshiftError as error:
         yield _failed("list", location, error)

@@ -39,6 +39,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -52,7 +53,14 @@ from stateshift.clusters import detached
 from stateshift.clusters.kind import ClusterKind
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.options import Options, settings
-from stateshift.clusters.protocol import JobFailure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    JobFailure,
+    JobState,
+    JobStatus,
+    StopRequest,
+    Submission,
+    Trial,
+)
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.spark_causes import LOG_LINES, failure_of
 from stateshift.clusters.waiting import wait_for
@@ -120,6 +128,14 @@ class CommandCluster:
         if self._shell.has("find"):
             return self._shell.status(self._shell.run("find", self._of_request(request)))
         return self._records.of_job(request.job, request.location)
+
+    def try_start(self, submission: Submission) -> Trial:
+        """Look for the program that starts the job; nothing runs."""
+        missing = self._shell.missing("submit")
+        if missing is None:
+            return Trial()
+        hint = f"correct the option submit of the cluster {self.name} (of `move`: --start)"
+        return Trial(f"there is no program {missing} for its command `submit`", hint)
 
     @logs_submission
     def submit(self, submission: Submission) -> str:
@@ -266,6 +282,25 @@ class Shell:
         command = self.options[verb]
         return ["/bin/sh", "-c", command if isinstance(command, str) else shlex.join(command)]
 
+    def missing(self, verb: str) -> str | None:
+        """Return the program that a command begins with, if the shell would not find it."""
+        command = self.options[verb]
+        try:
+            program = next(iter(shlex.split(command) if isinstance(command, str) else command), "")
+        except ValueError:
+            return None  # quotes that do not end: the shell says so itself
+        if not re.fullmatch(r"[\w./+-]+", program):
+            return None  # more than a name, to the shell
+        found = subprocess.run(
+            ["/bin/sh", "-c", 'command -v -- "$0"', program],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=self.environment({}),
+            cwd=self.options.get("cwd"),
+            check=False,
+        )
+        return None if found.returncode == 0 else self.clean(program)
+
     def environment(
         self, variables: Mapping[str, str], more: Mapping[str, str] | None = None
     ) -> dict[str, str]:
@@ -335,6 +370,9 @@ class Shell:
         if end:
             fact += f":\n{end}"
         hint = f"correct the option {verb} of the cluster {self.cluster}, or what it calls"
+        if verb in ("submit", "stop"):
+            hint = f"mend what the command {verb} of the cluster {self.cluster} calls. A run keeps "
+            hint += "its commands: for another one, `stateshift rollback WORKDIR`, and begin again"
         return ClusterError(fact, cluster=self.cluster, hint=hint)
 
     def clean(self, text: str, secrets: Mapping[str, str] | None = None) -> str:

@@ -41,6 +41,7 @@ class StepProgress:
     repeated: bool = False  # an earlier attempt was cut short: `at` is when that one began
     stopped: bool = False  # we stopped what an earlier one had started
     undone_at: float = 0.0
+    earlier: StepProgress | None = None  # an attempt that was undone, but for what is `left` of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +319,19 @@ def _with_started(progress: Progress, record: StepStarted) -> Progress:
     before = plan.steps.get(record.step)
     if before is not None and before.state == "started":
         stopped = before.stopped or record.stopped
-        step = StepProgress(record.phase, "started", before.at, repeated=True, stopped=stopped)
+        step = StepProgress(
+            record.phase,
+            "started",
+            before.at,
+            repeated=True,
+            stopped=stopped,
+            earlier=before.earlier,
+        )
     else:
-        step = StepProgress(record.phase, "started", record.at, stopped=record.stopped)
+        earlier = before if before is not None and before.left else None
+        step = StepProgress(
+            record.phase, "started", record.at, stopped=record.stopped, earlier=earlier
+        )
     begun = _with_plan(progress, replace(plan, finished_at=None, undone=False, left=()))
     return _with_step(begun, record.plan, record.step, step)
 

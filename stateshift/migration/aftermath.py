@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -20,6 +20,7 @@ from stateshift.migration.stages import run_wave
 from stateshift.migration.wave_order import waves
 from stateshift.migration.way_back import roll_back_run, take_wave_back
 from stateshift.specification import JobSpec
+from stateshift.step.evidence import ImageTaken, JobStopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,9 @@ def _give_wave_up(
         after = Aftermath(names, Reached.FORBIDDEN, forbidden.wave_reason)
         _record_given_up(context, error, after)
         return after
-    restarted = has_stopped_running_job(context, wave)
-    done = Aftermath(names, Reached.DONE, restarted=restarted)
-    _record_given_up(context, error, done)  # before it is done: a resume finishes it
+    has_stopped = has_stopped_running_job(context, wave)
+    after = Aftermath(names, Reached.DONE)
+    _record_given_up(context, error, after)  # before it is done: a resume finishes it
     try:
         take_wave_back(context, wave)
     except Interrupted:
@@ -134,9 +135,20 @@ def _give_wave_up(
     except StateshiftError as worse:
         after = Aftermath(names, Reached.FAILED, Reason(worse.fact))
     else:
-        return done
+        if not has_stopped:
+            return after
+        down = tuple(_left_down(context, wave))
+        after = replace(after, restarted=not down, down=down)
     _record_given_up(context, error, after)
     return after
+
+
+def _left_down(context: RunContext, wave: Sequence[JobSpec]) -> Iterator[str]:
+    """Yield the lines of jobs that were stopped, and that taking the wave back did not start."""
+    for plan in context.progress.plans_of(_names(wave)):
+        for step in plan.steps.values():
+            if step.state == "undone" and isinstance(step.evidence, JobStopped | ImageTaken):
+                yield from step.left
 
 
 def _record_given_up(context: RunContext, error: StateshiftError, after: Aftermath) -> None:

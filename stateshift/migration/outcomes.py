@@ -126,6 +126,7 @@ class Aftermath:
     run_reason: Reason | None = None
     restart: Restart | None = None
     restarted: bool = False  # jobs of the wave that ran, and run again where they were
+    down: tuple[str, ...] = ()  # the lines of those that ran, and that nothing has started again
 
 
 def hint_after(own: str | None, after: Aftermath) -> str | None:
@@ -151,8 +152,10 @@ def _wave_hint(after: Aftermath) -> str:
         case Reached.FAILED:
             return f"taking {names} back failed, too ({reason.fact}): {RESUME} tries again"
         case _:
-            runs = " and runs again where it was" if after.restarted else ""
-            return f"{names} was taken back{runs}; mend this, then {RESUME} tries it again"
+            fate = " and runs again where it was" if after.restarted else ""
+            if after.down:
+                fate = f", and IS DOWN: {'; '.join(after.down)}"
+            return f"{names} was taken back{fate}; mend this, then {RESUME} tries it again"
 
 
 def _run_hint(after: Aftermath) -> str:

@@ -99,6 +99,13 @@ def test_a_set_up_that_is_whole_has_no_failure(outside: Outside) -> None:
     assert f"ok    create    {SOURCE}: " in text and "fail" not in text
 
 
+def test_a_source_that_is_not_there_fails_and_a_target_does_not(outside: Outside) -> None:
+    nowhere = f"{SOURCE}-elsewhere"
+    checks = found(outside, spec(checkpoint_location=nowhere))
+    assert failures(checks) == [("list", nowhere)]
+    assert checks["list", nowhere]["fact"] == "nothing is there"
+
+
 def test_no_java_and_a_wrong_one(
     outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

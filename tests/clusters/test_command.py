@@ -102,7 +102,33 @@ def test_a_command_that_fails_is_told_with_the_end_of_its_stderr_and_no_secret(
         *(f"line {i}" for i in range(17, 31)),
         "token=*** at http://u:***@h/",
     ]
-    assert raised.value.hint == "correct the option submit of the cluster ops, or what it calls"
+    assert str(raised.value.hint).startswith(
+        "mend what the command submit of the cluster ops calls"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        ("./nothere --job x", "./nothere"),
+        (["nothere-at-all", "x"], "nothere-at-all"),
+        ("./there", None),
+        ("true", None),
+        ("if true; then exit 1; fi", None),
+        ('"$SUBMIT" x', None),
+        ("FOO=1 nothere", None),
+        ("it's", None),
+    ],
+)
+def test_a_program_that_is_not_there_is_told_before_anything_is_stopped(
+    tmp_path: Path, command: str | list[str], missing: str | None
+) -> None:
+    (tmp_path / "there").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "there").chmod(0o755)
+    trial = _cluster(tmp_path, submit=command, cwd=str(tmp_path)).try_start(_submission())
+    assert trial.refused == (
+        f"there is no program {missing} for its command `submit`" if missing else ""
+    )
 
 
 def test_a_submission_that_failed_may_be_tried_again(tmp_path: Path) -> None:

@@ -128,14 +128,23 @@ def test_a_job_whose_move_fails_runs_again_where_it_was(
     assert [path for path in ground.held(SOURCE) if "stateshift" in path] == []
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_resume_moves_it_once_that_is_mended(
+@pytest.mark.parametrize("fault", [refused, dies_there])
+def test_a_job_that_nothing_can_start_again_is_said_to_be_down(
     ground: Ground, fault: Callable[[Ground], None]
 ) -> None:
     fault(ground)
-    failed(ground)
-    Dead.broken = False
-    ground.wrap = lambda storage: storage
+    error = failed(ground, source_submit=None)
+    assert running(ground) == []
+    assert error.exit_code == JOB_DOWN and error.fact.startswith("down since")
+    hint = error.hint or ""
+    assert "runs again" not in hint
+    assert f"IS DOWN: orders is stopped: start it again from {SOURCE}" in hint
+    status = migration.status(ground.workdir())
+    assert status.down and "runs again" not in str(status)
+
+
+def starts_on(ground: Ground) -> None:
+    """What is started on the target commits a batch."""
 
     def start(submission: Submission) -> None:
         extra = Checkpoint(batches=4).files()
@@ -144,6 +153,33 @@ def test_a_resume_moves_it_once_that_is_mended(
                 ground.put(f"{TARGET}/{path}", extra[path])
 
     ground.cluster._on_start = start
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_the_downtime_counts_from_the_stop_after_which_nothing_ran(
+    ground: Ground, by_hand: bool
+) -> None:
+    refused(ground)
+    failed(ground, source_submit=None)
+    ground.clock.time += 100
+    if by_hand:
+        ground.cluster.run("orders", SOURCE)
+    starts_on(ground)
+    (job,) = ground.resume().jobs
+    assert job.downtime_from == "halt"
+    assert job.downtime_seconds is not None
+    assert (job.downtime_seconds >= 100) is not by_hand
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_resume_moves_it_once_that_is_mended(
+    ground: Ground, fault: Callable[[Ground], None]
+) -> None:
+    fault(ground)
+    failed(ground)
+    Dead.broken = False
+    ground.wrap = lambda storage: storage
+    starts_on(ground)
     assert ground.resume().state == "finished"
     assert running(ground) == [TARGET]
 

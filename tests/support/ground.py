@@ -237,8 +237,7 @@ def running_spec(**keys: Any) -> Spec:
         source_cluster="ours",
         target_cluster="ours",
         submit={"command": "go"},
-        source_submit={"command": "back"},
-        **keys,
+        **{"source_submit": {"command": "back"}, **keys},
     )
 
 

@@ -244,6 +244,8 @@ def _next(facts: RunFacts) -> Iterator[Block]:
         case "finished":
             verify = command("verify", facts.workdir)
             yield pairs(("does it still hold", verify), ("take back", rollback), indent=0)
+        case _ if any(job.left for job in facts.report.jobs):
+            yield Line("nothing is left to do but what is `left` above", "warn")
         case _:
             yield Line("nothing is left to do")
 
