@@ -1,40 +1,16 @@
-"""`stateshift live replace`, `introduce`, `remove` and `revert`: chains that run, changed: check,
-say what was checked, propose, wait, say what came of it.
-"""
+"""`stateshift live replace`, `introduce`, `remove` and `revert`: chains that run, changed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from stateshift.api.local_files import beside, text_of
-from stateshift.cli.shell.failing import tell_aborted
-from stateshift.cli.shell.options import Command, choice, epilog
-from stateshift.cli.shell.progress import tell_changes
+from stateshift.cli.shell.options import Command, epilog
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.documents.live import ChangeFacts, LiveChangeDocument
-from stateshift.documents.problems import failed_document
-from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
-from stateshift.live import acts
-from stateshift.live.acts import CheckedChange, Edit, Manner
-from stateshift.live.cli import (
-    CheckOnly,
-    GroupOf,
-    argument,
-    chains_text,
-    option,
-    search_working_directory,
-)
-from stateshift.live.values import live_command
-from stateshift.specification.dataflow.parse import parse_dataflow
+from stateshift.live.cli import CheckOnly, GroupOf, argument, option
 
 if TYPE_CHECKING:
     from stateshift.live.acts import Where
-    from stateshift.live.protocol.chains import OnError
-    from stateshift.live.scheduling import Scheduler
-    from stateshift.specification.dataflow.operators import Dataflow
-
 
 ChainOf = Annotated[str, argument("CHAIN", "The name of a chain.")]
 
@@ -129,7 +105,7 @@ def replace(
     """
     from stateshift.errors import Complaint, SpecError
     from stateshift.live.acts import Edit
-    from stateshift.live.cli.chains import carry_out, place
+    from stateshift.live.cli.change import carry_out, place
 
     if len(targets) % 2:
         complaint = Complaint("CHAIN FUNCTION", f"{targets[-1]!r} has no function behind it")
@@ -178,7 +154,7 @@ def introduce(
     """
     from stateshift.errors import Complaint, SpecError
     from stateshift.live.acts import Edit
-    from stateshift.live.cli.chains import carry_out, place
+    from stateshift.live.cli.change import carry_out, place
 
     given: dict[Where, str | None] = {"before": before, "after": after, "around": around}
     places = [(where, at) for where, at in given.items() if at is not None]
@@ -212,7 +188,7 @@ def remove(
     A chain without functions returns its rows as they are.
     """
     from stateshift.live.acts import Edit
-    from stateshift.live.cli.chains import carry_out, place
+    from stateshift.live.cli.change import carry_out, place
 
     return carry_out(terminal, group, [Edit(chain, "remove", at=place(at))], options)
 
@@ -238,7 +214,7 @@ def revert(
     versions.
     """
     from stateshift.live.acts import Edit
-    from stateshift.live.cli.chains import carry_out
+    from stateshift.live.cli.change import carry_out
 
     return carry_out(terminal, group, [Edit(chain, "revert", to=to) for chain in chains], options)
 
@@ -294,89 +270,3 @@ COMMANDS = {
         ),
     ),
 }
-
-
-SCHEDULERS: tuple[Scheduler, ...] = ("epoch", "fries")
-ON_ERROR: tuple[OnError, ...] = ("fail", "revert")
-HINT_DATAFLOW = "name a dataflow of JSON, or the plan of a running job (stateshift dataflow --help)"
-
-
-def carry_out(
-    terminal: Terminal, group: str, edits: Sequence[Edit], options: ChangeOptions
-) -> int | None:
-    """Change chains, and say what came of it; return the exit code."""
-    places = [(edit.chain, edit.at) for edit in edits]
-    twice = sorted({chain for chain, at in places if places.count((chain, at)) > 1})
-    if twice:
-        complaints = tuple(Complaint("CHAIN", f"{name!r} stands twice", name) for name in twice)
-        hint = "name each chain once; or say which function of it each time: --at 0 --at 2"
-        raise SpecError(complaints, hint=hint)
-    asked = options.scheduler
-    manner = Manner(
-        scheduler=None if asked is None else choice("--scheduler", asked, SCHEDULERS),
-        dataflow=None if options.dataflow is None else _dataflow(options.dataflow),
-        on_error=choice("--on-error", options.on_error, ON_ERROR),
-        timeout_seconds=options.timeout,
-        wait_seconds=options.wait,
-        key=options.key,
-        unattended=options.unattended,
-        expect=options.expect,
-        check_only=options.check,
-    )
-    with search_working_directory():
-        checked = acts.check(group, edits, manner)
-    facts = ChangeFacts(checked)
-    if not terminal.json:
-        terminal.show(chains_text.show_checked(facts))
-    if not options.check:
-        words = chains_text.progress
-        try:
-            with tell_changes(terminal, words, lambda each: each.decided is not None) as progress:
-                facts = ChangeFacts(checked, acts.carry(checked, options.wait, progress))
-        except KeyboardInterrupt:
-            raise _interrupted(checked) from None
-    if facts.state in ("aborted", "reverted"):
-        return _tell_failed(terminal, facts)
-    terminal.answer_value("live-change", LiveChangeDocument, facts, chains_text.came(facts))
-    carried = facts.carried
-    is_awaited = carried is not None and carried.workers > 0  # where nobody runs, nobody is
-    return NOT_SEEN_COMPLETE if facts.state == "applied" and is_awaited else None
-
-
-def place(text: str | None) -> int | str | None:
-    """Return the place of a function as it was typed: a number, or a name."""
-    is_number = text is not None and text.isdecimal() and text.isascii()
-    return int(text) if text is not None and is_number else text
-
-
-def _dataflow(path: str) -> Dataflow:
-    text = text_of(path, HINT_DATAFLOW, path)
-    try:
-        return parse_dataflow(text, beside(path))
-    except SpecError as error:
-        error.where["path"] = path
-        raise
-
-
-def _interrupted(checked: CheckedChange) -> Interrupted:
-    """Return the error of somebody who does not wait any more. Anything not decided is aborted."""
-    known = acts.withdraw(checked, "interrupted")
-    if known is None:
-        return Interrupted("interrupted; nothing was changed")
-    if not known.applied:
-        return Interrupted(f"interrupted; change {known.number} is aborted, all run on as before")
-    facts = ChangeFacts(checked)
-    return Interrupted(
-        f"interrupted; change {known.number} is applied, and workers take it with their next batch",
-        hint=f"look: {facts.status_command}; take it back: {facts.revert_command}",
-    )
-
-
-def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
-    became = "is aborted" if facts.state == "aborted" else "was taken back by its first error"
-    error = ClusterError(
-        f"change {facts.number} {became}, all run on as before: {facts.reason}",
-        hint=f"every answer: {live_command('history', facts.location)}",
-    )
-    document = failed_document(LiveChangeDocument, facts, error)
-    return tell_aborted(terminal, "live-change", document, error)
