@@ -17,7 +17,7 @@ import json
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -169,7 +169,8 @@ SEEN_KEPT = 64  # looks at jobs that run, of a journal that is rewritten
 
 class Journal:
     """The journal of one run, held by one process, written by several threads. Reading it changes
-    nothing: a line that was cut short is dropped just before the next one is written.
+    nothing: a line that was cut short is dropped just before the next one is written. `followers`
+    get each record once it is durable, in order, one at a time: they raise and append nothing.
     """
 
     def __init__(self, lines: Lines) -> None:
@@ -180,6 +181,7 @@ class Journal:
         if self._torn:
             expect_ours(content[self._good :])
         self.progress = fold(iter(records))
+        self.followers: list[Callable[[Record], None]] = []
 
     def append(self, record: Record) -> Progress:
         with self._lock:
@@ -191,6 +193,8 @@ class Journal:
             self._torn = False
             self._good += len(line)
             self.progress = progress
+            for follow in self.followers:
+                follow(record)
             return progress
 
     def forget(self, plans: Collection[int], job: str) -> None:

@@ -25,7 +25,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,8 +222,10 @@ def send(notification: Notification, receiver: Receiver) -> None:
     """
     if receiver.command:
         _run(notification, receiver)
-    else:
-        _post(notification, receiver)
+        return
+    document = document_of(notification)
+    document["text"] = slack_text(document["text"])
+    post(_url_of(receiver), document, receiver.seconds_max)
 
 
 def name_of(receiver: Receiver) -> str:
@@ -274,22 +276,31 @@ def _reason(error: OSError | ValueError) -> str:
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
 
 
-def _post(notification: Notification, receiver: Receiver) -> None:
+def post(
+    url: str, document: object, seconds_max: float, headers: Mapping[str, str] | None = None
+) -> None:
+    """Send a document as JSON, once.
+
+    Raises:
+        NotSent: the receiver refused it, or did not answer.
+    """
     import requests  # whoever notifies nobody does not wait for this import
 
-    url = _url_of(receiver)
     host = urlsplit(url).hostname
-    document = document_of(notification)
-    document["text"] = slack_text(document["text"])
-    timeouts = (min(SECONDS_TO_CONNECT, receiver.seconds_max), receiver.seconds_max)
+    timeouts = (min(SECONDS_TO_CONNECT, seconds_max), seconds_max)
     try:
         # A redirect is not followed: the document would go to somebody whom nobody named.
         with requests.post(
-            url, json=document, timeout=timeouts, allow_redirects=False, stream=True
+            url,
+            json=document,
+            timeout=timeouts,
+            headers=headers,
+            allow_redirects=False,
+            stream=True,
         ) as response:
             status = response.status_code
     except requests.Timeout as error:
-        why = f"no answer from {host} within {receiver.seconds_max:g} s"
+        why = f"no answer from {host} within {seconds_max:g} s"
         raise NotSent(why, again=True) from error
     except (requests.RequestException, ValueError) as error:
         why = f"no answer from {host}: {type(error).__name__}"
