@@ -11,6 +11,7 @@ WORKDIR/
   report.html     the same as a page for people
   notified.json   whether it was sent that the run is finished (`on` of the spec)
   unsent/         notifications that nobody has got yet
+  trace.json      the span of the last attempt, where traces are sent
   steer/          requests to the process at work, and live.json its answer (`steering`)
   log             what the processes at work on it did, at DEBUG; log.1 is what came before (`logs`)
   rows/           files of state that an import made of rows
@@ -45,7 +46,8 @@ OURS = frozenset(
     (
         *("spec.json", "corrected.json", "proposal.json", "origins.json", "journal", "plans"),
         *("jobs", "steer", "held", "live.json", "report.json", "report.html", "notified.json"),
-        *("commands", "unsent", "fleet.log", "log", "log.1", "clusters", "rows", "lost+found"),
+        *("commands", "unsent", "trace.json", "fleet.log", "log", "log.1", "clusters", "rows"),
+        "lost+found",
     )
 )
 

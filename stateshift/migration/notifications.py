@@ -22,6 +22,7 @@ from dataclasses import replace
 from stateshift.clusters.redaction import redact
 from stateshift.errors import JOB_DOWN, Interrupted, StateshiftError, StorageError
 from stateshift.migration.context import RunContext
+from stateshift.migration.telemetry import Telemetry
 from stateshift.notification.event import Event, Notification, RunFailure
 from stateshift.report import Report, summarize
 
@@ -31,28 +32,28 @@ BUG_EXIT_CODE = 1
 
 def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> Report:
     """Do the work of a run, and tell its end. Earlier unsent notices are sent meanwhile."""
-    context.notifier.send_kept()
-    try:
-        report = work(context)
-    except StateshiftError as error:
-        down = summarize(context.progress).down
-        if not down:
+    with Telemetry(context):
+        context.notifier.send_kept()
+        try:
+            report = work(context)
+        except StateshiftError as error:
+            down = summarize(context.progress).down
             named = error
+            if down:
+                exit_code = error.exit_code if isinstance(error, Interrupted) else JOB_DOWN
+                named = error.restated(f"{down}: {error.fact}", exit_code)
+            _tell_failed(context, named)
+            context.notifier.wait()
+            raise named from error.__cause__
+        except Exception as error:
+            _tell_failed(context, error)
+            context.notifier.wait()
+            raise
+        if report.state == "finished":
+            tell_finished(context, report)
         else:
-            exit_code = error.exit_code if isinstance(error, Interrupted) else JOB_DOWN
-            named = error.restated(f"{down}: {error.fact}", exit_code)
-        _tell_failed(context, named)
-        context.notifier.wait()
-        raise named from error.__cause__
-    except Exception as error:
-        _tell_failed(context, error)
-        context.notifier.wait()
-        raise
-    if report.state == "finished":
-        tell_finished(context, report)
-    else:
-        context.notifier.wait()
-    return report
+            context.notifier.wait()
+        return report
 
 
 def tell_finished(context: RunContext, report: Report) -> None:

@@ -25,7 +25,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -276,18 +276,13 @@ def _reason(error: OSError | ValueError) -> str:
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)
 
 
-def post(
-    url: str, document: object, seconds_max: float, headers: Mapping[str, str] | None = None
-) -> None:
-    """Send a document as JSON, once.
-
-    Raises:
-        NotSent: the receiver refused it, or did not answer.
-    """
+def post(url: str, document: object, seconds_max: float, bearer: str = "") -> None:
+    """Send a document as JSON, once; raise NotSent where it was refused, or not answered."""
     import requests  # whoever notifies nobody does not wait for this import
 
     host = urlsplit(url).hostname
     timeouts = (min(SECONDS_TO_CONNECT, seconds_max), seconds_max)
+    headers = {"Authorization": f"Bearer {bearer}"} if bearer else None
     try:
         # A redirect is not followed: the document would go to somebody whom nobody named.
         with requests.post(

@@ -25,6 +25,8 @@ from stateshift.workdir import Workdir
 from tests.cli.support import SOURCE, TARGET, Outside, spec_of, with_checkpoint
 from tests.cli.test_commands import Failing
 
+pytestmark = pytest.mark.row("W-32")
+
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 

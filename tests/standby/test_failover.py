@@ -412,6 +412,7 @@ def test_a_program_fails_over_as_the_command_does(tmp_path: Path) -> None:
         api.failover(TARGET, primary_is_down=True, adapters=ground.adapters)
 
 
+@pytest.mark.row("W-32")
 @pytest.mark.parametrize("rule", ['"targets": ["hdfs://elsewhere"]', '"waive": []', "no JSON"])
 def test_no_policy_stops_a_failover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
