@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -139,6 +140,46 @@ def test_bash_completes_commands_and_their_options(words: list[str], expected: s
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_bash_knows_every_option(name: str) -> None:
     assert set(completed(*name.split(), "-")) == options_of(BY_NAME[name])
+
+
+# How each shell is asked for the completions of the words that it is given, one a line.
+ASKED = {
+    "bash": (
+        'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _stateshift; printf "%s\\n" "${COMPREPLY[@]}"'
+    ),
+    "zsh": (
+        "compadd() { print -l $runs }; _files() { print file }\n"
+        '_arguments() { ${@[-1]#*:*:} }; words=("$@"); CURRENT=$#; _stateshift'
+    ),
+    "fish": 'complete -C "$argv"',
+}
+
+
+@pytest.mark.parametrize("where", ["", "elsewhere"])
+@pytest.mark.parametrize("shell", [shell for shell in SHELLS if shutil.which(shell)])
+def test_a_workdir_is_completed_to_the_runs_and_to_nothing_else(
+    shell: str, where: str, tmp_path: Path
+) -> None:
+    place = where or ".stateshift"
+    for run in ("20260301-orders", "a run"):
+        (tmp_path / place / run).mkdir(parents=True)
+        (tmp_path / place / run / "journal").touch()
+    (tmp_path / place / "plan").mkdir()
+    begun = {"zsh": "compdef() { :; }\n"}.get(shell, "")
+    program = begun + script(shell, PROGRAM, COMMANDS) + ASKED[shell]
+    runs = {f"{place}/20260301-orders", f"{place}/a run"}
+    offered = {}
+    for name in ("rollback", "inspect"):
+        words = [] if shell == "fish" else [shell]
+        command = [shell, "-c", program, *words, "stateshift", name, f"{place}/"]
+        environment = {**os.environ, **({"STATESHIFT_WORKDIRS": where} if where else {})}
+        made = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+        )
+        offered[name] = {line.partition("\t")[0] for line in made.stdout.splitlines()}
+        assert not made.stderr, made.stderr
+    assert runs <= offered["rollback"]
+    assert not runs & offered["inspect"]
 
 
 @pytest.mark.long

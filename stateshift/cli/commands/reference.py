@@ -142,8 +142,9 @@ def completion(
 ) -> int | None:
     """A script that completes commands and options.
 
-    The script knows all commands and their options, and completes file names after them. It
-    starts no process when a key is pressed. Create it again after an upgrade.
+    The script knows all commands and their options. It completes a WORKDIR to the runs in
+    .stateshift, or in $STATESHIFT_WORKDIRS, and anything else to file names. It starts no process
+    when a key is pressed. Create it again after an upgrade.
     """
     from stateshift.cli.views.completion import SHELLS, script
     from stateshift.suggestion import did_you_mean

@@ -1,7 +1,8 @@
 """Scripts that complete commands and options in a shell. Pure.
 
-The scripts know all commands and their options; for everything else (locations, workdirs) the shell
-completes files. Nothing of stateshift runs when a key is pressed, so a completion answers at once.
+The scripts know all commands and their options. A workdir is completed to the folders that have a
+journal, where runs are kept (`STATESHIFT_WORKDIRS`); for everything else the shell completes files.
+Nothing of stateshift runs when a key is pressed, so a completion answers at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Annotated, TypedDict
 from stateshift.cli.views.manual import PROGRAM, CommandFacts, Parameter
 
 Commands = Sequence[CommandFacts]
+RUNS = "${STATESHIFT_WORKDIRS:-.stateshift}"
 
 
 class CompletionDocument(TypedDict):
@@ -47,6 +49,10 @@ def _words(facts: Iterable[CommandFacts]) -> str:
     return " ".join(_last_word(each) for each in facts)
 
 
+def _takes_workdir(facts: CommandFacts) -> bool:
+    return any("WORKDIR" in argument.names[0] for argument in facts.arguments)
+
+
 def _spellings(facts: CommandFacts) -> str:
     names: list[str] = []
     for option in facts.options:
@@ -61,7 +67,7 @@ def _bash(program: CommandFacts, commands: Commands) -> Iterator[str]:
     names, groups = _words(_top_level(commands)), _words(_groups(commands))
     yield f'# bash completion of {PROGRAM}: eval "$({PROGRAM} completion bash)"'
     yield f"_{PROGRAM}() {{"
-    yield '  local current="${COMP_WORDS[COMP_CWORD]}" command="" word words'
+    yield '  local current="${COMP_WORDS[COMP_CWORD]}" command="" word words runs=""'
     yield '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
     yield '    case "$word" in -*) continue ;; esac'
     yield '    command="${command:+$command }$word"'
@@ -71,12 +77,19 @@ def _bash(program: CommandFacts, commands: Commands) -> Iterator[str]:
     yield f'    "") words="{names} {_spellings(program)}" ;;'
     for facts in commands:
         words = f"{_words(_members(facts, commands))} {_spellings(facts)}".strip()
-        yield f'    "{facts.name}") words="{words}" ;;'
+        runs = f' runs="{RUNS}"' if _takes_workdir(facts) else ""
+        yield f'    "{facts.name}") words="{words}"{runs} ;;'
     yield '    *) words="" ;;'
     yield "  esac"
     yield "  COMPREPLY=()"
     yield f'  if [[ "$current" == -* || " {groups} " == *" $command "* || -z "$command" ]]; then'
     yield '    COMPREPLY=($(compgen -W "$words" -- "$current"))'
+    yield '  elif [[ -n "$runs" ]]; then'
+    yield "    compopt -o filenames 2> /dev/null"
+    yield '    for word in "$runs"/*/journal; do'
+    yield '      word="${word%/journal}"'
+    yield '      [[ -e "$word/journal" && "$word" == "$current"* ]] && COMPREPLY+=("$word")'
+    yield "    done"
     yield "  fi"
     yield "}"
     yield f"complete -o default -o bashdefault -F _{PROGRAM} {PROGRAM}"
@@ -88,6 +101,10 @@ def _bash(program: CommandFacts, commands: Commands) -> Iterator[str]:
 def _zsh(program: CommandFacts, commands: Commands) -> Iterator[str]:
     yield f"#compdef {PROGRAM}"
     yield f"# zsh completion of {PROGRAM}: source <({PROGRAM} completion zsh)"
+    yield f"_{PROGRAM}_runs() {{"
+    yield f"  local -a runs=({RUNS}/*/journal(N:h))"
+    yield "  compadd -f -a runs || _files"
+    yield "}"
     for group in _groups(commands):
         yield from _zsh_level(_zsh_function(group), group, _members(group, commands), ())
     groups = [facts.name for facts in _groups(commands)]
@@ -123,7 +140,8 @@ def _zsh_level(
             yield f"    {facts.name}) {_zsh_function(facts)} ;;"
         else:
             options = _zsh_options(facts)
-            yield f"    {_last_word(facts)}) _arguments {options} '*:location:_files' ;;"
+            files = f"_{PROGRAM}_runs" if _takes_workdir(facts) else "_files"
+            yield f"    {_last_word(facts)}) _arguments {options} '*:location:{files}' ;;"
     yield "  esac"
     yield "}"
 
@@ -148,6 +166,12 @@ def _quoted(text: str) -> str:
 
 def _fish(program: CommandFacts, commands: Commands) -> Iterator[str]:
     yield f"# fish completion of {PROGRAM}: {PROGRAM} completion fish | source"
+    yield f"function __{PROGRAM}_runs"
+    yield "  set -l places $STATESHIFT_WORKDIRS .stateshift"
+    yield "  for journal in $places[1]/*/journal"
+    yield "    string replace -r '/journal$' '' -- $journal"
+    yield "  end"
+    yield "end"
     for option in program.options:
         yield _fish_option("__fish_use_subcommand", option)
     for facts in _top_level(commands):
@@ -155,6 +179,9 @@ def _fish(program: CommandFacts, commands: Commands) -> Iterator[str]:
         yield f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d {about}"
         for option in facts.options:
             yield _fish_option(_fish_seen(facts, commands), option)
+        if _takes_workdir(facts):
+            condition = _fish_seen(facts, commands)
+            yield f"complete -c {PROGRAM} -n '{condition}' -a '(__{PROGRAM}_runs)'"
         members, condition = _members(facts, commands), f"__fish_seen_subcommand_from {name}"
         no_other = f"{condition}; and not __fish_seen_subcommand_from {_words(members)}"
         for member in members:
