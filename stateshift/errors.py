@@ -160,6 +160,10 @@ class PolicyError(PlanError):
     """A rule forbids a new run, now: at another hour, or for somebody else, it may be allowed."""
 
 
+class UnsignedError(PolicyError):
+    """A rule asks for a plan that somebody has signed, and nobody has yet."""
+
+
 class StalePlan(PlanError):
     """The facts are no longer those that the plan was made from."""
 

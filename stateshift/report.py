@@ -97,7 +97,9 @@ class CommandReport:
     sudo_user: Annotated[str | None, "who became that account by sudo"]
     host: Annotated[str, "the machine of its process"]
     command: Annotated[Redacted, "the command line, without secrets; empty of a program's call"]
-    policy: Annotated[str | None, "the policy that it kept, and the beginning of its SHA-256"]
+    policy: Annotated[
+        str | None, "the policies it kept, each with the start of its SHA-256; who signed"
+    ]
 
     @property
     def who(self) -> str:

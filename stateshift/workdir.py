@@ -3,6 +3,7 @@
 WORKDIR/
   spec.json       the spec as it was given (our dialect)
   corrected.json  the same with another `submit`, where `resume --spec` gave one
+  signed.json     the saved plan as somebody signed it; nothing reads it to go on
   origins.json    how jobs were started where they ran, as clusters told before they were stopped
   journal         one record a line, each on disk before the next effect
   plans/0.json …  the adopted plans, each on disk before the record that adopts it
@@ -45,6 +46,7 @@ from stateshift.steering import Steering
 OURS = frozenset(
     (
         *("spec.json", "corrected.json", "proposal.json", "origins.json", "journal", "plans"),
+        "signed.json",
         *("jobs", "steer", "held", "live.json", "report.json", "report.html", "notified.json"),
         *("commands", "unsent", "trace.json", "fleet.log", "log", "log.1", "clusters", "rows"),
         "lost+found",

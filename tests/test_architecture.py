@@ -40,7 +40,7 @@ ROWS = (
     ("step",),
     ("world",),
     ("storage", "clusters", "sources", "machine"),
-    ("formats", "specification", "survey", "extensions"),
+    ("formats", "specification", "survey", "extensions", "signing"),
     ("errors", "plain", "private_files", "purpose", "suggestion", "terms"),
 )
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}

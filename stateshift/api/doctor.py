@@ -30,7 +30,7 @@ from stateshift.api.environment import (
 )
 from stateshift.documents.begin import Check, State
 from stateshift.errors import AlreadyThere, StateshiftError, StorageError
-from stateshift.migration import Adapters, impatient, read_rules, with_second_try
+from stateshift.migration import Adapters, impatient, read_rules, trusted_keys, with_second_try
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
 from stateshift.specification.location import scheme
 from stateshift.specification.options import options_of
@@ -156,6 +156,8 @@ def examine_policies(adapters: Adapters) -> Iterator[Check]:
     try:
         for path in adapters.policies():
             rules, _ = read_rules(path)
+            for rule in rules:
+                trusted_keys(rule, path)
             names = ", ".join(rule.name for rule in rules) or "none"
             yield Check("policy", path, "ok", f"its rules: {names}")
     except StateshiftError as error:

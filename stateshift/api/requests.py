@@ -138,5 +138,7 @@ def in_profile(written: Written, parse: Callable[[Written], Spec]) -> Spec:
 
 def save(proposal: Proposal, path: str) -> None:
     """Write a plan to a file, whole or not at all: somebody may be about to apply what is there."""
-    text = json.dumps(encode_proposal(proposal), indent=1, ensure_ascii=False)
+    signed = proposal.signed
+    document = encode_proposal(proposal) if signed is None else signed.document
+    text = json.dumps(document, indent=1, ensure_ascii=False)
     write_whole(path, text + "\n")

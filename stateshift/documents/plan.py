@@ -207,6 +207,15 @@ class GivenDocument(TypedDict):
     gave: Annotated[list[Redacted], "what the spec has of it: cluster dr, storage backup, throttle"]
 
 
+class SignatureDocument(TypedDict):
+    """The signature of a saved plan, unchecked unless a rule asks for one."""
+
+    by: Annotated[str, "the signer, as their machine calls them"]
+    key: Annotated[str, "the public key that belongs to it, in hex"]
+    at: Annotated[float, "when it was signed, in seconds since 1970"]
+    expires: Annotated[float, "from when on no run may begin by it"]
+
+
 class PlanDocument(TypedDict):
     """What `plan` would have `apply` do."""
 
@@ -219,6 +228,9 @@ class PlanDocument(TypedDict):
     plans: Annotated[list[OnePlanDocument], "each plan"]
     profile: NotRequired[
         Annotated[GivenDocument, "what a profile gave", At("proposal.spec.profile")]
+    ]
+    signed: NotRequired[
+        Annotated[SignatureDocument, "who has signed it", At("proposal.signed.header")]
     ]
     sources: NotRequired[
         Annotated[

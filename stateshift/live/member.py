@@ -27,8 +27,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from stateshift import signing
 from stateshift.errors import FormatError, Incompatible, StateshiftError, StorageError
-from stateshift.live import code, signing
+from stateshift.live import code
 from stateshift.live.folder import (
     KEPT_BATCHES,
     BatchFailure,
@@ -189,7 +190,7 @@ class Member:
         try:
             # Refuse a proposal that nobody has signed for this place, where the job insists.
             if self.group.key is not None:
-                signing.check(content, self.folder.signature(number, content), self.group.key)
+                check_signed(content, self.folder.signature(number, content), self.group.key)
                 change = decode(ProposedChange, content, self.folder.location)
                 if (change.number, change.group) != (number, self.folder.check()):
                     raise Incompatible(
@@ -458,3 +459,20 @@ def is_gone(process: str) -> bool:
     except (PermissionError, OverflowError):
         return False
     return False
+
+
+def check_signed(content: bytes, signature: bytes | None, trusted: str) -> None:
+    """Refuse a proposal not signed by the holder of the trusted key, given as text. Nobody without
+    it can ship code, or put code that was shipped before elsewhere; whoever can write into the
+    folder can still delete from it, abort and revert.
+    """
+    if signature is None:
+        raise Incompatible(
+            "the change is not signed, and this job takes signed ones only",
+            hint="propose it again with --key FILE",
+        )
+    if not signing.has_signed(signing.public_key(trusted), signature, content):
+        raise Incompatible(
+            "the change is not signed with the key that this job trusts",
+            hint="propose it again with the key that belongs to it",
+        )

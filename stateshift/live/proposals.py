@@ -21,8 +21,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from stateshift import signing
 from stateshift.errors import FormatError, PlanError, StalePlan
-from stateshift.live import code, signing
+from stateshift.live import code
 from stateshift.live.folder import ChainWorker, Folder, WorkerWord
 from stateshift.live.member import ACKNOWLEDGED, RUNNING, decided_here, process_name
 from stateshift.live.protocol import coordinator as table
@@ -78,7 +79,9 @@ def propose(folder: Folder, now: GroupState, asked: ChangeRequest) -> ProposedCh
         on_error=asked.on_error,
         by=process_name(),
     )
-    signature = None if asked.key is None else signing.sign(encode(change), asked.key)
+    signature = None
+    if asked.key is not None:
+        signature = signing.private_key(asked.key).sign(encode(change))
     with proposing(f"change {change.number}", "nothing has changed", folder.location):
         settled = [known for known in now.changes if known.number < now.version]
         if settled and len(settled) % SETTLED_EVERY == 0:

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
+from stateshift import signing
 from stateshift.errors import Complaint, PlanError, SpecError
-from stateshift.live import code, signing, state
+from stateshift.live import code, state
 from stateshift.live.folder import ChainWorker, Folder, Seal, TaskMeasure, VersionRows
 from stateshift.live.member import Group, Member, TaskPlace, member_of
 from stateshift.live.protocol.chains import (
@@ -435,7 +436,7 @@ def group(location: str, key: str | None = None, owners: Sequence[str] = ()) -> 
             complaint = Complaint("key", f"{key} cannot be read: {error}")
             raise SpecError((complaint,), hint="name a public key of PEM") from None
     if key is not None:
-        signing.check_key(key)
+        signing.public_key(key)
     return Group(locations.normal(location, os.getcwd()), key, tuple(owners))
 
 

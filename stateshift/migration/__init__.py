@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from stateshift.migration.fleet_session import open_fleet, open_processes, places_of
     from stateshift.migration.gathering import Inquiry, gather
     from stateshift.migration.history import is_stopping
-    from stateshift.migration.policy import keep_policies, read_rules, with_breach
+    from stateshift.migration.policy import keep_policies, read_rules, trusted_keys, with_breach
     from stateshift.migration.processes import processes_for
     from stateshift.migration.proposal import (
         Proposal,
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         propose,
         refuse_rebalanced,
     )
+    from stateshift.migration.signature import sign_plan
     from stateshift.migration.verification import Verdict, verify
     from stateshift.migration.wave_order import check_dataflow, cuts_of, waves
 
@@ -113,8 +114,10 @@ __all__ = [
     "refuse_rebalanced",
     "resume",
     "rollback",
+    "sign_plan",
     "spec_of",
     "status",
+    "trusted_keys",
     "verify",
     "waves",
     "with_breach",
@@ -129,9 +132,10 @@ _HOMES = {
     "fleet_session": "open_fleet open_processes places_of",
     "gathering": "Inquiry gather",
     "history": "is_stopping",
-    "policy": "keep_policies read_rules with_breach",
+    "policy": "keep_policies read_rules trusted_keys with_breach",
     "processes": "processes_for",
     "proposal": "Proposal decode_proposal encode_proposal jobs_of propose refuse_rebalanced",
+    "signature": "sign_plan",
     "verification": "Verdict verify",
     "wave_order": "check_dataflow cuts_of waves",
 }

@@ -65,7 +65,7 @@ def apply(
     """Carry out a proposal as a new run, if its facts still hold."""
     refuse(proposal.plans)
     jobs = proposal.jobs()
-    by = keep_policies(jobs, adapters)
+    by = keep_policies(jobs, adapters, proposal.signed)
     refuse_inside(workdir, proposal.spec)
     workdir.create()
     with workdir.hold(), _logged("apply", workdir, adapters):
@@ -80,6 +80,8 @@ def apply(
         plain_spec = to_plain_spec(proposal.spec)
         workdir.write("spec.json", plain_spec)
         workdir.write("proposal.json", encode_proposal(proposal))
+        if proposal.signed is not None:
+            workdir.write("signed.json", proposal.signed.document)
         names = tuple(job.name for job in jobs)
         journal.append(
             RunStarted(

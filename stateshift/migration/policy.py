@@ -12,29 +12,39 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from stateshift.errors import PolicyError, SpecError
+from stateshift import signing
+from stateshift.errors import Incompatible, PolicyError, SpecError, UnsignedError
 from stateshift.journal import Invocation
 from stateshift.migration.adapters import Adapters, invocation
 from stateshift.migration.proposal import Proposal
+from stateshift.migration.signature import REVIEW, Signed, fault_of
 from stateshift.specification import JobSpec
-from stateshift.specification.policy import Rule, Wish, breaches, read_policy
-from stateshift.survey import refuse
+from stateshift.specification.policy import Rule, Wish, binding, read_policy
+from stateshift.survey import refuse, warn
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 DIGITS_SHOWN = 12
 OTHERS_MAY_WRITE = 0o022
 
 
-def keep_policies(jobs: Sequence[JobSpec], adapters: Adapters) -> Invocation | None:
-    """Return the command that begins a run of these jobs, with the policies that it keeps.
+def keep_policies(
+    jobs: Sequence[JobSpec], adapters: Adapters, signed: Signed | None = None
+) -> Invocation | None:
+    """Return the command that begins a run of these jobs, with the policies that it keeps, and the
+    signature of its plan if one of them asks for that.
 
     Raises:
         PolicyError: it breaks a rule, or a policy cannot be read; nothing is begun then.
     """
     judged = tuple(job for job in jobs if job.takes_over is None)
     by = adapters.by or invocation(adapters.host)
-    wish = Wish(judged, by.user, by.sudo_user, adapters.clock.now())
-    kept, broken = list[str](), list[tuple[str, Rule, str]]()
+    wish, now = Wish(judged, by.user, by.sudo_user), adapters.clock.now()
+    kept, asks_for_signature = list[str](), False
+    broken, unsigned = list[tuple[str, Rule, str]](), list[tuple[str, Rule, str]]()
     try:
         paths = adapters.policies() if judged else ()
     except (SpecError, OSError) as error:
@@ -43,25 +53,36 @@ def keep_policies(jobs: Sequence[JobSpec], adapters: Adapters) -> Invocation | N
     for path in paths:
         rules, digest = read_rules(path)
         kept.append(f"{os.path.basename(path)} {digest}")
-        broken += [(path, rule, message) for rule, message in breaches(rules, wish)]
-    if broken:
-        path, rule, message = broken[0]
-        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-        hint = rule.say or f"see the rule in {path}"
+        for rule, bound in binding(rules, wish):
+            broken += [(path, rule, message) for message in rule.broken_by(bound, now)]
+            if rule.signed_by:
+                asks_for_signature = True
+                fault = fault_of(signed, trusted_keys(rule, path), now)
+                unsigned += [(path, rule, fault)] if fault else []
+    faults = [*broken, *unsigned]
+    if faults:
+        path, rule, message = faults[0]
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        hint = rule.say or (f"see the rule in {path}" if broken else REVIEW)
         fact = f"rule {rule.name!r} forbids it: {message}{more}"
-        raise PolicyError(fact, hint=hint, rule=rule.name)
+        only_waits = signed is None and not broken
+        raise (UnsignedError if only_waits else PolicyError)(fact, hint=hint, rule=rule.name)
+    if asks_for_signature and signed is not None:
+        kept.append(f"plan signed {signed.claim}")
     return replace(by, policy=", ".join(kept)) if kept else adapters.by
 
 
 def with_breach(proposal: Proposal, adapters: Adapters) -> Proposal:
-    """Return a proposal that says, as a refusal, which rule it would break now. It is to be shown,
-    not to be kept: the hour, and the rules, may be others once it is carried out.
+    """Return a proposal that says, as a refusal, which rule it would break now; as a warning, that
+    it waits for a signature. It is to be shown, not to be kept: the hour, and the rules, may be
+    others once it is carried out.
     """
     try:
-        keep_policies(proposal.jobs(), adapters)
+        keep_policies(proposal.jobs(), adapters, proposal.signed)
     except PolicyError as error:
         *others, last = proposal.plans
-        finding = refuse(error.fact, hint=error.hint)
+        waits = isinstance(error, UnsignedError)
+        finding = (warn if waits else refuse)(error.fact, hint=error.hint)
         last = replace(last, findings=(*last.findings, finding))
         return replace(proposal, plans=(*others, last))
     return proposal
@@ -73,18 +94,42 @@ def read_rules(path: str) -> tuple[tuple[Rule, ...], str]:
     Raises:
         PolicyError: it cannot be read, is not valid, or others may write to it.
     """
-    hint = f"correct the policy {path}; nothing was begun"
+    text = _text_of(path, "policy")
+    try:
+        rules = read_policy(text)
+    except SpecError as error:
+        hint = f"correct the policy {path}; nothing was begun"
+        raise PolicyError(f"the policy {path}: {error.fact}", hint=hint) from error
+    return rules, hashlib.sha256(text.encode()).hexdigest()[:DIGITS_SHOWN]
+
+
+def trusted_keys(rule: Rule, policy: str) -> dict[str, Ed25519PublicKey]:
+    """Return the keys that may sign by a rule of a policy, each by the name of its file.
+
+    Raises:
+        PolicyError: one cannot be read, is none, or others may write to it.
+    """
+    keys = {}
+    for name in rule.signed_by:
+        text = _text_of(os.path.join(os.path.dirname(policy), name), "key")
+        try:
+            keys[name] = signing.public_key(text)
+        except (Incompatible, SpecError) as error:
+            fact = f"the key {name} of rule {rule.name!r}: {error.fact}"
+            raise PolicyError(fact, hint=error.hint, rule=rule.name) from error
+    return keys
+
+
+def _text_of(path: str, what: str) -> str:
+    """Return the text of a policy, or of a key that one trusts; refuse one others may write to."""
     try:
         with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            content = file.read()
-        rules = read_policy(content.decode("utf-8"))
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            text = file.read().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        fact = f"the policy {path} cannot be read: {error}"
-        raise PolicyError(fact, hint=hint) from error
-    except SpecError as error:
-        raise PolicyError(f"the policy {path}: {error.fact}", hint=hint) from error
+        hint = f"correct the {what} {path}; nothing was begun"
+        raise PolicyError(f"the {what} {path} cannot be read: {error}", hint=hint) from error
     if mode & OTHERS_MAY_WRITE:
-        fact = f"others may write to the policy {path} (mode {stat.S_IMODE(mode):o})"
+        fact = f"others may write to the {what} {path} (mode {mode:o})"
         raise PolicyError(fact, hint=f"chmod go-w {path}")
-    return rules, hashlib.sha256(content).hexdigest()[:DIGITS_SHOWN]
+    return text

@@ -14,6 +14,7 @@ from stateshift.extensions import names_added
 from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import Inquiry, gather
 from stateshift.migration.one_cut import JointStart
+from stateshift.migration.signature import Signed, signature_in
 from stateshift.migration.source_check import damages
 from stateshift.migration.take_over import plan_job
 from stateshift.migration.wave_order import cuts_of, waves
@@ -32,10 +33,13 @@ PLAN_AGAIN = "make it again: stateshift plan SPEC -o FILE"
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The plans of every job that was named, and the spec they were made from."""
+    """The plans of every job that was named, and the spec they were made from. A signature is of
+    the whole: some of its jobs are nobody's.
+    """
 
     spec: Spec
     plans: tuple[Plan, ...]
+    signed: Signed | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -60,7 +64,9 @@ class Proposal:
     def of_jobs(self, only: Collection[str]) -> Proposal:
         """Return the plans of these jobs alone."""
         wanted = {job.name for job in self.jobs(only)}
-        return replace(self, plans=tuple(plan for plan in self.plans if plan.job in wanted))
+        plans = tuple(plan for plan in self.plans if plan.job in wanted)
+        signed = self.signed if plans == self.plans else None
+        return replace(self, plans=plans, signed=signed)
 
 
 def _fingerprint(spec: plain.Value, plans: Iterable[Plan]) -> str:
@@ -135,7 +141,7 @@ def decode_proposal(value: object) -> Proposal:
             "the saved plan does not match its fingerprint: it was changed by hand or damaged",
             hint=PLAN_AGAIN,
         )
-    return proposal
+    return replace(proposal, signed=signature_in(value))
 
 
 def proposal_of(workdir: Workdir) -> Proposal:

@@ -5,6 +5,7 @@
        {"name": "night", "except": "oncall", "hours": "22:00-06:00 UTC",
         "except_below": "s3://dev"},
        {"name": "there", "for": ["etl-*"], "targets": "s3://dr", "say": "ask the platform team"},
+       {"name": "reviewed", "for": ["ci"], "signed_by": ["lead.pub"]},
        {"name": "no-waivers", "waive": []}]}
 
 A rule counts for the accounts in `for` (all where it has none) but those in `except`, and for all
@@ -36,7 +37,7 @@ from stateshift.specification.values import (
 )
 
 VERSION = 1
-LIMITS = ("targets", "hours", "waive")
+LIMITS = ("targets", "hours", "waive", "signed_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Rule:
     targets: tuple[str, ...] | None = None
     waive: tuple[str, ...] | None = None
     hours: str | None = None
+    signed_by: tuple[str, ...] = ()
     say: str | None = None
 
     def is_for(self, user: str, sudo_user: str) -> bool:
@@ -80,11 +82,10 @@ class Wish:
     jobs: tuple[JobSpec, ...]
     user: str
     sudo_user: str
-    now: float
 
 
-def breaches(rules: tuple[Rule, ...], wish: Wish) -> Iterator[tuple[Rule, str]]:
-    """Yield the rules that a run would break, each with the fact that breaks it."""
+def binding(rules: tuple[Rule, ...], wish: Wish) -> Iterator[tuple[Rule, list[JobSpec]]]:
+    """Yield the rules that count for a run, each with the jobs that it counts for."""
     for rule in rules:
         jobs = []
         for job in wish.jobs:
@@ -92,8 +93,7 @@ def breaches(rules: tuple[Rule, ...], wish: Wish) -> Iterator[tuple[Rule, str]]:
             if not all(_is_below(place, rule.except_below) for place in places):
                 jobs.append(job)
         if jobs and rule.is_for(wish.user, wish.sudo_user):
-            for message in rule.broken_by(jobs, wish.now):
-                yield rule, message
+            yield rule, jobs
 
 
 def _fits(name: str, patterns: tuple[str, ...]) -> bool:
@@ -176,6 +176,7 @@ RULE = Keys(
     targets=LOCATIONS("Where targets may be: below one of these."),
     waive=TEXTS("The findings that may be waived; an empty list is none."),
     hours=CUTOVER("When a run may begin, in UTC."),
+    signed_by=TEXTS("Files of public keys: the plan is signed with one of them."),
     say=TEXT("What a refusal says besides: whom to ask."),
 )
 POLICY = Keys(

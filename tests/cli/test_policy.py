@@ -45,7 +45,11 @@ def put_rules(*rules: dict[str, Any]) -> None:
 
 def apply(outside: Outside, **job: Any) -> Any:
     Path("spec.json").write_text(json.dumps(spec_of(**job)))
-    return outside.run("apply", "spec.json", "--yes", "--workdir", "run", "--json")
+    return carry_out(outside, "spec.json")
+
+
+def carry_out(outside: Outside, plan: str) -> Any:
+    return outside.run("apply", plan, "--yes", "--workdir", "run", "--json")
 
 
 # The clock of these tests stands at 06:13 UTC.
@@ -170,15 +174,16 @@ def test_a_word_for_help_that_is_a_value_turns_no_policy_off(
     assert (refused.code, "rule 'never' forbids it" in refused.err) == (4, True)
 
 
-def half_a_run(outside: Outside) -> None:
+def half_a_run(outside: Outside, plan: str = "spec.json") -> None:
     """Begin a run that its policy allows, and that fails in the middle."""
-    put_rules()
     outside.wrap = lambda storage: Failing(storage, "commits/2")  # type: ignore[assignment, return-value]
-    assert apply(outside).code == 6
+    assert carry_out(outside, plan).code == 6
     outside.wrap = lambda storage: storage
 
 
 def test_a_run_goes_on_and_back_whatever_the_policy_says(outside: Outside) -> None:
+    put_rules()
+    Path("spec.json").write_text(json.dumps(spec_of()))
     half_a_run(outside)
     put_rules(NEVER)
     resumed = outside.run("resume", "run", "--json")
@@ -193,6 +198,8 @@ def test_a_run_goes_on_and_back_whatever_the_policy_says(outside: Outside) -> No
 
 
 def test_half_a_run_is_taken_back_whatever_the_policy_says(outside: Outside) -> None:
+    put_rules()
+    Path("spec.json").write_text(json.dumps(spec_of()))
     half_a_run(outside)
     Path("policy.json").unlink()
     assert outside.run("rollback", "run", "--yes").code == 0

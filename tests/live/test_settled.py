@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.live import signing
+from stateshift import signing
 from stateshift.live.folder import ChainWorker, Folder
 from stateshift.live.member import Group, Member, TaskPlace
 from stateshift.live.protocol.chains import Decision, Link, NewChain, ProposedChange, encode
@@ -76,7 +76,7 @@ def test_a_job_that_insists_ignores_what_was_decided_without_a_signature(
 ) -> None:
     private, public = keys
     folder = folder_of(tmp_path)
-    applied(folder, 1, signing.sign(encode(change(folder, 1)), private))
+    applied(folder, 1, signing.private_key(private).sign(encode(change(folder, 1))))
     applied(folder, 2)
     folder.settle(list(folder.changes()))
     member = member_of(folder, public)
@@ -89,7 +89,7 @@ def test_a_signed_change_holds_at_its_own_place_alone(
 ) -> None:
     private, public = keys
     folder = folder_of(tmp_path)
-    signature = signing.sign(encode(change(folder, 1)), private)
+    signature = signing.private_key(private).sign(encode(change(folder, 1)))
     applied(folder, 1, signature)
     # The same bytes and the same signature, put at the next place.
     for file in list(folder.storage.list("changes/000001")):
@@ -105,7 +105,7 @@ def test_a_change_of_another_group_is_not_taken(tmp_path: Path, keys: tuple[str,
     private, public = keys
     folder = folder_of(tmp_path)
     foreign = replace(change(folder, 1), group="another")
-    folder.propose(foreign, signing.sign(encode(foreign), private))
+    folder.propose(foreign, signing.private_key(private).sign(encode(foreign)))
     folder.decide(1, Decision("applied", 1.0, "somebody"))
     member = member_of(folder, public)
     member.look(HERE, at_once=True)

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from stateshift import live
+from stateshift import live, signing
 from stateshift.errors import FormatError, Incompatible, SpecError
-from stateshift.live import signing
-from stateshift.live.member import Group
+from stateshift.live.member import Group, check_signed
 from stateshift.live.protocol.chains import Decision
 from tests.live.ground import Ground, asked, change, giving, numbers, propose, run
 
@@ -161,13 +160,13 @@ def test_a_private_key_that_is_none_is_refused(content: bytes | str | None, tmp_
     elif isinstance(content, bytes):
         file.write_bytes(content)
     with pytest.raises(SpecError, match="no private key") as refused:
-        signing.sign(b"change", str(file))
+        signing.private_key(str(file))
     assert "openssl genpkey" in str(refused.value.hint)
 
 
 def test_a_signature_that_ends_anywhere_is_none(keys: Keys) -> None:
-    signature = signing.sign(b"change", keys.private)
-    signing.check(b"change", signature, keys.public)
+    signature = signing.private_key(keys.private).sign(b"change")
+    check_signed(b"change", signature, keys.public)
     for end in range(len(signature)):
         with pytest.raises(Incompatible):
-            signing.check(b"change", signature[:end], keys.public)
+            check_signed(b"change", signature[:end], keys.public)

@@ -26,7 +26,8 @@ from stateshift.errors import PlanError, SpecError
 
 
 @command(
-    "stateshift plan orders.json -o orders.plan",
+    "stateshift plan orders.json -o orders.plan\n"
+    "stateshift plan orders.plan --sign lead.key --expires 8h -o signed.plan",
     (2, 3, 4, 6, 7),
     e0="the plan can be carried out",
     e4="a finding says refuse; the plan is shown",
@@ -45,6 +46,16 @@ def plan(
         bool,
         flag("--deep", "Read every byte that a restart needs, as `verify --deep` and `apply` do."),
     ] = False,
+    sign: Annotated[
+        str | None,
+        option(
+            "--sign", "KEY", "Sign a saved plan, into --output, with this private key (Ed25519)."
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        option("--expires", "TIME", "With --sign: for how long a run may begin by it. [24h]"),
+    ] = None,
     format: Format = "text",
 ) -> int | None:
     """Show what would be done, how long it takes, the risks.
@@ -56,15 +67,29 @@ def plan(
     from dataclasses import replace
 
     from stateshift.api.requests import mistakes_placed, move_of, save
+    from stateshift.cli.commands.advise import seconds_in
     from stateshift.cli.views import plan_text as render_plan
     from stateshift.documents.plan import plan_document, plan_facts
-    from stateshift.migration import Proposal, processes_for, propose, with_breach
+    from stateshift.migration import (
+        Proposal,
+        encode_proposal,
+        processes_for,
+        propose,
+        sign_plan,
+        with_breach,
+    )
     from stateshift.workdir import Workdir
 
     terminal.format_as(format)
     if output is not None:
         _refuse_output(spec, output)  # before the reading, which may take a while
     given, only = move_of(spec), job or []
+    if sign is None and expires is not None:
+        raise SpecError.of("--expires", "is for --sign")
+    seconds = seconds_in(expires or "24h", "--expires")
+    if sign is not None and (output is None or not isinstance(given, Proposal)):
+        hint = f"stateshift plan FILE --sign {shlex.quote(sign)} -o SIGNED"
+        raise SpecError.of("--sign", "signs a saved plan FILE into another file", hint=hint)
     if isinstance(given, Proposal):
         proposal = given.of_jobs(only)
     else:
@@ -72,6 +97,9 @@ def plan(
         given = overridden(given, parallel, throttle)
         with mistakes_placed(spec):
             proposal = propose(given, terminal.adapters(), workdir, only, deep)
+    if sign is not None and not proposal.refusals:
+        signed = sign_plan(encode_proposal(proposal), sign, seconds, terminal.adapters())
+        proposal = replace(proposal, signed=signed)
     processes = processes_for(proposal.plans, proposal.spec.parallel)
     judged = with_breach(proposal, terminal.adapters())
     facts = replace(plan_facts(judged), processes=processes)
@@ -80,7 +108,13 @@ def plan(
         lambda: plan_document(facts, terminal.verbose),
         render_plan.proposal(facts, terminal.verbose),
     )
-    if output is not None:
+    if sign is not None and proposal.signed is None:
+        terminal.say("it is refused as it stands, and was not signed")
+    elif output is not None:
+        if sign is not None:
+            from stateshift.cli.shell.work import confirm
+
+            confirm(terminal, "sign this?", yes=not terminal.someone_there)
         save(proposal, output)
         if judged.refusals:
             terminal.say("saved; it is refused as it stands")

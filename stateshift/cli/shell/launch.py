@@ -95,7 +95,7 @@ def launch(terminal: Terminal, options: RunOptions, request: Request) -> int:
     else:
         terminal.talk(render_plan.proposal(facts, terminal.verbose))
     refuse_refused(proposal, request.typed)
-    keep_policies(proposal.jobs(), terminal.adapters())
+    keep_policies(proposal.jobs(), terminal.adapters(), proposal.signed)
     confirm(terminal, "carry this out?", options.yes)
 
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:

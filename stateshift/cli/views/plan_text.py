@@ -236,6 +236,8 @@ def _summary(facts: PlanFacts) -> Iterator[Pair]:
     if facts.processes > 1:
         yield "processes", f"{facts.processes} share the work (--parallel 1: one does it alone)"
     yield "fingerprint", facts.proposal.fingerprint
+    if facts.proposal.signed is not None:
+        yield "signed", redact(facts.proposal.signed.claim)
     refusals = len(facts.proposal.refusals)
     if refusals:
         count = many(refusals, "finding")
