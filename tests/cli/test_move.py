@@ -68,13 +68,21 @@ def test_the_command_starts_the_job_once_and_its_commit_ends_the_move(ground: Pa
 def test_a_rollback_and_a_resume_from_elsewhere_mean_the_same_commands(
     ground: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (ground / "start").rename(ground / "later")
+    works = (ground / "start").read_text()
+    (ground / "start").write_text("#!/bin/sh\nexit 1\n")
     assert move("--start", "./start").code == 7
-    (ground / "later").rename(ground / "start")
+    (ground / "start").write_text(works)
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     ran = said("resume", str(ground / "run"), "--json")
     assert ran.code == 0, ran.err
     assert (ground / "started").read_text() == "started\n"
+
+
+def test_a_command_that_is_not_there_is_refused_before_anything_is_stopped(ground: Path) -> None:
+    ran = move("--warm", "--stop", "./stop", "--start", "./strat")
+    assert ran.code == 4, ran.err
+    assert "there is no program ./strat" in ran.err and "--start" in ran.err
+    assert not (ground / "stopped").exists()
 
 
 @pytest.mark.row("W-6")
