@@ -85,7 +85,7 @@ def look(place: str, adapters: Adapters) -> Found:
         PlanError: there is neither an image nor a running job.
     """
     from stateshift.engines.registry import find_image
-    from stateshift.storage.locations import normal
+    from stateshift.storage.locations import normal, parent
 
     if os.path.isfile(place) or place.lower().endswith(SPEC_SUFFIXES):
         spec = spec_of(place)
@@ -104,7 +104,8 @@ def look(place: str, adapters: Adapters) -> Found:
     location = normal(place, os.getcwd())
     engine, _, survey = find_image(location, adapters.open_storage)
     if not survey.images:
-        hint = f"stateshift inspect {quote(place)}   # shows what is there"
+        there = parent(location) if survey.kind == "empty" else location
+        hint = f"check the path: stateshift inspect {quote(there)}"
         raise PlanError(f"there is no image of a job at {location}", hint=hint)
     facts = (
         f"a {survey.kind} of {engine.name.capitalize()} at epoch {survey.epoch}",

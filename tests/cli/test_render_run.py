@@ -100,7 +100,10 @@ def test_runs_are_a_line_each_also_when_one_is_damaged() -> None:
     lines = plain_text(render_run.runs(found, ".")).splitlines()
     assert [line.split()[0] for line in lines] == ["workdir", "a", "b"]
     assert "finished" in lines[1] and "damaged" in lines[2] and "torn" in lines[2]
-    assert plain_text(render_run.runs([], "dir")) == "no runs below dir\n"
+    assert (
+        plain_text(render_run.runs([], "dir"))
+        == "no runs below dir; of those elsewhere: stateshift runs DIR\n"
+    )
 
 
 def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:

@@ -267,7 +267,7 @@ def runs(entries: Iterable[ListedRun], root: str) -> Iterator[Block]:
     """Show a line for each workdir below `root`."""
     rows = tuple(run_row(entry) for entry in entries)
     if not rows:
-        yield Line(f"no runs below {root}")
+        yield Line(f"no runs below {root}; of those elsewhere: stateshift runs DIR")
         return
     yield TextTable(RUN_HEADS, rows, indent=0)
 

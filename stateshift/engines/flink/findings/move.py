@@ -52,6 +52,7 @@ from stateshift.specification.transform import (
     Union,
     find_change,
 )
+from stateshift.storage import locations
 from stateshift.suggestion import BEHIND_COLON, did_you_mean
 from stateshift.survey import Finding, Image, Survey, note, refuse, warn
 
@@ -61,10 +62,12 @@ def of_sources(move: Move) -> Iterator[Finding]:
     for survey in move.surveys:
         yield from survey.findings
         if not survey.images:
-            what = "nothing is" if survey.kind == "empty" else "no Flink savepoint or checkpoint is"
-            yield refuse(
-                f"{what} at {survey.location}", hint=f"stateshift inspect {quote(survey.location)}"
-            )
+            what, look = "no Flink savepoint or checkpoint is", "stateshift inspect"
+            hint = f"{look} {quote(survey.location)}"
+            if survey.kind == "empty":
+                what = "nothing is"
+                hint = f"check the path: {look} {quote(locations.parent(survey.location))}"
+            yield refuse(f"{what} at {survey.location}", hint=hint)
         for image in survey.images:
             yield from (finding for finding in image.findings if finding.level != "note")
             yield from _of_image(move, survey, image)

@@ -36,6 +36,7 @@ from stateshift.specification.grammars import NEVER
 from stateshift.specification.job_relations import job_to_stop
 from stateshift.specification.location import relation
 from stateshift.specification.transform import Import
+from stateshift.storage import locations
 from stateshift.survey import ClusterFacts, Finding, Survey
 
 FRESH_SECONDS = 60.0
@@ -48,8 +49,9 @@ def of_source(move: Move) -> Iterator[Finding]:
     source = move.facts.source
     yield from source.findings
     if source.kind == "empty":
-        fact = f"nothing is at {source.location}"
-        yield Finding("refuse", fact, hint=f"stateshift inspect {quote(source.location)}")
+        above = quote(locations.parent(source.location))
+        hint = f"check the path: stateshift inspect {above}"
+        yield Finding("refuse", f"nothing is at {source.location}", hint=hint)
     elif source.kind not in ("checkpoint", "workflow"):
         fact = f"{source.location} holds no Spark checkpoint ({source.kind})"
         yield Finding("refuse", fact, hint=f"stateshift inspect {quote(source.location)}")
