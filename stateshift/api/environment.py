@@ -42,14 +42,6 @@ def version_lines() -> Iterator[str]:
     yield f"  Python        {platform.python_version()} ({platform.python_implementation()})"
     yield f"  platform      {platform.platform()}"
     yield f"  Java          {java_version() or 'not found (JAVA_HOME, PATH)'}"
-    yield from _packages()
-    address = issues_address()
-    if address is not None:
-        yield f"  report        {address}"
-
-
-def _packages() -> Iterator[str]:
-    """Yield the versions of the packages that are always needed, and of the installed extras."""
     always = [each.name for each in requirements() if each.extra is None]
     extras: dict[str, None] = {}  # each once
     for each in requirements():
@@ -58,6 +50,9 @@ def _packages() -> Iterator[str]:
     extras_alone = [name for name in extras if name not in always]
     yield f"  dependencies  {_versions(always) or 'not known: the package is not installed'}"
     yield f"  extras        {_versions(extras_alone) or 'none'}"
+    address = issues_address()
+    if address is not None:
+        yield f"  report        {address}"
 
 
 def requirements() -> list[Requirement]:

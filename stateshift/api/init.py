@@ -169,7 +169,14 @@ def make_spec(
             plain["rebalance"] = {"clusters": {"here": where, "other": where}}
             plain["jobs"] = [{"name": each.name, **job} for each in found.jobs]
             return plain
-        running = _job_meant(found, answers["job"])
+        answer = answers["job"]
+        meant = [job for job in found.jobs if answer in (job.name, job.id)]
+        if len(meant) == 1:
+            running = meant[0]
+        else:
+            fact = f"{len(meant)} jobs that run are called {answer!r}"
+            ids = ", ".join(f"{job.id} ({job.name})" for job in found.jobs)
+            raise SpecError.of("job", fact, answer, f"one of {ids}")
         job |= {"target_cluster": "other", "new_savepoint_path": answers["to"]}
         job = {"name": running.name, "job_ids": [running.id], **job, "source_submit": start}
     else:
@@ -185,15 +192,6 @@ def make_spec(
         job["waive"] = list(waive)
     protected: dict[str, object] = protect({**plain, "jobs": [job]})
     return protected
-
-
-def _job_meant(found: Found, answer: str) -> RunningJob:
-    meant = [job for job in found.jobs if answer in (job.name, job.id)]
-    if len(meant) == 1:
-        return meant[0]
-    fact = f"{len(meant)} jobs that run are called {answer!r}"
-    ids = ", ".join(f"{job.id} ({job.name})" for job in found.jobs)
-    raise SpecError.of("job", fact, answer, f"one of {ids}")
 
 
 def _for_goal(job: dict[str, object], goal: Goal) -> dict[str, object]:

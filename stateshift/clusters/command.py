@@ -206,10 +206,6 @@ class CommandCluster:
             self.options.get("cwd"),
         )
         process = detached.start(stem, command, lock, one_log=False)
-        return self._id_of(process, submission)
-
-    def _id_of(self, process: subprocess.Popen[bytes], submission: Submission) -> str:
-        stem = self._stem(submission.tag)
         # The interruption is not heeded here: the command goes on anyway, and its answer is worth
         # having.
         code = wait_for(process.poll, self._seconds_max)

@@ -141,7 +141,24 @@ class _Event:
 
     @cached_property
     def fact(self) -> tuple[Remedy, str | None]:
-        return _fact(self.chain)
+        """The remedy and the cause: the cause that is known, and the root of it."""
+        if not self.chain:
+            return Remedy.UNKNOWN, None
+        links = [link for link in self.chain if not _SAYS_NOTHING.search(link)]
+        if not links:
+            links = list(self.chain)
+        innermost_first = links[::-1]
+        root = next((link for link in innermost_first if ": " in link), links[-1])
+        for remedy, pattern in _REMEDIES:
+            known = next(filter(pattern.search, innermost_first), None)
+            if known is None:
+                continue
+            shown = _shown(root)
+            message = shown.partition(": ")[2] or shown
+            if known is root or _words(message) <= _words(known) | {"file"}:
+                return remedy, _shown(known)
+            return remedy, f"{_shown(known).rstrip('.')}: {shown}"  # the root says more
+        return Remedy.UNKNOWN, _shown(root)
 
 
 def failure_of(log: str, alive: bool) -> JobFailure | None:
@@ -275,27 +292,6 @@ def _inner(link: str) -> str | None:
 
 def _last_name(head: re.Match[str]) -> str:
     return str(head[1]).rpartition(".")[2]
-
-
-def _fact(chain: Sequence[str]) -> tuple[Remedy, str | None]:
-    """Return the remedy and the cause: the cause that is known, and the root of it."""
-    if not chain:
-        return Remedy.UNKNOWN, None
-    links = [link for link in chain if not _SAYS_NOTHING.search(link)]
-    if not links:
-        links = list(chain)
-    innermost_first = links[::-1]
-    root = next((link for link in innermost_first if ": " in link), links[-1])
-    for remedy, pattern in _REMEDIES:
-        known = next(filter(pattern.search, innermost_first), None)
-        if known is None:
-            continue
-        shown = _shown(root)
-        message = shown.partition(": ")[2] or shown
-        if known is root or _words(message) <= _words(known) | {"file"}:
-            return remedy, _shown(known)
-        return remedy, f"{_shown(known).rstrip('.')}: {shown}"  # the root says more
-    return Remedy.UNKNOWN, _shown(root)
 
 
 def _shown(link: str) -> str:

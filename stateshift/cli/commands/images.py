@@ -90,12 +90,6 @@ def move(
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
     job = one_job(source, to, [], waive)
-    job |= {"name": name_of_place(source), **drop_empty(was_at=was_at), **_ends(start, stop, warm)}
-    return run_jobs(terminal, options, [job], clusters=_clusters(start, stop, warm))
-
-
-def _ends(start: str | None, stop: str | None, warm: bool) -> Keys:
-    """Return the options of the job's start and end."""
     keys: Keys = {}
     if warm:
         keys["mode"] = "warm"
@@ -105,11 +99,7 @@ def _ends(start: str | None, stop: str | None, warm: bool) -> Keys:
         keys["source_cluster"] = PERSON
     if start is not None:
         keys |= {"target_cluster": COMMANDS, "submit": {}}
-    return keys
-
-
-def _clusters(start: str | None, stop: str | None, warm: bool) -> Keys:
-    """Return the clusters that the job names."""
+    job |= {"name": name_of_place(source), **drop_empty(was_at=was_at), **keys}
     clusters: Keys = {}
     if start is not None:
         # A resume may be typed elsewhere, and means the same commands.
@@ -117,7 +107,7 @@ def _clusters(start: str | None, stop: str | None, warm: bool) -> Keys:
         clusters[COMMANDS] = drop_empty(kind="command", submit=start, cwd=directory, stop=stop)
     if warm and stop is None:
         clusters[PERSON] = {"kind": "manual"}
-    return clusters
+    return run_jobs(terminal, options, [job], clusters=clusters)
 
 
 @shortcut(

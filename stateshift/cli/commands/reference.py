@@ -230,7 +230,15 @@ def command_facts(name: str, command: DeclaredCommand) -> CommandFacts:
 
 
 def _parameter(declared: DeclaredParameter) -> Parameter:
-    about = _about(declared)
+    about = declared.help or ""
+    notes = []
+    if declared.envvar:
+        notes.append(f"env var: {declared.envvar}")
+    # A number or a word says something.
+    says_something = isinstance(declared.default, int | float | str) and declared.default
+    if declared.show_default and says_something and declared.default is not True:
+        notes.append(f"default: {declared.default}")
+    about = f"{about} [{'; '.join(notes)}]".strip() if notes else about
     metavar = declared.metavar or declared.name.upper()
     if not _is_option(declared):
         return Parameter((metavar,), "", about, is_option=False)
@@ -240,18 +248,6 @@ def _parameter(declared: DeclaredParameter) -> Parameter:
 
 def _is_option(declared: DeclaredParameter) -> bool:
     return declared.param_type_name == "option"
-
-
-def _about(declared: DeclaredParameter) -> str:
-    about = declared.help or ""
-    notes = []
-    if declared.envvar:
-        notes.append(f"env var: {declared.envvar}")
-    # A number or a word says something.
-    says_something = isinstance(declared.default, int | float | str) and declared.default
-    if declared.show_default and says_something and declared.default is not True:
-        notes.append(f"default: {declared.default}")
-    return f"{about} [{'; '.join(notes)}]".strip() if notes else about
 
 
 def _usage(name: str, declared: list[DeclaredParameter]) -> str:

@@ -9,7 +9,7 @@ from stateshift.cli.views.text import Block, Gap, Line, Tone, pairs, section
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.documents.check import DifferenceFacts, QueryFacts
+    from stateshift.documents.check import QueryFacts
 
 TONES: dict[str, Tone] = {
     "never": "bad",
@@ -77,20 +77,18 @@ def _differences(facts: QueryFacts) -> Iterator[Block]:
     yield Gap()
     yield Line("Differences", "strong")
     for difference in shown:
-        yield from _difference(difference)
-
-
-def _difference(facts: DifferenceFacts) -> Iterator[Block]:
-    own = facts.own
-    yield Line(
-        redact(f"{own.level}: {own.place}: {own.message} [{own.rule}]"), TONES[own.level], indent=2
-    )
-    for word, text in (("was", own.old), ("is", own.new)):
-        if text is not None and text not in own.message:
-            cut = text if len(text) <= CUT else f"{text[:CUT]}…"
-            yield Line(redact(f"{word}: {cut}"), "dim", indent=4)
-    if own.hint is not None:
-        yield Line(f"hint: {redact(own.hint)}", indent=4)
-    if own.level == "note":
-        for command in facts.commands:
-            yield Line(f"to change it: {command}", indent=4)
+        own = difference.own
+        yield Line(
+            redact(f"{own.level}: {own.place}: {own.message} [{own.rule}]"),
+            TONES[own.level],
+            indent=2,
+        )
+        for word, text in (("was", own.old), ("is", own.new)):
+            if text is not None and text not in own.message:
+                cut = text if len(text) <= CUT else f"{text[:CUT]}…"
+                yield Line(redact(f"{word}: {cut}"), "dim", indent=4)
+        if own.hint is not None:
+            yield Line(f"hint: {redact(own.hint)}", indent=4)
+        if own.level == "note":
+            for command in difference.commands:
+                yield Line(f"to change it: {command}", indent=4)

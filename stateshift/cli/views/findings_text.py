@@ -53,7 +53,13 @@ def findings(noted: Iterable[Finding], verbose: bool = False) -> Iterator[Block]
     for group in sorted(groups, key=lambda group: ORDER.index(group.level)):
         are_all_shown = verbose or len(group.findings) <= EACH_MAX
         for finding in group.findings if are_all_shown else group.findings[:1]:
-            yield from _finding(finding)
+            at = "" if finding.offset is None else f" (at byte {finding.offset})"
+            yield Line(f"{finding.level}: {redact(finding.message)}{at}", TONES[finding.level], 2)
+            hint = finding.hint or ""
+            if hint:
+                yield Line(f"hint: {redact(hint)}", "dim", 4)
+            if finding.level == "refuse" and finding.waive and finding.waive not in hint:
+                yield Line(f'waive it in the job: "waive": ["{finding.waive}"]', "dim", 4)
         if not are_all_shown:
             more = number(len(group.findings) - 1)
             yield Line(f"and {more} more like this: --verbose shows each", "dim", 4)
@@ -72,16 +78,6 @@ def kind_of(finding: Finding) -> Kind:
     hint = finding.hint or ""
     shared_hint = hint if finding.level == "refuse" else _PLACE.sub("…", hint)
     return finding.level, finding.waive, _PLACE.sub("…", finding.message), shared_hint
-
-
-def _finding(finding: Finding) -> Iterator[Block]:
-    at = "" if finding.offset is None else f" (at byte {finding.offset})"
-    yield Line(f"{finding.level}: {redact(finding.message)}{at}", TONES[finding.level], 2)
-    hint = finding.hint or ""
-    if hint:
-        yield Line(f"hint: {redact(hint)}", "dim", 4)
-    if finding.level == "refuse" and finding.waive and finding.waive not in hint:
-        yield Line(f'waive it in the job: "waive": ["{finding.waive}"]', "dim", 4)
 
 
 TRANSACTIONS_SHOWN = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,15 @@ def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
     if together:
         yield Gap()
         yield from together
-    yield from section("Sources and sinks", *_endpoints(facts.plans, verbose))
+    # Each job's once, as its last plan has them.
+    last_plans = {plan.job: plan for plan in facts.plans}
+    several = len(last_plans) > 1
+    rows: list[Row] = []
+    for job, plan in last_plans.items():
+        for end in plan.endpoints:
+            image = str(end.details.get("image", ""))
+            rows.append((job if several else "", image, *render_endpoints.row(end, verbose)))
+    yield from section("Sources and sinks", *table_or_nothing(("",) * 6, rows))
     yield from section("Reads on", *new_positions(facts.sources, verbose))
     if spec.profile is not None:
         gave = ", ".join(map(redact, spec.profile.gave)) or "nothing that the spec does not say"
@@ -209,18 +217,6 @@ def _phases(plan: Plan, verbose: bool) -> Iterator[Block]:
         each.append((step.name, step.kind, files, bytes_, redact(step.describe())))
     yield Gap()
     yield TextTable(("step", "kind", ">files", ">size", "does"), tuple(each))
-
-
-def _endpoints(plans: Iterable[Plan], verbose: bool) -> Iterator[Block]:
-    """Show the sources and sinks of each job once, as its last plan has them."""
-    last_plans = {plan.job: plan for plan in plans}
-    several = len(last_plans) > 1
-    rows: list[Row] = []
-    for job, plan in last_plans.items():
-        for end in plan.endpoints:
-            image = str(end.details.get("image", ""))
-            rows.append((job if several else "", image, *render_endpoints.row(end, verbose)))
-    return table_or_nothing(("",) * 6, rows)
 
 
 def _findings(facts: PlanFacts) -> list[Finding]:

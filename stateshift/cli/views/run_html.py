@@ -237,7 +237,11 @@ def _job(report: Report, job: JobReport) -> Iterator[str]:
             yield tag("p", escape(down))
     yield from _failure(job.failure)
     if job.phases:
-        yield from _figures(report, job)
+        axis = axis_of(report, job)
+        yield tag("figure", picture(job, axis, report.steered))
+        near = closer(job, axis, report.steered)
+        if near is not None:
+            yield tag("figure", tag("figcaption", "The downtime, closer"), near)
         yield tag("h3", "Phases")
         undone = job.state == "rolled-back"
         rows = [(*phase_row(phase, undone), _clock(report, phase.start)) for phase in job.phases]
@@ -271,14 +275,6 @@ def _failover(report: Report, job: JobReport) -> Iterator[str]:
     if drawn is not None:
         words = f"From the source's last {terms.one} that was kept to the job's first one"
         yield tag("figure", tag("figcaption", words), drawn)
-
-
-def _figures(report: Report, job: JobReport) -> Iterator[str]:
-    axis = axis_of(report, job)
-    yield tag("figure", picture(job, axis, report.steered))
-    near = closer(job, axis, report.steered)
-    if near is not None:
-        yield tag("figure", tag("figcaption", "The downtime, closer"), near)
 
 
 def _round_row(copied: RoundReport) -> Row:

@@ -30,7 +30,6 @@ from stateshift.terms import moment, terms_of
 if TYPE_CHECKING:
     from stateshift.api import Inspection
     from stateshift.documents.survey import (
-        EndpointOf,
         FirstEntries,
         OperatorOf,
         SoughtName,
@@ -91,7 +90,11 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
         heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
         yield from section("Images", without_empty(TextTable(heads, tuple(rows))))
     yield from _operator_sections(facts, several)
-    yield from section("Sources and sinks", *_endpoints(facts.endpoints, several, verbose))
+    endpoints: list[Row] = []
+    for owned in facts.endpoints:
+        path = owned.image.path if several else ""
+        endpoints.append((path, *render_endpoints.row(owned.endpoint, verbose)))
+    yield from section("Sources and sinks", *table_or_nothing(("",) * 5, endpoints))
     yield from section("Absolute paths inside", *_embedded(facts.embedded, verbose))
     if verbose:
         settings: list[Row] = []
@@ -288,14 +291,6 @@ def _below(head: Row, lines: Sequence[Row]) -> Iterator[Row]:
 
 
 # ---- what the image names ------------------------------------------------------------------------
-
-
-def _endpoints(endpoints: Iterable[EndpointOf], several: bool, verbose: bool) -> Iterator[Block]:
-    rows: list[Row] = []
-    for owned in endpoints:
-        path = owned.image.path if several else ""
-        rows.append((path, *render_endpoints.row(owned.endpoint, verbose)))
-    return table_or_nothing(("",) * 5, rows)
 
 
 def _embedded(embedded: Iterable[EmbeddedPath], verbose: bool) -> Iterator[Block]:

@@ -120,7 +120,13 @@ class FlinkRest:
         record = self._notes.read(tag) or {}
         calls, stopped = self._calls(record), bool(record.get("stopped"))
         if record.get("id") is not None:
-            return _of_id(calls, str(record["id"]), stopped)
+            id = str(record["id"])
+            job = calls.job(id)
+            if job is not None:
+                return status_of(calls, job, stopped)
+            if stopped:
+                return JobStatus(JobState.FINISHED, id, "stopped")
+            return JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
         settled = 0.0
         if record and not record.get("refused"):
             settle = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
@@ -346,7 +352,12 @@ class FlinkRest:
             jobs = [calls.job(str(id)) for id in ids]
             return [job for job in jobs if job is not None]
         name = str(options.get("job_name", request.job))
-        elsewhere = self._moved_away(request.location)
+        place = request.location.rstrip("/")
+        elsewhere = set()
+        for record in self._notes.every():
+            of_image = str(record.get("location", place)).rstrip("/")
+            if "asked" in record and of_image != place:
+                elsewhere.add(str(record["asked"]))
         here = [job for job in jobs_of_name(calls, name) if job.id not in elsewhere]
         alive = [job for job in here if job.state.alive]
         if len(alive) > 1:
@@ -355,15 +366,6 @@ class FlinkRest:
             hint = f'say which: "stop": {{"job_id": {listed[0]}}}, or all of them as "job_ids"'
             raise ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
         return alive or here
-
-    def _moved_away(self, location: str) -> set[str]:
-        place = location.rstrip("/")
-        elsewhere = set()
-        for record in self._notes.every():
-            of_image = str(record.get("location", place)).rstrip("/")
-            if "asked" in record and of_image != place:
-                elsewhere.add(str(record["asked"]))
-        return elsewhere
 
     @property
     def _notes(self) -> Notes:
@@ -376,15 +378,6 @@ class FlinkRest:
 
 def _last_attempt(record: Record) -> int:
     return int(record.get("attempt", 0))
-
-
-def _of_id(calls: FlinkCalls, id: str, stopped: bool) -> JobStatus:
-    job = calls.job(id)
-    if job is not None:
-        return status_of(calls, job, stopped)
-    if stopped:
-        return JobStatus(JobState.FINISHED, id, "stopped")
-    return JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
 
 
 def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:

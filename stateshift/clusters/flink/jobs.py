@@ -168,7 +168,13 @@ def log_of(calls: FlinkCalls, id: str) -> str:
         exceptions = [{"stacktrace": stack}] if stack else []
     lines: list[str] = []
     for exception in reversed(exceptions):
-        lines += _lines_of(exception)
+        title = redact(str(exception.get("taskName") or "the job"), os.environ)
+        milliseconds = exception.get("timestamp")
+        if milliseconds:
+            time = datetime.fromtimestamp(float(milliseconds) / 1000, UTC)
+            title = f"{time.isoformat(' ', 'seconds')} {title}"
+        stack = without_frames(str(exception.get("stacktrace") or ""))
+        lines += [title, *(f"  {line}" for line in stack)]
     cause = _cause(exceptions)
     if cause is not None and cause.hint:
         lines.append(f"way out: {cause.hint}")
@@ -177,17 +183,6 @@ def log_of(calls: FlinkCalls, id: str) -> str:
 
 def _cause(exceptions: Sequence[Json]) -> Cause | None:
     return cause_of(exceptions[0].get("stacktrace")) if exceptions else None
-
-
-def _lines_of(exception: Json) -> list[str]:
-    """Return the time and the place of an exception, and its stack without the frames."""
-    title = redact(str(exception.get("taskName") or "the job"), os.environ)
-    milliseconds = exception.get("timestamp")
-    if milliseconds:
-        time = datetime.fromtimestamp(float(milliseconds) / 1000, UTC)
-        title = f"{time.isoformat(' ', 'seconds')} {title}"
-    stack = without_frames(str(exception.get("stacktrace") or ""))
-    return [title, *(f"  {line}" for line in stack)]
 
 
 def is_off(page: Options) -> bool:

@@ -94,7 +94,14 @@ class Access:
 
 def access_of(cluster: str, options: Options) -> Access:
     """Return the access that a cluster's options name, else kubectl's own."""
-    files = _kubeconfigs(options)
+    named = options.get("kubeconfig") or os.environ.get("KUBECONFIG")
+    if named:
+        paths = [Path(each).expanduser() for each in str(named).split(os.pathsep) if each]
+        there = [path for path in paths if path.is_file()]
+        files = there or paths[:1]
+    else:
+        usual = Path("~/.kube/config").expanduser()
+        files = [usual] if usual.is_file() or options.get("context") else []
     if files:
         return _Kubeconfig(cluster, files).access(options)
     host = os.environ.get("KUBERNETES_SERVICE_HOST")
@@ -112,16 +119,6 @@ def access_of(cluster: str, options: Options) -> Access:
         lambda _: Proof(read_secret(_ACCOUNT / "token", "token", cluster).strip()),
         "the pod's service account",
     )
-
-
-def _kubeconfigs(options: Options) -> list[Path]:
-    named = options.get("kubeconfig") or os.environ.get("KUBECONFIG")
-    if named:
-        paths = [Path(each).expanduser() for each in str(named).split(os.pathsep) if each]
-        there = [path for path in paths if path.is_file()]
-        return there or paths[:1]
-    usual = Path("~/.kube/config").expanduser()
-    return [usual] if usual.is_file() or options.get("context") else []
 
 
 @dataclass(frozen=True)
@@ -195,7 +192,15 @@ class _Kubeconfig:
         certificate = self._file(folder, user, "client-certificate")
         key = self._file(folder, user, "client-key")
         if user.get("exec"):
-            return ExecPlugin(self.cluster, dict(user["exec"]), folder, self._info(folder, server))
+            info: Json = {"server": server["server"]}
+            authority = self._file(folder, server, "certificate-authority")
+            if authority is not None:
+                content = Path(authority).read_bytes()
+                info["certificate-authority-data"] = base64.b64encode(content).decode()
+            for extension in server.get("extensions") or ():
+                if extension.get("name") == f"{_EXEC}exec":
+                    info["config"] = extension.get("extension")
+            return ExecPlugin(self.cluster, dict(user["exec"]), folder, info)
         if user.get("tokenFile"):
             file = folder / user["tokenFile"]
             return lambda _: Proof(
@@ -203,18 +208,6 @@ class _Kubeconfig:
             )
         proof = Proof(user.get("token"), certificate, key)
         return lambda _: proof
-
-    def _info(self, folder: Path, server: Json) -> Json:
-        """Return the cluster as an exec plug-in is told about it."""
-        info: Json = {"server": server["server"]}
-        authority = self._file(folder, server, "certificate-authority")
-        if authority is not None:
-            content = Path(authority).read_bytes()
-            info["certificate-authority-data"] = base64.b64encode(content).decode()
-        for extension in server.get("extensions") or ():
-            if extension.get("name") == f"{_EXEC}exec":
-                info["config"] = extension.get("extension")
-        return info
 
     def _error(self, fact: str, hint: str) -> ClusterError:
         of_files = ", ".join(map(str, self.files))

@@ -24,7 +24,7 @@ Nothing is deleted. `rest_url` names another way to the JobManagers, with {name}
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -328,7 +328,15 @@ class FlinkOperator:
             model = read_manifest(str(given["manifest"]), self.calls.access.namespace)
             spec, marks = model.spec, model.metadata
         elif "like" in given:
-            model = self._like(given["like"], submission.job)
+            like = given["like"]
+            options = dict(self.options)
+            if {"kubeconfig", "context"} & like.keys():
+                # Another context has another namespace, and another kubeconfig other contexts.
+                options.pop("namespace", None)
+                options.pop("context", None)
+            options |= {key: value for key, value in like.items() if key != "resource"}
+            source = replace(self, options=options, state_dir=self.state_dir / "like")
+            model = source.known(str(like.get("resource", submission.job)))
             spec = model.spec_before
         else:
             model = self.known(named or submission.job)
@@ -337,17 +345,6 @@ class FlinkOperator:
             fact = f"{named} is of another kind than what it is to be like, {definition.kind}"
             raise self._error(submission.job, fact, 'leave the kind out of "resource"')
         return _Start(definition, name or model.name, spec, submission, given, marks)
-
-    def _like(self, like: Mapping[str, object], job: str) -> FlinkResource:
-        """Return the resource of another cluster, or of this, whose spec is to be taken."""
-        options = dict(self.options)
-        if {"kubeconfig", "context"} & like.keys():
-            # Another context has another namespace, and another kubeconfig other contexts.
-            options.pop("namespace", None)
-            options.pop("context", None)
-        options |= {key: value for key, value in like.items() if key != "resource"}
-        source = replace(self, options=options, state_dir=self.state_dir / "like")
-        return source.known(str(like.get("resource", job)))
 
     def _to_start(self, start: _Start, resource: FlinkResource | None) -> Json:
         """Return the resource to write, or refuse one that may have a job."""

@@ -13,7 +13,6 @@ from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.image import SETTING
 from stateshift.engines.flink.image import metadata_of
 from stateshift.engines.flink.plan.copy import rewritten_names, unkeyed_names
-from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.unkeyed import handles_of
 from stateshift.formats.flink.operator_handles import BROADCAST
@@ -117,7 +116,15 @@ def _target_shards(
     names: dict[str, dict[str, None]] = {operator: {} for operator in operators}
     for source in sources:
         image, taken = move.surveys[source.number].images[0], move.choice.taken[source.number]
-        roles = _roles_by_name(image, taken)
+        roles: dict[str, dict[str, str]] = {}
+        for reference in references(metadata_of(image)):
+            if reference.operator not in taken.operators:
+                continue
+            own = roles.setdefault(reference.operator, {})
+            for file in files_of(reference.stream):
+                name = taken.name(file, reference.whole)
+                if own.get(name, "keyed") == "keyed":
+                    own[name] = reference.role
         for old, new in source.operators.items():
             for name, role in roles.get(old, {}).items():
                 if not move.is_rewritten(source.number, old, role):
@@ -142,17 +149,3 @@ def _broadcast(image: Image, operator: str | None) -> set[str]:
         broadcast = [state for state in handle.states if state.mode == BROADCAST]
         names.update(state.name for state in broadcast if state.offsets)
     return names
-
-
-def _roles_by_name(image: Image, taken: Taken) -> dict[str, dict[str, str]]:
-    """Return each operator's file names in the target with their role: any not rewritten."""
-    roles: dict[str, dict[str, str]] = {}
-    for reference in references(metadata_of(image)):
-        if reference.operator not in taken.operators:
-            continue
-        own = roles.setdefault(reference.operator, {})
-        for file in files_of(reference.stream):
-            name = taken.name(file, reference.whole)
-            if own.get(name, "keyed") == "keyed":
-                own[name] = reference.role
-    return roles

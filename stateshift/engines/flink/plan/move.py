@@ -315,7 +315,13 @@ def _metadata(move: Move) -> TransformShard:
         inputs.append(Elsewhere(survey.location, (info,)) if move.prunes else kept)
     for rewritten in move.redistribution.rewritten:
         inputs.append(Elsewhere(move.target, (FileInfo(summary(rewritten), 0),)))
-    files = _rewritten_files(move)
+    # The state that is rewritten into the metadata: it is small.
+    survey = move.facts.source
+    infos = {file.path: file for file in survey.files}
+    paths: dict[str, None] = {}
+    for operator in move.new_offsets:
+        paths.update(dict.fromkeys(paths_of(survey.images[0], operator, (MANAGED,))))
+    files = tuple(infos[path] for path in paths)
     if move.new_offsets:
         options["changed"] = {
             **move.choice.taken[0].places.plain(),
@@ -343,16 +349,6 @@ def _by_location(places: Iterable[Elsewhere]) -> Iterator[Elsewhere]:
         yield Elsewhere(location, tuple(chain.from_iterable(place.files for place in own)))
 
 
-def _rewritten_files(move: Move) -> tuple[FileInfo, ...]:
-    """Return the files with state that is rewritten into the metadata: it is small."""
-    survey = move.facts.source
-    infos = {file.path: file for file in survey.files}
-    paths: dict[str, None] = {}
-    for operator in move.new_offsets:
-        paths.update(dict.fromkeys(paths_of(survey.images[0], operator, (MANAGED,))))
-    return tuple(infos[path] for path in paths)
-
-
 def _published(name: str, target: str, path: str = layout.METADATA) -> TransformShard:
     return TransformShard(
         name=name,
@@ -371,23 +367,7 @@ def _start(move: Move, epoch: int | None) -> Iterator[Phase]:
     location = move.job.destination if epoch is not None else ""
     cluster = move.facts.target_cluster
     awaited = Awaited(location, epoch) if cluster is None or cluster.kind in ASKABLE else None
-    handed = Handed(location, _submit_options(move), _ended_jobs(move))
-    return start(move.job, move.facts, handed, awaited)
-
-
-def _ended_jobs(move: Move) -> tuple[EndedJob, ...]:
-    """Return the jobs that others may write back: an operator starts what its resource wants."""
-    job, source = move.job, move.job.source_cluster
-    is_ended = job.moves and job.flink is not None and job.flink.cancel_job is None
-    if source is None or not is_ended:
-        return ()
-    if move.spec.cluster(source).kind != "flink_operator":
-        return ()
-    return tuple(EndedJob(source, id) for id in job.ids_on_cluster)
-
-
-def _submit_options(move: Move) -> dict[str, object]:
-    """Return `submit` with settings that would be missing, and the spec's word on restoring."""
+    # `submit` with the settings that would be missing, and the spec's word on restoring.
     job = move.job
     options = dict(job.submit.options) if job.submit else {}
     settings = carried_settings(move)
@@ -402,4 +382,16 @@ def _submit_options(move: Move) -> dict[str, object]:
             }
     if job.flink is not None and job.flink.allow_non_restored_state:
         options.setdefault("allow_non_restored_state", True)
-    return options
+    handed = Handed(location, options, _ended_jobs(move))
+    return start(job, move.facts, handed, awaited)
+
+
+def _ended_jobs(move: Move) -> tuple[EndedJob, ...]:
+    """Return the jobs that others may write back: an operator starts what its resource wants."""
+    job, source = move.job, move.job.source_cluster
+    is_ended = job.moves and job.flink is not None and job.flink.cancel_job is None
+    if source is None or not is_ended:
+        return ()
+    if move.spec.cluster(source).kind != "flink_operator":
+        return ()
+    return tuple(EndedJob(source, id) for id in job.ids_on_cluster)

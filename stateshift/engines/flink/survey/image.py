@@ -63,7 +63,22 @@ def survey(
     storage = opening(location)
     folder = image_folder(storage)
     if folder is None:
-        return storage, _without_image(storage)
+        files = tuple(sorted(storage.list()))
+        only_ours = all(file.path.startswith(f"{FOLDER}/") for file in files)
+        below = images_below(files)
+        findings: tuple[Finding, ...] = ()
+        if len(below) > 1:
+            first = locations.join(storage.location, below[-1])
+            several = refuse(
+                f"{storage.location} holds {len(below)} savepoints or checkpoints "
+                f"({', '.join(below[:3])}, ...)",
+                hint=f"name one of them: stateshift inspect {quote(first)}",
+            )
+            findings = (several,)
+        without = Survey(
+            storage.location, None, "empty" if only_ours else "foreign", files, (), findings
+        )
+        return storage, without
     path = layout.under(folder, layout.METADATA)
     info = storage.stat(path)
     if info is not None:
@@ -96,23 +111,6 @@ def _root(place: str, content: bytes, changes: Sequence[Change]) -> str:
 def _aside(changes: Sequence[Change]) -> tuple[str, ...]:
     repair = find_change(changes, Repair)
     return () if repair is None else repair.files
-
-
-def _without_image(storage: Storage) -> Survey:
-    files = tuple(sorted(storage.list()))
-    holds_only_ours = all(file.path.startswith(f"{FOLDER}/") for file in files)
-    kind: Literal["foreign", "empty"] = "empty" if holds_only_ours else "foreign"
-    below = images_below(files)
-    findings: tuple[Finding, ...] = ()
-    if len(below) > 1:
-        first = locations.join(storage.location, below[-1])
-        several = refuse(
-            f"{storage.location} holds {len(below)} savepoints or checkpoints "
-            f"({', '.join(below[:3])}, ...)",
-            hint=f"name one of them: stateshift inspect {quote(first)}",
-        )
-        findings = (several,)
-    return Survey(storage.location, None, kind, files, (), findings)
 
 
 def _image(

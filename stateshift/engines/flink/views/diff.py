@@ -30,7 +30,7 @@ from stateshift.engines.flink.image import is_readable, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.flink.views.elements import Shower
-from stateshift.engines.match import Matched, Sided, match_sides
+from stateshift.engines.match import Sided, match_sides
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import block_of
@@ -38,7 +38,6 @@ from stateshift.formats.flink.kafka import CONSUMER_STATE
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.operator_state import READER_STATE
 from stateshift.sources.kinds import SourceReading
-from stateshift.survey import Image, Survey
 from stateshift.world import Pairs, Unit, unit_of
 
 PREFIX = 4  # bytes that say which store a key is of
@@ -67,13 +66,6 @@ def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
 
 def _side(location: str, opening: Opening) -> ComparedImage:
     storage, survey = surveyed(location, opening)
-    image = _whole_image(location, survey)
-    operators = {operator.id.hex(): operator for operator in metadata_of(image).operators}
-    names = {operator.id: operator.uid or operator.id for operator in image.operators}
-    return ComparedImage(Streams(storage.chunks, places_of(image)), operators, names, image.epoch)
-
-
-def _whole_image(location: str, survey: Survey) -> Image:
     if not is_readable(survey):
         raise PlanError(
             f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}"
@@ -85,7 +77,9 @@ def _whole_image(location: str, survey: Survey) -> Image:
                 f"the state is not whole: {finding.message}",
                 hint=f"stateshift verify {quote(location)}",
             )
-    return image
+    operators = {operator.id.hex(): operator for operator in metadata_of(image).operators}
+    names = {operator.id: operator.uid or operator.id for operator in image.operators}
+    return ComparedImage(Streams(storage.chunks, places_of(image)), operators, names, image.epoch)
 
 
 class _Comparing:
@@ -162,7 +156,14 @@ class _Comparing:
         for match in match_sides(entries):
             for key in match.same.to_pylist():
                 self._count(key).same += 1
-            self._add_differences(match)
+            # `removed` is what only the first side has.
+            for key, value in match.removed.records():
+                self._add("removed", key, value, None)
+            for key, value in match.added.records():
+                self._add("added", key, None, value)
+            befores, afters = match.changed
+            for (key, before), (_, after) in zip(befores.records(), afters.records(), strict=True):
+                self._add("changed", key, before, after)
 
     def _entries(self, read: Reading) -> Iterator[Sided]:
         for number, state, streams in self._present():
@@ -181,16 +182,6 @@ class _Comparing:
         if number == len(self._stores):
             self._stores.append(store)
         return number.to_bytes(PREFIX, "big")
-
-    def _add_differences(self, match: Matched) -> None:
-        """Count and show what differs: `removed` is what only the first side has."""
-        for key, value in match.removed.records():
-            self._add("removed", key, value, None)
-        for key, value in match.added.records():
-            self._add("added", key, None, value)
-        befores, afters = match.changed
-        for (key, before), (_, after) in zip(befores.records(), afters.records(), strict=True):
-            self._add("changed", key, before, after)
 
     def _add(self, change: Change, key: bytes, before: bytes | None, after: bytes | None) -> None:
         counts = self._count(key)
