@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from stateshift.api.advice import advise
     from stateshift.api.checks import check
     from stateshift.api.drills import drill
-    from stateshift.api.failbacks import failback
-    from stateshift.api.failovers import failover
+    from stateshift.api.failovers import failback, failover
     from stateshift.api.images import diff, export, inspect, query, verify
     from stateshift.api.runs import Progress, apply, plan, resume, rollback, status
     from stateshift.api.values import (
@@ -94,7 +93,7 @@ _HOMES = {
     "diff": "stateshift.api.images",
     "drill": "stateshift.api.drills",
     "export": "stateshift.api.images",
-    "failback": "stateshift.api.failbacks",
+    "failback": "stateshift.api.failovers",
     "failover": "stateshift.api.failovers",
     "inspect": "stateshift.api.images",
     "plan": "stateshift.api.runs",

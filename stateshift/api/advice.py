@@ -20,7 +20,7 @@ from stateshift.advise.evaluate.verdicts import verdict_on
 from stateshift.advise.subjects import Outside
 from stateshift.api.local_files import text_of
 from stateshift.api.rebalancing.folder import RebalanceFolder, usual_folder
-from stateshift.api.rebalancing.past import past_of
+from stateshift.api.rebalancing.past import past_of, restarts_below
 from stateshift.api.rebalancing.request import clusters_of
 from stateshift.api.rebalancing.whereabouts import (
     Whereabouts,
@@ -31,7 +31,6 @@ from stateshift.api.rebalancing.whereabouts import (
     refuse_lost_clusters,
 )
 from stateshift.api.requests import SpecLike, spec_of
-from stateshift.api.restarts import restarts_below
 from stateshift.api.runs import WORKDIRS, PathLike
 from stateshift.api.values import JobAdvice
 from stateshift.errors import Complaint, SpecError

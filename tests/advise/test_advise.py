@@ -20,7 +20,7 @@ from stateshift.advise.advising import Observation
 from stateshift.advise.evaluate.inputs import inputs_from
 from stateshift.advise.evaluate.settings import Settings
 from stateshift.advise.evaluate.verdicts import verdict_on
-from stateshift.api.restarts import restart_times
+from stateshift.api.rebalancing.past import restart_times
 from tests.advise.making import sample, vertex
 from tests.advise.measured_flink import BEGAN, Measured, MeasuredFlink, Part
 from tests.cli.support import Outside, Said

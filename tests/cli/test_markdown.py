@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from stateshift.cli.views.markdown import markdown_text
-from stateshift.cli.views.text import Gap, Line, TextTable, pairs, plain_text
+from stateshift.cli.views.text import Gap, Line, TextTable, markdown_text, pairs, plain_text
 from tests.acceptance.support import ROOT, stateshift
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import api, migration
-from stateshift.api.failbacks import spec_of_failback
-from stateshift.api.failovers import standby_at
+from stateshift.api.failovers import spec_of_failback, standby_at
 from stateshift.cli.views import standby_text
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.documents.standby import StandbyFacts

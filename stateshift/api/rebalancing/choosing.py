@@ -7,16 +7,17 @@ storages, brokers, slots and locks in the same way. Reads only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import cast
 
 from stateshift import migration
+from stateshift.advise.measuring import Capacity
 from stateshift.advise.rebalance.decision import Decision, JobMove, decide
 from stateshift.advise.rebalance.memory import Memory
 from stateshift.advise.rebalance.situation import Policy, Situation
 from stateshift.api.rebalancing.folder import RebalanceFolder
-from stateshift.api.rebalancing.memory_needs import without_memory
 from stateshift.api.rebalancing.move_spec import Way, spec_of_move
 from stateshift.api.rebalancing.past import reason_against
 from stateshift.api.rebalancing.request import RebalanceRequest
@@ -25,7 +26,7 @@ from stateshift.clusters.protocol import SavepointCluster
 from stateshift.errors import ClusterError, Interrupted, StateshiftError
 from stateshift.estimating import RESTART_SECONDS
 from stateshift.migration import Adapters, Proposal
-from stateshift.specification import Mode, Rebalancing
+from stateshift.specification import Mode, RebalancedCluster, Rebalancing
 
 _Key = tuple[tuple[str, ...], str]
 
@@ -165,3 +166,29 @@ def _forbid(situation: Situation, move: JobMove, reason: str) -> Situation:
             job = replace(job, forbidden={**job.forbidden, move.target: reason})
         jobs.append(job)
     return replace(situation, jobs=tuple(jobs))
+
+
+def without_memory(
+    decision: Decision,
+    needed_by: Mapping[str, int | None],
+    clusters: Mapping[str, RebalancedCluster],
+    told: Mapping[str, Capacity],
+) -> Iterator[tuple[JobMove, str]]:
+    """Yield the moves for which their target has not enough memory, and why."""
+    free: dict[str, int] = {}
+    for name, cluster in clusters.items():
+        memory = cluster.memory or told[name].memory
+        if memory is not None:
+            free[name] = memory - told[name].memory_used
+    for move in decision.moves:
+        if move.source == move.target:  # what a slot has does not change
+            continue
+        needed = [needed_by[name] for name in move.jobs]
+        known = [size for size in needed if size is not None]
+        if move.target not in free or len(known) < len(needed):
+            continue
+        free[move.target] -= sum(known)
+        if free[move.target] < 0:
+            lacks = -free[move.target]
+            free[move.target] += sum(known)
+            yield move, f"its memory is taken: {lacks / (1 << 20):,.0f} MiB too few are free"

@@ -4,21 +4,29 @@ cordon ── lock ── what earlier runs left unfinished ── survey ──
 
 Killed at any point, it leaves what the next run goes on from: a move is written down before it
 begins, its journal says how far it has come, and everything else is found out anew.
+
+A move is an ordinary run, in a workdir of its own. One that fails is left as any other run is: its
+journal says how far it has come, and `resume` or `rollback` of its workdir goes on. Nothing else is
+moved after it.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from shlex import quote
 
+from stateshift import migration
 from stateshift.advise.evaluate.inputs import refuse_odd_numbers
 from stateshift.advise.rebalance.decision import decide, is_undecided
 from stateshift.advise.rebalance.memory import Memory
-from stateshift.advise.rebalance.outcome import Carried, Rebalance
+from stateshift.advise.rebalance.outcome import Carried, CarriedState, Rebalance
 from stateshift.advise.rebalance.situation import Policy, Situation
 from stateshift.api.local_files import text_of
-from stateshift.api.rebalancing.carrying import carry_out, go_on, plan_move, waiting
 from stateshift.api.rebalancing.choosing import MoveChooser, PlannedDecision, policy_of
 from stateshift.api.rebalancing.draining import not_empty, survey_drained
 from stateshift.api.rebalancing.folder import (
@@ -28,13 +36,17 @@ from stateshift.api.rebalancing.folder import (
     MoveRecord,
     RebalanceFolder,
 )
-from stateshift.api.rebalancing.move_spec import Way, image_of
+from stateshift.api.rebalancing.move_spec import Way, image_of, spec_of_move
 from stateshift.api.rebalancing.past import Past, memory_of, past_of, remember_failure
 from stateshift.api.rebalancing.request import Acting, RebalanceRequest, check_request
 from stateshift.api.rebalancing.survey import SurveyResult, cordons_of, survey
-from stateshift.errors import Complaint, SpecError, StateshiftError
+from stateshift.api.runs import name_the_run, run_name
+from stateshift.errors import JOB_DOWN, Complaint, PlanError, SpecError, StateshiftError
 from stateshift.migration import Adapters
+from stateshift.migration.proposal import refuse
 from stateshift.plain import Misfit, from_plain, to_plain
+from stateshift.report import Report
+from stateshift.workdir import Workdir
 
 # How long to wait until a run at work is looked for again.
 WAIT_SECONDS = 2.0
@@ -287,3 +299,107 @@ def _refuse_odd_inputs(situation: Situation, policy: Policy) -> None:
         raise Misfit("/situation/jobs", "expected jobs, each once")
     if policy.load_max <= 0 or policy.runs < 1:
         raise Misfit("/policy", "expected a load above 0, and a number of runs from 1 on")
+
+
+@dataclass(frozen=True)
+class MoveEnd:
+    """How far a move has come, and what has ended it before its time."""
+
+    carried: Carried
+    error: StateshiftError | None = None
+
+
+def carry_out(
+    request: RebalanceRequest,
+    folder: RebalanceFolder,
+    surveyed: SurveyResult,
+    way: Way,
+    adapters: Adapters,
+) -> MoveEnd:
+    """Plan a move again, and make it. It was written down before (`RebalanceFolder.keep_move`)."""
+    workdir = folder.workdir(way.number, way.jobs)
+    run = run_name(way.jobs, time.time(), os.urandom(2))
+    try:
+        spec = spec_of_move(request, surveyed, way)
+        proposal = migration.propose(spec, adapters, workdir)
+        refuse(proposal.plans)
+        report = migration.apply(proposal, run, workdir, adapters)
+    except StateshiftError as error:
+        return _stopped(way, workdir, error)
+    return MoveEnd(_carried(way, workdir, "finished", report))
+
+
+def plan_move(way: Way, fact: str = "") -> Carried:
+    """Return a move that nobody has begun."""
+    return Carried(way.number, way.jobs, way.source, way.target, "planned", fact=fact)
+
+
+def waiting(folder: RebalanceFolder, move: MoveRecord) -> Carried:
+    """Return a move of an earlier run that has to go on."""
+    workdir = folder.workdir(move.number, move.jobs)
+    fact = f"go on with it: stateshift resume {workdir.path}, or run rebalance with --yes"
+    return _carried(_way(move), workdir, "unfinished", migration.status(workdir), fact)
+
+
+def go_on(
+    folder: RebalanceFolder, move: MoveRecord, adapters: Adapters, is_closed: bool = False
+) -> MoveEnd:
+    """Go on with a move of an earlier run. One to a cluster that `is_closed` by now is taken back,
+    unless its jobs have gone on there.
+    """
+    way, workdir = _way(move), folder.workdir(move.number, move.jobs)
+    try:
+        if is_closed:
+            with suppress(PlanError):
+                report = migration.rollback(workdir, adapters)
+                fact = f"it was taken back: {move.target} is cordoned"
+                return MoveEnd(_carried(way, workdir, "finished", report, fact))
+        report = migration.resume(workdir, adapters)
+    except StateshiftError as error:
+        return _stopped(way, workdir, error)
+    fact = "it was taken back" if report.state == "rolled-back" else ""
+    return MoveEnd(_carried(way, workdir, "finished", report, fact))
+
+
+def _way(move: MoveRecord) -> Way:
+    return Way(move.jobs, move.source, move.target, move.number)
+
+
+def _stopped(way: Way, workdir: Workdir, error: StateshiftError) -> MoveEnd:
+    """Return a move that an error has ended: before it was begun, or on its way."""
+    begun = workdir.exists and migration.progress_of(workdir).state != "new"
+    named = name_the_run(error, str(workdir.path) if begun else None)
+    if not begun:
+        return MoveEnd(plan_move(way, error.fact), named)
+    report = migration.status(workdir)
+    carried = _carried(way, workdir, "failed", report, error.fact)
+    if report.state == "rolled-back" and error.exit_code != JOB_DOWN:
+        hint = "it was taken back; mend what the spec says of the job, and a later run moves it"
+        return MoveEnd(carried, error.with_hint(hint))
+    return MoveEnd(carried, _with_way_out(named, workdir))
+
+
+def _with_way_out(error: StateshiftError, workdir: Workdir) -> StateshiftError:
+    """Return the error with how to go on, where its hint did not say it."""
+    path, hint = quote(str(workdir.path)), error.hint or ""
+    if path in hint:
+        return error
+    ways = f"stateshift resume {path}, or the same command again; to take it back: "
+    ways += f"stateshift rollback {path}"
+    return error.with_hint(f"{hint}; then {ways}" if hint else ways)
+
+
+def _carried(
+    way: Way, workdir: Workdir, state: CarriedState, report: Report, fact: str = ""
+) -> Carried:
+    downtimes = [job.downtime_seconds for job in report.jobs if job.downtime_seconds is not None]
+    return Carried(
+        number=way.number,
+        jobs=way.jobs,
+        source=way.source,
+        target=way.target,
+        state=state,
+        workdir=str(workdir.path),
+        downtime_seconds=max(downtimes, default=None) if state == "finished" else None,
+        fact=fact,
+    )

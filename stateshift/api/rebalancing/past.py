@@ -12,10 +12,14 @@ a decision has to remember, and which moves are not tried again in vain.
 One that failed for its spec's reasons (a program that refuses its arguments, a class that is not
 there) is not tried again, to any cluster, until the spec of its jobs is another. One that an outage
 has ended is not tried again to that cluster until the cool-down is over.
+
+Our own runs have measured, too, how long a restart of a job takes.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -26,6 +30,8 @@ from stateshift.api.rebalancing.folder import MoveRecord, RebalanceFolder
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.clusters.protocol import Silent
 from stateshift.errors import Interrupted, JournalError, PolicyError, StateshiftError, StorageError
+from stateshift.journal import RunFailed, RunResumed, decode_records
+from stateshift.report import summarize
 from stateshift.specification import Spec, to_plain_spec
 from stateshift.workdir import Workdir
 
@@ -171,3 +177,46 @@ def _fingerprint(spec: Spec, jobs: tuple[str, ...]) -> str:
     named = tuple(job for job in spec.jobs if job.name in jobs)
     written = to_plain_spec(replace(spec, jobs=named or spec.jobs, waves=(), dataflow=None))
     return plain.fingerprint([written.get("jobs"), written.get("clusters")])
+
+
+# The number of runs of a job that count, as the operator's history.max.count.
+RESTARTS_KEPT = 3
+
+
+def restarts_below(workdirs: str | None) -> dict[str, float]:
+    """Return the duration of a restart of each job, by our own runs. A run that failed, or was
+    interrupted, tells how long nobody went on with it.
+    """
+    measured: list[tuple[str, float, float]] = []
+    try:
+        names = [] if workdirs is None else sorted(os.listdir(workdirs))
+    except OSError:  # what runs have taken is not known then
+        names = []
+    for name in names:
+        path = os.path.join(workdirs or "", name)
+        if not os.path.exists(os.path.join(path, "journal")):
+            continue
+        with suppress(StateshiftError):
+            workdir = Workdir(path)
+            progress = migration.progress_of(workdir)
+            records, _ = decode_records(workdir.lines.read())
+            if any(isinstance(record, RunFailed | RunResumed) for record in records):
+                continue  # it has ended before its time, whatever it has come to since
+            for job in summarize(progress).jobs:
+                if job.downtime_seconds is not None:
+                    measured.append((job.job, progress.began, job.downtime_seconds))
+    return restart_times(measured)
+
+
+def restart_times(measured: Iterable[tuple[str, float, float]]) -> dict[str, float]:
+    """Return the longest downtime of the last RESTARTS_KEPT runs of each job, so that one bad night
+    is not told for ever. A measure is (job, begin of its run, downtime).
+    """
+    by_job: dict[str, list[tuple[float, float]]] = {}
+    for job, began, seconds in measured:
+        by_job.setdefault(job, []).append((began, seconds))
+    longest = {}
+    for job, times in by_job.items():
+        last = sorted(times)[-RESTARTS_KEPT:]
+        longest[job] = max(seconds for _, seconds in last)
+    return longest

@@ -1,6 +1,11 @@
 """Clusters and jobs, measured: the situation that is decided on. Reads only.
 
 Nothing that is wrong with a job or a cluster ends a run: it is "cannot tell", with the reason.
+
+The memory of a job:
+
+    Spark   its executors', as far as its submission says
+    Flink   that of the slots which it has taken where it is now
 """
 
 from __future__ import annotations
@@ -28,8 +33,7 @@ from stateshift.advise.rebalance.outcome import Cordon
 from stateshift.advise.rebalance.situation import Cluster, Job, Situation
 from stateshift.advise.subjects import Outside
 from stateshift.api.rebalancing.folder import Absence, RebalanceFolder
-from stateshift.api.rebalancing.memory_needs import memory_of_job, memory_of_slots
-from stateshift.api.rebalancing.past import Past
+from stateshift.api.rebalancing.past import Past, restarts_below
 from stateshift.api.rebalancing.request import RebalanceRequest
 from stateshift.api.rebalancing.whereabouts import (
     JobList,
@@ -42,13 +46,13 @@ from stateshift.api.rebalancing.whereabouts import (
     notes_on,
     refuse_lost_clusters,
 )
-from stateshift.api.restarts import restarts_below
 from stateshift.errors import Complaint, SpecError
 from stateshift.estimating import PREPARED_RESTART_SECONDS, RESTART_SECONDS
 from stateshift.migration import Adapters
 from stateshift.specification import JobSpec, RebalancedCluster
 from stateshift.specification.grammars import excluding
 from stateshift.specification.rebalancing import matches
+from stateshift.specification.values import size_of
 
 # The most jobs that a note names.
 NAMED_MAX = 5
@@ -360,3 +364,40 @@ def _notes_on_memory(request: RebalanceRequest, memory: Mapping[str, int | None]
     unknown = [name for name, needed in memory.items() if needed is None]
     if unknown:
         yield f"memory is not judged for {', '.join(unknown)}: nothing tells how much they need"
+
+
+# Spark's own default.
+EXECUTOR_MEMORY = "1g"
+
+
+def memory_of_job(job: JobSpec) -> int | None:
+    """Return the bytes of a Spark job's executors; None where the number of them is not told."""
+    conf = {} if job.submit is None else job.submit.options.get("conf", {})
+    if not isinstance(conf, Mapping):
+        return None
+    count = _count(conf)
+    each = size_of(str(conf.get("spark.executor.memory", EXECUTOR_MEMORY)))
+    if count is None or each is None:
+        return None
+    return count * each
+
+
+def _count(conf: Mapping[str, object]) -> int | None:
+    instances = _number(conf.get("spark.executor.instances"))
+    if instances is not None:
+        return instances
+    cores, each = _number(conf.get("spark.cores.max")), _number(conf.get("spark.executor.cores"))
+    if cores is None or each is None:
+        return None
+    return -(-cores // each)
+
+
+def _number(value: object) -> int | None:
+    word = str(value)
+    return int(word) if word.isdecimal() and int(word) > 0 else None
+
+
+def memory_of_slots(width: float, told: Capacity | None) -> int | None:
+    """Return the bytes of so many slots of a cluster; None where it does not tell its memory."""
+    each = None if told is None else told.memory_of_worker
+    return None if each is None or width <= 0 else int(width) * each

@@ -387,8 +387,7 @@ def failback(
     keeps the standby again, and says so. `stateshift rollback WORKDIR` puts back what was set
     aside.
     """
-    from stateshift.api.failbacks import spec_of_failback
-    from stateshift.api.failovers import standby_at, with_waivers
+    from stateshift.api.failovers import spec_of_failback, standby_at, with_waivers
     from stateshift.cli.shell.launch import Request, launch
     from stateshift.cli.views import standby_text
     from stateshift.documents.standby import StandbyFacts

@@ -162,7 +162,7 @@ class Terminal:
     def show(self, blocks: Iterable[Block]) -> None:
         """Print the result, for a person or a pull request."""
         if self.is_markdown:
-            from stateshift.cli.views.markdown import markdown_text
+            from stateshift.cli.views.text import markdown_text
 
             self._write(markdown_text(blocks), sys.stdout)
         else:
