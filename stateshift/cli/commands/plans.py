@@ -82,15 +82,7 @@ def plan(
 
     terminal.format_as(format)
     if output is not None:
-        # Before the reading, which may take a while.
-        if _same(spec, output):
-            stem = os.path.splitext(output)[0]
-            other = f"{stem}.plan"
-            if _same(spec, other):
-                other = f"{stem}-2.plan"
-            message = f"{output} is the file that is read: the plan would take its place"
-            raise SpecError.of("-o", message, hint=f"give it another name: -o {shlex.quote(other)}")
-        refuse_no_file("-o", output, "a plan", "plan.json")
+        _refuse_output(spec, output)  # before the reading, which may take a while
     given, only = move_of(spec), job or []
     if sign is None and expires is not None:
         raise SpecError.of("--expires", "is for --sign")
@@ -129,6 +121,18 @@ def plan(
         else:
             terminal.say(f"saved; carry it out with: stateshift apply {shlex.quote(output)}")
     return PlanError.exit_code if judged.refusals else None
+
+
+def _refuse_output(spec: str, output: str) -> None:
+    """Refuse a file that is read, or that cannot be written."""
+    if _same(spec, output):
+        stem = os.path.splitext(output)[0]
+        other = f"{stem}.plan"
+        if _same(spec, other):
+            other = f"{stem}-2.plan"
+        message = f"{output} is the file that is read: the plan would take its place"
+        raise SpecError.of("-o", message, hint=f"give it another name: -o {shlex.quote(other)}")
+    refuse_no_file("-o", output, "a plan", "plan.json")
 
 
 def _same(path: str, other: str) -> bool:
