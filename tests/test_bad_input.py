@@ -94,7 +94,10 @@ def expect_as_before(ground: Ground, source: dict[str, bytes]) -> None:
 
 
 def test_nothing_at_the_source_is_refused(ground: Ground) -> None:
-    check_hint(refused(ground, f"nothing is at {SOURCE}"), f"stateshift inspect {SOURCE}")
+    above = SOURCE.rpartition("/")[0]
+    check_hint(
+        refused(ground, f"nothing is at {SOURCE}"), f"check the path: stateshift inspect {above}"
+    )
 
 
 def test_a_foreign_directory_is_refused(ground: Ground) -> None:
@@ -520,9 +523,9 @@ def test_a_job_moves_whatever_its_places_are_called(tmp_path: Path, name: str) -
 
 
 def test_hints_quote_what_a_shell_would_take_apart(ground: Ground) -> None:
-    for hint in (refused(ground, "nothing is at", source="/a b/$c").hint,):
+    for hint in (refused(ground, "nothing is at", source="/a b/$c/orders").hint,):
         words = shlex.split(hint or "")
-        assert words == ["stateshift", "inspect", "file:///a b/$c"]
+        assert words == ["check", "the", "path:", "stateshift", "inspect", "file:///a b/$c"]
 
 
 def test_a_symlink_loop_is_refused_naming_the_link(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,7 @@ def test_of_endless_rows_those_on_the_screen_are_read_and_one_more() -> None:
 
 def test_a_search_without_an_end_tells_how_far_it_is_and_is_stopped() -> None:
     def rows(adapters: Adapters, needle: str) -> Iterator[PageRow]:
-        return endless([])
+        return chain((PageRow((f"found {number}",)) for number in range(9)), endless([]))
 
     def page(adapters: Adapters) -> Page:
         return Page("endless", (), ("row",), rows)
@@ -243,7 +244,7 @@ def test_a_search_without_an_end_tells_how_far_it_is_and_is_stopped() -> None:
         await seen.until("rows 1 to 500")
         await seen.press("slash n o n e enter", "0 of ", "rows read with 'none'; reading")
         await seen.press("escape", "; stopped")
-        await seen.press("slash r o w space 7 7 7 enter", "row 777", "row 7770", "reading")
+        await seen.press("slash f o u n d enter", "found 0", "found 8", "reading")
         await seen.press("escape", "; stopped")
         await seen.press("escape", "rows 1 to 500")
 

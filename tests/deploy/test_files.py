@@ -22,6 +22,8 @@ import yaml
 from stateshift.cli.shell.entry import parser
 from stateshift.documents.metrics import METRICS
 from stateshift.storage.local.storage import LocalStorage
+from tests.check.corpus import BASES
+from tests.check.playing import GROUND
 from tests.support.checkpoints import Checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -515,10 +517,31 @@ def test_the_action_shows_a_plan_and_fails_where_a_finding_refuses(
         GITHUB_OUTPUT=str(output),
     )
     assert done.returncode == code, done.stderr
-    assert summary.read_text().startswith("```text\norders: move its image at epoch")
+    assert summary.read_text().startswith("### orders: move its image at epoch")
     assert output.read_text() == f"file={tmp_path}/stateshift.plan\n"
     assert json.loads((tmp_path / "stateshift.plan").read_text())["stateshift_plan"]
     assert not (tmp_path / "moved").exists()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.row("W-13")
+def test_the_action_shows_whether_code_starts(tmp_path: Path) -> None:
+    checkpoint = ROOT / "tests" / "golden" / "check" / "window" / "checkpoint"
+    code = tmp_path / "job.py"
+    code.write_text(BASES["window"].script)
+    summary = tmp_path / "summary.md"
+    done = bash(
+        action_scripts()[-2],
+        tmp_path,
+        CHECKPOINT=str(checkpoint),
+        CODE=str(code),
+        BEFORE="",
+        ARGUMENTS=str(GROUND),
+        GITHUB_STEP_SUMMARY=str(summary),
+    )
+    assert done.returncode == 0, done.stderr
+    assert summary.read_text().startswith("### starts: ")
 
 
 def test_the_action_installs_what_lies_beside_it_and_nothing_by_its_name(tmp_path: Path) -> None:

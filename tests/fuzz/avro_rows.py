@@ -183,7 +183,7 @@ TARGETS = (
         "avro-key",
         run_avro_key,
         _key_seeds,
-        (*entries("encoders", "avro_vectors", "columnar"), *spark("avro_rows")),
+        (*entries("encoders", "columnar"), *spark("avro_rows")),
         WORDS,
         1024,
     ),

@@ -172,7 +172,7 @@ MODULES = tuple(
     f"engines/spark/{name}.py"
     for name in (
         *("survey/checkpoint", "survey/restart/query_files", "survey/restart/operators"),
-        *("survey/restart/shards", "survey/restart/image"),
+        "survey/restart/image",
         *("chains", "entries/fold", "entries/last_writes"),
         *(
             "check/image",
