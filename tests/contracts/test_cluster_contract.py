@@ -19,7 +19,7 @@ import pytest
 from stateshift.clusters.flink.jobs import job_id
 from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.kubernetes.flink_operator import FlinkOperator
-from stateshift.clusters.kubernetes.flink_resources import digest
+from stateshift.clusters.noted import digest
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec

@@ -33,6 +33,7 @@ from stateshift.clusters.flink.jobs import (
     given_settings,
     job_id,
     job_settings,
+    job_to_stop,
     jobs_of_name,
     log_of,
     progress_of,
@@ -208,7 +209,7 @@ class FlinkRest:
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
         """Cancel a job; one whose state is wanted is stopped with a savepoint."""
-        status = self._to_stop(request)
+        status = job_to_stop(self, request)
         refuse_unknown(status, request, self.name, self._notes)
         self._notes.add_stopped(request.tag)
         calls = self._calls(self._notes.read(request.tag))
@@ -227,7 +228,7 @@ class FlinkRest:
                 raise ClusterError(
                     f"{fact}it was cancelled", cluster=self.name, job=request.job, hint=hint
                 )
-            status = self._to_stop(request)  # of several, another one
+            status = job_to_stop(self, request)  # of several, another one
         return status
 
     def log(self, tag: str, lines_max: int = 50) -> str:
@@ -333,13 +334,6 @@ class FlinkRest:
     ) -> None:
         """Change the parallelism of vertices in place, and wait for it. Others stay as they are."""
         rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
-
-    def _to_stop(self, request: StopRequest) -> JobStatus:
-        """Return the job to stop; by its tag alone if it has one: the source may run beside it."""
-        named = {"job_id", "job_ids", "job_name"} & set(request.options)
-        if request.tag is None or named:
-            return self.find_source(request)
-        return self.find(request.tag)
 
     def _sources(self, request: StopRequest) -> list[Job]:
         """Return the jobs of the spec's ids; else those of its name, alive ones alone if any."""

@@ -25,7 +25,14 @@ from stateshift.clusters.flink.values import Checkpoints, Job, lasting_of, relea
 from stateshift.clusters.http import Json, Refused, Unanswered, through_outages
 from stateshift.clusters.noted import Notes
 from stateshift.clusters.options import Options, settings
-from stateshift.clusters.protocol import JobProgress, JobState, JobStatus, RunningJob
+from stateshift.clusters.protocol import (
+    Cluster,
+    JobProgress,
+    JobState,
+    JobStatus,
+    RunningJob,
+    StopRequest,
+)
 from stateshift.clusters.redaction import redact
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
@@ -52,6 +59,14 @@ _GIVEN: Final = (
 )
 _NEVER: Final = 1 << 62
 _BY_CLUSTER: Final = "cluster level default"
+
+
+def job_to_stop(cluster: Cluster, request: StopRequest) -> JobStatus:
+    """Return the job to stop; by its tag alone if it has one: the source may run beside it."""
+    named = {"job_id", "job_ids", "job_name"} & set(request.options)
+    if request.tag is None or named:
+        return cluster.find_source(request)
+    return cluster.find(request.tag)
 
 
 def job_id(tag: str, attempt: int = 0) -> str:

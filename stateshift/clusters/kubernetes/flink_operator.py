@@ -34,7 +34,7 @@ from typing import Final
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.checkpoints import latest_checkpoint
-from stateshift.clusters.flink.jobs import log_of, progress_of, settings_of
+from stateshift.clusters.flink.jobs import job_to_stop, log_of, progress_of, settings_of
 from stateshift.clusters.flink.savepoints import lies_below
 from stateshift.clusters.flink.values import ENDED
 from stateshift.clusters.http import Json, Refused, Service, Unanswered
@@ -56,12 +56,11 @@ from stateshift.clusters.kubernetes.flink_resources import (
     SAVEPOINT_FOLDERS,
     TAG,
     FlinkResource,
-    digest,
     new_resource,
     read_manifest,
 )
 from stateshift.clusters.logged import logs_image, logs_stop, logs_submission
-from stateshift.clusters.noted import Notes, Record, refuse_unknown
+from stateshift.clusters.noted import Notes, Record, digest, refuse_unknown
 from stateshift.clusters.options import TEXT, Options, read_options
 from stateshift.clusters.protocol import (
     CheckpointRequest,
@@ -707,7 +706,7 @@ class FlinkOperator:
         """Suspend a job with a savepoint. One of our own that does not run well enough to take one
         is suspended without: its image is where it was.
         """
-        status = self._to_stop(request)
+        status = job_to_stop(self, request)
         refuse_unknown(status, request, self.name, self.notes)
         self.notes.add_stopped(request.tag)
         resource = None if status.id is None else self._resource(status.id)
@@ -715,7 +714,7 @@ class FlinkOperator:
         if request.tag is None:
             if resource is not None and (resource.is_wanted or status.state.alive):
                 self._suspend(resource, digest(f"stop {resource.id}"), request.seconds_max)
-            return self._to_stop(request)
+            return job_to_stop(self, request)
         if resource is None or not _has_tag(resource, request.tag, record):
             return status
         if resource.is_wanted or status.state.alive:
@@ -723,14 +722,7 @@ class FlinkOperator:
             ended = self._end_ours(resource, mark, request.seconds_max)
             known = {"begun": time.time(), **record, "id": ended.id, "uid": ended.uid}
             self.notes.add(request.tag, **{**known, "fenced": ended.generation})
-        return self._to_stop(request)
-
-    def _to_stop(self, request: StopRequest) -> JobStatus:
-        """Return the job to stop; by its tag alone if it has one: the source may run beside it."""
-        named = {"job_id", "job_ids", "job_name"} & set(request.options)
-        if request.tag is None or named:
-            return self.find_source(request)
-        return self.find(request.tag)
+        return job_to_stop(self, request)
 
     def _end_ours(self, resource: FlinkResource, mark: str, seconds_max: float) -> FlinkResource:
         configured = resource.configuration

@@ -32,7 +32,6 @@ Annotations of ours, beside the label stateshift/tag, which is a digest of the t
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import os
 import re
@@ -45,7 +44,7 @@ from stateshift.clusters.flink.savepoints import lies_below
 from stateshift.clusters.flink.values import STATES
 from stateshift.clusters.http import OTHER_FIELDS, Json
 from stateshift.clusters.kubernetes.calls import DEPLOYMENT, SESSION_JOB, Definition
-from stateshift.clusters.noted import fill_arguments, fill_values
+from stateshift.clusters.noted import digest, fill_arguments, fill_values
 from stateshift.clusters.options import Options, settings
 from stateshift.clusters.protocol import JobState, JobStatus, RunningJob, Submission
 from stateshift.clusters.redaction import redact
@@ -402,11 +401,6 @@ def read_manifest(path: str, namespace: str) -> FlinkResource:
         fact = f"{path} is for the namespace {metadata['namespace']}, and not for {namespace}"
         raise ClusterError(fact, hint='correct it, or the "namespace" of the cluster')
     return named
-
-
-def digest(text: str) -> str:
-    """Return a text as the value of a label."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _override(spec: Json, submission: Submission, given: Options) -> None:

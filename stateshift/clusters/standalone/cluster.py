@@ -17,7 +17,6 @@ run finds the job that has its checkpoint there; a job that somebody else submit
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from stateshift.clusters.kind import ClusterKind, submit_options
 from stateshift.clusters.logged import logs_stop
 from stateshift.clusters.noted import (
     Record,
+    digest,
     fill_arguments,
     fill_values,
     identity,
@@ -90,7 +90,7 @@ class Standalone(RemoteCluster[StandaloneCalls]):
         return None if driver is None else _status(driver)
 
     def find_unanswered(self, calls: StandaloneCalls, tag: str, begun: float | None) -> JobStatus:
-        mark = f'"-Dspark.stateshift.submission={_digest(tag)}"'
+        mark = f'"-Dspark.stateshift.submission={digest(tag)}"'
         if begun is None:
             ours, _ = _first(calls, calls.drivers(active=True), lambda command: mark in command)
             return JobStatus(JobState.ABSENT) if ours is None else _status(ours)
@@ -114,7 +114,7 @@ class Standalone(RemoteCluster[StandaloneCalls]):
             return self.status_of(calls, str(options["driver"])) or JobStatus(JobState.ABSENT)
         name = str(options.get("app_name") or request.job)
         named = _named(name)
-        here = f'"{_PLACE}{_digest(request.location.rstrip("/"))}"'
+        here = f'"{_PLACE}{digest(request.location.rstrip("/"))}"'
 
         def is_source(command: str) -> bool:
             if _PLACE in command:
@@ -222,8 +222,8 @@ class Standalone(RemoteCluster[StandaloneCalls]):
             **texts(sizes),
             **identity_settings(submission),
             "spark.submit.deployMode": "cluster",
-            "spark.stateshift.submission": _digest(submission.tag),
-            "spark.stateshift.place": _digest(submission.location.rstrip("/")),
+            "spark.stateshift.submission": digest(submission.tag),
+            "spark.stateshift.place": digest(submission.location.rstrip("/")),
         }
 
     def create(self, calls: StandaloneCalls, tag: str, body: Json) -> str:
@@ -252,11 +252,6 @@ class Standalone(RemoteCluster[StandaloneCalls]):
         logs = [calls.said(driver, stream, 1 << 16) for stream in ("stderr", "stdout")]
         text = "\n".join(filter(None, logs))
         return last_lines(redact(text, os.environ), lines_max)
-
-
-def _digest(text: str) -> str:
-    """Return a digest for a launch command: Spark hides what reads like a secret or a token."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _named(name: str) -> str:

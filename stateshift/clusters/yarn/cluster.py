@@ -23,7 +23,6 @@ all attempts that it would have, where the next attempt does not answer the mark
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import re
@@ -37,7 +36,7 @@ from typing import ClassVar, Final, cast
 from stateshift.clusters import detached
 from stateshift.clusters.kind import ClusterKind, Submit
 from stateshift.clusters.logged import logs_stop
-from stateshift.clusters.noted import Record, fill, noted_origin
+from stateshift.clusters.noted import Record, digest, fill, noted_origin
 from stateshift.clusters.options import Options, read_options, settings
 from stateshift.clusters.protocol import (
     JobFailure,
@@ -410,18 +409,14 @@ def _reason(application: Application) -> str:
 
 def _mark(tag: str) -> str:
     """Return a tag of YARN: at most 100 letters of ASCII, without a comma."""
-    return f"stateshift-{_digest(tag)}"
+    return f"stateshift-{digest(tag)}"
 
 
 def _place(location: str) -> str:
     """Return the tag of a location, however it is written: `/a`, `file:///a/`."""
     with suppress(NoLocation):
         location = normal(location, os.getcwd())
-    return f"{_PLACE}{_digest(location.rstrip('/'))}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{_PLACE}{digest(location.rstrip('/'))}"
 
 
 def check_submit(cluster: ClusterSpec, submit: Submit) -> None:
