@@ -392,13 +392,14 @@ def _cores_asked_for(submit: SubmitSpec | None) -> int | None:
     if not isinstance(conf, Mapping):
         return None
     if "spark.cores.max" in conf:
-        return _count(conf["spark.cores.max"])
-    executors = _count(conf.get("spark.executor.instances"))
+        return count_of(conf["spark.cores.max"])
+    executors = count_of(conf.get("spark.executor.instances"))
     if executors is None:
         return None
-    return executors * (_count(conf.get("spark.executor.cores")) or 1)
+    return executors * (count_of(conf.get("spark.executor.cores")) or 1)
 
 
-def _count(value: object) -> int | None:
+def count_of(value: object) -> int | None:
+    """Return a count that a setting of Spark gives as text; None for anything else."""
     word = str(value)
     return int(word) if word.isdecimal() and int(word) > 0 else None

@@ -60,6 +60,7 @@ from stateshift.clusters.protocol import (
     StopRequest,
     Submission,
     Trial,
+    UnknownAnswers,
 )
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.spark_causes import LOG_LINES, failure_of
@@ -77,7 +78,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class CommandCluster:
+class CommandCluster(UnknownAnswers):
     """See the module. `options` are checked already."""
 
     name: str
@@ -94,9 +95,6 @@ class CommandCluster:
         if not self._shell.has("version"):
             return None
         return _last_line(self._shell.run("version", _variables(Submission("", "", ""))))
-
-    def host(self, connection: str | None = None) -> str | None:
-        return None
 
     def reaches(self, location: str) -> bool | None:
         """Whether `reach`, which gets the location as the job would, ends with exit code 0."""

@@ -195,10 +195,6 @@ class Livy(RemoteCluster[LivyCalls]):
     takes: ClassVar[KindOptions] = options_of("livy")
     forgotten = "Livy does not know it any more: it ended a while ago, or Livy was restarted"
 
-    def version(self) -> str | None:
-        """Livy tells its own, not Spark's."""
-        return None
-
     def calls(self, record: Record | None) -> LivyCalls:
         url = (record or {}).get("url") or self.options["url"]
         return LivyCalls(self.name, str(url), self.options)

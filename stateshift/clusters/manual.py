@@ -32,7 +32,13 @@ from stateshift.clusters.detached import file_name
 from stateshift.clusters.kind import Ask, ClusterKind, Surroundings
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.options import Options
-from stateshift.clusters.protocol import JobFailure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    JobState,
+    JobStatus,
+    StopRequest,
+    Submission,
+    UnknownAnswers,
+)
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import READABLE, read_object, write_whole
@@ -45,7 +51,7 @@ _NO = ("n", "no", "abort", "cancel")
 
 
 @dataclass(frozen=True)
-class Manual:
+class Manual(UnknownAnswers):
     """See the module; without `ask`, marker files are waited for, and `say` tells which."""
 
     name: str
@@ -63,12 +69,6 @@ class Manual:
 
     def version(self) -> str | None:
         return self.engine_version
-
-    def host(self, connection: str | None = None) -> str | None:
-        return None
-
-    def reaches(self, location: str) -> bool | None:
-        return None
 
     def find(self, tag: str) -> JobStatus:
         id = self._first_line(tag, "submitted")
@@ -154,9 +154,6 @@ class Manual:
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         return last_lines(redact(self._text(tag, "failed")), lines_max)
-
-    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
-        return None
 
     def _person(
         self, wish: str, question: str, marker: tuple[str, str], seconds_max: float

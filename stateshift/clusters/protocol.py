@@ -253,6 +253,22 @@ class Gone(ClusterError):
         self.since, self.image = since, image
 
 
+class UnknownAnswers:
+    """The answers of a cluster that cannot tell: each kind gives those that it has."""
+
+    def version(self) -> str | None:
+        return None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return None
+
+    def reaches(self, location: str) -> bool | None:
+        return None
+
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
+        return None
+
+
 class Cluster(Protocol):
     """A cluster: it starts, finds and stops jobs. Those that we started are known by their tag."""
 

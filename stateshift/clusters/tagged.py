@@ -31,6 +31,7 @@ from stateshift.clusters.protocol import (
     StopRequest,
     Submission,
     Trial,
+    UnknownAnswers,
 )
 from stateshift.clusters.spark_causes import LOG_LINES, failure_of
 from stateshift.clusters.stopping import (
@@ -51,7 +52,7 @@ _SETTLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class TaggedCluster(ABC):
+class TaggedCluster(UnknownAnswers, ABC):
     """A cluster of Spark's. `options` are checked already (`takes.cluster`)."""
 
     name: str
@@ -84,9 +85,6 @@ class TaggedCluster(ABC):
 
     def error(self, job: str, fact: str, hint: str | None = None) -> ClusterError:
         return ClusterError(fact, cluster=self.name, job=job, hint=hint)
-
-    def reaches(self, location: str) -> bool | None:
-        return None
 
     @abstractmethod
     def find(self, tag: str) -> JobStatus: ...

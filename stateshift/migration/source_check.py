@@ -219,18 +219,15 @@ def _damage_in(
     by_names = inquiry.engine.judge(at, None, None).findings
     deep = DeepCheck(history=False)  # which finds nothing that keeps a job from restarting
     fleet = inquiry.adapters.fleet
-    is_shared = hasattr(fleet, "deep") and not _has_other_files(job)
+    repair = find_change(job.transform, Repair)
+    # Other processes look for the files of the image at its location.
+    is_all_there = repair is None or not (repair.take or repair.rebuild)
+    is_shared = hasattr(fleet, "deep") and is_all_there
     readers = cast("Readers", fleet) if is_shared else None
     to_the_end = inquiry.engine.judge(at, deep, readers).findings
     found = [*to_the_end, *_damage_in_planned_state(inquiry, job, survey, image, to_the_end)]
     refusals = [finding for finding in found if finding.level == "refuse"]
     return [finding for finding in refusals if finding not in by_names]
-
-
-def _has_other_files(job: JobSpec) -> bool:
-    """Whether some files of the image are not at its location, where other processes look."""
-    repair = find_change(job.transform, Repair)
-    return repair is not None and bool(repair.take or repair.rebuild)
 
 
 def damage_of_copy(

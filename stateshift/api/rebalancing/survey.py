@@ -31,7 +31,7 @@ from stateshift.advise.measuring import (
 )
 from stateshift.advise.rebalance.outcome import Cordon
 from stateshift.advise.rebalance.situation import Cluster, Job, Situation
-from stateshift.advise.subjects import Outside
+from stateshift.advise.subjects import Outside, count_of
 from stateshift.api.rebalancing.folder import Absence, RebalanceFolder
 from stateshift.api.rebalancing.past import Past, restarts_below
 from stateshift.api.rebalancing.request import RebalanceRequest
@@ -383,18 +383,14 @@ def memory_of_job(job: JobSpec) -> int | None:
 
 
 def _count(conf: Mapping[str, object]) -> int | None:
-    instances = _number(conf.get("spark.executor.instances"))
+    instances = count_of(conf.get("spark.executor.instances"))
     if instances is not None:
         return instances
-    cores, each = _number(conf.get("spark.cores.max")), _number(conf.get("spark.executor.cores"))
+    cores = count_of(conf.get("spark.cores.max"))
+    each = count_of(conf.get("spark.executor.cores"))
     if cores is None or each is None:
         return None
     return -(-cores // each)
-
-
-def _number(value: object) -> int | None:
-    word = str(value)
-    return int(word) if word.isdecimal() and int(word) > 0 else None
 
 
 def memory_of_slots(width: float, told: Capacity | None) -> int | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stateshift.engines.views import NumberedPart
     from stateshift.look import Judgement
-    from stateshift.look.checked_parts import NextPart, PartsFile
+    from stateshift.look.checked_parts import PartsFile
 
 
 @command(
@@ -69,7 +69,7 @@ def verify(
     from stateshift.cli.views import survey_text as render_survey
     from stateshift.documents.judgement import JudgementDocument
     from stateshift.engines.views import DeepCheck
-    from stateshift.look.checked_parts import due_part, parts_file, usual_folder
+    from stateshift.look.checked_parts import due_part, parts_file, usual_folder, wanted_part
     from stateshift.workdir import Workdir
 
     is_run = "://" not in location and Workdir(location).exists
@@ -83,7 +83,12 @@ def verify(
     else:
         folder = usual_folder(os.environ) if remember is None else Path(remember)
         file = parts_file(folder, location)
-        due = due_part(file, _wanted(part))
+        try:
+            wanted = wanted_part(part)
+        except ValueError as error:
+            hint = "--part 1/30, --part next/30"
+            raise SpecError.of("--part", f"{part!r}: {error}", part, hint=hint) from None
+        due = due_part(file, wanted)
     if deep:
         from stateshift.cli.shell.work import readers_for
 
@@ -108,17 +113,6 @@ def _refuse(location: str, options: Mapping[str, object]) -> None:
     if complaints:
         hint = f"stateshift verify {quote(location)} --deep --part next/30"
         raise SpecError(complaints, hint=hint)
-
-
-def _wanted(part: str) -> NumberedPart | NextPart:
-    """Return the part that the option names."""
-    from stateshift.look.checked_parts import wanted_part
-
-    try:
-        return wanted_part(part)
-    except ValueError as error:
-        hint = "--part 1/30, --part next/30"
-        raise SpecError.of("--part", f"{part!r}: {error}", part, hint=hint) from None
 
 
 def _remembered(

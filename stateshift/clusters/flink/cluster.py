@@ -66,7 +66,6 @@ from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import (
     CheckpointRequest,
     Gone,
-    JobFailure,
     JobProgress,
     JobState,
     JobStatus,
@@ -77,6 +76,7 @@ from stateshift.clusters.protocol import (
     StopRequest,
     Submission,
     Trial,
+    UnknownAnswers,
 )
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.stopping import stop_options
@@ -93,7 +93,7 @@ _FORGOTTEN = (
 
 
 @dataclass(frozen=True)
-class FlinkRest:
+class FlinkRest(UnknownAnswers):
     """See the module. `options` are checked already."""
 
     name: str
@@ -113,9 +113,6 @@ class FlinkRest:
 
     def host(self, connection: str | None = None) -> str | None:
         return host_of(connection or str(self.options["url"]))
-
-    def reaches(self, location: str) -> bool | None:
-        return None
 
     def find(self, tag: str) -> JobStatus:
         record = self._notes.read(tag) or {}
@@ -235,10 +232,6 @@ class FlinkRest:
         """Return the exceptions of a job, oldest first; and the way out, if there is one."""
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
         return last_lines(log_of(calls, id), lines_max) if id is not None else ""
-
-    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
-        """Return nothing: `log` and `progress` say it."""
-        return None
 
     def try_start(self, submission: Submission) -> Trial:
         record: Record = {"url": submission_url(submission, str(self.options["url"]))}

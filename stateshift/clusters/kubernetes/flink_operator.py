@@ -64,7 +64,6 @@ from stateshift.clusters.noted import Notes, Record, digest, refuse_unknown
 from stateshift.clusters.options import TEXT, Options, read_options
 from stateshift.clusters.protocol import (
     CheckpointRequest,
-    JobFailure,
     JobProgress,
     JobState,
     JobStatus,
@@ -74,6 +73,7 @@ from stateshift.clusters.protocol import (
     StopRequest,
     Submission,
     Trial,
+    UnknownAnswers,
 )
 from stateshift.clusters.redaction import last_lines
 from stateshift.clusters.stopping import stop_options
@@ -131,7 +131,7 @@ class _NotSuspended(ClusterError):
 
 
 @dataclass(frozen=True)
-class FlinkOperator:
+class FlinkOperator(UnknownAnswers):
     """See the module. `options` are checked already."""
 
     name: str
@@ -151,15 +151,8 @@ class FlinkOperator:
     def notes(self) -> Notes:
         return Notes(self.state_dir)
 
-    def version(self) -> str | None:
-        """Return nothing: each resource has a Flink of its own."""
-        return None
-
     def host(self, connection: str | None = None) -> str | None:
         return "kubernetes"
-
-    def reaches(self, location: str) -> bool | None:
-        return None
 
     # ---- finding
 
@@ -779,10 +772,6 @@ class FlinkOperator:
             with suppress(Refused, Unanswered):
                 said.append(log_of(self._jobs(resource), resource.flink_id))
         return last_lines("\n".join(filter(None, said)), lines_max)
-
-    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
-        """Return nothing: `log` and `progress` say it."""
-        return None
 
     def _jobs(self, resource: FlinkResource) -> JobManagerCalls:
         """Return the calls of a job's JobManager: of its own deployment, or of its session."""

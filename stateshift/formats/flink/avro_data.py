@@ -18,7 +18,6 @@ specification, "Schema Declaration", "Logical Types".
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,6 +25,7 @@ from typing import Final
 from stateshift.formats.flink.binary_rows import plain_decimal
 from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.times import date_text, instant_text, local_text, time_text
+from stateshift.formats.flink.values import number_of
 
 Reader = Callable[[DataInput], object]
 
@@ -151,18 +151,13 @@ def _string(data: DataInput) -> str:
         raise data.wrong(f"a string of Avro is not UTF-8 ({error})", at) from error
 
 
-def _number(form: str) -> Reader:
-    number = struct.Struct(form)
-    return lambda data: number.unpack(data.take(number.size))[0]
-
-
 _PRIMITIVE: Final[Mapping[str, Reader]] = {
     "null": lambda data: None,
     "boolean": DataInput.boolean,
     "int": lambda data: data.i4(),  # files of Avro encode numbers otherwise
     "long": lambda data: data.i8(),
-    "float": _number(">f"),
-    "double": _number(">d"),
+    "float": number_of(">f"),
+    "double": number_of(">d"),
     "bytes": lambda data: _bytes(data).hex(),
     "string": _string,
 }

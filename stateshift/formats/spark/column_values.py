@@ -29,6 +29,7 @@ from stateshift.formats.spark.types import (
     MapType,
     StructType,
     Value,
+    null_bytes,
 )
 from stateshift.formats.spark.unsafe_row import twos_complement, unscale_decimal
 
@@ -110,7 +111,7 @@ def _encode_array(values: Sequence[Value], element: DataType) -> bytes:
 
 
 def _joined(row: Sequence[Slot], head: bytes, width: int) -> bytes:
-    bits = (len(row) + 63) // 64 * 8
+    bits = null_bytes(len(row))
     nulls, slots, parts = 0, [], []
     offset = len(head) + bits + -(-width * len(row) // 8) * 8
     padding = bytes(-width * len(row) % 8)

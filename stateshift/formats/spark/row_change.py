@@ -44,13 +44,15 @@ from stateshift.formats.spark.column_values import (
 )
 from stateshift.formats.spark.types import (
     FORMS,
-    WIDTHS,
+    LONG_DIGITS,
     Atomic,
     DataType,
     DecimalType,
     StructType,
     Value,
     decode_struct,
+    is_in_slot,
+    null_bytes,
     unique,
 )
 from stateshift.formats.spark.unsafe_row import scale_integer
@@ -221,7 +223,7 @@ def _evolved(schema: Schema, pending: _Pending) -> Evolution:
 
 def _kept_columns(schema: Schema, names: Sequence[str], pending: _Pending) -> list[_Column]:
     fields, types = schema["fields"], decode_struct(json.dumps(schema)).types
-    first_slot = _bits(len(fields))
+    first_slot = null_bytes(len(fields))
     columns = []
     for number, (name, field, kind) in enumerate(zip(names, fields, types, strict=True)):
         if name in pending.drop:
@@ -247,7 +249,10 @@ def _kept(
         return _Column(new, shown, _fill_widened(place, kind, _widening(name, kind, new["type"])))
     inside = pending.take_inside(name)
     if inside.is_done():
-        return _Column(new, shown, _fill_copied(place, kind))
+        if is_in_slot(kind):
+            return _Column(new, shown, _fill_slot(place))
+        is_decimal = isinstance(kind, DecimalType)
+        return _Column(new, shown, _fill_wide_decimal(place) if is_decimal else _fill_part(place))
     if not isinstance(kind, StructType):
         raise Unfit(f"{name} is no struct: it has no columns of its own")
     part = _evolved(field["type"], inside)
@@ -311,7 +316,7 @@ def _row(count: int, fills: Sequence[Fill]) -> Row:
 
 
 def _slots(count: int, fills: Sequence[Fill]) -> Callable[[bytes], list[Slot]]:
-    bits = _bits(count)
+    bits = null_bytes(count)
     least = bits + 8 * count
 
     def slots_of(row: bytes) -> list[Slot]:
@@ -321,15 +326,6 @@ def _slots(count: int, fills: Sequence[Fill]) -> Callable[[bytes], list[Slot]]:
         return [fill(row, nulls) for fill in fills]
 
     return slots_of
-
-
-def _fill_copied(place: _OldColumn, kind: DataType) -> Fill:
-    match kind:
-        case Atomic(name) if name in WIDTHS or name == "void":
-            return _fill_slot(place)
-        case DecimalType(precision, _):
-            return _fill_slot(place) if precision <= 18 else _fill_wide_decimal(place)
-    return _fill_part(place)
 
 
 def _fill_slot(place: _OldColumn) -> Fill:
@@ -386,7 +382,7 @@ def _fill_widened(place: _OldColumn, kind: DataType, convert: Convert) -> Fill:
 
 def _number(row: bytes, slot: int, kind: DataType) -> Value:
     if isinstance(kind, DecimalType):
-        if kind.precision > 18:
+        if kind.precision > LONG_DIGITS:
             number = int.from_bytes(_part(row, slot), "big", signed=True)
         else:
             (number,) = FORMS["long"].unpack_from(row, slot)
@@ -413,10 +409,6 @@ def _part(row: bytes, slot: int) -> bytes:
     if offset + size > len(row):
         raise FormatError("a value lies outside its row", None, slot)
     return row[offset : offset + size]
-
-
-def _bits(count: int) -> int:
-    return (count + 63) // 64 * 8
 
 
 def _paths(schema: Schema) -> list[str]:

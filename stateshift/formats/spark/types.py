@@ -89,6 +89,7 @@ FORMS = {
 # Bytes that a value of the type takes in an array; in a row each has a slot of eight.
 WIDTHS = {name: form.size for name, form in FORMS.items()}
 VARIABLE = ("string", "binary", "calendar", "variant")
+LONG_DIGITS = 18  # of the longest decimal that is kept in its slot
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(-?\d{1,2})\s*\)")
 _STRING = re.compile(r"(?:varchar|char)\(\d+\)|string(?: collate \S+)?")
@@ -127,6 +128,21 @@ def _type(plain: object) -> DataType:
         return read(plain)
     except KeyError as error:
         raise FormatError(f"{_WHAT}: a {kind} without {error}", None, 0) from error
+
+
+def is_in_slot(kind: DataType) -> bool:
+    """Whether a row keeps a value of this type in its slot, which points at any other."""
+    match kind:
+        case Atomic(name):
+            return name in WIDTHS or name == "void"
+        case DecimalType(precision, _):
+            return precision <= LONG_DIGITS
+    return False
+
+
+def null_bytes(count: int) -> int:
+    """Return the bytes of the null bits of so many values: whole words."""
+    return (count + 63) // 64 * 8
 
 
 _NAMED: dict[str, DataType] = {

@@ -39,6 +39,7 @@ from stateshift.formats.spark.types import (
     Row,
     StructType,
     Value,
+    null_bytes,
 )
 
 _LONG = struct.Struct("<q")
@@ -92,7 +93,7 @@ class _Container:
 
 def _struct(content: bytes, base: int, end: int, schema: StructType) -> Row:
     count = len(schema.types)
-    bits = (count + 63) // 64 * 8
+    bits = null_bytes(count)
     least = bits + 8 * count
     if end - base < least:
         raise FormatError(f"a row of {count} fields needs {least} bytes", None, end)
@@ -109,7 +110,7 @@ def _array(content: bytes, base: int, end: int, element: DataType) -> Row:
         width = 0 if element.name == "void" else WIDTHS.get(element.name, 8)
     if not 0 <= count <= 8 * (end - base):
         raise FormatError(f"an array claims {count} elements", None, base)
-    first = base + 8 + (count + 63) // 64 * 8
+    first = base + 8 + null_bytes(count)
     if end < first + width * count:
         raise FormatError(f"an array of {count} elements does not fit", None, end)
     nulls = int.from_bytes(content[base + 8 : first], "little")

@@ -330,7 +330,10 @@ def _metadata(move: Move) -> TransformShard:
         }
     if files:
         inputs.append(Elsewhere(move.facts.source.location, files))
-    first, *beside = _by_location(inputs)
+    first, *beside = (
+        Elsewhere(location, tuple(chain.from_iterable(place.files for place in own)))
+        for location, own in groupby(inputs, key=attrgetter("location"))
+    )
     return TransformShard(
         name="transform/metadata",
         transform=METADATA,
@@ -341,12 +344,6 @@ def _metadata(move: Move) -> TransformShard:
         outputs=(layout.STAGED,),
         beside=tuple(beside),
     )
-
-
-def _by_location(places: Iterable[Elsewhere]) -> Iterator[Elsewhere]:
-    """Yield the same files in their order, those of one location together."""
-    for location, own in groupby(places, key=attrgetter("location")):
-        yield Elsewhere(location, tuple(chain.from_iterable(place.files for place in own)))
 
 
 def _published(name: str, target: str, path: str = layout.METADATA) -> TransformShard:

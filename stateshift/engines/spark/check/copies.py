@@ -27,7 +27,7 @@ from stateshift.engines.spark.image import fork_id
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
 from stateshift.errors import FormatError, MissingFile, PlanError, TooLarge
 from stateshift.formats.spark import offsets
-from stateshift.formats.spark.names import CheckpointPath, classify, described_file
+from stateshift.formats.spark.names import classify, described_file
 from stateshift.specification.transform import Repair
 from stateshift.step.contents import digest_of
 from stateshift.storage.protocol import Storage
@@ -224,21 +224,19 @@ def _files_of_both(
     the changes first, for they are small.
     """
     operator, store = of
-    by_shard: dict[tuple[int | None, str | None], list[str]] = {}
+    by_shard: dict[tuple[int | None, str | None], list[tuple[int, bool, str]]] = {}
     for path in own.paths & copy.paths:
         place = classify(path)
         is_of_store = place.operator == operator and store in (None, place.store)
         if not is_of_store or place.kind not in COMPARED or path in damaged:
             continue
         if copy.has(path):
-            by_shard.setdefault((place.partition, place.store), []).append(path)
-    for files in by_shard.values():
-        files.sort(key=lambda path: _rank(classify(path)), reverse=True)
-    return dict(sorted(by_shard.items(), key=str))
-
-
-def _rank(place: CheckpointPath) -> tuple[int, bool]:
-    return place.version or 0, place.kind in ("delta", "changelog")
+            ranked = (place.version or 0, place.kind in ("delta", "changelog"), path)
+            by_shard.setdefault((place.partition, place.store), []).append(ranked)
+    newest_first = {}
+    for shard in sorted(by_shard, key=str):
+        newest_first[shard] = [path for *_, path in sorted(by_shard[shard], reverse=True)]
+    return newest_first
 
 
 def _newest_whole(

@@ -32,7 +32,7 @@ from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spill import PILES, Dealt, pile_of
 from stateshift.formats.blocks import Binary, Flags, Ints, RowBlock, binaries, cut, join_columns
 from stateshift.formats.spans import Spans, hash64, spans, words
-from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, DecimalType, StructType
+from stateshift.formats.spark.types import StructType, is_in_slot, null_bytes
 from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.survey import Finding, Level, ShardFiles
 
@@ -224,18 +224,14 @@ def row_and_last(view: StoreView, keys: Binary, last: bool) -> tuple[Binary, Int
     if not last:
         return cut(whole.content, starts, ends), np.zeros(len(keys), np.int64)
     count = len(view.key.types)
-    bits = _null_bytes(count)
-    if count < 2 or _null_bytes(count - 1) != bits or ((ends - starts) % 8).any():
+    bits = null_bytes(count)
+    if count < 2 or null_bytes(count - 1) != bits or ((ends - starts) % 8).any():
         return None
     slots = starts + bits + 8 * (count - 1)
     rows = join_columns(cut(whole.content, starts, slots), cut(whole.content, slots + 8, ends))
-    offsets = [bits // 8 + at for at, kind in enumerate(view.key.types[:-1]) if _has_offset(kind)]
+    kinds = view.key.types[:-1]
+    offsets = [bits // 8 + at for at, kind in enumerate(kinds) if not is_in_slot(kind)]
     return _moved(spans(rows), offsets), words(whole.content, slots).view(np.int64)
-
-
-def _null_bytes(count: int) -> int:
-    """Return the bytes of null bits of a row of so many columns."""
-    return (count + 63) // 64 * 8
 
 
 def row_and_time(view: StoreView, keys: Binary) -> Binary | None:
@@ -261,12 +257,3 @@ def _moved(rows: Spans, slots: list[int]) -> Binary:
         places = begins + slot
         numbers[places] -= np.where(numbers[places] != 0, _MOVED, np.uint64(0))
     return binaries(content, np.append(rows.starts, end) - first)
-
-
-def _has_offset(kind: DataType) -> bool:
-    match kind:
-        case Atomic(name):
-            return name not in WIDTHS and name != "void"
-        case DecimalType(precision, _):
-            return precision > 18
-    return True

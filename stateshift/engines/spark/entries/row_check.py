@@ -40,7 +40,14 @@ from stateshift.formats.rocksdb.table import DELETES, decode_sst
 from stateshift.formats.spans import spans, words
 from stateshift.formats.spark.compression import decompress
 from stateshift.formats.spark.state_files import StateRecord, decode_changelog, decode_delta
-from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, DecimalType
+from stateshift.formats.spark.types import (
+    LONG_DIGITS,
+    WIDTHS,
+    Atomic,
+    DataType,
+    DecimalType,
+    is_in_slot,
+)
 from stateshift.survey import Finding, ShardFiles
 from stateshift.world import ReadFrom
 
@@ -236,7 +243,6 @@ def _start(changelog: Iterator[bytes]) -> int:
 
 # Bits of a slot that a narrow value may use.
 _BITS: Final = {**{name: 8 * width for name, width in WIDTHS.items() if width < 8}, "boolean": 1}
-_LONG_DIGITS = 18  # of the longest decimal that is kept in its slot
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -258,7 +264,7 @@ def unlike(view: StoreView, values: Binary) -> Flags:
             odd |= is_null & (slots != 0)
         if isinstance(kind, Atomic) and kind.name in _BITS:
             odd |= ~is_null & (slots >> np.uint64(_BITS[kind.name]) != 0)
-        elif _is_variable(kind):
+        elif not is_in_slot(kind):
             sizes = (slots & _LOW).astype(np.int64)
             taken += np.where(is_null, 0, (sizes + 7) // 8 * 8)
     if not any(map(_keeps_its_place, kinds)):
@@ -268,11 +274,5 @@ def unlike(view: StoreView, values: Binary) -> Flags:
 
 def _keeps_its_place(kind: DataType) -> bool:
     """Whether a null of this type has a place in the variable part."""
-    is_long = isinstance(kind, DecimalType) and kind.precision > _LONG_DIGITS
+    is_long = isinstance(kind, DecimalType) and kind.precision > LONG_DIGITS
     return is_long or kind == Atomic("calendar")
-
-
-def _is_variable(kind: DataType) -> bool:
-    if isinstance(kind, DecimalType):
-        return kind.precision > _LONG_DIGITS
-    return not isinstance(kind, Atomic) or (kind.name not in WIDTHS and kind.name != "void")

@@ -108,18 +108,16 @@ class _PlannedBatch:
         if is_possible and len(spark_image(self.image).real_time_lengths) == LAST_BATCHES:
             yield self._report("note", "in real-time mode, Spark drops its plan, and reads on anew")
             return
-        yield self._fate_of_micro_batch()
+        if self.job_move.kept_batch(self.image) is None:
+            yield self._dropped()
+        elif self.job_move.skips_kept_batch(self.image) and self.image.operators:
+            yield self._skipped()
+        else:
+            yield self._kept()
         if is_in_real_time(self.image):
             yield self._report(
                 "note", "if the job is in real-time mode, Spark drops its plan, and reads on anew"
             )
-
-    def _fate_of_micro_batch(self) -> Finding:
-        if self.job_move.kept_batch(self.image) is None:
-            return self._dropped()
-        if self.job_move.skips_kept_batch(self.image) and self.image.operators:
-            return self._skipped()
-        return self._kept()
 
     def _report(self, level: Level, fate: str, hint: str | None = None) -> Finding:
         return Finding(

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.errors import Incompatible
-from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType, decode_struct
+from stateshift.formats.spark.types import (
+    Atomic,
+    DataType,
+    DecimalType,
+    StructType,
+    decode_struct,
+    null_bytes,
+)
 from stateshift.plain import JsonObject
 
 if TYPE_CHECKING:
@@ -71,7 +78,7 @@ def cannot_add(schema: JsonObject, columns: list[str]) -> str | None:
 
 def _adder(schema: StructType, columns: list[str], framed: bool) -> Add:
     first_null = 1 if framed else 0
-    first_slot = first_null + (len(schema.types) + 63) // 64 * 8
+    first_slot = first_null + null_bytes(len(schema.types))
     least = first_slot + 8 * len(schema.types)
     added = []
     for number, (name, kind) in enumerate(zip(schema.names, schema.types, strict=True)):
