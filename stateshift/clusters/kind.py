@@ -62,10 +62,6 @@ class Submit:
     connection: str | None = None
 
 
-def takes_anything(cluster: ClusterSpec, submit: Submit) -> None:
-    """Accept whatever the spec says of a submission: a person or a command reads it."""
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterKind:
     """A kind of cluster. `open` takes a name, checked options and surroundings, and asks nothing.
@@ -76,7 +72,7 @@ class ClusterKind:
     name: str  # as a spec writes it: `"kind": "livy"`
     options: Mapping[str, Expected]  # of a cluster of this kind, each with its test
     open: Callable[[str, Options, Surroundings], Cluster]
-    check_submit: Callable[[ClusterSpec, Submit], None] = takes_anything
+    check_submit: Callable[[ClusterSpec, Submit], None] = lambda cluster, submit: None
     can_stop: Callable[[Options], bool] = lambda options: True  # with these options
     stops_unseen: bool = False  # can be asked to stop a job that it does not see
 

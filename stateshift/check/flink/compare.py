@@ -123,11 +123,6 @@ class Pair:
         return [each for each in filled if each.id not in self.job.by_id]
 
     @property
-    def homeless(self) -> list[Operator]:
-        """The missing operators for which the code has no candidate."""
-        return [each for each in self.missing if each.id not in self.candidates]
-
-    @property
     def new_names(self) -> dict[str, str]:
         """The names under which the code would find the others, by their old ones."""
         names = {}
@@ -203,13 +198,14 @@ def missing_operators(pair: Pair) -> Iterator[Difference]:
         place, fact = _place(operator), _missing(operator)
         candidate = pair.candidates.get(operator.id)
         if candidate is None:
+            unmatched = [each for each in pair.missing if each.id not in pair.candidates]
             yield Difference(
                 "starts-after",
                 "missing-operator",
                 place,
                 f"{fact}: Flink refuses it",
                 old=operator.id,
-                changes=(Drop(operators=tuple(map(_name, pair.homeless))),),
+                changes=(Drop(operators=tuple(map(_name, unmatched))),),
                 hint="the command leaves this state behind, and the old image keeps it; "
                 "--allow-non-restored asks whether the code starts with that option of Flink's",
             )

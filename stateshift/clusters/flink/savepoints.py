@@ -370,7 +370,7 @@ class _Taking(ImageAsked[SavepointRequest]):
 
 def no_canonical(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> str | None:
     """Return the reason for which a canonical savepoint of this job would fail, if it would."""
-    if keeps_in_forst(calls, job):
+    if "forst" in str(calls.settings(job.id).get("state_backend", "")).lower():
         return f"{job.name} keeps its state in ForSt, which writes no canonical savepoint"
     if release_of(calls.version()) < (2, 0):
         return None
@@ -381,11 +381,6 @@ def no_canonical(calls: FlinkCalls, job: Job, interrupt: threading.Event | None)
         f"{names[0]!r} of {job.name} asks its state asynchronously (state V2), and writes no "
         "canonical savepoint"
     )
-
-
-def keeps_in_forst(calls: FlinkCalls, job: Job) -> bool:
-    """Whether a job keeps its state in ForSt, which may be asked asynchronously."""
-    return "forst" in str(calls.settings(job.id).get("state_backend", "")).lower()
 
 
 def _async_operators(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> list[str]:

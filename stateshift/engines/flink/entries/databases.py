@@ -68,11 +68,6 @@ class Native:
                 group = int.from_bytes(key[:prefix], "big")
                 yield NativeEntry(number, group, key[prefix:], value)
 
-    def own_entries(self, prefix: int) -> Iterator[NativeEntry]:
-        for entry in self.entries(prefix):
-            if self.holds(entry.group):
-                yield entry
-
     def holds(self, group: int) -> bool:
         return group in range(self.handle.first, self.handle.first + self.handle.count)
 

@@ -130,8 +130,10 @@ def keyed_entries(
                     yield one
         case Incremental():
             native = open_native(handle, streams)
-            for number, group, key, value in native.own_entries(prefix_bytes(max_parallelism)):
-                yield KeyedEntry(native.header, native.header.states[number], group, key, value)
+            header = native.header
+            for number, group, key, value in native.entries(prefix_bytes(max_parallelism)):
+                if native.holds(group):
+                    yield KeyedEntry(header, header.states[number], group, key, value)
         case Changelog():
             for base in handle.bases:
                 yield from keyed_entries(base, max_parallelism, streams)

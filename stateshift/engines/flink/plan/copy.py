@@ -38,10 +38,6 @@ class Named(NamedTuple):
     def size(self) -> int:
         return self.file.size
 
-    @property
-    def keeps_its_name(self) -> bool:
-        return self.file.path == self.name
-
 
 Part = tuple[int, int]  # where a piece of a file begins, and its size
 Pieces = tuple[tuple[str, Part], ...]  # by their names in the target
@@ -74,7 +70,7 @@ class Whole:
             own = tuple((name, part) for name, part in parts if part is not None)
             if own:
                 pieces[path] = own
-        files.sort(key=lambda named: not named.keeps_its_name)
+        files.sort(key=lambda named: named.file.path != named.name)
         return cls(survey.location, tuple(files), pieces)
 
 
