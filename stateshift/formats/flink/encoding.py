@@ -51,7 +51,6 @@ from stateshift.formats.flink.binary_rows import (
 )
 from stateshift.formats.flink.heap_groups import namespace_of
 from stateshift.formats.flink.java_data import DataInput, encode_utf
-from stateshift.formats.flink.key_groups import HASHED
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.logical_types import LogicalType
 from stateshift.formats.flink.serializers import Serializer, Unknown, value
@@ -75,7 +74,10 @@ _SIGN: Final = -(1 << 63)
 _NULL_INT, _NULL_LONG = _I4.pack(-(1 << 31)), _I8.pack(_SIGN)
 _NULL_DATE, _NULL_TIME = _NULL_INT + b"\x80\0", b"\x80\x80\0" + _NULL_INT
 _SECOND: Final = 1_000_000_000
-_ONE_FORM: Final = (*HASHED, "VoidNamespaceSerializer", "TimeWindowSerializer")
+_ONE_FORM: Final = tuple(
+    f"{name}Serializer"
+    for name in ("String", "Int", "Long", "Short", "Byte", "VoidNamespace", "TimeWindow")
+)
 
 
 class UnfitValue(ValueError):

@@ -4,21 +4,32 @@
     owner of a group        group * parallelism // max parallelism
     groups of a subtask     (i * M + P - 1) // P  to  ((i + 1) * M - 1) // P
 
-hashCode is Java's: of an int the number, of a long its halves by exclusive or, of a string 31 * h +
-unit over UTF-16 units, of a tuple 31 * h + hash over its fields (0 for null). The hash of user code
-(enums, objects, POJOs) is not known. That of a row of SQL, as a key, is Murmur3 over its bytes.
+hashCode is Java's:
 
-Flink: runtime/state/KeyGroupRangeAssignment, util/MathUtils.murmurHash,
-table/runtime/util/MurmurHashUtil.hashByWords.
+    byte, short, int    the number
+    long, double        its bits' halves by exclusive or; every NaN has the same bits
+    float, char         its bits
+    boolean             1231 for true, 1237 for false
+    string              31 * h + unit, over UTF-16 units
+    tuple               31 * h + hash, over its fields; of null it is 0
+    Row                 31 * kind + the same that begins with 1, of 31 + hash of each that is not
+                        null; +I, -U, +U, -D are 0 to 3
+    RowData             Murmur3 over the bytes of the row: its words of four bytes, seed 42
 
-Keys of canonical state are read as far as their hash is known: strings, whole numbers and tuples of
-them. Pure.
+The hash of objects (POJO, Kryo) is their own code's. An enum's is another in every JVM: Flink has
+no such keys. A job may hash a Row by its fields' names, and RowData that it does not take from SQL
+in a way of its own: who moves such keys checks that each stood where its hash says.
+
+Flink: runtime/state/KeyGroupRangeAssignment, util/MathUtils.murmurHash, types/RowUtils,
+api/java/tuple, table/data/binary/BinarySection, table/runtime/util/MurmurHashUtil. Pure.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 
+from stateshift.formats.flink.binary_rows import KINDS
 from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.keyed_state import Header
 from stateshift.formats.flink.serializers import Serializer, Unknown, value
@@ -26,15 +37,13 @@ from stateshift.formats.flink.serializers import Serializer, Unknown, value
 PARALLELISM_MAX = 1 << 15
 _MASK = 0xFFFFFFFF
 
-HASHED = (
-    "StringSerializer",
-    "IntSerializer",
-    "LongSerializer",
-    "ShortSerializer",
-    "ByteSerializer",
-)
+_SIMPLE = ("String", "Int", "Long", "Short", "Byte", "Boolean", "Char", "Double", "Float")
+HASHED = tuple(f"{name}Serializer" for name in _SIMPLE)
+ROW_DATA = "RowDataSerializer"
+COMPOSED = ("TupleSerializer", "RowSerializer")
+_TRUE, _FALSE = 1231, 1237
 ROW_SEED = 42  # MurmurHashUtil.DEFAULT_SEED
-_SIZE, _WORD = 4, 4  # bytes of the size in front of a row of SQL, and of a word of it
+_WORD = 4  # bytes
 _TIME = 8  # bytes of a timer's time
 
 
@@ -99,9 +108,8 @@ def hash_string(value: str) -> int:
     return code
 
 
-def hash_fields(codes: list[int]) -> int:
-    """Return the hash code of a Tuple, which begins with the first field's, not with 1."""
-    code = 0
+def hash_fields(codes: list[int], code: int = 0) -> int:
+    """Return the hash code of fields, which begins with the first one's, or with a number."""
     for field in codes:
         code = code * 31 + field & _MASK
     return code
@@ -111,8 +119,19 @@ def hashable(serializer: Serializer | None) -> bool:
     """Whether keys of a serializer are hashed here."""
     if serializer is None:
         return False
-    if serializer.name == "TupleSerializer":
-        return all(map(hashable, serializer.inner))
+    return serializer.name == ROW_DATA or _has_hash(serializer, COMPOSED)
+
+
+def has_one_hash(serializer: Serializer | None) -> bool:
+    """Whether no job hashes keys of a serializer otherwise than it is done here."""
+    if serializer is None:
+        return False
+    return serializer.name == ROW_DATA or _has_hash(serializer, COMPOSED[:1])
+
+
+def _has_hash(serializer: Serializer, outer: tuple[str, ...]) -> bool:
+    if serializer.name in outer:
+        return all(_has_hash(inner, outer) for inner in serializer.inner)
     return serializer.name in HASHED
 
 
@@ -120,18 +139,22 @@ def hash_of(header: Header, state: int, key: bytes) -> int:
     """Return the hash code of the key that an entry begins with; of a timer, behind its time."""
     data = DataInput(key, "a key")
     data.take(key_start(header, state))
-    serializer = _known(header)
-    return code_of(serializer, value(serializer, data))
+    return hash_next(_known(header), data)
 
 
 def raw_hash(serializer: Serializer, key: bytes) -> int | None:
     """Return the hash code of a key's bytes; None where it is not known here."""
-    if hashable(serializer):
-        return code_of(serializer, value(serializer, DataInput(key, "a key")))
-    row = key[_SIZE:]
-    if serializer.name != "RowDataSerializer" or len(row) % _WORD:
-        return None
-    return hash_words(row)
+    return hash_next(serializer, DataInput(key, "a key")) if hashable(serializer) else None
+
+
+def hash_next(serializer: Serializer, data: DataInput) -> int:
+    """Read a key, and return its hash code."""
+    if serializer.name != ROW_DATA:
+        return code_of(serializer, value(serializer, data))
+    at, size = data.at, data.count("bytes")
+    if size % _WORD:
+        raise data.wrong(f"a row of {size} bytes, which are no words of {_WORD}", at)
+    return hash_words(data.take(size))
 
 
 def hash_words(content: bytes) -> int:
@@ -147,14 +170,31 @@ def code_of(serializer: Serializer, key: object) -> int:
     match key:
         case None:
             return 0
+        case bool():
+            return _TRUE if key else _FALSE
         case str():
             return hash_string(key)
         case list():
             fields = zip(serializer.inner, key, strict=True)
             return hash_fields([code_of(inner, field) for inner, field in fields])
+        case dict():
+            kind = KINDS.index(key.get("@kind", KINDS[0]))
+            own = [field for name, field in key.items() if name != "@kind"]
+            fields = zip(serializer.inner, own, strict=True)
+            codes = [0 if each is None else 31 + code_of(inner, each) for inner, each in fields]
+            return 31 * kind + hash_fields(codes, 1) & _MASK
+        case float():
+            return _hash_float(serializer, key)
         case int():
             return hash_long(key) if serializer.name == "LongSerializer" else hash_int(key)
     raise AssertionError(f"asked before: hashable ({serializer.name})")
+
+
+def _hash_float(serializer: Serializer, key: float) -> int:
+    number = math.nan if math.isnan(key) else key  # Java's bits of any NaN
+    if serializer.name == "FloatSerializer":
+        return int.from_bytes(struct.pack(">f", number), "big")
+    return hash_long(int.from_bytes(struct.pack(">d", number), "big"))
 
 
 def key_of(header: Header, state: int, key: bytes) -> bytes | None:

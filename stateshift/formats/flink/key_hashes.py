@@ -9,7 +9,7 @@ is summed up word by word, of eight units each: where all are ASCII, a unit is a
 are not ASCII are read unit by unit, all of them in lockstep.
 
 `odd` are keys that are not read here: those that end behind the entry's end, or have a number of
-more than three bytes in a string. Their codes mean nothing.
+more than three bytes in a string; and all of any other serializer. Their codes mean nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from stateshift.formats.blocks import Flags, Ints
-from stateshift.formats.flink.key_groups import ROW_SEED, hashable
+from stateshift.formats.flink.key_groups import ROW_DATA, ROW_SEED
 from stateshift.formats.flink.serializers import Serializer
 from stateshift.formats.spans import Content, first_bytes, words
 
@@ -36,13 +36,21 @@ _SIGNED: Final = {4: np.int32, 2: np.int16, 1: np.int8}
 
 def is_hashed(serializer: Serializer) -> bool:
     """Whether `hash_codes` reads keys of a serializer."""
-    return hashable(serializer) or serializer.name == "RowDataSerializer"
+    return serializer.name == ROW_DATA or _is_of_columns(serializer)
+
+
+def _is_of_columns(serializer: Serializer) -> bool:
+    if serializer.name == "TupleSerializer":
+        return all(map(_is_of_columns, serializer.inner))
+    return serializer.name == "StringSerializer" or serializer.name in _SIZES
 
 
 def hash_codes(
     serializer: Serializer, content: Content, starts: Ints, ends: Ints
 ) -> tuple[Codes, Flags]:
     """Return the hash codes of keys, and which of them are not read here."""
+    if not is_hashed(serializer):
+        return np.zeros(len(starts), np.uint32), np.ones(len(starts), bool)
     cursor = _KeyCursor(content, starts, ends)
     codes = cursor.codes(serializer)
     return codes, cursor.odd
@@ -90,7 +98,7 @@ class _KeyCursor:
                 return codes
             case "StringSerializer":
                 return self._strings()
-            case "RowDataSerializer":
+            case name if name == ROW_DATA:
                 return self._rows()
             case name:
                 size = _SIZES[name]

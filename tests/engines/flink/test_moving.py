@@ -43,6 +43,7 @@ TWO, ONE, OTHER = "count-two", "count-canonical-hashmap", "count-one-payments"
 CANONICAL = [
     *(f"count-canonical-{kind}" for kind in ("hashmap", "rocksdb", "tuple", "int-200", "long-200")),
     *("kinds-canonical-hashmap", "kinds-canonical-rocksdb"),
+    *("sql-canonical-hashmap", "sql-plan", "tables-canonical"),
 ]
 
 
@@ -413,6 +414,48 @@ def test_keys_are_dealt_into_another_number_of_groups(
     assert golden.damages(storage, survey) == []
 
 
+def test_what_is_set_to_one_key_group_stays_so_beside_operators_of_more(
+    tmp_path: Path,
+) -> None:
+    """SQL sets the aggregate of all rows so: Flink restores no other max parallelism then."""
+    grounds = [Ground(tmp_path / str(number)) for number in range(4)]
+    ground = grounds[0]
+    for other in grounds[1:]:
+        other.disk = ground.disk
+    tables = golden.write(ground.disk, "flink-2.3.0/tables-canonical")
+    single, both = "file:///there/single", "file:///there/both"
+    one = [{"kind": "rescale", "max_parallelism": 1}]
+    grounds[0].apply(spec_of(tables, new_savepoint_path=single, transform=one))
+    sql = golden.write(ground.disk, "flink-2.3.0/count-canonical-hashmap")
+    grounds[1].apply(spec_of(single, sql, new_savepoint_path=both))
+    more = [{"kind": "rescale", "max_parallelism": 32}]
+    grounds[2].apply(spec_of(both, transform=more))
+    assert entries(ground.disk, TARGET) == entries(ground.disk, both)
+    groups = {True: set[int](), False: set[int]()}
+    image = golden.looked_at(ground.disk, single)[1].images[0]
+    of_tables = {operator.id for operator in metadata_of(image).operators}
+    for operator in metadata_of(golden.looked_at(ground.disk, TARGET)[1].images[0]).operators:
+        groups[operator.id in of_tables].add(operator.max_parallelism)
+    assert groups == {True: {1}, False: {32}}
+    alone = "file:///there/alone"
+    grounds[3].apply(spec_of(single, new_savepoint_path=alone, transform=more))
+    assert entries(ground.disk, alone) == entries(ground.disk, single)
+    image = golden.looked_at(ground.disk, alone)[1].images[0]
+    assert {o.max_parallelism for o in metadata_of(image).operators} == {32}
+
+
+@pytest.mark.row("W-9")
+def test_rows_as_keys_are_dealt_by_their_hash(ground: Ground) -> None:
+    source = golden.write(ground.disk, "flink-2.3.0/typed-canonical")
+    drop = {"kind": "drop", "operators": ["pojos"]}
+    rescale = {"kind": "rescale", "max_parallelism": 300}
+    ground.apply(spec_of(source, transform=[drop, rescale]))
+    wanted = entries(ground.disk, source)
+    found = entries(ground.disk, TARGET)
+    assert found and found == {own: of for own, of in wanted.items() if own in found}
+    assert len(wanted) == len(found) + 1
+
+
 def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> None:
     """Every subtask has its own key groups and no others; operators without state of another
     kind are as many.
@@ -443,7 +486,7 @@ def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> No
         ("count-native-hashmap", {"max_parallelism": 32}, "hashmap backend's own format"),
         ("count-changelog-memory", {"parallelism": 1}, "a changelog"),
         ("count-canonical-hashmap", {"parallelism": 9}, "more than 8 key groups"),
-        ("sql-canonical-hashmap", {"max_parallelism": 32}, r"rows of Flink SQL \(RowData\)"),
+        ("typed-canonical", {"max_parallelism": 32}, r"objects of jobs.Typed\$Id: only the job's"),
     ],
 )
 def test_state_that_cannot_be_dealt_out_is_refused_with_the_reason(

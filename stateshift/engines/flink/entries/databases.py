@@ -27,7 +27,7 @@ from typing import NamedTuple, TypeVar
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.window import WINDOW
 from stateshift.errors import FormatError, TooLarge
-from stateshift.formats.flink.key_groups import hash_of, hashable, key_group, prefix_bytes
+from stateshift.formats.flink.key_groups import has_one_hash, hash_of, key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, decode_header
 from stateshift.formats.flink.metadata import OperatorState
@@ -144,7 +144,7 @@ def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Fin
 def _checked(handle: Incremental, most: int, where: str, streams: Streams) -> Iterator[Finding]:
     native = open_native(handle, streams)
     outside = wrong = 0
-    is_hashed = hashable(native.header.key)
+    is_hashed = has_one_hash(native.header.key)
     for entry in native.entries(prefix_bytes(most)):
         if not native.holds(entry.group):
             outside += 1

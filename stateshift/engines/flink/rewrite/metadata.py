@@ -199,32 +199,52 @@ def unite_images(
     """Return one image of several, or a part of one. The newest checkpoint id counts: sinks compare
     it with what they have committed, and one that goes back makes them drop what comes next.
 
-    `max_parallelism` is that of all operators: Flink refuses a job whose operators differ.
+    `max_parallelism` is that of all operators: Flink refuses a job whose operators differ, but for
+    those that are set to one key group.
     """
     wanted = version or max(image.version for image in images)
     properties = next((image.properties for image in images if image.properties), b"")
-    parts = [
-        convert_metadata(_taken(image, own), wanted, properties)
-        for image, own in zip(images, taken, strict=True)
-    ]
+    parts = []
+    for image, own in zip(images, taken, strict=True):
+        part = convert_metadata(_taken(image, own), wanted, properties)
+        operators = part.operators
+        if max_parallelism is not None:
+            most = max_groups(image)
+            operators = tuple(_with_groups(each, most, max_parallelism) for each in operators)
+        parts.append(replace(part, operators=operators))
     by_id = {operator.operator: operator for operator in rewritten}
-    operators = []
+    made = []
     for operator in _each_once(parts, by_id):
         new_state = by_id.get(operator.id.hex())
-        if new_state is not None:
-            operators.append(_with_parts(operator, new_state))
-        else:
-            most = max_parallelism or operator.max_parallelism
-            operators.append(replace(operator, max_parallelism=most))
+        made.append(operator if new_state is None else _with_parts(operator, new_state))
     masters = list(chain.from_iterable(part.masters for part in parts))
-    _refuse_twice([operator.id.hex() for operator in operators], "operator")
+    _refuse_twice([operator.id.hex() for operator in made], "operator")
     _refuse_twice([master.name for master in masters], "master state")
     return replace(
         parts[0],
         checkpoint_id=max(image.checkpoint_id for image in images),
         masters=tuple(masters),
-        operators=tuple(operators),
+        operators=tuple(made),
     )
+
+
+def max_groups(image: Metadata) -> int:
+    """Return the largest max parallelism of an image's operators with keyed state."""
+    keyed = [
+        operator.max_parallelism
+        for operator in image.operators
+        if any(subtask.managed_keyed for subtask in operator.all_subtasks)
+    ]
+    return max(keyed, default=1)
+
+
+def _with_groups(operator: OperatorState, most: int, becomes: int) -> OperatorState:
+    """Return an operator with another max parallelism; one that is set to one key group has it in
+    its code, as SQL's aggregate of all rows.
+    """
+    if operator.max_parallelism == 1 < most:
+        return operator
+    return replace(operator, max_parallelism=becomes)
 
 
 def _each_once(images: Sequence[Metadata], rewritten: Container[str]) -> Iterator[OperatorState]:

@@ -48,7 +48,7 @@ from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
-from stateshift.formats.flink.key_groups import groups_of, hashable, prefix_bytes
+from stateshift.formats.flink.key_groups import COMPOSED, groups_of, hashable, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, decode_header, encode_section, entries
 from stateshift.formats.flink.metadata import OperatorState
@@ -57,8 +57,6 @@ from stateshift.formats.flink.serializers import snapshot_name
 
 if TYPE_CHECKING:
     from stateshift.formats.sorting import Scratch
-
-ROW_DATA = "RowDataSerializer"
 
 
 def why_not(
@@ -222,11 +220,15 @@ def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
 
 def _of_keys(header: Header) -> str:
     """Return the obstacle of keys that cannot be hashed here: only known serializers tell how."""
-    name = header.key.name if header.key else ""
-    if header.unknown:
-        name = snapshot_name(header.unknown)
-    if name == ROW_DATA:
-        return "its keys are rows of Flink SQL (RowData), which are not hashed here"
-    if not name:
-        return "its keys are of a serializer that is not known here, and are not hashed"
-    return f"its keys are written by {name}, and are not hashed here"
+    key = header.key
+    if key is None:
+        name = snapshot_name(header.unknown) if header.unknown else "a serializer that is not known"
+        return f"its keys are written by {name}, and are not hashed here"
+    while key.name in COMPOSED and not all(map(hashable, key.inner)):
+        key = next(inner for inner in key.inner if not hashable(inner))
+    match key.name:
+        case "PojoSerializer" | "KryoSerializer":
+            return f"its keys are objects of {key.type}: only the job's own code tells their hash"
+        case "EnumSerializer":
+            return f"its keys are constants of {key.type}, whose hash is another in every JVM"
+    return f"its keys are written by {key.name}, and are not hashed here"

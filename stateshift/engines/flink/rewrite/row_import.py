@@ -83,12 +83,13 @@ from stateshift.formats.flink.encoding import BYTES_MAX, EntryWriter, UnfitValue
 from stateshift.formats.flink.heap_groups import namespace_of
 from stateshift.formats.flink.key_groups import (
     groups_of,
+    hashable,
     key_group,
     key_of,
     prefix_bytes,
     raw_hash,
 )
-from stateshift.formats.flink.key_hashes import hash_codes, is_hashed, murmur_of_each
+from stateshift.formats.flink.key_hashes import hash_codes, murmur_of_each
 from stateshift.formats.flink.keyed_columns import PADDING, EntryPlaces, texts_of
 from stateshift.formats.flink.keyed_state import Header, encode_section
 from stateshift.formats.flink.metadata import (
@@ -354,7 +355,7 @@ class _Target:
         serializer = self.header.key
         if serializer is None or serializer.is_opaque:
             return
-        has_hash = is_hashed(serializer)
+        has_hash = hashable(serializer)
         self.known = None if has_hash else {}
         for file in self.files:
             entries = numbered_entries(file.handle, prefix_bytes(file.was), file.streams)
