@@ -41,6 +41,10 @@ SQL = [
     {"name": "n", "type": "BIGINT NOT NULL", "default": 5, "after": "f0"},
     {"name": "t", "type": "STRING", "default": "a text that is longer"},
 ]
+NESTED = [
+    {"name": "f0.extra", "type": "STRING", "default": "more than 7 bytes", "after": "n"},
+    {"name": "f0.in.more", "type": "BIGINT"},
+]
 GRADE = {"name": "grade", "type": "string", "default": "new", "after": "number"}
 EVOLVED: dict[str, dict[str, Any]] = {
     "person": PERSON,
@@ -48,12 +52,14 @@ EVOLVED: dict[str, dict[str, Any]] = {
     "mortal": PERSON,
     "row": {"add": [{"name": "x", "type": "Integer", "after": "f0"}], "widen": {"f0": "long"}},
     "sql": {"add": SQL, "drop": ["f2"], "widen": {"f0": "BIGINT", "f3": "DECIMAL(30, 2)"}},
+    "nested": {"add": NESTED, "drop": ["f0.in.d"], "rename": {"f0.t": "text"}},
     "thing": {"add": [GRADE], "drop": ["spare"], "rename": {"id": "number"}},
     "number": {"widen": {"value": "long"}},
     "spare": {"drop": ["*"]},
 }
 EVOLVED["row"]["drop"] = ["f2"]
 EVOLVED["thing"]["widen"] = {"id": "long"}
+EVOLVED["nested"]["widen"] = {"f0.n": "BIGINT"}
 
 
 class Held:
@@ -152,7 +158,9 @@ def test_a_job_with_other_types_restores_what_was_evolved_and_goes_on(held: Held
         key, n = f"key-{at}", FIRST - KEYS + at
         of = {
             state: [
-                json.loads(value) if value[:1] in "{1234567890" and state != "sql" else value
+                json.loads(value)
+                if value[:1] in "{1234567890" and state not in ("sql", "nested")
+                else value
                 for own, value in values
                 if own == key
             ]
@@ -166,6 +174,8 @@ def test_a_job_with_other_types_restores_what_was_evolved_and_goes_on(held: Held
         text = f"a longer text {n}" if n % 3 else "null"
         decimal = "null" if n % 2 == 0 else f"-0.{n}"
         assert of["sql"] == [f"{n}|5|{text}|{decimal}|a text that is longer"] * 2
+        text, within = text if n % 3 else "null", f"{-n},null" if n % 5 else "null"
+        assert of["nested"] == [f"{n}|more than 7 bytes|{text}|{within}|{n}"] * 2
         assert of["thing"] == [{"number": n, "grade": "new", "tags": [f"a{n}", "b"]}] * 2
     # What Flink itself writes for the new types is what was written for it.
     own = held.cluster.stopped(running, held.folder / "savepoints-2")

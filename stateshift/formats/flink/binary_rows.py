@@ -198,7 +198,7 @@ def slot_reader(type_: LogicalType) -> SlotReader:
         is_inline = type_.root in SHORT and content[-1] & _INLINE
         if is_fixed or is_inline or type_.root in _FIXED:
             return Slot(content)
-        low, offset = _PLACE.unpack(content)
+        low, offset = ROW_PLACE.unpack(content)
         size = _WORD if reserved == _WORD else low
         part = row.part(offset, size).content()
         return Slot(part=part + bytes(max(reserved - size, -size % _WORD)), low=low)
@@ -226,7 +226,7 @@ def encode_row(kind: int, slots: Sequence[Slot]) -> bytes:
         if slot.part is None:
             contents.append(slot.content)
             continue
-        contents.append(_PLACE.pack(slot.low, offset))
+        contents.append(ROW_PLACE.pack(slot.low, offset))
         parts.append(slot.part)
         offset += len(slot.part)
     first = (nulls << _KIND_BITS | kind).to_bytes(bits, "little")
@@ -371,7 +371,7 @@ def encode_array(item: LogicalType, items: Sequence[object]) -> bytes:
         nulls |= slot.is_null << number
         content = slot.content
         if slot.part is not None:
-            content = _PLACE.pack(slot.low, offset)
+            content = ROW_PLACE.pack(slot.low, offset)
             parts.append(slot.part)
             offset += len(slot.part)
         contents.append(content[:width])
@@ -519,7 +519,7 @@ def field_reader(type_: LogicalType) -> FieldReader:
     read = span_reader(type_)
 
     def read_elsewhere(row: Span, at: int) -> object:
-        size, offset = _PLACE.unpack_from(row.data, at)
+        size, offset = ROW_PLACE.unpack_from(row.data, at)
         return read(row.part(offset, size))
 
     return read_elsewhere
@@ -535,7 +535,7 @@ def short_reader(read: SpanReader) -> FieldReader:
             if size >= _WORD:
                 raise row.wrong(f"{size} bytes within the 7 of a field")
             return read(Span(row.data, at, at + size))
-        size, offset = _PLACE.unpack_from(row.data, at)
+        size, offset = ROW_PLACE.unpack_from(row.data, at)
         return read(row.part(offset, size))
 
     return read_field
@@ -545,7 +545,7 @@ def long_timestamp_reader(type_: LogicalType) -> FieldReader:
     """Return the reader of timestamps with nanoseconds."""
 
     def read_timestamp(row: Span, at: int) -> object:
-        nanos, offset = _PLACE.unpack_from(row.data, at)
+        nanos, offset = ROW_PLACE.unpack_from(row.data, at)
         if nanos >= _MILLI_NANOS:
             raise row.wrong(f"{nanos} nanoseconds of a millisecond")
         (millis,) = _I8.unpack_from(row.data, row.part(offset, _WORD).start)
@@ -574,7 +574,7 @@ def _number(form: struct.Struct) -> FieldReader:
     return lambda row, at: form.unpack_from(row.data, at)[0]
 
 
-_I4, _I8, _PLACE = struct.Struct("<i"), struct.Struct("<q"), struct.Struct("<II")
+_I4, _I8, ROW_PLACE = struct.Struct("<i"), struct.Struct("<q"), struct.Struct("<II")
 _FIXED: Final[Mapping[str, FieldReader]] = {
     "BOOLEAN": read_boolean,
     "TINYINT": _number(struct.Struct("<b")),

@@ -13,7 +13,8 @@ no object has one field, `value`; a map's own key is reached as `map_key`.
     POJO      fields in the order of their names (PojoTypeInfo); the classes that are derived from
               it change with it. A new one is of a Java type: `long` is never null, `Long` may be
     Row       fields f0, f1, ... of Java types, which may be null
-    RowData   columns f0, f1, ... of types of SQL; each is an object of Java's in the snapshot
+    RowData   columns f0, f1, ... of types of SQL; each is an object of Java's in the snapshot. The
+              fields of a ROW within have the names of its type
     Avro      the schema in the snapshot changes, and Flink's encoding of the values with it
 
 Flink: api/java/typeutils/runtime/{PojoSerializerSnapshot, RowSerializer}, table/runtime/typeutils/
@@ -37,6 +38,7 @@ from stateshift.formats.flink import values
 from stateshift.formats.flink.avro_data import NODES_MAX, Reader, SchemaParser, avro_reader
 from stateshift.formats.flink.binary_rows import (
     COMPACT_DECIMAL,
+    ROW_PLACE,
     SHORT,
     Slot,
     SlotReader,
@@ -687,9 +689,33 @@ class _SqlColumn:
     slot: Slot | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _SqlRow:
+    """A row changed: its serializer's snapshot, its fields, and what makes a new row of an old."""
+
+    snapshot: bytes
+    fields: Sequence[Placed[_SqlColumn]]
+    write: Callable[[Span], bytes]
+
+
 def _evolve_row_data(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
     """Change a row of SQL, whose columns are told by their places."""
     _refuse_names(changes)
+    row = _evolve_sql_row(content, serializer, serializer.fields, changes)
+
+    def write(data: DataInput) -> bytes:
+        size = data.count("bytes")
+        span = Span(data.data, data.at, data.at + size)
+        data.take(size)
+        new = row.write(span)
+        return _I4.pack(len(new)) + new
+
+    return Part(row.snapshot, write)
+
+
+def _evolve_sql_row(
+    content: bytes, serializer: Serializer, names: Sequence[str], changes: FieldChanges
+) -> _SqlRow:
     data = DataInput(content, "a serializer", serializer.span[0])
     _, _ = data.utf(), data.i4()
     head = content[serializer.span[0] : data.at]
@@ -701,7 +727,7 @@ def _evolve_row_data(content: bytes, serializer: Serializer, changes: FieldChang
     for type_, object_, snapshot in zip(serializer.columns, objects, snapshots, strict=True):
         known.append(_SqlColumn(type_, object_, snapshot, slot_reader(type_)))
     change = partial(_changed_column, known)
-    fields = _arranged(field_names(len(known)), changes, change, _added_column)
+    fields = _arranged(names, changes, change, _added_column)
     count, types = _I4.pack(len(fields)), b"".join(map(attrgetter("part.object_"), fields))
     nested = b"".join(map(attrgetter("part.snapshot"), fields))
 
@@ -711,10 +737,7 @@ def _evolve_row_data(content: bytes, serializer: Serializer, changes: FieldChang
         fresh = column.slot or Slot(is_null=True)
         steps.append((placed.old or 0, column.read, fresh, column.type_))
 
-    def write(data: DataInput) -> bytes:
-        size = data.count("bytes")
-        row = Span(data.data, data.at, data.at + size)
-        data.take(size)
+    def write(row: Span) -> bytes:
         places, is_null = slot_places(row, len(known))
         slots = []
         for old, read, fresh, type_ in steps:
@@ -724,10 +747,9 @@ def _evolve_row_data(content: bytes, serializer: Serializer, changes: FieldChang
                 slots.append(null_slot_at(row, places[old], type_))
             else:
                 slots.append(read(row, places[old]))
-        new = encode_row(row.data[row.start], slots)
-        return _I4.pack(len(new)) + new
+        return encode_row(row.data[row.start], slots)
 
-    return Part(head + count + types + ahead + count + nested, write)
+    return _SqlRow(head + count + types + ahead + count + nested, fields, write)
 
 
 def _sql_snapshot(type_: LogicalType) -> bytes:
@@ -753,20 +775,47 @@ def _changed_column(
     columns: Sequence[_SqlColumn], number: int, changes: FieldChanges
 ) -> _SqlColumn:
     column = columns[number]
-    old, new, read = column.type_, column.type_, slot_reader(column.type_)
+    old, new, read, snapshot = column.type_, column.type_, column.read, column.snapshot
+    assert read is not None, "an old column"
     for change in changes.each:
-        if change.path:
-            raise Unfit("columns inside of a column of SQL are not changed here")
-        if change.kind == "widen":
+        if change.kind == "widen" and not change.path:
             new = _sql_type(change.to)
-            read = _widened_slot(old, new, read)
-    if "nullable" in changes.kinds:
+            read, snapshot = _widened_slot(old, new, read), _sql_snapshot(new)
+    inside = FieldChanges(tuple(change for change in changes.each if change.path))
+    if inside:
+        row = _row_within(column, inside)
+        types = tuple(placed.part.type_ for placed in row.fields)
+        new = replace(new, inner=types, names=tuple(placed.name for placed in row.fields))
+        read, snapshot = _row_slot(row.write), row.snapshot
+    if any(change.kind == "nullable" and not change.path for change in changes.each):
         new = replace(new, nullable=True)
     if new == old:
         return column
-    if new.inner or not is_encodable(new):
+    if not is_encodable(new):
         raise Unfit(f"a column of type {old} cannot become another")
-    return _SqlColumn(new, encode_type(new), _sql_snapshot(new), read)
+    return _SqlColumn(new, encode_type(new), snapshot, read)
+
+
+def _row_within(column: _SqlColumn, changes: FieldChanges) -> _SqlRow:
+    """Return the row that is a column of another one, changed."""
+    type_ = column.type_
+    if type_.root != "ROW":
+        raise Unfit(f"fields within a column of type {type_} are not changed here")
+    serializer = read_snapshot(DataInput(column.snapshot, "a serializer"), nested=True)
+    if serializer.columns != type_.inner:
+        raise Unfit(f"its serializer has other columns than its type, {type_}")
+    return _evolve_sql_row(column.snapshot, serializer, type_.names, changes)
+
+
+def _row_slot(write: Callable[[Span], bytes]) -> SlotReader:
+    """Return the function that reads the slot of a row, changed."""
+
+    def read(row: Span, place: int) -> Slot:
+        size, offset = ROW_PLACE.unpack_from(row.data, place)
+        new = write(row.part(offset, size))
+        return Slot(part=new, low=len(new))
+
+    return read
 
 
 def _sql_type(text: str) -> LogicalType:

@@ -31,7 +31,7 @@ from typing import Final
 from stateshift.formats.flink.java_data import DataInput
 
 MAGIC: Final = b"\xac\xed\x00\x05"
-_FIRST_HANDLE: Final = 0x7E0000
+FIRST_HANDLE: Final = 0x7E0000
 _WRITE_METHOD, _SERIALIZABLE, _EXTERNALIZABLE, _BLOCKS = 0x01, 0x02, 0x04, 0x08
 _READABLE: Final = (
     _SERIALIZABLE,
@@ -276,7 +276,7 @@ class _ObjectReader:
         return self._class(depth + 1)
 
     def known(self, depth: int) -> object:
-        at, number = self._data.at - 1, self._data.i4() - _FIRST_HANDLE
+        at, number = self._data.at - 1, self._data.i4() - FIRST_HANDLE
         if not 0 <= number < len(self._handles) or self._handles[number] is None:
             raise self._data.wrong("a back reference to no earlier object", at)
         return self._handles[number]

@@ -21,10 +21,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from stateshift.formats.flink.java_data import DataOutput, encode_utf
 from stateshift.formats.flink.java_objects import (
+    FIRST_HANDLE,
     MAGIC,
     JavaClass,
     JavaEnum,
@@ -76,7 +77,7 @@ class LogicalType:
     scale: int = 0
     inner: tuple[LogicalType, ...] = ()
     names: tuple[str, ...] = ()
-    of: str = ""  # the class of a raw value
+    of: str = ""  # the class of a raw value; what the fields of a row are described as
 
     def __str__(self) -> str:
         return self._plain() if self.nullable else f"{self._plain()} NOT NULL"
@@ -180,6 +181,10 @@ _CLASSES: Final[Mapping[str, str]] = {
     "VARCHAR": "VarCharType",
     "BINARY": "BinaryType",
     "VARBINARY": "VarBinaryType",
+    "ROW": "RowType",
+    "ARRAY": "ArrayType",
+    "MULTISET": "MultisetType",
+    "MAP": "MapType",
 }
 # The root of a type by its name in SQL, and the size where none is told.
 NAMES_OF_TYPES: Final[Mapping[str, tuple[str, int]]] = {
@@ -191,7 +196,6 @@ NAMES_OF_TYPES: Final[Mapping[str, tuple[str, int]]] = {
     "DECIMAL": ("DECIMAL", 10),
 }
 _NAMED: Final = re.compile(r"(\w+) *(?:\( *(\d{1,10}) *(?:, *(\d{1,10}) *)?\))?( +NOT NULL)?")
-_ENUM_HANDLE: Final = 0x7E0006  # of java.lang.Enum, in a type with a kind
 
 
 def parse_type(text: str) -> LogicalType | None:
@@ -207,53 +211,163 @@ def parse_type(text: str) -> LogicalType | None:
 
 
 def is_encodable(type_: LogicalType) -> bool:
-    """Whether `encode_type` knows the class of a type."""
-    return type_.root in _CLASSES
+    """Whether `encode_type` knows the class of a type, and of those within."""
+    return type_.root in _CLASSES and not type_.of and all(map(is_encodable, type_.inner))
 
 
 def encode_type(type_: LogicalType) -> bytes:
-    """Return a type that has no others within as Java serializes it."""
-    numbers: dict[str, int] = {}
-    if type_.root in (*_OF_PRECISION, "DECIMAL"):
-        numbers["precision"] = type_.size
-    if type_.root == "DECIMAL":
-        numbers["scale"] = type_.scale
-    if type_.root in _OF_LENGTH:
-        numbers["length"] = type_.size
-    has_kind = type_.root.startswith("TIMESTAMP")
-    out, folder = DataOutput(), PACKAGE.replace(".", "/")
-    out.put(MAGIC + b"s")
-    _put_class(out, PACKAGE + _CLASSES[type_.root], 1, 2, len(numbers) + has_kind)
-    for name in numbers:
-        out.put(b"I" + encode_utf(name))
-    if has_kind:
-        out.put(b"L" + encode_utf("kind") + b"t" + encode_utf(f"L{folder}TimestampKind;"))
-    out.put(b"x")
-    _put_class(out, f"{PACKAGE}LogicalType", 1, 2, 2)
-    out.put(b"Z" + encode_utf("isNullable") + b"L" + encode_utf("typeRoot"))
-    out.put(b"t" + encode_utf(f"L{folder}LogicalTypeRoot;") + b"xp")
-    out.boolean(type_.nullable)
-    out.put(b"~")
-    _put_class(out, f"{PACKAGE}LogicalTypeRoot", 0, 0x12, 0)
-    out.put(b"x")
-    _put_class(out, "java.lang.Enum", 0, 0x12, 0)
-    out.put(b"xpt" + encode_utf(type_.root))
-    for number in numbers.values():
-        out.i4(number)
-    if has_kind:
-        out.put(b"~")
-        _put_class(out, f"{PACKAGE}TimestampKind", 0, 0x12, 0)
-        out.put(b"xq")
-        out.i4(_ENUM_HANDLE)
-        out.put(b"t" + encode_utf("REGULAR"))
-    return out.content()
+    """Return a type as Java serializes it."""
+    writer = _TypeWriter()
+    writer.type(type_)
+    return MAGIC + writer.out.content()
 
 
-def _put_class(out: DataOutput, name: str, uid: int, flags: int, fields: int) -> None:
-    out.put(b"r" + encode_utf(name))
-    out.i8(uid)
-    out.u1(flags)
-    out.i2(fields)
+class _Layout(NamedTuple):
+    """A class: its serialVersionUID and flags, its fields (type, name, class), and the one above:
+    numbers come first, both by their names.
+    """
+
+    uid: int
+    flags: int
+    fields: tuple[tuple[str, str, str], ...] = ()
+    above: str = ""
+
+
+_SLASHED: Final = PACKAGE.replace(".", "/")
+_LIST: Final = "java.util.Collections$UnmodifiableList"
+_ROW_FIELD: Final = f"{PACKAGE}RowType$RowField"
+_ENUM: Final = _Layout(0, 0x12, (), "java.lang.Enum")
+_LAYOUTS: Final[Mapping[str, _Layout]] = {
+    "java.lang.Enum": _Layout(0, 0x12),
+    f"{PACKAGE}LogicalTypeRoot": _ENUM,
+    f"{PACKAGE}TimestampKind": _ENUM,
+    f"{PACKAGE}LogicalType": _Layout(
+        1, 2, (("Z", "isNullable", ""), ("L", "typeRoot", f"L{_SLASHED}LogicalTypeRoot;"))
+    ),
+    _ROW_FIELD: _Layout(
+        1,
+        2,
+        (
+            ("L", "description", "Ljava/lang/String;"),
+            ("L", "name", "Ljava/lang/String;"),
+            ("L", "type", f"L{_SLASHED}LogicalType;"),
+        ),
+    ),
+    _LIST: _Layout(
+        -283967356065247728,
+        2,
+        (("L", "list", "Ljava/util/List;"),),
+        "java.util.Collections$UnmodifiableCollection",
+    ),
+    "java.util.Collections$UnmodifiableCollection": _Layout(
+        1820017752578914078, 2, (("L", "c", "Ljava/util/Collection;"),)
+    ),
+    "java.util.ArrayList": _Layout(8683452581122892189, 3, (("I", "size", ""),)),
+}
+
+
+def _layout(root: str) -> _Layout:
+    """Return the class of a type."""
+    inner: tuple[str, ...] = _INNER.get(root, ())
+    fields = [("L", name, f"L{_SLASHED}LogicalType;") for name in inner]
+    if root == "ROW":
+        fields = [("L", "fields", "Ljava/util/List;")]
+    if root.startswith("TIMESTAMP"):
+        fields = [("L", "kind", f"L{_SLASHED}TimestampKind;")]
+    numbers = [("I", name, "") for name in _number_names(root)]
+    return _Layout(1, 2, (*numbers, *fields), f"{PACKAGE}LogicalType")
+
+
+def _number_names(root: str) -> tuple[str, ...]:
+    if root in _OF_LENGTH:
+        return ("length",)
+    if root == "DECIMAL":
+        return ("precision", "scale")
+    return ("precision",) if root in _OF_PRECISION else ()
+
+
+class _TypeWriter:
+    """Types as ObjectOutputStream writes them: what came before is a handle."""
+
+    def __init__(self) -> None:
+        self.out = DataOutput()
+        self._handles: dict[tuple[str, str], int] = {}
+        self._next = FIRST_HANDLE
+
+    def type(self, type_: LogicalType) -> None:
+        root = type_.root
+        self._begin(PACKAGE + _CLASSES[root], _layout(root))
+        self.out.boolean(type_.nullable)
+        self._enum(f"{PACKAGE}LogicalTypeRoot", root)
+        for name in _number_names(root):
+            self.out.i4(type_.scale if name == "scale" else type_.size)
+        if root.startswith("TIMESTAMP"):
+            self._enum(f"{PACKAGE}TimestampKind", "REGULAR")
+        if root == "ROW":
+            self._fields(type_)
+            return
+        for inner in type_.inner:
+            self.type(inner)
+
+    def _fields(self, row: LogicalType) -> None:
+        """Write the list of a row's fields, which two classes of it refer to."""
+        self._begin(_LIST, _LAYOUTS[_LIST])
+        own = self._begin("java.util.ArrayList", _LAYOUTS["java.util.ArrayList"])
+        self.out.i4(len(row.inner))
+        self.out.put(b"w\4")
+        self.out.i4(len(row.inner))
+        for name, inner in zip(row.names, row.inner, strict=True):
+            self._begin(_ROW_FIELD, _LAYOUTS[_ROW_FIELD])
+            self.out.put(b"pt" + encode_utf(name))  # no description
+            self._next += 1
+            self.type(inner)
+        self.out.put(b"xq")
+        self.out.i4(own)
+
+    def _begin(self, name: str, layout: _Layout) -> int:
+        """Begin an object, and return its handle."""
+        self.out.put(b"s")
+        self._class(name, layout)
+        self._next += 1
+        return self._next - 1
+
+    def _class(self, name: str, layout: _Layout) -> None:
+        if self._is_known("class", name):
+            return
+        self.out.put(b"r" + encode_utf(name))
+        self.out.i8(layout.uid)
+        self.out.u1(layout.flags)
+        self.out.i2(len(layout.fields))
+        for kind, field, signature in layout.fields:
+            self.out.put(kind.encode() + encode_utf(field))
+            if signature:
+                self._text(signature)
+        self.out.put(b"x")
+        if layout.above:
+            self._class(layout.above, _LAYOUTS[layout.above])
+        else:
+            self.out.put(b"p")
+
+    def _enum(self, type_: str, name: str) -> None:
+        if (type_, name) not in self._handles:
+            self.out.put(b"~")
+            self._class(type_, _LAYOUTS[type_])
+        if not self._is_known(type_, name):
+            self._text(name)
+
+    def _text(self, text: str) -> None:
+        if not self._is_known("text", text):
+            self.out.put(b"t" + encode_utf(text))
+
+    def _is_known(self, kind: str, name: str) -> bool:
+        """Write the handle of what came before; of what comes now, keep it."""
+        known = self._handles.setdefault((kind, name), self._next)
+        if known == self._next:
+            self._next += 1
+            return False
+        self.out.put(b"q")
+        self.out.i4(known)
+        return True
 
 
 def _number(fields: Mapping[str, object], name: str) -> int:
@@ -267,11 +381,12 @@ def _row(root: str, nullable: bool, listed: object, depth: int, budget: _Budget)
     items = items_of(listed)
     if items is None:
         raise _Unreadable
-    names, inner = [], []
+    names, inner, of = [], [], ""
     for item in items:
         name = item.fields.get("name") if isinstance(item, JavaObject) else None
         if not isinstance(item, JavaObject) or not isinstance(name, str):
             raise _Unreadable
         names.append(name)
         inner.append(_type_of(item.fields.get("type"), depth + 1, budget))
-    return LogicalType(root, nullable, inner=tuple(inner), names=tuple(names))
+        of += str(item.fields.get("description") or "")
+    return LogicalType(root, nullable, inner=tuple(inner), names=tuple(names), of=of)

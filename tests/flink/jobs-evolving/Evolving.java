@@ -32,6 +32,7 @@ import org.apache.flink.table.types.logical.DecimalType;
 import org.apache.flink.table.types.logical.DoubleType;
 import org.apache.flink.table.types.logical.IntType;
 import org.apache.flink.table.types.logical.LogicalType;
+import org.apache.flink.table.types.logical.RowType;
 import org.apache.flink.table.types.logical.VarCharType;
 import org.apache.flink.types.Row;
 import org.apache.flink.util.Collector;
@@ -91,6 +92,7 @@ public final class Evolving {
         private transient MapState<String, Person> mortal;
         private transient ValueState<Row> row;
         private transient ValueState<RowData> sql;
+        private transient ValueState<RowData> nested;
         private transient ValueState<GenericRecord> thing;
         private transient ValueState<Number> number;
         private transient ValueState<Long> spare;
@@ -116,6 +118,12 @@ public final class Evolving {
             sql = store.getState(new ValueStateDescriptor<>("sql", (TypeInformation<RowData>) (evolved
                     ? InternalTypeInfo.ofFields(new BigIntType(), new BigIntType(false), text, new DecimalType(30, 2), text)
                     : InternalTypeInfo.ofFields(new IntType(), text, new DoubleType(), new DecimalType(10, 2)))));
+            nested = store.getState(new ValueStateDescriptor<>("nested", (TypeInformation<RowData>) InternalTypeInfo.ofFields(
+                    evolved
+                            ? rowOf("n", new BigIntType(), "extra", new VarCharType(VarCharType.MAX_LENGTH), "text", text,
+                                    "in", rowOf("z", new IntType(), "more", new BigIntType()))
+                            : rowOf("n", new IntType(), "t", text, "in", rowOf("z", new IntType(), "d", new DoubleType())),
+                    new IntType())));
             thing = store.getState(new ValueStateDescriptor<>("thing",
                     new GenericRecordAvroTypeInfo(new Schema.Parser().parse(evolved ? AFTER : BEFORE))));
             number = store.getState(new ValueStateDescriptor<>("number", (TypeInformation) (evolved ? Types.LONG : Types.INT)));
@@ -138,6 +146,7 @@ public final class Evolving {
             output.collect("mortal\t" + key + "\t" + Json.of(mortal.get("one")));
             output.collect("row\t" + key + "\t" + Json.of(row.value()));
             output.collect("sql\t" + key + "\t" + shown(sql.value()));
+            output.collect("nested\t" + key + "\t" + shownNested(nested.value()));
             output.collect("thing\t" + key + "\t" + thing.value());
             context.timerService().registerProcessingTimeTimer(4_000_000_000_000L);
             if (evolved) {
@@ -156,6 +165,10 @@ public final class Evolving {
             row.update(Row.of((int) (long) n, n % 3 == 0 ? null : "row " + n, n / 2.0));
             sql.update(GenericRowData.of((int) (long) n, n % 3 == 0 ? null : StringData.fromString("a longer text " + n), n / 4.0,
                     n % 2 == 0 ? null : DecimalData.fromUnscaledLong(-n, 10, 2)));
+            nested.update(GenericRowData.of(
+                    GenericRowData.of((int) (long) n, n % 3 == 0 ? null : StringData.fromString("a longer text " + n),
+                            n % 5 == 0 ? null : GenericRowData.of((int) (long) -n, n / 4.0)),
+                    (int) (long) n));
             GenericRecord record = new GenericData.Record(new Schema.Parser().parse(BEFORE));
             record.put("id", (int) (long) n);
             record.put("tags", java.util.Arrays.asList("a" + n, "b"));
@@ -176,6 +189,27 @@ public final class Evolving {
                 }
             }
             return person;
+        }
+
+        private static RowType rowOf(Object... named) {
+            java.util.List<RowType.RowField> fields = new java.util.ArrayList<>();
+            for (int at = 0; at < named.length; at += 2) {
+                fields.add(new RowType.RowField((String) named[at], (LogicalType) named[at + 1]));
+            }
+            return new RowType(fields);
+        }
+
+        private String shownNested(RowData row) {
+            if (row == null) {
+                return "null";
+            }
+            if (!evolved) {
+                return "{}";
+            }
+            RowData of = row.getRow(0, 4);
+            RowData in = of.isNullAt(3) ? null : of.getRow(3, 2);
+            return of.getLong(0) + "|" + of.getString(1) + "|" + (of.isNullAt(2) ? null : of.getString(2)) + "|"
+                    + (in == null ? null : in.getInt(0) + "," + (in.isNullAt(1) ? null : in.getLong(1))) + "|" + row.getInt(1);
         }
 
         private String shown(RowData row) {
