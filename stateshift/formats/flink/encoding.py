@@ -113,7 +113,11 @@ class EntryWriter:
         parts = (self._key, namespace, *([self._map_key] if self._map_key else []))
         is_void = namespace.name == "VoidNamespaceSerializer"
         self._is_plain = is_void and self._names == ["key"]
-        self._has_one_form = all(each.name in _ONE_FORM for each in parts)
+        self.has_one_form = all(each.name in _ONE_FORM for each in parts)
+        self._write_own = _DIRECT.get(self._key.name, partial(write_key, self._key))
+        self._write_plain: Callable[[object], bytes] = self._write_value
+        if value is not None and state.type not in ("LIST", "MAP") and not self._is_timer:
+            self._write_plain = _DIRECT.get(value.name, self._write_value)
 
     @property
     def may_be_unknown(self) -> bool:
@@ -139,9 +143,9 @@ class EntryWriter:
         """Return an entry's key without its group, its part that decides the group, and the value;
         not read again. One of `WRONG` where they are of other types.
         """
-        raw = self._write_value(value)
-        if self._is_plain and isinstance(key, dict) and list(key) == self._names:
-            own = write_key(self._key, key["key"])
+        raw = self._write_plain(value)
+        if self._is_plain and isinstance(key, dict) and len(key) == 1:
+            own = self._write_own(key["key"])
             return own + b"\0", own, raw
         return *self._write_key(key), raw
 
@@ -149,7 +153,7 @@ class EntryWriter:
         """Return a key of Flink's, and its part that decides the key group, as rows have them."""
         form, row = self._key.row_form, raw[_I4.size : -1]
         is_plain_row = self._is_plain and form is not None and len(row) == form.size
-        if self._has_one_form or (form and is_plain_row and form.pack(*form.unpack(row)) == row):
+        if self.has_one_form or (form and is_plain_row and form.pack(*form.unpack(row)) == row):
             return raw, b""
         try:
             shown = read_key(self._header, self._state, raw)
@@ -253,6 +257,15 @@ def write_key(of: Serializer, given: object) -> bytes:
     if of.name == "RowDataSerializer" and given is not None:
         return _row_of_sql(of, given, key_slot_of)
     return _not_null(of, given)
+
+
+# Of what is never null, the functions that write it without a look at anything else.
+_DIRECT: Final[Mapping[str, Callable[[object], bytes]]] = {
+    "StringSerializer": lambda given: values.encode_string(as_text(given)),
+    "LongSerializer": _I8.pack,
+    "IntSerializer": _I4.pack,
+    "DoubleSerializer": struct.Struct(">d").pack,
+}
 
 
 def _opaque(of: Serializer, given: object) -> bytes:

@@ -21,6 +21,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -33,12 +34,16 @@ from stateshift.formats.blocks import (
     Flags,
     Ints,
     Numbers,
+    RowBlock,
     binaries,
     binary,
     cut,
     edges,
     join_columns,
+    lengths,
     numerals,
+    of_width,
+    without_first,
 )
 from stateshift.formats.flink.binary_rows import (
     KINDS,
@@ -519,6 +524,44 @@ def texts_of(
         shown = of_value.optional(value.inner[1]) if is_map else of_value.read(value)
     odd = of_key.odd | of_value.odd | ~of_key.at_end() | ~of_value.at_end()
     return EntryTexts(_object(parts), shown, odd)
+
+
+def encode_sections(block: RowBlock, prefix: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the sections of key groups; keys begin with u16 group, u16 state, and are sorted by
+    them.
+    """
+    if not len(block):
+        return
+    starts, raw = edges(block.keys)
+    numbers = be16(np.frombuffer(raw, np.uint8))
+    groups, states = numbers[starts[:-1]].astype(np.int64), numbers[starts[:-1] + 2]
+    begins = np.append(True, np.diff(groups) != 0)
+    ends_group = np.append(begins[1:], True)
+    ends = np.append(np.diff(groups << 16 | states) != 0, True)
+    sizes = np.diff(starts) - 4 + prefix
+    heads = np.zeros((len(block), 2 + 4 + prefix), np.uint8)
+    heads[:, :2] = states.astype(">u2").view(np.uint8).reshape(-1, 2)
+    heads[:, 2:6] = sizes.astype(">u4").view(np.uint8).reshape(-1, 4)
+    for place in range(prefix):
+        heads[:, 6 + place] = groups >> 8 * (prefix - 1 - place)
+    heads[ends, 6] |= FLAG
+    # The state is written in front of a group's first entry alone.
+    head_starts = np.arange(len(block)) * heads.shape[1] + 2 * ~begins
+    head_ends = np.arange(1, len(block) + 1) * heads.shape[1]
+    of_values = lengths(block.values).astype(">u4").view(np.uint8).reshape(-1, 4)
+    following = np.where(ends_group, END_OF_GROUP, np.append(states[1:], 0)).astype(">u2")
+    tails = binaries(following[ends].view(np.uint8), np.append(0, np.cumsum(2 * ends)))
+    made = join_columns(
+        cut(heads.tobytes(), head_starts, head_ends),
+        without_first(block.keys, 4),
+        of_width(of_values),
+        block.values,
+        tails,
+    )
+    places, content = edges(made)
+    firsts = np.flatnonzero(begins)
+    for first, end in pairwise((*firsts.tolist(), len(block))):
+        yield int(groups[first]), bytes(content[places[first] : places[end]])
 
 
 class CheckedGroup(NamedTuple):

@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,16 @@ from stateshift.engines.flink.image import id_of, metadata_of, places_of
 from stateshift.engines.flink.rewrite import row_import
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.registry import engine
+from stateshift.formats import sorting
+from stateshift.formats.blocks import block_of
 from stateshift.formats.flink import encoding
 from stateshift.formats.flink.binary_rows import encode_fields, key_slot_of
 from stateshift.formats.flink.key_groups import prefix_bytes
+from stateshift.formats.flink.keyed_columns import encode_sections
+from stateshift.formats.flink.keyed_state import encode_section
+from stateshift.formats.flink.keyed_state import entries as entries_in
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from stateshift.formats.sorting import SortedPiles
 from stateshift.formats.uid import flink_operator_id
 from stateshift.table.tables import tables_of
 from tests.cli.support import Said, said
@@ -132,18 +139,58 @@ def test_what_was_written_is_read_again_and_compared_with_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [row for row in rows_of(tmp_path, place(TYPED)) if row["store"] == "text"]
-    file, real = written(tmp_path, rows), row_import.encode_section
+    file, real = written(tmp_path, rows), row_import.encode_sections
     faults: list[Callable[[list[Any]], list[Any]]] = [
         lambda listed: listed[1:],
-        lambda listed: [(state, key, value + b"\0") for state, key, value in listed],
-        lambda listed: [(state, key[:1] + b"x" + key[2:], value) for state, key, value in listed],
+        lambda listed: [(key, value + b"\0") for key, value in listed],
+        lambda listed: [(key[:4] + b"x" + key[5:], value) for key, value in listed],
     ]
     for number, fault in enumerate(faults):
-        monkeypatch.setattr(row_import, "encode_section", lambda own, fault=fault: real(fault(own)))
+        monkeypatch.setattr(
+            row_import,
+            "encode_sections",
+            lambda block, prefix, fault=fault: real(block_of(fault(list(block.records()))), prefix),
+        )
         folder = tmp_path / str(number)
         done = imported(folder, place(TYPED), file)
         assert done.code == 3 and "which do not show" in done.err, done.err
         assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_sections_are_written_at_once_as_one_by_one() -> None:
+    """Of several key groups, states, and sizes; `entries` reads them."""
+    for prefix, groups in ((1, (0, 3, 127)), (2, (0, 128, 299))):
+        listed = [
+            (group.to_bytes(2, "big") + state.to_bytes(2, "big") + bytes((n,)) * (n % 5), b"v" * n)
+            for group in groups
+            for state in (0, 2, 7)[: 1 + group % 3]
+            for n in range(9)
+        ]
+        made = dict(encode_sections(block_of(listed), prefix))
+        assert list(made) == list(groups)
+        for group, content in made.items():
+            own = [(key[2:], value) for key, value in listed if key[:2] == group.to_bytes(2, "big")]
+            found = list(entries_in(content, prefix, group))
+            ahead = group.to_bytes(prefix, "big")
+            told = [(int.from_bytes(key[:2], "big"), ahead + key[2:], value) for key, value in own]
+            assert found == told and content == encode_section(told)
+    assert list(encode_sections(block_of([]), 1)) == []
+
+
+@pytest.mark.parametrize("bytes_max", [1, 40 * 1024 * 1024])
+def test_rows_that_are_sorted_on_the_disk_become_the_same_state(
+    bytes_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs are merged by chunks, whose ends are within key groups, and between a row and the
+    template's entry."""
+    template = place(TYPED)
+    rows = rows_of(tmp_path, template)
+    monkeypatch.setattr(sorting, "BYTES_MAX", bytes_max)
+    monkeypatch.setattr(sorting, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(row_import, "SortedPiles", partial(SortedPiles, bytes_max=bytes_max))
+    done = imported(tmp_path, template, written(tmp_path, rows))
+    assert done.code == 0, done.err
+    assert keyed_bytes(template) == keyed_bytes(tmp_path / "new")
 
 
 def test_windows_without_their_timers_and_timers_without_windows_are_warned_of(

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from itertools import chain, groupby, islice
+from json import JSONDecoder
 from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple, cast
@@ -66,6 +67,7 @@ from stateshift.engines.flink.rewrite.rescale import why_not
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import PreparedState, RowBatch, RowNumbers, Wanted
 from stateshift.errors import FormatError, PlanError, SpecError
+from stateshift.formats import bounds
 from stateshift.formats.blocks import (
     Binary,
     Flags,
@@ -74,9 +76,15 @@ from stateshift.formats.blocks import (
     RowBlock,
     binary,
     block_of,
+    cut,
     edges,
+    in_order,
     join_columns,
+    lengths,
     of_width,
+    part,
+    whole,
+    without_first,
 )
 from stateshift.formats.flink.binary_rows import WRONG
 from stateshift.formats.flink.encoding import BYTES_MAX, EntryWriter, UnfitValue
@@ -90,8 +98,15 @@ from stateshift.formats.flink.key_groups import (
     raw_hash,
 )
 from stateshift.formats.flink.key_hashes import hash_codes, murmur_of_each
-from stateshift.formats.flink.keyed_columns import PADDING, EntryPlaces, texts_of
-from stateshift.formats.flink.keyed_state import Header, encode_section
+from stateshift.formats.flink.keyed_columns import (
+    PADDING,
+    Columns,
+    EntryPlaces,
+    columns_in,
+    encode_sections,
+    texts_of,
+)
+from stateshift.formats.flink.keyed_state import Header
 from stateshift.formats.flink.metadata import (
     OperatorState,
     decode_metadata,
@@ -111,8 +126,12 @@ CHECKED: Final = 1000  # entries of a file whose keys are hashed: a job with a h
 _PLACE, _ROW, _OWN = Struct(">HH"), Struct(">qB"), Struct(">HI")
 _HEAD: Final = np.dtype([("group", ">u2"), ("state", ">u2"), ("number", ">i8"), ("origin", "u1")])
 _WORD: Final = 1 << 64
+_OLD_HEAD: Final = np.dtype([("group", ">u2"), ("size", ">u4")])
 _KEPT: Final = -1  # the number of an entry that is no row
 _AT_ONCE: Final = 1 << 15
+BATCH_BYTES: Final = 8 * 1024 * 1024  # of the template's entries
+# What json.loads reads by, after it has looked for blanks.
+_SCAN: Final = cast("Callable[[str, int], tuple[object, int]]", vars(JSONDecoder())["scan_once"])
 
 
 @dataclass(frozen=True)
@@ -221,12 +240,13 @@ class _Making:
             raise SpecError.of("ROWS", "there are no rows", hint=hint)
         metadata, rewritten = metadata_of(self.template.image), []
         for target in self.operators.values():
-            records = target.old_records()
-            while batch := list(islice(records, _AT_ONCE)):
-                self.piles.add(target.number, block_of([record.packed() for record in batch]))
+            for block in target.old_blocks():
+                self.piles.add(target.number, block)
             sections = Sections(target.files[0].head, scratch)
-            for group, listed in self._groups(target):
-                sections.add(group, (encode_section(listed),))
+            prefix = prefix_bytes(target.operator.max_parallelism)
+            for block in _whole_groups(self.piles.pile(target.number).blocks()):
+                for group, content in encode_sections(self._settled(target, block), prefix):
+                    sections.add(group, (content,))
             rewritten.append(target.write(sections, into))
         ids = [target.operator.id for target in self.operators.values()]
         own = [operator for operator in metadata.operators if operator.id in ids]
@@ -251,24 +271,43 @@ class _Making:
         changes = (rest, merge)
         return PreparedState(changes, dict(self.entries), tuple(warnings), dict(self.kept))
 
-    def _groups(self, target: _Target) -> Iterator[tuple[int, list[tuple[int, bytes, bytes]]]]:
-        """Yield key groups with their entries."""
-        prefix = prefix_bytes(target.operator.max_parallelism)
-        blocks = self.piles.pile(target.number).blocks()
-        rows = chain.from_iterable(block.records() for block in blocks)
-        for group, own in groupby(rows, key=lambda row: row[0][:2]):
-            listed = []
-            for key, same in groupby(own, key=itemgetter(0)):
-                packed = [row[1] or b"" for row in same]
-                entry: tuple[bytes, bytes] | None = key[_PLACE.size :], packed[0][_ROW.size :]
-                if len(packed) > 1 or packed[0][_ROW.size - 1] != WRITTEN:
-                    entry = self._entry(target, key, packed)
-                if entry is not None:
-                    state = int.from_bytes(key[2 : _PLACE.size], "big")
-                    listed.append((state, group[-prefix:] + entry[0], entry[1]))
-            if listed:
-                listed.sort()  # a key of the template may have other bytes than its row's
-                yield int.from_bytes(group, "big"), listed
+    def _settled(self, target: _Target, block: RowBlock) -> RowBlock:
+        """Return the entries that records make, of whole key groups: a row alone is one, and so is
+        a row that is the template's entry in the same bytes. Others are looked at one by one.
+        """
+        count, keys, values = len(block), block.keys, block.values
+        begins, raw = edges(values)
+        origins = np.frombuffer(raw, np.uint8)[begins[:-1] + _ROW.size - 1]
+        alike = np.zeros(count + 2, bool)  # with the row before
+        alike[1:count] = pc.equal(keys[:-1], keys[1:]).to_numpy(zero_copy_only=False)
+        is_alone = ~alike[:count] & ~alike[1 : count + 1]
+        in_pairs = ~alike[:count] & alike[1 : count + 1] & ~alike[2:]
+        pairs = np.flatnonzero(in_pairs & (origins == WRITTEN))
+        pairs = pairs[origins[pairs + 1] == OLD]
+        own, content = keys.take(pairs), without_first(values.take(pairs), _ROW.size)
+        sizes = (lengths(own) - _PLACE.size).astype(">u4").view(np.uint8).reshape(-1, 4)
+        groups = _first_bytes(own, 2)
+        told = join_columns(of_width(np.hstack((groups, sizes))), without_first(own, 4), content)
+        old = without_first(values.take(pairs + 1), _ROW.size)
+        pairs = pairs[pc.equal(told, old).to_numpy(zero_copy_only=False)]
+        states = _first_bytes(keys.take(pairs), _PLACE.size)[:, 2:].copy().view(">u2")
+        for state, found in zip(*np.unique(states, return_counts=True), strict=True):
+            self.kept[target.name, target.header.states[state].name] += int(found)
+        is_row = is_alone & (origins == WRITTEN)
+        is_row[pairs] = True
+        is_known = is_row | (is_alone & (origins == OLD))
+        is_known[pairs + 1] = True
+        taken, others = np.flatnonzero(is_row), np.flatnonzero(~is_known)
+        made = RowBlock(keys.take(taken), without_first(values.take(taken), _ROW.size))
+        if not len(others):
+            return made
+        listed = []
+        records = block.take(others).records()
+        for place, same in groupby(records, key=itemgetter(0)):
+            entry = self._entry(target, place, [row[1] or b"" for row in same])
+            if entry is not None:
+                listed.append((place[: _PLACE.size] + entry[0], entry[1]))
+        return in_order(whole([made, block_of(listed)]))
 
     def _entry(
         self, target: _Target, place: bytes, packed: Sequence[bytes]
@@ -500,23 +539,68 @@ class _Target:
             parts.append(SubtaskPart(name, cut.size, cut.first, cut.offsets))
         return RewrittenOperator(operator.id.hex(), operator.max_parallelism, tuple(parts))
 
-    def old_records(self) -> Iterator[_Record]:
+    def old_blocks(self) -> Iterator[RowBlock]:
         """Yield the entries of states without rows, and those that rows may show."""
         for file in self.files:
-            entries = numbered_entries(file.handle, prefix_bytes(file.was), file.streams)
-            for entry in entries:
-                state = file.renumbered(entry.state)
-                writer = self.writers.get(self.header.states[state].name)
-                if writer is None:
-                    self.others[self.header.states[state].name] += 1
-                    yield _Record(entry.group, state, entry.key, _KEPT, WRITTEN, entry.value)
-                    continue
-                (key, own), group = writer.rewritten(entry.key), entry.group
-                if key != entry.key:
-                    found = self._group_of(own)
-                    group = group if found is None else found
-                content = _OWN.pack(entry.group, len(entry.key)) + entry.key + entry.value
-                yield _Record(group, state, key, _KEPT, OLD, content)
+            prefix, states = prefix_bytes(file.was), len(file.known_header.states)
+            size_max = min(BATCH_BYTES, bounds.piece())
+            for columns in columns_in(file.parts(size_max), prefix, states, size_max):
+                for number in np.unique(columns.states).tolist():
+                    rows = np.flatnonzero(columns.states == number)
+                    yield self._old_block(file.renumbered(number), columns, rows, prefix)
+
+    def _old_block(self, state: int, columns: Columns, rows: Ints, prefix: int) -> RowBlock:
+        places, groups = columns.of(rows, prefix), columns.groups[rows]
+        keys = cut(columns.content, places.keys, places.key_ends)
+        values = cut(columns.content, places.values, places.value_ends)
+        name = self.header.states[state].name
+        writer = self.writers.get(name)
+        heads = np.zeros(len(rows), _HEAD)
+        heads["group"], heads["state"], heads["number"] = groups, state, _KEPT
+        heads["origin"] = WRITTEN if writer is None else OLD
+        head = heads.view(np.uint8).reshape(len(rows), -1)
+        behind = of_width(head[:, _PLACE.size :])
+        if writer is None:
+            self.others[name] += len(rows)
+        else:
+            olds = np.zeros(len(rows), _OLD_HEAD)
+            olds["group"], olds["size"] = groups, lengths(keys)
+            old = olds.view(np.uint8).reshape(len(rows), -1)
+            values = join_columns(of_width(old), keys, values)
+            if not writer.has_one_form:
+                made = []
+                for row, old_key in enumerate(keys.to_pylist()):
+                    key, own = writer.rewritten(old_key)
+                    made.append(key)
+                    found = self._group_of(own) if key != old_key else None
+                    if found is not None:
+                        heads["group"][row] = found
+                keys = binary(made)
+        return RowBlock(
+            join_columns(of_width(head[:, : _PLACE.size]), keys), join_columns(behind, values)
+        )
+
+
+def _first_bytes(column: Binary, count: int) -> Numbers:
+    """Return the first bytes of each item as rows of a matrix; every item has so many."""
+    starts, content = edges(column)
+    return np.frombuffer(content, np.uint8)[starts[:-1, None] + np.arange(count)]
+
+
+def _whole_groups(blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
+    """Yield sorted records again, those of one key group together."""
+    held: list[RowBlock] = []
+    for block in blocks:
+        groups = _first_bytes(block.keys, 2).view(">u2")[:, 0]
+        last = int(np.searchsorted(groups, groups[-1]))
+        if held and (last or _first_bytes(held[0].keys[:1], 2).tobytes() != groups[:1].tobytes()):
+            yield whole([*held, part(block, 0, last)])
+            held = []
+        elif last:
+            yield part(block, 0, last)
+        held.append(part(block, last, len(block)))
+    if held:
+        yield whole(held)
 
 
 def _digests(keys: Binary, values: Binary) -> Numbers:
@@ -547,7 +631,11 @@ def plain_rows(batch: RowBatch) -> list[tuple[object, object]]:
         try:
             for given in column.to_pylist():  # a text is JSON already
                 text = given if isinstance(given, str) else json.dumps(given, default=plain_value)
-                columns[-1].append(json.loads(text))
+                try:
+                    read, end = _SCAN(text, 0)
+                except StopIteration:
+                    end = -1
+                columns[-1].append(read if end == len(text) else json.loads(text))
         except (ValueError, TypeError, RecursionError) as error:
             fact = f"column {name} is not JSON, as an export has it: {error}"
             raise FormatError(f"from row {batch.first} on: {fact}", batch.source) from error
