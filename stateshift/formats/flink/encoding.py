@@ -259,7 +259,7 @@ def write_key(of: Serializer, given: object) -> bytes:
     return _not_null(of, given)
 
 
-# Of what is never null, the functions that write it without a look at anything else.
+# They write what is never null, without a look at anything else.
 _DIRECT: Final[Mapping[str, Callable[[object], bytes]]] = {
     "StringSerializer": lambda given: values.encode_string(as_text(given)),
     "LongSerializer": _I8.pack,

@@ -786,7 +786,13 @@ def _changed_column(
         row = _row_within(column, inside)
         types = tuple(placed.part.type_ for placed in row.fields)
         new = replace(new, inner=types, names=tuple(placed.name for placed in row.fields))
-        read, snapshot = _row_slot(row.write), row.snapshot
+        snapshot = row.snapshot
+
+        def read(outer: Span, place: int) -> Slot:
+            size, offset = ROW_PLACE.unpack_from(outer.data, place)
+            made = row.write(outer.part(offset, size))
+            return Slot(part=made, low=len(made))
+
     if any(change.kind == "nullable" and not change.path for change in changes.each):
         new = replace(new, nullable=True)
     if new == old:
@@ -805,17 +811,6 @@ def _row_within(column: _SqlColumn, changes: FieldChanges) -> _SqlRow:
     if serializer.columns != type_.inner:
         raise Unfit(f"its serializer has other columns than its type, {type_}")
     return _evolve_sql_row(column.snapshot, serializer, type_.names, changes)
-
-
-def _row_slot(write: Callable[[Span], bytes]) -> SlotReader:
-    """Return the function that reads the slot of a row, changed."""
-
-    def read(row: Span, place: int) -> Slot:
-        size, offset = ROW_PLACE.unpack_from(row.data, place)
-        new = write(row.part(offset, size))
-        return Slot(part=new, low=len(new))
-
-    return read
 
 
 def _sql_type(text: str) -> LogicalType:

@@ -184,17 +184,13 @@ def code_of(serializer: Serializer, key: object) -> int:
             codes = [0 if each is None else 31 + code_of(inner, each) for inner, each in fields]
             return 31 * kind + hash_fields(codes, 1) & _MASK
         case float():
-            return _hash_float(serializer, key)
+            number = math.nan if math.isnan(key) else key  # Java's bits of any NaN
+            form = ">f" if serializer.name == "FloatSerializer" else ">d"
+            bits = int.from_bytes(struct.pack(form, number), "big")
+            return hash_long(bits)  # of four bytes, the bits themselves
         case int():
             return hash_long(key) if serializer.name == "LongSerializer" else hash_int(key)
     raise AssertionError(f"asked before: hashable ({serializer.name})")
-
-
-def _hash_float(serializer: Serializer, key: float) -> int:
-    number = math.nan if math.isnan(key) else key  # Java's bits of any NaN
-    if serializer.name == "FloatSerializer":
-        return int.from_bytes(struct.pack(">f", number), "big")
-    return hash_long(int.from_bytes(struct.pack(">d", number), "big"))
 
 
 def key_of(header: Header, state: int, key: bytes) -> bytes | None:

@@ -118,6 +118,8 @@ def encode_string(text: str, more: int = 1) -> bytes:
 
 def varint_bytes(number: int) -> bytes:
     """Return a number in seven bits a byte, the lowest first."""
+    if number < 0x80:
+        return bytes((number,))
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)

@@ -207,11 +207,13 @@ def unite_images(
     parts = []
     for image, own in zip(images, taken, strict=True):
         part = convert_metadata(_taken(image, own), wanted, properties)
-        operators = part.operators
-        if max_parallelism is not None:
-            most = max_groups(image)
-            operators = tuple(_with_groups(each, most, max_parallelism) for each in operators)
-        parts.append(replace(part, operators=operators))
+        most, operators = max_groups(image), []
+        for operator in part.operators:
+            is_set = operator.max_parallelism == 1 < most  # as SQL's aggregate of all rows
+            if max_parallelism is not None and not is_set:
+                operator = replace(operator, max_parallelism=max_parallelism)
+            operators.append(operator)
+        parts.append(replace(part, operators=tuple(operators)))
     by_id = {operator.operator: operator for operator in rewritten}
     made = []
     for operator in _each_once(parts, by_id):
@@ -236,15 +238,6 @@ def max_groups(image: Metadata) -> int:
         if any(subtask.managed_keyed for subtask in operator.all_subtasks)
     ]
     return max(keyed, default=1)
-
-
-def _with_groups(operator: OperatorState, most: int, becomes: int) -> OperatorState:
-    """Return an operator with another max parallelism; one that is set to one key group has it in
-    its code, as SQL's aggregate of all rows.
-    """
-    if operator.max_parallelism == 1 < most:
-        return operator
-    return replace(operator, max_parallelism=becomes)
 
 
 def _each_once(images: Sequence[Metadata], rewritten: Container[str]) -> Iterator[OperatorState]:

@@ -130,7 +130,7 @@ _OLD_HEAD: Final = np.dtype([("group", ">u2"), ("size", ">u4")])
 _KEPT: Final = -1  # the number of an entry that is no row
 _AT_ONCE: Final = 1 << 15
 BATCH_BYTES: Final = 8 * 1024 * 1024  # of the template's entries
-# What json.loads reads by, after it has looked for blanks.
+# json.loads reads by it, and looks for blanks first.
 _SCAN: Final = cast("Callable[[str, int], tuple[object, int]]", vars(JSONDecoder())["scan_once"])
 
 
@@ -244,7 +244,7 @@ class _Making:
                 self.piles.add(target.number, block)
             sections = Sections(target.files[0].head, scratch)
             prefix = prefix_bytes(target.operator.max_parallelism)
-            for block in _whole_groups(self.piles.pile(target.number).blocks()):
+            for block in whole_groups(self.piles.pile(target.number).blocks()):
                 for group, content in encode_sections(self._settled(target, block), prefix):
                     sections.add(group, (content,))
             rewritten.append(target.write(sections, into))
@@ -587,7 +587,7 @@ def _first_bytes(column: Binary, count: int) -> Numbers:
     return np.frombuffer(content, np.uint8)[starts[:-1, None] + np.arange(count)]
 
 
-def _whole_groups(blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
+def whole_groups(blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
     """Yield sorted records again, those of one key group together."""
     held: list[RowBlock] = []
     for block in blocks:
