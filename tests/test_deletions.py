@@ -26,7 +26,7 @@ NOT_FILES = {
     "live/cli/__init__.py", "live/cli/bins_text.py", "live/cli/group.py", "live/cli/page.py",
     "live/buffer/buffer.py", "live/buffer/listeners.py", "logs.py", "look/checked_parts.py", "migration/calls.py",
     "migration/context.py", "migration/fleet_session.py", "migration/notifications.py",
-    "migration/spans.py", "migration/submit_corrections.py",
+    "migration/otel.py", "migration/submit_corrections.py",
 }  # fmt: skip
 # The storages themselves, and what holds no files.
 ROOMS = ("storage/", "testing/", "formats/", "models/", "cli/views/", "documents/")

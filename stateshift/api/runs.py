@@ -18,7 +18,9 @@ from stateshift.api.values import PlannedMove, RunResult, RunStatus
 if TYPE_CHECKING:
     from stateshift.api.requests import SpecLike
     from stateshift.errors import StateshiftError
+    from stateshift.journal import Progress as RunProgress
     from stateshift.migration import Adapters
+    from stateshift.migration.adapters import Gauge
     from stateshift.workdir import Workdir
 
 WORKDIRS = ".stateshift"
@@ -278,10 +280,26 @@ def _reached(
     from stateshift import migration
 
     reached = adapters or migration.real_adapters(stop=stop)
-    reached = replace(reached, policies=policies_in_use)
+    reached = replace(reached, policies=policies_in_use, measure=measure_run)
     if stop is not None:
         reached = replace(reached, stop=stop)
     return reached if progress is None else replace(reached, meter=CallbackMeter(progress))
+
+
+def measure_run(
+    workdir: Workdir, progress: RunProgress, at_work: bool, now: float
+) -> Iterator[Gauge]:
+    """Yield what `stateshift metrics` says of the jobs of a run that this process carries out."""
+    from stateshift.documents.metrics import LABELS, ObservedRun, families
+    from stateshift.migration.adapters import Gauge
+    from stateshift.report import summarize
+
+    place, live = os.path.abspath(workdir.path), workdir.steering.live() if at_work else None
+    run = ObservedRun(place, progress, summarize(progress), at_work, live)
+    for family in families([run], now):
+        if "job" in LABELS[family.name]:  # others count the runs of all workdirs
+            for sample in family.samples:
+                yield Gauge(family.name, family.help, float(sample.value), sample.labels)
 
 
 @contextmanager

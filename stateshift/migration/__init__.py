@@ -34,7 +34,7 @@ a run at work
   rollback_checks     what keeps jobs from being taken back
   notifications       which events are told to whom the spec names
   telemetry           a run for the collectors that the environment names, bounded in time
-  spans, lineage      its records as spans of OpenTelemetry; its jobs as events of OpenLineage
+  otel, lineage       its records and figures for OpenTelemetry; its jobs as events of OpenLineage
   verification        verify: evidence that still holds, and files of others at a target
   run_control         its status for people who watch, and their requests: cutover, pause, stop
 

@@ -9,18 +9,18 @@ import pwd
 import shlex
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stateshift import machine
 from stateshift.clusters.protocol import Cluster
 from stateshift.clusters.redaction import redact, redact_words
 from stateshift.engines.registry import Entries, Transforms, engine
-from stateshift.journal import Invocation
+from stateshift.journal import Invocation, Progress
 from stateshift.migration.processes import Processes
 from stateshift.migration.submit_corrections import corrections
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
@@ -79,6 +79,19 @@ AskRecords = Callable[
     [str, str | None, Mapping[str, Mapping[int, int]]],
     Mapping[str, Mapping[int, tuple[TopicRecord, ...]]],
 ]
+
+
+class Gauge(NamedTuple):
+    """One value of a metric of a run."""
+
+    name: str
+    help: str
+    value: float
+    labels: tuple[tuple[str, str], ...]
+
+
+# (the run's workdir, what has happened, whether it is at work, now)
+MeasureRun = Callable[[Workdir, Progress, bool, float], Iterable[Gauge]]
 
 
 def ask_kafka(
@@ -146,6 +159,11 @@ def no_policies() -> tuple[str, ...]:
     return ()
 
 
+def measure_nothing(_place: Workdir, _done: Progress, _at_work: bool, _now: float) -> tuple[()]:
+    """Return no metric."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Adapters:
     """How the outside is reached. Tests put in-memory twins here; nothing else has to be
@@ -161,6 +179,7 @@ class Adapters:
     boot: str = ""
     by: Invocation | None = None  # the command that this process carries out
     policies: Callable[[], tuple[str, ...]] = no_policies  # files of rules, for new runs
+    measure: MeasureRun = measure_nothing  # what a collector is sent of a run
     open_fleet: OpenFleet = open_fleet
     open_processes: OpenProcesses | None = None
     fleet: Fleet | None = None

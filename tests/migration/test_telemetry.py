@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry and events of OpenLineage, as a collector on this machine gets them."""
+"""Spans and metrics of OpenTelemetry and events of OpenLineage, as a collector on this machine gets them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,21 @@ from typing import Any
 
 import jsonschema
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from referencing import Registry, Resource
 
+from stateshift.cli.commands.metrics import observe_run
+from stateshift.documents.metrics import LABELS, families
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.journal import Progress, Record, StepStarted, decode_records
 from stateshift.migration import calls, lineage, telemetry
 from stateshift.migration.context import RunContext
 from stateshift.migration.stages import run_wave
-from stateshift.migration.telemetry import are_traces_asked
+from stateshift.migration.telemetry import Signal, is_asked
 from stateshift.migration.wave_order import Wave
 from stateshift.report import Report, summarize
 from stateshift.specification import Spec, parse_spec
@@ -57,6 +62,7 @@ class Collector:
     spans: list[Span] = field(default_factory=list)
     resources: list[dict[str, str]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
+    figures: list[dict[tuple[str, ...], float]] = field(default_factory=list)
     keys: set[str | None] = field(default_factory=set)
     bodies: bytes = b""
     stolen: list[str] = field(default_factory=list)
@@ -66,6 +72,19 @@ class Collector:
         self.bodies += body
         if path == "/api/v1/lineage":
             self.events.append(json.loads(body))
+            return
+        if path == "/v1/metrics":
+            self.figures.append({})
+            for measured in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                pairs = {each.key: each.value.string_value for each in measured.resource.attributes}
+                self.resources.append(pairs)
+                for metric in (each for scope in measured.scope_metrics for each in scope.metrics):
+                    for point in metric.gauge.data_points:
+                        labels = (each.value.string_value for each in point.attributes)
+                        assert all(each.key.startswith("stateshift.") for each in point.attributes)
+                        key = (metric.name.removeprefix("stateshift_job_"), *labels)
+                        assert key not in self.figures[-1]
+                        self.figures[-1][key] = point.as_double
             return
         assert path == "/v1/traces", path
         for sent in ExportTraceServiceRequest.FromString(body).resource_spans:
@@ -233,6 +252,91 @@ def test_a_step_that_fails_is_an_error_up_to_the_run_and_no_secret_leaves(
     assert b"sesame" not in collector.bodies
 
 
+def test_the_figures_of_a_move_are_those_of_its_report_by_the_names_of_prometheus(
+    tmp_path: Path, collector: Collector, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=dr")
+    environment.setenv("OTEL_METRIC_EXPORT_INTERVAL", "5")
+    report = LivingGround(tmp_path).warm()
+    first, last = collector.figures[0], collector.figures[-1]
+    assert first["at_work", "orders"] == 1
+    assert first["state", "orders", "running"] == 1
+    assert first["began_timestamp_seconds", "orders"] == last["began_timestamp_seconds", "orders"]
+    assert last["at_work", "orders"] == 0
+    assert last["state", "orders", "finished"] == 1
+    assert last["state", "orders", "running"] == 0
+    (moved,) = report.jobs
+    assert last["copied_bytes", "orders"] == moved.bytes > 0
+    assert last["copied_files", "orders"] == moved.files
+    assert last["downtime_seconds", "orders"] == pytest.approx(moved.downtime_seconds)
+    assert last["run_seconds", "orders"] == pytest.approx(report.seconds)
+    assert last["info", "orders", "spark", "run-run", str(tmp_path / "run")] == 1
+    assert [key for key in last if key[0] == "stateshift_runs"] == []  # of one run they are none
+    assert len(collector.figures) > 2
+    assert all(each["deployment.environment.name"] == "dr" for each in collector.resources)
+
+
+def test_prometheus_reads_the_same_from_the_workdir_as_the_collector_was_sent(
+    ground: Ground, collector: Collector
+) -> None:
+    ground.write()
+    ground.apply(spec_of())
+    found = families([observe_run(str(ground.workdir().path))], ground.clock.now())
+    read = {}
+    for family in found:
+        for sample in family.samples:
+            if "job" in LABELS[family.name]:
+                labels = (text for _, text in sample.labels)
+                key = (family.name.removeprefix("stateshift_job_"), *labels)
+                read[key] = float(sample.value)
+    assert collector.figures[-1] == read
+
+
+def test_no_figure_has_a_secret_in_its_attributes(
+    ground: Ground, collector: Collector, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("QUEUE_TOKEN", "hunter2hunter2")
+    environment.setenv("OPENLINEAGE_DISABLED", "true")  # its datasets are locations, as they are
+    source = "file:///here/hunter2hunter2"
+    ground.write(location=source)
+    job = {"name": "hunter2hunter2", "checkpoint_location": source, "remote_location": TARGET}
+    plain = {"version": 1, "engine": "spark", "jobs": [job]}
+    assert ground.apply(parse_spec(json.dumps(plain))).state == "finished"
+    assert collector.figures[-1]["copied_bytes", "***"] > 0
+    assert b"hunter2" not in collector.bodies
+
+
+@pytest.mark.parametrize("interval", ["soon", "0", "-5"])
+def test_an_interval_that_is_none_ends_the_metrics_alone(
+    interval: str, ground: Ground, collector: Collector, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("OTEL_METRIC_EXPORT_INTERVAL", interval)
+    ground.write()
+    assert ground.apply(spec_of()).state == "finished"
+    (warning,) = warnings(ground)
+    assert warning.startswith("not all metrics are sent: ")
+    assert interval in warning
+    assert (len(collector.figures), len(collector.events)) == (0, 2)
+    assert collector.span("stateshift apply")
+
+
+def test_figures_that_fail_once_are_no_matter_if_the_last_ones_are_sent(
+    ground: Ground, collector: Collector, environment: pytest.MonkeyPatch
+) -> None:
+    calls = iter([KeyError("of ours")])
+
+    def once(*given: Any) -> Any:
+        for error in calls:
+            raise error
+        return families(*given)
+
+    environment.setattr("stateshift.documents.metrics.families", once)
+    environment.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1")
+    LivingGround(ground.folder / "living").warm()
+    assert collector.figures[-1]["state", "orders", "finished"] == 1
+    assert next(calls, None) is None
+
+
 def test_lineage_of_a_move_goes_from_its_source_to_its_target(
     ground: Ground, collector: Collector, environment: pytest.MonkeyPatch
 ) -> None:
@@ -309,7 +413,7 @@ def test_a_collector_that_is_no_good_changes_nothing_of_a_run(
     assert time.monotonic() - began < telemetry.SECONDS_AT_END + 2
     assert report.state == "finished"
     said = [line.partition(" are sent: ")[0] for line in warnings(ground)]
-    assert said == ["not all traces", "not all lineage events"]
+    assert said == ["not all traces", "not all metrics", "not all lineage events"]
     assert capfd.readouterr() == ("", "")
     log = (ground.workdir().path / "log").read_text()
     assert answer == "hangs" or "opentelemetry." in log
@@ -340,7 +444,7 @@ def test_a_run_that_fails_does_so_as_without_a_collector(
 def test_who_hears_that_the_traces_end_cannot_end_the_run(
     ground: Ground, collector: Collector, environment: pytest.MonkeyPatch
 ) -> None:
-    from stateshift.migration.spans import RunSpans
+    from stateshift.migration.otel import RunSpans
 
     def broken(*_: object) -> None:
         raise KeyError("of ours")
@@ -368,7 +472,7 @@ def jobs_of(*names: str, waves: list[list[str]]) -> Spec:
 def test_each_job_of_a_wave_is_summed_up_once_at_its_end(
     ground: Ground, collector: Collector, environment: pytest.MonkeyPatch
 ) -> None:
-    from stateshift.migration import spans
+    from stateshift.migration import otel
 
     counts = []
 
@@ -376,7 +480,8 @@ def test_each_job_of_a_wave_is_summed_up_once_at_its_end(
         counts.append(len(progress.jobs))
         return summarize(progress)
 
-    environment.setattr(spans, "summarize", summed_up)
+    environment.setenv("OTEL_METRICS_EXPORTER", "none")
+    environment.setattr(otel, "summarize", summed_up)
     for name in "abcd":
         ground.write(location=f"file:///here/{name}")
     assert ground.apply(jobs_of(*"abcd", waves=[["a", "b"], ["c", "d"]])).state == "finished"
@@ -424,7 +529,7 @@ def test_a_job_that_was_moved_before_a_kill_is_complete_in_lineage_after_it(
 def test_an_error_of_ours_ends_the_traces_and_not_the_run(
     ground: Ground, collector: Collector, environment: pytest.MonkeyPatch
 ) -> None:
-    from stateshift.migration.spans import RunSpans
+    from stateshift.migration.otel import RunSpans
 
     def broken(*_: object) -> None:
         raise KeyError("of ours")
@@ -455,23 +560,36 @@ def test_an_error_of_ours_ends_the_traces_and_not_the_run(
         ),
     ],
 )
-def test_the_standard_variables_ask_for_traces(variables: dict[str, str], said: Any) -> None:
+@pytest.mark.parametrize("signal", ["TRACES", "METRICS"])
+def test_the_standard_variables_ask_for_a_signal(
+    signal: Signal, variables: dict[str, str], said: Any
+) -> None:
+    given = {name.replace("TRACES", signal): value for name, value in variables.items()}
     if isinstance(said, str):
         with pytest.raises(ValueError, match=said):
-            are_traces_asked(variables)
+            is_asked(signal, given)
     else:
-        assert are_traces_asked(variables) is bool(said)
+        assert is_asked(signal, given) is bool(said)
+
+
+def test_one_signal_may_be_asked_for_without_the_other() -> None:
+    given = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c:4318/v1/metrics"}
+    assert (is_asked("METRICS", given), is_asked("TRACES", given)) == (True, False)
+    both = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}
+    assert (is_asked("METRICS", both), is_asked("TRACES", both)) == (False, True)
 
 
 def test_without_the_extra_a_run_says_once_how_to_get_it(
     ground: Ground, collector: Collector, environment: pytest.MonkeyPatch
 ) -> None:
-    environment.delitem(sys.modules, "stateshift.migration.spans", raising=False)
+    environment.delitem(sys.modules, "stateshift.migration.otel", raising=False)
     environment.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     ground.write()
     assert ground.apply(spec_of()).state == "finished"
-    (warning,) = warnings(ground)
-    assert "pip install 'stateshift[otel]'" in warning
+    for_traces, for_metrics = warnings(ground)
+    assert for_traces.startswith("not all traces are sent: its SDK is missing")
+    assert for_metrics.startswith("not all metrics are sent: its SDK is missing")
+    assert for_metrics.endswith("pip install 'stateshift[otel]'")
     assert collector.spans == []
 
 

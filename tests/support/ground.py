@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 
 from stateshift import migration
+from stateshift.api.runs import measure_run
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.spark.plan import move as planner
 from stateshift.engines.spark.survey import checkpoint as survey
@@ -122,6 +123,7 @@ class Ground:
             threading.Event(),
             host="here",
             ask_topics=self.ask_topics,
+            measure=measure_run,
         )
 
     @property

@@ -288,6 +288,7 @@ class Terminal:
         from dataclasses import replace
 
         from stateshift.api.profiles import policies_in_use
+        from stateshift.api.runs import measure_run
         from stateshift.migration.adapters import invocation, real_adapters
         from stateshift.world import Unwatched
 
@@ -297,7 +298,7 @@ class Terminal:
         else:
             reached = real_adapters(meter=meter, stop=stop)
         by = invocation(reached.host, ("stateshift", *self.arguments))
-        return replace(reached, by=by, policies=policies_in_use)
+        return replace(reached, by=by, policies=policies_in_use, measure=measure_run)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:

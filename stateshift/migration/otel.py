@@ -1,4 +1,5 @@
-"""The records of a run as spans of OpenTelemetry, each sent soon after the journal has its end.
+"""A run for OpenTelemetry: its records as spans, each sent soon after the journal has its end, and
+its figures as metrics, sent every minute and at the end.
 
     stateshift apply              the work of one process on the run
       wave 1
@@ -8,6 +9,10 @@
 
 A span covers its children and ends with the last of them. A process that is killed sends no end of
 what it was at; the trace of its resume links to the span that trace.json of the workdir names.
+
+The metrics are those of `stateshift metrics`, by the same names and from the same function, as far
+as they are of jobs. Their labels are attributes as those of spans are: `stateshift.job`. Without
+that a collector would take `job` for the service.
 """
 
 from __future__ import annotations
@@ -19,14 +24,18 @@ import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from urllib.parse import unquote
 
 import requests
 from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import export as sdk
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Span, StatusCode, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -39,6 +48,7 @@ from stateshift.migration.context import RunContext
 from stateshift.migration.wave_order import waves
 from stateshift.report import summarize
 
+INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
 TRACE = "trace.json"
 # Wave, job, plan, phase, step: one, two, four or all of them; the run's own is empty.
 Key = tuple[int | str, ...]
@@ -54,15 +64,19 @@ class _Exporter(OTLPSpanExporter):
     taken = 0
 
     def __init__(self) -> None:
-        session = requests.Session()
-        session.max_redirects = 0  # else the SDK takes a redirect for success
-        super().__init__(session=session)
+        super().__init__(session=_session())
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = super().export(spans)
         if result is SpanExportResult.SUCCESS:
             self.taken += len(spans)
         return result
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    session.max_redirects = 0  # else the SDK takes a redirect for success
+    return session
 
 
 class _ToOurLog(logging.Handler):
@@ -80,6 +94,18 @@ class _ToOurLog(logging.Handler):
 logging.getLogger("opentelemetry").addHandler(_ToOurLog())
 
 
+def _resource() -> Resource:
+    ours = Resource.create({"service.name": "stateshift", "service.version": __version__})
+    return ours.merge(OTELResourceDetector().detect())  # the environment comes before that
+
+
+def _without_secrets(secrets: Collection[str], text: str) -> str:
+    """Return a text without secrets, which UTF-8 can hold: names of files need not."""
+    for value in secrets:
+        text = text.replace(value, "***")
+    return clean(text).encode("utf-8", "backslashreplace").decode()
+
+
 class RunSpans:
     """The spans of one process's work on a run."""
 
@@ -87,13 +113,11 @@ class RunSpans:
 
     def __init__(self, context: RunContext, records: Sequence[Record]) -> None:
         self._run, self._last = context, context.now()
-        self._secrets = secret_values(os.environ)
+        self._clean = partial(_without_secrets, secret_values(os.environ))
         self._waves: dict[str, int] = {}
         for number, wave in enumerate(waves(context.spec, context.progress.jobs), 1):
             self._waves |= dict.fromkeys((job.name for job in wave), number)
-        ours = Resource.create({"service.name": "stateshift", "service.version": __version__})
-        resource = ours.merge(OTELResourceDetector().detect())  # the environment comes before that
-        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         self._exporter, self._ended = _Exporter(), 0
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("stateshift", __version__)
@@ -272,11 +296,60 @@ class RunSpans:
                 )
         return known
 
-    def _clean(self, text: str) -> str:
-        """Return a text without secrets, which UTF-8 can hold: names of files need not."""
-        for value in self._secrets:
-            text = text.replace(value, "***")
-        return clean(text).encode("utf-8", "backslashreplace").decode()
+
+class RunMetrics:
+    """The figures of one process's work on a run, sent by a thread of their own."""
+
+    name = "metrics"
+
+    def __init__(self, context: RunContext) -> None:
+        self._run = context
+        self._clean = partial(_without_secrets, secret_values(os.environ))
+        self._every = int(os.environ.get(INTERVAL, "").strip() or 60_000) / 1000
+        if self._every <= 0:
+            raise ValueError(f"{INTERVAL} is {os.environ[INTERVAL]}; it is more than 0")
+        self._exporter = OTLPMetricExporter(session=_session())
+        self._resource, self._scope = _resource(), InstrumentationScope("stateshift", __version__)
+        self._over, self._why = threading.Event(), ""
+        self._sending = threading.Thread(target=self._send_often, name="metrics", daemon=True)
+        self._sending.start()
+
+    def close(self, _ended_by: BaseException | None) -> None:
+        """Begin to send the last figures."""
+        self._over.set()
+
+    def unsent(self, seconds: float) -> str:
+        """Wait so long; return why the last figures were not sent."""
+        self._sending.join(seconds)
+        return "the collector takes too long" if self._sending.is_alive() else self._why
+
+    def _send_often(self) -> None:
+        is_over = False
+        while not is_over:
+            is_over = self._over.wait(self._every)
+            try:
+                result = self._exporter.export(self._measured(is_over))
+            except Exception as error:  # the next ones may do better
+                _log.debug("an error of the metrics", exc_info=True)
+                self._why = self._clean(str(error)) or type(error).__name__
+                continue
+            is_sent = result is sdk.MetricExportResult.SUCCESS
+            self._why = "" if is_sent else "the last ones are lost, WORKDIR/log says why"
+
+    def _measured(self, is_over: bool) -> sdk.MetricsData:
+        """Return the figures of now. Once it is over, no process is at work any more."""
+        now, points = self._run.now(), dict[tuple[str, str], list[sdk.NumberDataPoint]]()
+        measure, workdir = self._run.adapters.measure, self._run.workdir
+        for gauge in measure(workdir, self._run.progress, not is_over, now):
+            labels = {f"stateshift.{name}": self._clean(text) for name, text in gauge.labels}
+            point = sdk.NumberDataPoint(labels, 0, _nanoseconds(now), gauge.value)
+            points.setdefault((gauge.name, gauge.help), []).append(point)
+        metrics = []
+        for (name, about), values in points.items():
+            # Without a unit: collectors append it to names, and these have theirs already.
+            metrics.append(sdk.Metric(name, about, "", sdk.Gauge(values)))
+        scope = sdk.ScopeMetrics(self._scope, metrics, "")
+        return sdk.MetricsData([sdk.ResourceMetrics(self._resource, [scope], "")])
 
 
 def _nanoseconds(seconds: float) -> int:
