@@ -4,6 +4,7 @@
     verify    could a job restart from it, or does a run's evidence still hold
                                                         -> ImageVerdict, RunVerdict
     plan      what would be done                        -> PlannedMove
+    sign      sign a plan that was reviewed             -> PlannedMove
     apply     carry out a spec or a plan                -> RunResult
     resume    go on with a run                          -> RunResult
     rollback  take a run back                           -> RunResult
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from stateshift.api.drills import drill
     from stateshift.api.failovers import failback, failover
     from stateshift.api.images import diff, export, inspect, query, verify
-    from stateshift.api.runs import Progress, apply, plan, resume, rollback, status
+    from stateshift.api.runs import Progress, apply, plan, resume, rollback, sign, status
     from stateshift.api.values import (
         CodeCheck,
         ExportedFile,
@@ -82,6 +83,7 @@ __all__ = [
     "query",
     "resume",
     "rollback",
+    "sign",
     "status",
     "verify",
 ]
@@ -101,6 +103,7 @@ _HOMES = {
     "Progress": "stateshift.api.runs",
     "resume": "stateshift.api.runs",
     "rollback": "stateshift.api.runs",
+    "sign": "stateshift.api.runs",
     "StateshiftError": "stateshift.errors",
     "status": "stateshift.api.runs",
     "verify": "stateshift.api.images",

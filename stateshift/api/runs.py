@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from stateshift.api.profiles import policies_in_use
 from stateshift.api.values import PlannedMove, RunResult, RunStatus
@@ -68,12 +68,52 @@ def plan(
     return PlannedMove(proposal, migration.with_breach(proposal, reached))
 
 
+def sign(
+    plan: PathLike | PlannedMove,
+    key: PathLike,
+    *,
+    seconds: float = 24 * 3600.0,
+    adapters: Adapters | None = None,
+) -> PlannedMove:
+    """Sign a plan that you have reviewed: who trusts your key may begin a run by it. Its `save`
+    writes the signed plan.
+
+    Args:
+        plan: the path of a saved plan, or what `plan` returned.
+        key: the file of a private key (Ed25519), which nobody else may use.
+        seconds: for how long a run may begin by it.
+        adapters: what tells the time, where a test has its own.
+
+    Returns:
+        The plan with its signature.
+
+    Raises:
+        SpecError: it is no saved plan, or no such key.
+        PlanError: a finding refuses the plan: it is not signed as it stands.
+    """
+    from stateshift import migration
+    from stateshift.api.requests import move_of
+    from stateshift.errors import PlanError, SpecError
+
+    proposal = plan.proposal if isinstance(plan, PlannedMove) else move_of(os.fspath(plan))
+    if not isinstance(proposal, migration.Proposal):
+        fact = f"{os.fspath(cast(PathLike, plan))} is a spec, and a saved plan is signed"
+        raise SpecError.of("plan", fact, hint="plan(spec).save(FILE) saves one to review")
+    if proposal.refusals:
+        raise PlanError("the plan is refused as it stands, and was not signed")
+    reached, document = _reached(adapters, None, None), migration.encode_proposal(proposal)
+    signed = migration.sign_plan(document, os.fspath(key), seconds, reached)
+    proposal = replace(proposal, signed=signed)
+    return PlannedMove(proposal, migration.with_breach(proposal, reached))
+
+
 def apply(
     spec: SpecLike | PlannedMove,
     *,
     workdir: PathLike | None = None,
     jobs: Sequence[str] = (),
     fleet: str | None = None,
+    signed_by: Sequence[PathLike] = (),
     progress: Watch | None = None,
     stop: threading.Event | None = None,
     adapters: Adapters | None = None,
@@ -85,6 +125,8 @@ def apply(
         workdir: where journal, log and report are kept; `.stateshift/<run>` where none is given.
         jobs: only these jobs of the spec.
         fleet: a Spark master whose executors share the work.
+        signed_by: files of public keys (Ed25519); one of them has signed the plan, or nothing is
+            begun.
         progress: called with what is done, from several threads.
         stop: set it to interrupt the run after the current write; it can be resumed.
         adapters: how storages and clusters are reached, where a test has its own.
@@ -94,6 +136,7 @@ def apply(
 
     Raises:
         PlanError: a finding refuses the plan, or the plan is stale.
+        PolicyError: it breaks a rule, or is not signed as `signed_by` asks.
         JournalError: the workdir is another run's, or another run holds the target.
         Interrupted: `stop` was set; `resume` goes on.
         StateshiftError: what else went wrong, with a hint; the run can be resumed or rolled back.
@@ -104,6 +147,7 @@ def apply(
 
     request = spec.proposal if isinstance(spec, PlannedMove) else move_of(spec)
     reached = _reached(adapters, progress, stop)
+    reached = replace(reached, signed_by=tuple(os.fspath(key) for key in signed_by))
     if isinstance(request, migration.Proposal):
         names = [job.name for job in request.jobs(jobs)]
     else:

@@ -179,6 +179,7 @@ class Adapters:
     boot: str = ""
     by: Invocation | None = None  # the command that this process carries out
     policies: Callable[[], tuple[str, ...]] = no_policies  # files of rules, for new runs
+    signed_by: tuple[str, ...] = ()  # public keys: one has signed the plan of a new run
     measure: MeasureRun = measure_nothing  # what a collector is sent of a run
     open_fleet: OpenFleet = open_fleet
     open_processes: OpenProcesses | None = None

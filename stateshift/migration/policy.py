@@ -3,6 +3,9 @@
 A run that goes on, or back, is not asked: whoever is on call has to get out of it at any time. Nor
 is a failover, whether or not the files can be read: its standby was allowed, and its source is
 lost.
+
+Whoever begins a run may ask for a signature without a policy: `signed_by` of the adapters names the
+public keys, as --signed-by does.
 """
 
 from __future__ import annotations
@@ -29,13 +32,14 @@ if TYPE_CHECKING:
 
 DIGITS_SHOWN = 12
 OTHERS_MAY_WRITE = 0o022
+SIGNED_BY = "--signed-by"
 
 
 def keep_policies(
     jobs: Sequence[JobSpec], adapters: Adapters, signed: Signed | None = None
 ) -> Invocation | None:
     """Return the command that begins a run of these jobs, with the policies that it keeps, and the
-    signature of its plan if one of them asks for that.
+    signature of its plan if one of them, or whoever begins it, asks for that.
 
     Raises:
         PolicyError: it breaks a rule, or a policy cannot be read; nothing is begun then.
@@ -43,7 +47,7 @@ def keep_policies(
     judged = tuple(job for job in jobs if job.takes_over is None)
     by = adapters.by or invocation(adapters.host)
     wish, now = Wish(judged, by.user, by.sudo_user), adapters.clock.now()
-    kept, asks_for_signature = list[str](), False
+    kept, wanted = list[str](), list[tuple[str, Rule]]()
     broken, unsigned = list[tuple[str, Rule, str]](), list[tuple[str, Rule, str]]()
     try:
         paths = adapters.policies() if judged else ()
@@ -55,19 +59,22 @@ def keep_policies(
         kept.append(f"{os.path.basename(path)} {digest}")
         for rule, bound in binding(rules, wish):
             broken += [(path, rule, message) for message in rule.broken_by(bound, now)]
-            if rule.signed_by:
-                asks_for_signature = True
-                fault = fault_of(signed, trusted_keys(rule, path), now)
-                unsigned += [(path, rule, fault)] if fault else []
+            wanted += [(path, rule)] if rule.signed_by else []
+    if adapters.signed_by:
+        wanted.append(("", Rule(SIGNED_BY, signed_by=adapters.signed_by)))
+    for path, rule in wanted:
+        fault = fault_of(signed, trusted_keys(rule, path), now)
+        unsigned += [(path, rule, fault)] if fault else []
     faults = [*broken, *unsigned]
     if faults:
         path, rule, message = faults[0]
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         hint = rule.say or (f"see the rule in {path}" if broken else REVIEW)
-        fact = f"rule {rule.name!r} forbids it: {message}{more}"
+        who = f"rule {rule.name!r}" if path else SIGNED_BY
+        fact = f"{who} forbids it: {message}{more}"
         only_waits = signed is None and not broken
         raise (UnsignedError if only_waits else PolicyError)(fact, hint=hint, rule=rule.name)
-    if asks_for_signature and signed is not None:
+    if wanted and signed is not None:
         kept.append(f"plan signed {signed.claim}")
     return replace(by, policy=", ".join(kept)) if kept else adapters.by
 
@@ -115,7 +122,8 @@ def trusted_keys(rule: Rule, policy: str) -> dict[str, Ed25519PublicKey]:
         try:
             keys[name] = signing.public_key(text)
         except (Incompatible, SpecError) as error:
-            fact = f"the key {name} of rule {rule.name!r}: {error.fact}"
+            rule_name = f"rule {rule.name!r}" if policy else SIGNED_BY
+            fact = f"the key {name} of {rule_name}: {error.fact}"
             raise PolicyError(fact, hint=error.hint, rule=rule.name) from error
     return keys
 

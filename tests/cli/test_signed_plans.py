@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stateshift import api
-from stateshift.errors import UnsignedError
+from stateshift.errors import PolicyError, SpecError, UnsignedError
 from tests.cli.support import SOURCE, TARGET, Outside, Said, spec_of, with_checkpoint
 from tests.cli.test_policy import half_a_run, put_rules
 from tests.live.test_signing import make_keys
@@ -274,3 +274,115 @@ def test_a_plan_that_is_refused_as_it_stands_is_not_signed(outside: Outside) -> 
     said = sign(outside)
     assert (said.code, "was not signed" in said.err) == (4, True)
     assert not Path("signed.plan").exists()
+
+
+# ---- --signed-by: the same demand by whoever begins the run, without a rule
+
+
+@pytest.fixture
+def without_rules(outside: Outside, monkeypatch: pytest.MonkeyPatch) -> Outside:
+    monkeypatch.delenv("STATESHIFT_POLICY")
+    return outside
+
+
+def demanded(outside: Outside, plan: str, *keys: str, message: str = "") -> Said:
+    """Apply on demand of these keys; unless there is a message of a refusal, it is carried out."""
+    flags = [word for key in keys for word in ("--signed-by", key)]
+    done = apply(outside, plan, *flags)
+    if not message:
+        assert done.code == 0, done.err
+        return done
+    assert done.code == 4, done.out
+    assert done.document["rule"] == "--signed-by"
+    assert message in done.document["message"]
+    assert done.document["hint"]
+    assert not outside.held(TARGET)
+    assert not Path("run").exists()
+    return done
+
+
+def test_apply_begins_by_a_signed_plan_alone_if_it_is_told_to(without_rules: Outside) -> None:
+    outside = without_rules
+    for unsigned in ("saved.plan", "spec.json"):
+        said = demanded(outside, unsigned, "lead.pub", message="is not signed, as a whole")
+        assert said.document["message"].startswith("--signed-by forbids it: ")
+        assert "stateshift plan FILE --sign KEY -o SIGNED" in said.document["hint"]
+    header = json.loads(_signed(outside).read_text())["signed"]
+    demanded(outside, "signed.plan", "other.pub", message="with a key other than other.pub")
+    done = demanded(outside, "signed.plan", "other.pub", "lead.pub")
+    (given,) = done.document["report"]["commands"]
+    assert given["policy"].startswith(f"plan signed by {header['by']} until 2026-")
+
+
+def _signed(outside: Outside, *more: str) -> Path:
+    signed = sign(outside, *more)
+    assert signed.code == 0, signed.err
+    return Path("signed.plan")
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_plan_changed_since_is_refused_on_demand_as_well(
+    without_rules: Outside, change: Callable[[Any], None]
+) -> None:
+    Path("other.json").write_text(json.dumps(spec_of(waive=["paths-stay"])))
+    assert without_rules.run("plan", "other.json", "-o", "other.plan").code == 0
+    _signed(without_rules)
+    rewritten(change)
+    demanded(without_rules, "signed.plan", "lead.pub", message="the plan is not what was signed")
+
+
+def test_an_expired_signature_is_refused_on_demand_as_well(without_rules: Outside) -> None:
+    outside = without_rules
+    _signed(outside, "--expires", "8h")
+    outside.clock.time += 8 * HOUR
+    demanded(outside, "signed.plan", "lead.pub", message="its signature has expired")
+    outside.clock.time -= 60
+    demanded(outside, "signed.plan", "lead.pub")
+
+
+def test_a_rule_and_the_demand_have_to_be_met_both(outside: Outside) -> None:
+    _signed(outside)
+    refused(outside, apply(outside, "saved.plan", "--signed-by", "lead.pub"), "rule 'reviewed'")
+    demanded(outside, "signed.plan", "other.pub", message="with a key other than other.pub")
+    demanded(outside, "signed.plan", "lead.pub")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda key: key.unlink(), "the key lead.pub cannot be read"),
+        (lambda key: key.write_text("no key"), "the key lead.pub of --signed-by: key: no public key"),
+        (lambda key: key.chmod(0o666), "others may write to the key lead.pub"),
+    ],
+    ids=["missing", "none", "everybody's"],
+)
+def test_a_key_that_cannot_be_trusted_refuses_the_run(
+    without_rules: Outside, spoil: Callable[[Path], object], message: str
+) -> None:
+    _signed(without_rules)
+    spoil(Path("lead.pub"))
+    said = apply(without_rules, "signed.plan", "--signed-by", "lead.pub")
+    assert said.code == 4
+    assert message in said.document["message"]
+    assert not without_rules.held(TARGET)
+    assert not Path("run").exists()
+
+
+def test_a_program_signs_and_demands_a_signature(without_rules: Outside) -> None:
+    adapters, keys = without_rules.adapters, ["lead.pub"]
+    planned = api.plan("saved.plan", adapters=adapters)
+    with pytest.raises(UnsignedError):
+        api.apply(planned, workdir="run", signed_by=keys, adapters=adapters)
+    api.sign("saved.plan", "lead.key", seconds=HOUR, adapters=adapters).save("signed.plan")
+    others = api.sign(planned, "other.key", adapters=adapters)
+    with pytest.raises(PolicyError, match=r"with a key other than lead\.pub"):
+        api.apply(others, workdir="run", signed_by=keys, adapters=adapters)
+    assert not Path("run").exists()
+    without_rules.clock.time += HOUR
+    with pytest.raises(PolicyError, match="has expired"):
+        api.apply("signed.plan", workdir="run", signed_by=keys, adapters=adapters)
+    signed = api.sign(planned, Path("lead.key"), adapters=adapters)
+    done = api.apply(signed, workdir="run", signed_by=keys, adapters=adapters)
+    assert done.state == "finished"
+    with pytest.raises(SpecError, match="is a spec"):
+        api.sign("spec.json", "lead.key", adapters=adapters)

@@ -145,6 +145,7 @@ def _same(path: str, other: str) -> bool:
 @command(
     "stateshift apply orders.json\nstateshift apply orders.plan --yes --json > report.json\n"
     "stateshift apply orders.plan --fleet spark://master:7077\n"
+    "stateshift apply signed.plan --signed-by lead.pub --yes\n"
     "stateshift apply orders.json --continuous --yes",
     (2, 3, 4, 5, 6, 7, 8, 10, 130),
     e0="the image is at its target; the job runs there if the spec has a `submit`",
@@ -170,6 +171,15 @@ def apply(
             "until this ends or `stateshift cutover` asks for the switch.",
         ),
     ] = False,
+    signed_by: Annotated[
+        list[str] | None,
+        option(
+            "--signed-by",
+            "KEY",
+            "Begin only by a saved plan that one of these public keys (Ed25519) has signed. "
+            "Repeatable.",
+        ),
+    ] = None,
 ) -> int | None:
     """Carry out a spec or a saved plan, and report.
 
@@ -179,5 +189,6 @@ def apply(
     from stateshift.api.requests import mistakes_placed
     from stateshift.cli.shell.launch import launch, request_in
 
+    terminal.signed_by = tuple(signed_by or ())
     with mistakes_placed(spec):
         return launch(terminal, options, request_in(spec, job or [], options, continuous))

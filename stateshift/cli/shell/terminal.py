@@ -126,6 +126,7 @@ class Terminal:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     arguments: tuple[str, ...] = ()
     profile: Profile | None = None
+    signed_by: tuple[str, ...] = ()  # the keys that the command asks for
 
     @classmethod
     def of(cls, context: typer.Context, json: bool, verbosity: int = 0) -> Terminal:
@@ -298,7 +299,8 @@ class Terminal:
         else:
             reached = real_adapters(meter=meter, stop=stop)
         by = invocation(reached.host, ("stateshift", *self.arguments))
-        return replace(reached, by=by, policies=policies_in_use, measure=measure_run)
+        reached = replace(reached, by=by, signed_by=self.signed_by, measure=measure_run)
+        return replace(reached, policies=policies_in_use)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:
