@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,25 @@ def checked(*arguments: str) -> None:
 @pytest.mark.parametrize("name", pages_with_blocks())
 def test_every_console_block_of_a_page_is_what_its_commands_print(name: str) -> None:
     checked("--without-java", name)
+
+
+@pytest.mark.row("W-31")
+def test_the_pictures_show_what_the_program_shows() -> None:
+    checked("--pictures")
+
+
+def test_a_picture_that_has_aged_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROGRAM.parent))
+    pictures = importlib.import_module("pictures")
+    kept, page = pictures.SCREEN.read_text("utf-8"), pictures.report()
+    monkeypatch.setattr(pictures, "screen", lambda: kept.replace("stateStoreSave", "another"))
+    monkeypatch.setattr(pictures, "report", lambda: page.replace("13 s", "14 s"))
+    differences = list(pictures.check(write=False))
+    assert [line for line in differences if "another  " in line]
+    assert differences[-1].startswith("report.webp shows a page that is another now")
+    image = pictures.REPORT.read_bytes()
+    assert len(image) <= pictures.BYTES_MAX
+    assert len(image) == 8 + int.from_bytes(image[4:8], "little")  # as RIFF has it
 
 
 @pytest.mark.spark

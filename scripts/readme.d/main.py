@@ -3,6 +3,7 @@
 python main.py [PAGE ...]            compare; exit 1 and a diff where a page differs
 python main.py --write [PAGE ...]    write what is true now
 python main.py --without-java ...    leave the blocks that start a Spark as they are
+python main.py --pictures            the pictures of `browse` and of a report alone
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import blocks
 import generated
+import pictures
 import recording
 from readme_pages import ROOT, name_of, pages
 
@@ -25,10 +27,12 @@ def main(arguments: list[str]) -> int:
     java = "--without-java" not in arguments and blocks.has_java()
     named = [ROOT / word for word in arguments if not word.startswith("--")]
     differences: list[str] = []
-    for page in named or pages():
+    for page in named or ([] if "--pictures" in arguments else pages()):
         differences += check_page(page, write=write, java=java)
-    if not named:
+    if not named and "--pictures" not in arguments:
         differences += recording.check(write=write)
+    if not named or "--pictures" in arguments:
+        differences += pictures.check(write=write)
     if differences:
         print("\n".join(differences))
     elif not write:
