@@ -351,7 +351,10 @@ def test_a_rule_and_the_demand_have_to_be_met_both(outside: Outside) -> None:
     ("spoil", "message"),
     [
         (lambda key: key.unlink(), "the key lead.pub cannot be read"),
-        (lambda key: key.write_text("no key"), "the key lead.pub of --signed-by: key: no public key"),
+        (
+            lambda key: key.write_text("no key"),
+            "the key lead.pub of --signed-by: key: no public key",
+        ),
         (lambda key: key.chmod(0o666), "others may write to the key lead.pub"),
     ],
     ids=["missing", "none", "everybody's"],

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from stateshift.cli.shell.options import WORKDIRS, Jobs, Workdirs, argument, command, flag, option
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    Format,
+    Jobs,
+    Workdirs,
+    argument,
+    command,
+    flag,
+    option,
+)
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.errors import SpecError
 
@@ -88,6 +97,7 @@ def advise(
             "Where `rebalance` keeps what it knows, if not in WORKDIRS/rebalance-<spec>.",
         ),
     ] = None,
+    format: Format = "text",
 ) -> int | None:
     """Does each job fit, should it scale or move?
 
@@ -99,6 +109,7 @@ def advise(
     from stateshift.cli.views import advise_text
     from stateshift.documents.advice import advice_documents
 
+    terminal.format_as(format)
     if replay is not None:
         refuse_beside_replay(
             given is not None or watch, "judges a file again, and looks at no jobs"

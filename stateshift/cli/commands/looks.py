@@ -176,6 +176,7 @@ def query(
     ] = None,
     limit: Annotated[int, option("--limit", "N", "Show up to N rows.", min=1)] = 100,
     parallel: Parallel = None,
+    format: Format = "text",
 ) -> int | None:
     """Ask the state of images by SQL.
 
@@ -191,6 +192,7 @@ def query(
     from stateshift.table.tables import tables_of
 
     sql = words.pop() if is_question(words[-1]) and len(words) > 1 else None
+    terminal.format_as(format, "tables" if sql is None else "rows")
     opening = terminal.opening()
     tables = tables_of(words, opening)
     if sql is None:
@@ -287,7 +289,7 @@ def diff(
     from stateshift.cli.views import diff_text as render_diff
     from stateshift.documents.diff import DiffDocument, Outcome, diff_facts
 
-    terminal.format_as(format)
+    terminal.format_as(format, "operators")
     with readers_for(terminal, fleet, [a, b], parallel) as readers:
         facts = diff_facts(look.diff(a, b, terminal.opening(), show, readers))
     terminal.answer_value(
@@ -355,10 +357,12 @@ def uid(
         str,
         option("--profile", "P", "default, java-signed, or p,m,offset with or without `,signed`."),
     ] = "default",
+    format: Format = "text",
 ) -> int | None:
     """Show the directory and Flink id of operators' names."""
     from stateshift.cli.views.text import TextTable
 
+    terminal.format_as(format)
     rows = describe_names(names, constants(profile))
     refuse_collisions(rows)
     heads = ("name", ">hash", "directory", "results (in production)", "Flink operator id")

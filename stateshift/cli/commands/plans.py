@@ -80,7 +80,7 @@ def plan(
     )
     from stateshift.workdir import Workdir
 
-    terminal.format_as(format)
+    terminal.format_as(format, "phases")
     if output is not None:
         _refuse_output(spec, output)  # before the reading, which may take a while
     given, only = move_of(spec), job or []

@@ -13,6 +13,7 @@ from stateshift.cli.commands.steering import show_request
 from stateshift.cli.shell.options import (
     WORKDIRS,
     FleetOf,
+    Format,
     WorkdirOf,
     Yes,
     argument,
@@ -269,17 +270,19 @@ def _shown(terminal: Terminal, place: Workdir) -> Iterator[Show]:
         yield say
 
 
-@command("stateshift runs --json", (2, 6), e0="listed")
+@command("stateshift runs\nstateshift runs --format csv > runs.csv", (2, 6), e0="listed")
 def runs(
     terminal: Terminal,
     workdirs: Annotated[
         str, argument("[DIR]", "Where to look for workdirs.", envvar="STATESHIFT_WORKDIRS")
     ] = WORKDIRS,
+    format: Format = "text",
 ) -> int | None:
     """List all runs, and where each of them stands."""
     from stateshift.cli.views import run_text as render_run
     from stateshift.documents.run import workdir_document
 
+    terminal.format_as(format)
     entries = [run_at(path) for path in below(workdirs)]
     terminal.answer(
         "runs",

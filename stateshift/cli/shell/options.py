@@ -99,7 +99,15 @@ def refuse_no_file(flag: str, path: str, noun: str, name: str) -> None:
 
 
 Json = Annotated[bool, flag("--json", "One JSON document on stdout.", envvar="STATESHIFT_JSON")]
-Format = Annotated[str, option("--format", "FORMAT", "text, or markdown for a pull request.")]
+Format = Annotated[
+    str,
+    option(
+        "--format",
+        "FORMAT",
+        "text; markdown, for a pull request; csv or jsonl: the rows of the table, as --json has "
+        "them.",
+    ),
+]
 Verbose = Annotated[
     int,
     typer.Option(

@@ -115,13 +115,18 @@ def output_errors() -> Iterator[None]:
         yield
 
 
+TABLES = ("csv", "jsonl")
+FORMATS = ("text", "markdown", *TABLES)
+
+
 @dataclass
 class Terminal:
     """The terminal of one command: its output, its flags, and the adapters to the outside."""
 
     adapters_given: Adapters | None = None
     json: bool = False
-    is_markdown: bool = False
+    format: str = "text"
+    rows: str = ""  # the key of the document whose list is the table; "": the document is the list
     verbose: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     arguments: tuple[str, ...] = ()
@@ -147,8 +152,8 @@ class Terminal:
 
     # -- speaking
 
-    def format_as(self, name: str) -> None:
-        """Print the result in this format.
+    def format_as(self, name: str, rows: str = "") -> None:
+        """Print the result in this format; the table that it is, is the document's list `rows`.
 
         Raises:
             SpecError: there is no such format, or JSON is asked for as well.
@@ -156,18 +161,33 @@ class Terminal:
         from stateshift.cli.shell.options import choice
         from stateshift.errors import SpecError
 
-        self.is_markdown = choice("--format", name, ("text", "markdown")) == "markdown"
-        if self.is_markdown and self.json:
-            raise SpecError.of("--format", "markdown is no JSON document", hint="leave out --json")
+        self.format, self.rows = choice("--format", name, FORMATS), rows
+        if self.format != "text" and self.json:
+            message = f"{self.format} is not the JSON document"
+            raise SpecError.of("--format", message, hint="leave out --json")
 
     def show(self, blocks: Iterable[Block]) -> None:
         """Print the result, for a person or a pull request."""
-        if self.is_markdown:
+        if self.format == "markdown":
             from stateshift.cli.views.text import markdown_text
 
             self._write(markdown_text(blocks), sys.stdout)
         else:
             self._print(blocks, sys.stdout)
+
+    def _show_rows(self, value: object) -> None:
+        """Print the table of a document, for a spreadsheet or a program."""
+        from stateshift.cli.views.text import csv_text, jsonl_text
+
+        rows: Any = value
+        heads: tuple[str, ...] = ()
+        if self.rows:
+            document: Any = value
+            rows = document[self.rows]
+            if "columns" in document:  # an answer without a row has them, too
+                heads = tuple(column["name"] for column in document["columns"])
+        text = csv_text(rows, heads) if self.format == "csv" else jsonl_text(rows)
+        self.write(text.encode("utf-8", "backslashreplace"))  # whatever the locale says
 
     def talk(self, blocks: Iterable[Block]) -> None:
         """Print what is not the result. If nobody can read it, the work continues."""
@@ -197,6 +217,8 @@ class Terminal:
         """Print the result: its document with --json, else its blocks; only one is made."""
         if self.json:
             self.document(name, document())
+        elif self.format in TABLES:
+            self._show_rows(document())
         else:
             self.show(blocks)
 

@@ -1,4 +1,5 @@
-"""The output as values, and the ways to show it: plain lines, colours at a terminal, Markdown.
+"""The output as values, and the ways to show it: plain lines, colours at a terminal, Markdown; and
+the rows of a document as CSV or JSON lines.
 
     Line       one line, with the tone it is said in
     TextTable  rows below heads; without heads a list of `label  value`
@@ -7,15 +8,18 @@
 Views (`*_text.py`) make these from the program's values and know of no terminal; `Terminal` prints
 them. The words are the same each way. rich is imported only where colours are.
 
-Markdown is for a pull request: nothing in a name becomes a link, a picture, HTML or a mention.
+Markdown is for a pull request: nothing in a name becomes a link, a picture, HTML or a mention. CSV
+is for a spreadsheet: no name becomes a formula.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -311,3 +315,47 @@ def _code(text: str) -> str:
     fence = "`" * (longest + 1)
     space = " " if longest else ""
     return f"{fence}{space}{text}{space}{fence}"
+
+
+# ---- rows of a document --------------------------------------------------------------------------
+
+# A spreadsheet computes what begins so, and names are other people's: an apostrophe before it says
+# that it is text (OWASP, "CSV Injection").
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_text(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) -> str:
+    """Return rows as CSV, below the names of all columns: `heads`, and what the rows have besides.
+    An object's keys are columns of their own, `key.word`; a list is JSON.
+    """
+    flat = [dict(_columns_of(row)) for row in rows]
+    names = dict.fromkeys(name for row in flat for name in row) if flat else dict.fromkeys(heads)
+    if not names:
+        return ""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(map(_csv_cell, names))
+    writer.writerows([_csv_cell(row.get(name)) for name in names] for row in flat)
+    return written.getvalue()
+
+
+def jsonl_text(rows: Sequence[object]) -> str:
+    """Return rows as JSON, a line each."""
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _columns_of(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    if not isinstance(value, Mapping) or (name and not value):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from _columns_of(inner, f"{name}.{key}" if name else str(key))
+
+
+def _csv_cell(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    text = harmless(value)
+    return f"'{text}" if value.startswith(_FORMULA) else text
