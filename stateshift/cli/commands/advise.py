@@ -132,6 +132,7 @@ def advise(
         adapters = terminal.adapters()
         adviser = adviser_of(request, adapters)
         advice = adviser.round()
+        terminal.is_paged = not watch
         while watch:  # until Ctrl-C
             documents = partial(advice_documents, advice)
             terminal.answer("advise", documents, advise_text.watch(advice, explain))

@@ -91,6 +91,8 @@ Settings:
   policy    STATESHIFT_POLICY    rules that every new run has to keep; all files add up
             STATESHIFT_PROFILE   as --profile: a table [profile.NAME] of that file
   NO_COLOR turns colours off; CI turns the moving progress bar off.
+  PAGER (or STATESHIFT_PAGER; less) shows at a terminal what is longer than
+  the screen; PAGER=cat: none.
 
 \b
 Exit codes:

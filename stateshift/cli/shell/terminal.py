@@ -115,6 +115,7 @@ def output_errors() -> Iterator[None]:
         yield
 
 
+_NOT_RUNNABLE, _NOT_FOUND = 126, 127
 TABLES = ("csv", "jsonl")
 FORMATS = ("text", "markdown", *TABLES)
 
@@ -131,6 +132,7 @@ class Terminal:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     arguments: tuple[str, ...] = ()
     profile: Profile | None = None
+    is_paged: bool = True  # whether a pager may show the result; nobody may wait for a run's
     signed_by: tuple[str, ...] = ()  # the keys that the command asks for
 
     @classmethod
@@ -189,6 +191,49 @@ class Terminal:
         text = csv_text(rows, heads) if self.format == "csv" else jsonl_text(rows)
         self.write(text.encode("utf-8", "backslashreplace"))  # whatever the locale says
 
+    @property
+    def pager(self) -> str | None:
+        """The command that shows what is longer than the screen, where somebody can leave it."""
+        import threading
+        from shutil import which
+
+        there = sys.stdin.isatty() and sys.stdout.isatty() and self.is_paged
+        if threading.current_thread() is not threading.main_thread():
+            return None  # Ctrl-C, while it shows, could not be left to it
+        if not there or self.environment.get("CI") or self.environment.get("TERM") == "dumb":
+            return None
+        command = self.environment.get("STATESHIFT_PAGER", self.environment.get("PAGER"))
+        if command is None:
+            return which("less") and "less"
+        return None if command in ("", "cat") else command
+
+    def _page(self, blocks: Iterable[Block], pager: str) -> None:
+        """Print the result, in a pager if it is longer than the screen."""
+        import io
+        import signal
+        import subprocess
+        from shutil import get_terminal_size
+
+        printed, (columns, lines) = io.StringIO(), get_terminal_size()
+        if self.colours(sys.stdout):
+            self._print_coloured(blocks, printed, columns)
+        else:
+            self._print(blocks, printed)
+        text = printed.getvalue()
+        if text.count("\n") < lines:
+            self._write(text, sys.stdout)
+            return
+        given = {"LESS": "FRX", "LV": "-c", **os.environ}
+        content = text.encode(sys.stdout.encoding or "ascii", "backslashreplace")
+        before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the pager's
+        try:
+            process = subprocess.Popen(pager, shell=True, stdin=subprocess.PIPE, env=given)
+            process.communicate(content)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if process.returncode in (_NOT_RUNNABLE, _NOT_FOUND):  # as a shell says it
+            self._write(text, sys.stdout)
+
     def talk(self, blocks: Iterable[Block]) -> None:
         """Print what is not the result. If nobody can read it, the work continues."""
         self._print(blocks, cast("TextIO", Unfailing(sys.stderr)))
@@ -219,6 +264,8 @@ class Terminal:
             self.document(name, document())
         elif self.format in TABLES:
             self._show_rows(document())
+        elif (pager := self.pager) and self.format == "text":
+            self._page(blocks, pager)
         else:
             self.show(blocks)
 
@@ -256,14 +303,30 @@ class Terminal:
         raw.flush()
 
     def _print(self, blocks: Iterable[Block], stream: TextIO) -> None:
-        from stateshift.cli.views.text import plain_text, rich_blocks
+        from stateshift.cli.views.text import plain_text
 
         if not self.colours(stream):
             self._write(plain_text(blocks), stream)
             return
+        self._print_coloured(blocks, stream)
+
+    def _print_coloured(
+        self, blocks: Iterable[Block], stream: TextIO, columns: int | None = None
+    ) -> None:
+        """Print in colours; for a terminal so wide, if the stream itself is none."""
         from rich.console import Console
 
-        console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        from stateshift.cli.views.text import rich_blocks
+
+        is_for_terminal = True if columns is not None else None
+        console = Console(
+            file=stream,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            width=columns,
+            force_terminal=is_for_terminal,
+        )
         for renderable in rich_blocks(blocks):
             console.print(renderable)
 

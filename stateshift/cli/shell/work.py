@@ -64,6 +64,7 @@ def carry_out(
     names. How to go on is said once the journal holds something: `resume` would do something else
     before.
     """
+    terminal.is_paged = False  # whoever began a run may have gone away
     path, stop = str(workdir.path), threading.Event()
     resume = render_run.command("resume", path)
 
