@@ -20,6 +20,7 @@ from typing import IO
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+OTHERS_MAY_WRITE = 0o022  # the bits of a mode, of what only its owner may change
 _ALWAYS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 

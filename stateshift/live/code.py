@@ -42,6 +42,7 @@ from stateshift.errors import (
     SpecError,
     UnknownVersion,
 )
+from stateshift.private_files import OTHERS_MAY_WRITE
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 
@@ -52,7 +53,6 @@ FORMAT = "stateshift-function"
 FORMAT_VERSION = 1
 LOADED = "stateshift_live_"  # what the module of shipped text is called here, with its hash
 SHIPPED_AS = "__stateshift_shipped_as__"
-OTHERS_MAY_WRITE = 0o022
 ROOT = ("root",)
 USER_NAMES = ("HADOOP_USER_NAME", "USER", "LOGNAME")
 

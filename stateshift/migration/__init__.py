@@ -70,7 +70,13 @@ if TYPE_CHECKING:
     from stateshift.migration.fleet_session import open_fleet, open_processes, places_of
     from stateshift.migration.gathering import Inquiry, gather
     from stateshift.migration.history import is_stopping
-    from stateshift.migration.policy import keep_policies, read_rules, trusted_keys, with_breach
+    from stateshift.migration.policy import (
+        keep_policies,
+        keep_policies_of_group,
+        read_rules,
+        trusted_keys,
+        with_breach,
+    )
     from stateshift.migration.processes import processes_for
     from stateshift.migration.proposal import (
         Proposal,
@@ -100,6 +106,7 @@ __all__ = [
     "is_stopping",
     "jobs_of",
     "keep_policies",
+    "keep_policies_of_group",
     "no_policies",
     "note_command",
     "open_fleet",
@@ -132,7 +139,7 @@ _HOMES = {
     "fleet_session": "open_fleet open_processes places_of",
     "gathering": "Inquiry gather",
     "history": "is_stopping",
-    "policy": "keep_policies read_rules trusted_keys with_breach",
+    "policy": "keep_policies keep_policies_of_group read_rules trusted_keys with_breach",
     "processes": "processes_for",
     "proposal": "Proposal decode_proposal encode_proposal jobs_of propose refuse_rebalanced",
     "signature": "sign_plan",

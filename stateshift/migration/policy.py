@@ -4,6 +4,8 @@ A run that goes on, or back, is not asked: whoever is on call has to get out of 
 is a failover, whether or not the files can be read: its standby was allowed, and its source is
 lost.
 
+A change of a live group is asked as a run is, but not what takes one back, or off.
+
 Whoever begins a run may ask for a signature without a policy: `signed_by` of the adapters names the
 public keys, as --signed-by does.
 """
@@ -22,21 +24,22 @@ from stateshift.errors import Incompatible, PolicyError, SpecError, UnsignedErro
 from stateshift.journal import Invocation
 from stateshift.migration.adapters import Adapters, invocation
 from stateshift.migration.proposal import Proposal
-from stateshift.migration.signature import REVIEW, Signed, fault_of
+from stateshift.migration.signature import REVIEW, SIGN_CHANGE, ChangeSigner, Signed, fault_of
+from stateshift.private_files import OTHERS_MAY_WRITE
 from stateshift.specification import JobSpec
 from stateshift.specification.policy import Rule, Wish, binding, read_policy
+from stateshift.storage import locations
 from stateshift.survey import refuse, warn
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 DIGITS_SHOWN = 12
-OTHERS_MAY_WRITE = 0o022
 SIGNED_BY = "--signed-by"
 
 
 def keep_policies(
-    jobs: Sequence[JobSpec], adapters: Adapters, signed: Signed | None = None
+    jobs: Sequence[JobSpec], adapters: Adapters, signed: Signed | ChangeSigner | None = None
 ) -> Invocation | None:
     """Return the command that begins a run of these jobs, with the policies that it keeps, and the
     signature of its plan if one of them, or whoever begins it, asks for that.
@@ -69,14 +72,26 @@ def keep_policies(
     if faults:
         path, rule, message = faults[0]
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        hint = rule.say or (f"see the rule in {path}" if broken else REVIEW)
+        review = SIGN_CHANGE if isinstance(signed, ChangeSigner) else REVIEW
+        hint = rule.say or (f"see the rule in {path}" if broken else review)
         who = f"rule {rule.name!r}" if path else SIGNED_BY
         fact = f"{who} forbids it: {message}{more}"
         only_waits = signed is None and not broken
         raise (UnsignedError if only_waits else PolicyError)(fact, hint=hint, rule=rule.name)
-    if wanted and signed is not None:
+    if wanted and isinstance(signed, Signed):
         kept.append(f"plan signed {signed.claim}")
     return replace(by, policy=", ".join(kept)) if kept else adapters.by
+
+
+def keep_policies_of_group(group: str, adapters: Adapters, key_file: str | None = None) -> None:
+    """Refuse a live change of a group that breaks a rule: it is written where the group's folder
+    is, and signed by the private key in a file.
+
+    Raises:
+        PolicyError: it breaks a rule, or a policy cannot be read.
+    """
+    location = locations.normal(group, os.getcwd())
+    keep_policies([JobSpec("the group", location)], adapters, ChangeSigner(key_file))
 
 
 def with_breach(proposal: Proposal, adapters: Adapters) -> Proposal:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _BEFORE = b"stateshift plan\n"
 _CLOCKS_APART_SECONDS = 300.0
 _OTHERS_MAY_USE = 0o077
+SIGN_CHANGE = "sign the change with such a key: --key FILE"
 REVIEW = "somebody who may, reviews and signs it: stateshift plan FILE --sign KEY -o SIGNED"
 
 
@@ -67,14 +68,29 @@ class Signed:
         return _BEFORE + text.encode("utf-8", "surrogatepass")
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeSigner:
+    """The private key, if any, with which a live change is signed as it is proposed."""
+
+    key_file: str | None = None
+
+
 def fault_of(
-    signed: Signed | None, trusted: Mapping[str, Ed25519PublicKey], now: float
+    signed: Signed | ChangeSigner | None, trusted: Mapping[str, Ed25519PublicKey], now: float
 ) -> str | None:
-    """Return the reason for which a plan may not be begun now by those who trust these keys."""
+    """Return the reason for which a plan, or a live change, may not be begun now by those who trust
+    these keys.
+    """
+    keys = {key.public_bytes_raw().hex(): key for key in trusted.values()}
+    if isinstance(signed, ChangeSigner):
+        if signed.key_file is None:
+            return f"the change is not signed with a key of {', '.join(trusted)}"
+        own = signing.private_key(signed.key_file).public_key().public_bytes_raw().hex()
+        other = f"the change is signed with a key other than {', '.join(trusted)}"
+        return None if own in keys else other
     if signed is None:
         return f"the plan is not signed, as a whole, with a key of {', '.join(trusted)}"
     header = signed.header
-    keys = {key.public_bytes_raw().hex(): key for key in trusted.values()}
     if header.key not in keys:
         return f"{header.by} has signed the plan with a key other than {', '.join(trusted)}"
     signature = bytes.fromhex(header.signature)

@@ -32,6 +32,7 @@ from stateshift.live.bins.watch import Bins, loads
 from stateshift.live.cli import bins_text
 from stateshift.live.protocol.configuration import BINS_MAX
 from stateshift.live.values import live_command
+from stateshift.migration import keep_policies_of_group
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def carry_out(
         wait_seconds=options.wait,
         any_code=options.any_code,
     )
+    if not options.check:
+        keep_policies_of_group(group, terminal.adapters())
     controller = Controller(group)
     now = controller.status()
     steps = steps_of(now, manner)
@@ -169,6 +172,8 @@ def resize(
     terminal: Terminal, group: str, count: int, manner: Manner, is_check: bool
 ) -> int | None:
     """Split or merge all bins, and say what came of it; return the exit code."""
+    if not is_check:
+        keep_policies_of_group(group, terminal.adapters())
     controller = Controller(group)
     facts = replace(_count_facts(controller), wanted=count)
     controller.check_resize(facts.bins, count, manner.at)

@@ -18,6 +18,7 @@ from stateshift.live import acts
 from stateshift.live.acts import CheckedChange, Edit, Manner
 from stateshift.live.cli import chains_text, search_working_directory
 from stateshift.live.values import live_command
+from stateshift.migration import keep_policies_of_group
 from stateshift.specification.dataflow.parse import parse_dataflow
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def carry_out(
         expect=options.expect,
         check_only=options.check,
     )
+    if not options.check and any(edit.act != "revert" for edit in edits):
+        keep_policies_of_group(group, terminal.adapters(), options.key)
     with search_working_directory():
         checked = acts.check(group, edits, manner)
     facts = ChangeFacts(checked)

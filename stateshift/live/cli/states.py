@@ -58,6 +58,7 @@ def bring(
     from stateshift.errors import Complaint, SpecError
     from stateshift.live.bins import state_acts
     from stateshift.live.cli import bins_text
+    from stateshift.migration import keep_policies_of_group
 
     pairs = {}
     for word in names or ():
@@ -66,6 +67,7 @@ def bring(
             complaint = Complaint("--map", f"{word!r} is not THEIRS=OURS", word)
             raise SpecError((complaint,), hint="--map word=user")
         pairs[theirs] = ours
+    keep_policies_of_group(group, terminal.adapters())
     exported = state_acts.ExportFiles(file, timers, pairs)
     with search_working_directory():
         came = state_acts.import_state(group, operator, exported, worker, make_state)
