@@ -132,7 +132,8 @@ class CommandCluster(UnknownAnswers):
         missing = self._shell.missing("submit")
         if missing is None:
             return Trial()
-        hint = f"correct the option submit of the cluster {self.name} (of `move`: --start)"
+        of_move = "(of `move`: --start, --restart)"
+        hint = f"correct the option submit of the cluster {self.name} {of_move}"
         return Trial(f"there is no program {missing} for its command `submit`", hint)
 
     @logs_submission

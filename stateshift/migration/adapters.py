@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 PARALLEL = 4
 COMMAND_MAX = 2000
 # Options whose values are commands of a person, which may hold anything: the spec has them.
-WITH_COMMANDS = ("--start", "--stop")
+WITH_COMMANDS = ("--start", "--stop", "--restart")
 
 # (how many, what is shown, set once somebody asked to stop)
 OpenProcesses = Callable[[int, Meter, threading.Event], Processes]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import cast
 
-from stateshift.clusters.protocol import Cluster, JobState, StopRequest
+from stateshift.clusters.protocol import Cluster, JobState, Origin, StopRequest, TellsOrigin
 from stateshift.engines.protocol import Engine
+from stateshift.errors import ClusterError
 from stateshift.specification import ClusterSpec, JobSpec
+from stateshift.specification.grammars import NEVER
 from stateshift.specification.options import SPARK_KINDS
 from stateshift.survey import ClusterFacts, Finding
 
@@ -75,10 +79,41 @@ def facts_of_source(
         findings.append(Finding("refuse", message, hint=hint))
     if is_unseen and STOPPED in job.waive:
         status = replace(status, state=JobState.ABSENT)
+    if status.state.alive or status.state is JobState.UNKNOWN:
+        findings += _of_way_back(cluster, job)
     known = ClusterFacts(
         spec.name, cluster.kind, cluster.version(), str(status.state), status.id, tuple(findings)
     )
     return engine.ask_source(cluster, job, known)
+
+
+def _of_way_back(cluster: Cluster, job: JobSpec) -> Iterator[Finding]:
+    """Warn of a job that nothing starts again once it is stopped: nobody says how it began."""
+    is_one = len(job.image_writers) < 2
+    if not job.moves or job.cutover == NEVER or (is_one and job.source_submit is not None):
+        return
+    if is_one and job.submit is not None and cluster.kind == "flink_rest":
+        return  # it compares both programs before the stop, and uploads the jar for that
+    told = origin_at(cluster, job, None)
+    if told.options is not None:
+        return
+    hint = '"source_submit" in the spec says how it starts there (`move`: --restart COMMAND)'
+    if not is_one:
+        hint = "move them one by one, or be ready to start them yourself"
+    elif cluster.kind == "manual":
+        hint = 'start it yourself then; "source_submit": {} in the spec asks for that'
+    fact = f"if the move fails or is rolled back, {job.name} stays down: {told.why}"
+    yield Finding("warn", fact, hint=hint)
+
+
+def origin_at(cluster: Cluster, job: JobSpec, like: Mapping[str, object] | None) -> Origin:
+    """Return the origin of a running job by its cluster's word, or why there is none."""
+    if not hasattr(cluster, "origin"):
+        return Origin(why=f"a cluster of kind {cluster.kind} does not tell what a job began with")
+    try:
+        return cast(TellsOrigin, cluster).origin(stop_request(job), like)
+    except ClusterError as error:
+        return Origin(why=f"{cluster.name} did not tell what it began with: {error.fact}")
 
 
 def stop_request(job: JobSpec) -> StopRequest:

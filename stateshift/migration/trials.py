@@ -24,28 +24,37 @@ _LINES = 10
 
 
 def try_starts(context: RunContext, jobs: Iterable[JobSpec]) -> None:
-    """Try the start of each of these jobs on its target.
+    """Try the start of each of these jobs on its target, and where a rollback starts it again.
 
     Raises:
         PlanError: one is refused. Nothing was stopped.
     """
     for job in jobs:
-        if job.submit is None or job.target_cluster is None or not job.moves:
+        if not job.moves:
             continue
-        submission = _submission(context, job, job.submit)
-        trial = _checked(job.submit, submission)
-        cluster = context.world.cluster(job.target_cluster)
-        if not trial.refused and hasattr(cluster, "try_start"):
-            trial = cast(TriesStart, cluster).try_start(submission)
-        _heed(context, job, trial)
+        if job.submit is not None and job.target_cluster is not None:
+            submission = _submission(context, job, job.submit)
+            trial = _checked(job.submit, submission)
+            cluster = context.world.cluster(job.target_cluster)
+            if not trial.refused and hasattr(cluster, "try_start"):
+                trial = cast(TriesStart, cluster).try_start(submission)
+            _heed(context, job, cluster.name, trial)
+        again = job.source_submit
+        if again is not None and job.source_cluster is not None:
+            cluster = context.world.cluster(job.source_cluster)
+            if cluster.kind == "command":  # others may have no place for two as long as it runs
+                submission = Submission(
+                    "", job.name, job.source, None, again.options, again.environment
+                )
+                _heed(context, job, cluster.name, cast(TriesStart, cluster).try_start(submission))
 
 
-def _heed(context: RunContext, job: JobSpec, trial: Trial) -> None:
+def _heed(context: RunContext, job: JobSpec, cluster: str, trial: Trial) -> None:
     if trial.untried:
-        context.say(f"{job.name}: its start on {job.target_cluster} is not tried: {trial.untried}")
+        context.say(f"{job.name}: its start on {cluster} is not tried: {trial.untried}")
     if not trial.refused:
         return
-    fact = f"{job.target_cluster} refuses to start {job.name}: {trial.refused}"
+    fact = f"{cluster} refuses to start {job.name}: {trial.refused}"
     if WAIVER in job.waive:
         context.say(f"{fact} (waived: {WAIVER})")
         return

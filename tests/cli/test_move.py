@@ -85,6 +85,54 @@ def test_a_command_that_is_not_there_is_refused_before_anything_is_stopped(groun
     assert not (ground / "stopped").exists()
 
 
+AGAIN = """#!/bin/sh
+echo "${STATESHIFT_CHECKPOINT#file://}" >> again.log
+"""
+STAYS_DOWN = "if the move fails or is rolled back, orders stays down"
+
+
+def start_of(text: str, name: str = "start") -> None:
+    Path(name).write_text(text)
+    Path(name).chmod(0o755)
+
+
+@pytest.mark.row("W-26")
+def test_the_plan_says_that_a_job_stays_down_which_only_its_person_can_start(ground: Path) -> None:
+    start_of("#!/bin/sh\nexit 3\n")
+    ran = move("--stop", "./stop", "--start", "./start")
+    assert ran.code == 10, ran.err
+    said_first, _, said_later = ran.err.partition("orders: halt")
+    assert f"warn: {STAYS_DOWN}: a cluster of kind command does not tell" in said_first
+    assert "--restart COMMAND" in said_first
+    assert "orders is stopped: start it again" in said_later
+
+
+@pytest.mark.row("W-26")
+def test_a_move_that_fails_starts_the_job_again_by_the_command_for_it(ground: Path) -> None:
+    start_of("#!/bin/sh\nexit 3\n")
+    start_of(AGAIN, "again")
+    ran = move("--stop", "./stop", "--start", "./start", "--restart", "./again")
+    assert ran.code == 7, ran.err
+    assert "runs again where it was" in ran.err and STAYS_DOWN not in ran.err
+    assert (ground / "again.log").read_text() == f"{ground}/orders\n"
+
+
+def test_a_command_for_the_way_back_that_is_not_there_is_refused_before_the_stop(
+    ground: Path,
+) -> None:
+    ran = move("--stop", "./stop", "--start", "./start", "--restart", "./agaain")
+    assert ran.code == 4, ran.err
+    assert "there is no program ./agaain" in ran.err and "--restart" in ran.err
+    assert not (ground / "stopped").exists()
+
+
+def test_a_job_that_is_not_stopped_has_no_way_back(ground: Path) -> None:
+    ran = move("--start", "./start", "--restart", "./start")
+    assert ran.code == 2
+    assert "--restart needs --stop" in ran.err
+    assert not (ground / "run").exists()
+
+
 @pytest.mark.row("W-6")
 def test_a_warm_move_stops_the_job_by_its_command_at_the_end(ground: Path) -> None:
     ran = move("--warm", "--stop", "./stop", "--start", "./start", "--json")

@@ -37,13 +37,14 @@ from stateshift.cli.shell.shortcut import (
 from stateshift.cli.shell.terminal import Terminal
 
 # The names of the clusters in the spec that is written.
-COMMANDS, PERSON = "commands", "person"
+COMMANDS, OLD_COMMANDS, PERSON = "commands", "old-commands", "person"
 
 
 @shortcut(
     "stateshift move /data/orders --to s3://lake/orders\n"
     "stateshift move /data/orders --to s3://lake/orders --start ./start-orders\n"
-    "stateshift move /data/orders --to /new/orders --warm --stop ./stop --start ./start",
+    "stateshift move /data/orders --to /new/orders --warm --stop ./stop --start ./start "
+    "--restart ./start",
     e0="the image is at its target; with --start, its job has committed",
     e7="a cluster or the fleet failed",
 )
@@ -70,6 +71,14 @@ def move(
             "$STATESHIFT_CHECKPOINT. Needs --start.",
         ),
     ] = None,
+    restart: Annotated[
+        str | None,
+        option(
+            "--restart",
+            "COMMAND",
+            "Starts the job again where it was, if the move fails or is rolled back. Needs --stop.",
+        ),
+    ] = None,
     warm: Annotated[
         bool,
         flag(
@@ -89,24 +98,26 @@ def move(
     """
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
+    if restart is not None and stop is None:
+        raise typer.BadParameter("--restart needs --stop: a job that is not stopped runs on")
     job = one_job(source, to, [], waive)
-    keys: Keys = {}
+    keys, clusters = Keys(), Keys()
     if warm:
         keys["mode"] = "warm"
-    if stop is not None:
-        keys["source_cluster"] = COMMANDS
-    elif warm:
-        keys["source_cluster"] = PERSON
     if start is not None:
         keys |= {"target_cluster": COMMANDS, "submit": {}}
-    job |= {"name": name_of_place(source), **drop_empty(was_at=was_at), **keys}
-    clusters: Keys = {}
-    if start is not None:
-        # A resume may be typed elsewhere, and means the same commands.
-        directory = os.getcwd()
-        clusters[COMMANDS] = drop_empty(kind="command", submit=start, cwd=directory, stop=stop)
-    if warm and stop is None:
+    if restart is not None:
+        keys["source_submit"] = {}
+    if stop is not None:
+        keys["source_cluster"] = COMMANDS if restart is None else OLD_COMMANDS
+    elif warm:
+        keys["source_cluster"] = PERSON
         clusters[PERSON] = {"kind": "manual"}
+    for name, command in ((COMMANDS, start), (OLD_COMMANDS, restart)):
+        if command is not None:
+            # A resume may be typed elsewhere, and means the same commands.
+            clusters[name] = drop_empty(kind="command", submit=command, cwd=os.getcwd(), stop=stop)
+    job |= {"name": name_of_place(source), **drop_empty(was_at=was_at), **keys}
     return run_jobs(terminal, options, [job], clusters=clusters)
 
 

@@ -165,6 +165,7 @@ _OPTIONS = {
     "submit": "--start",
     "target_cluster": "--start",
     "source_cluster": "--stop",
+    "source_submit": "--restart",
     "rename/operators": "--operator",
     "rename/sources": "--source",
     "drop/operators": "--drop-operator",

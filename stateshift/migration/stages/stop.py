@@ -17,15 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import chain
-from typing import cast
 
 from stateshift import plain
-from stateshift.clusters.protocol import Origin, StopRequest, TellsOrigin
+from stateshift.clusters.protocol import Origin
 from stateshift.clusters.redaction import redact, redact_words
-from stateshift.errors import ClusterError
 from stateshift.journal import OriginNoted
 from stateshift.migration.backlog import Backlog, parts, reads_out
-from stateshift.migration.cluster_facts import stop_request
+from stateshift.migration.cluster_facts import origin_at
 from stateshift.migration.context import (
     ORIGINS,
     BesideWork,
@@ -161,26 +159,15 @@ def note_origins(context: RunContext, jobs: Iterable[JobSpec]) -> None:
     for job in jobs:
         if job.source_cluster is None or not job.moves:
             continue
-        origin = _ask_origin(context, job)
+        like = job.source_submit or job.submit
+        options = None if like is None else like.options
+        origin = origin_at(context.world.cluster(job.source_cluster), job, options)
         known = read_origins(context.workdir)
         if origin.options is None and known.get(job.name, {}).get("options") is not None:
             continue  # an earlier attempt of the run has been told more
         context.workdir.write(ORIGINS, {**known, job.name: asdict(origin)})
         line = _without_credentials(origin)
         context.record(OriginNoted(context.now(), job.name, job.source_cluster, line))
-
-
-def _ask_origin(context: RunContext, job: JobSpec) -> Origin:
-    assert job.source_cluster is not None, "a job that runs somewhere"
-    cluster = context.world.cluster(job.source_cluster)
-    if not hasattr(cluster, "origin"):
-        return Origin(why=f"a cluster of kind {cluster.kind} does not tell what a job began with")
-    like = job.source_submit or job.submit
-    request: StopRequest = stop_request(job)
-    try:
-        return cast(TellsOrigin, cluster).origin(request, None if like is None else like.options)
-    except ClusterError as error:
-        return Origin(why=f"{job.source_cluster} did not tell what it began with: {error.fact}")
 
 
 def _without_credentials(origin: Origin) -> str:
