@@ -33,6 +33,7 @@ from stateshift.specification.spec_keys import SPEC
 from stateshift.specification.text import protect
 from stateshift.specification.values import WEB
 from stateshift.specification.written import SPEC_SUFFIXES
+from stateshift.terms import terms_of
 from stateshift.workdir import Workdir
 
 Goal = Literal["move", "standby", "rebalance", "drill"]
@@ -85,7 +86,7 @@ def look(place: str, adapters: Adapters) -> Found:
         PlanError: there is neither an image nor a running job.
     """
     from stateshift.engines.registry import find_image
-    from stateshift.storage.locations import normal, parent
+    from stateshift.storage.locations import job_name, normal, parent
 
     if os.path.isfile(place) or place.lower().endswith(SPEC_SUFFIXES):
         spec = spec_of(place)
@@ -107,11 +108,12 @@ def look(place: str, adapters: Adapters) -> Found:
         there = parent(location) if survey.kind == "empty" else location
         hint = f"check the path: stateshift inspect {quote(there)}"
         raise PlanError(f"there is no image of a job at {location}", hint=hint)
+    at = f"{terms_of(engine.name).at} {survey.epoch}"
     facts = (
-        f"a {survey.kind} of {engine.name.capitalize()} at epoch {survey.epoch}",
+        f"a {survey.kind} of {engine.name.capitalize()} at {at}",
         f"{len(survey.files):,} files, {survey.bytes:,} bytes",
     )
-    return Found(location, engine.name, facts, location.rpartition("/")[2] or "orders")
+    return Found(location, engine.name, facts, job_name(location))
 
 
 def questions(found: Found, goal: Goal) -> Iterator[Question]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Final
 
 from stateshift.errors import StorageError
@@ -26,6 +27,12 @@ from stateshift.specification.location import normal as spelled
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 _NO_NAMES: Final = frozenset(("", ".", ".."))
+
+# Folders that are named for what they hold, and not for a job.
+_NO_JOB: Final = re.compile(
+    r"(?i)_?(check-?points?|ckpts?|save-?points?|images?|states?|data|tmp|latest|current)"
+    r"|savepoint-[0-9a-f]+-[0-9a-f]+|chk-[0-9]+|[0-9a-f]{32}"
+)
 
 _USERINFO: Final = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 _SECRETS: Final = re.compile(
@@ -104,6 +111,21 @@ def parent(location: str) -> str:
 def name(location: str) -> str:
     """Return the last name in a location; empty for a root."""
     return parse(location).path.rpartition("/")[2]
+
+
+def job_name(*places: str) -> str:
+    """Return a name for the job whose images are at these places, as they were typed: the innermost
+    folder that is named for one, of the first place that has such a folder.
+    """
+    named: list[list[str]] = []
+    for place in places:
+        url = _URL.fullmatch(place)
+        path = place if url is None else url[3]
+        named.append([name for name in path.split("/") if name not in _NO_NAMES])
+    for name in chain.from_iterable(map(reversed, named)):
+        if not _NO_JOB.fullmatch(name):
+            return name
+    return named[0][-1] if named[0] else "job"
 
 
 def same_file_system(one: str, other: str) -> bool:

@@ -86,6 +86,20 @@ def test_without_a_terminal_every_answer_that_lacks_is_named(outside: Outside) -
     assert not list(Path().glob("orders.*"))
 
 
+def test_what_lacks_is_answered_by_the_command_that_the_hint_names(outside: Outside) -> None:
+    """A file of answers is named only where one is needed, or was given."""
+    hint = outside.run("init", SOURCE, "--to", TARGET, "--json").document["hint"]
+    assert hint == f"stateshift init {SOURCE} --to {TARGET} --json --yes"
+    hint = outside.run("init", SOURCE, "--json").document["hint"]
+    assert hint == f"stateshift init {SOURCE} --json --to LOCATION --yes"
+    given = answers(to=TARGET, nam="eu")
+    hint = outside.run("init", SOURCE, "--answers", given, "--json").document["hint"]
+    assert hint.startswith("correct the file of --answers; then: stateshift init")
+    outside.wrap_cluster = Flink
+    hint = outside.run("init", FLINK, "--to", "s3://lake/x", "--json").document["hint"]
+    assert hint.startswith('write {"job": "...", "other": "...", "savepoints": "...", "jar": ')
+
+
 def test_a_start_by_a_command_and_a_waiver_are_answers_too(outside: Outside) -> None:
     given = answers(to=TARGET, name="eu", start="./start.sh", waive="paths-stay")
     assert outside.run("init", SOURCE, "--answers", given, "-o", "deep.json").code == 0

@@ -150,3 +150,23 @@ def test_normal_forms_are_fixed_points(text: str, prefix: str) -> None:
         return
     assert locations.normal(normal) == normal
     assert locations.is_within(normal, prefix)
+
+
+@pytest.mark.parametrize(
+    ("places", "name"),
+    [
+        (("/data/orders",), "orders"),
+        (("file:///data/orders/checkpoint/",), "orders"),
+        (("s3://lake/teams/orders/checkpoints",), "orders"),
+        (("s3://orders-lake/checkpoints/" + "ab" * 16 + "/chk-41",), "chk-41"),
+        (("hdfs://nn:8020/fraud/savepoints/savepoint-01935a-2ed194f6d00c",), "fraud"),
+        (("checkpoint", "moved/orders"), "orders"),
+        (("./checkpoint", "/tmp/chk-1"), "checkpoint"),
+        (("my-checkpoint",), "my-checkpoint"),
+        (("file:///",), "job"),
+    ],
+)
+def test_a_job_is_named_for_the_folder_that_is_named_for_one(
+    places: tuple[str, ...], name: str
+) -> None:
+    assert locations.job_name(*places) == name

@@ -176,9 +176,24 @@ def _answered(
             default = "" if question.default is None else f" (--yes takes {question.default!r})"
             wrong.append(Complaint(question.key, f"not answered: {question.words}{default}"))
     if wrong:
-        hint = terminal.again("--answers", "answers.json", "--yes")
-        raise SpecError(tuple(wrong), hint=hint)
+        needed = [question.key for question in asked if question.default is None]
+        lacking = [key for key in needed if key not in given]
+        raise SpecError(tuple(wrong), hint=_way_to_answer(terminal, given, lacking))
     return said
+
+
+def _way_to_answer(terminal: Terminal, given: Mapping[str, str], lacking: Sequence[str]) -> str:
+    """Return the command that answers all: by flags, where they are enough, else by a file."""
+    in_file = given.keys() - {"to"}
+    if in_file:
+        return f"correct the file of --answers; then: {terminal.again('--yes')}"
+    if not lacking:
+        return terminal.again("--yes")
+    if list(lacking) == ["to"]:
+        return terminal.again("--to", "LOCATION", "--yes")
+    example = json.dumps(dict.fromkeys(lacking, "..."))
+    command = terminal.again("--answers", "answers.json", "--yes")
+    return f"write {example} to answers.json, with your answers; then: {command}"
 
 
 def _refusals(plain: Mapping[str, object], file: str, adapters: Adapters) -> Sequence[Finding]:

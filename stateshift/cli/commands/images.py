@@ -29,7 +29,6 @@ from stateshift.cli.shell.shortcut import (
     Keys,
     drop_empty,
     fork_keys,
-    name_of_place,
     one_job,
     run_jobs,
     shortcut,
@@ -96,6 +95,8 @@ def move(
     yourself first; the old image is fenced. The spec is kept in the workdir: edit and `apply` it
     if you need more than these options.
     """
+    from stateshift.storage.locations import job_name
+
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
     if restart is not None and stop is None:
@@ -117,7 +118,7 @@ def move(
         if command is not None:
             # A resume may be typed elsewhere, and means the same commands.
             clusters[name] = drop_empty(kind="command", submit=command, cwd=os.getcwd(), stop=stop)
-    job |= {"name": name_of_place(source), **drop_empty(was_at=was_at), **keys}
+    job |= {"name": job_name(source, to), **drop_empty(was_at=was_at), **keys}
     return run_jobs(terminal, options, [job], clusters=clusters)
 
 
@@ -307,7 +308,9 @@ def repair(
         changes = [drop_empty(kind="repair", **keys)]
     job = one_job(source, to, changes, waive, fork_keys(fork, False))
     if was_at:
-        job |= {"name": name_of_place(source), "was_at": was_at}
+        from stateshift.storage.locations import job_name
+
+        job |= {"name": job_name(source), "was_at": was_at}
     return run_jobs(terminal, options, [job], "spark")
 
 
@@ -355,17 +358,17 @@ def import_(
     from stateshift.engines.views import Wanted
     from stateshift.errors import SpecError
     from stateshift.specification import JobSpec
-    from stateshift.storage.locations import normal
+    from stateshift.storage.locations import job_name, normal
     from stateshift.table.rows import prepare_state
     from stateshift.workdir import Workdir
 
     if not options.yes and not terminal.someone_there:
         confirm(terminal, "", yes=False)  # before the rows are read, which may take a while
-    run = run_name([name_of_place(to)], time.time(), os.urandom(2))
+    run = run_name([job_name(to)], time.time(), os.urandom(2))
     workdir = os.path.abspath(options.workdir or os.path.join(options.workdirs, run))
     refuse_another(Workdir(workdir))
     places = [normal(place, os.getcwd()) for place in (template, to)]
-    asked = JobSpec(name_of_place(to), places[0], target=places[1], waive=tuple(waive or ()))
+    asked = JobSpec(job_name(to), places[0], target=places[1], waive=tuple(waive or ()))
     migration.keep_policies([asked], terminal.adapters())  # before the rows are read
     terminal.say(f"{template}: making state of {', '.join(rows)}")
     opening, place = terminal.opening(), os.path.join(workdir, "rows")

@@ -71,7 +71,9 @@ def one_job(
     """Return a job of a spec, called as its place: the new one, or its own if it has no target.
     Without a `mode` it moves.
     """
-    job: Keys = {"name": name_of_place(target or source), "checkpoint_location": source}
+    from stateshift.storage.locations import job_name
+
+    job: Keys = {"name": job_name(target or source), "checkpoint_location": source}
     if target:
         job["remote_location"] = target
     job |= mode or {}
@@ -80,11 +82,6 @@ def one_job(
     if waive:
         job["waive"] = waive
     return job
-
-
-def name_of_place(place: str) -> str:
-    """Return the name of a job whose image lies there."""
-    return place.rstrip("/").rpartition("/")[2] or "job"
 
 
 def drop_empty(**values: object) -> Keys:
