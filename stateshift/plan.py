@@ -39,6 +39,7 @@ PhaseName = Literal[
     "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire"
 ]
 PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
+COPYING: tuple[PhaseName, ...] = ("copy", "transform", "publish")  # they write the image
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from stateshift.journal import (
     StepProgress,
     WaveGivenUp,
 )
-from stateshift.plan import PHASES
+from stateshift.plan import COPYING, PHASES
 from stateshift.purpose import WHILE_IT_RUNS
 from stateshift.step.evidence import (
     FilesBrought,
@@ -43,8 +43,6 @@ from stateshift.terms import moment, terms_of
 
 Evidence = TypeVar("Evidence")
 
-COPYING = ("copy", "transform", "publish")  # the phases that write the image
-
 
 @dataclass(frozen=True, slots=True)
 class PhaseReport:
@@ -52,7 +50,7 @@ class PhaseReport:
 
     name: Annotated[str, "the phase"]
     start: Annotated[float, "seconds since the run began"]
-    seconds: Annotated[float, "how long it took, or has taken so far"]
+    seconds: Annotated[float, "how long it took, or has taken so far, without interruptions"]
     steps: Annotated[int, "how many steps it has"]
     done: Annotated[int, "how many of them are finished"]
     files: Annotated[int, "how many files they wrote or read"]
@@ -277,6 +275,12 @@ class Report:
     steered: tuple[SteeredReport, ...] = ()
     began: float | None = None  # in seconds since 1970
     commands: tuple[CommandReport, ...] = ()
+    idle_seconds: float = 0.0  # of `seconds`: it was interrupted, paused, or over before a rollback
+
+    @property
+    def worked_seconds(self) -> float:
+        """How long a process worked on it."""
+        return max(0.0, self.seconds - self.idle_seconds)
 
     @property
     def down(self) -> str:
@@ -327,6 +331,7 @@ def summarize(progress: Progress, given_commands: Iterable[GivenCommand] = ()) -
         steered=tuple(steered),
         began=progress.began,
         commands=tuple(commands),
+        idle_seconds=_idle(progress, progress.began, progress.ended),
     )
     if report.failure is None or not report.down:
         return report
@@ -531,7 +536,7 @@ def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[Ro
     for number, plan in enumerate(_warm(plans), 1):
         if number > 1:  # the first is kept, and the second stands for the forgotten ones
             number += forgotten
-        phase = _phase("", list(plan.steps.values()), progress.began)
+        phase = _phase("", list(plan.steps.values()), progress)
         report = RoundReport(number, phase.start, phase.seconds, phase.files, phase.bytes)
         after = left.get(number)
         if after is not None:
@@ -586,7 +591,7 @@ def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport,
         of_phase = [step for step in moving if step.phase == phase]
         if of_phase:
             bundles.append((phase, of_phase))
-    return tuple(_phase(name, steps, progress.began) for name, steps in bundles)
+    return tuple(_phase(name, steps, progress) for name, steps in bundles)
 
 
 def _moving(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
@@ -594,14 +599,14 @@ def _moving(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
     return [plan for plan in plans if plan.purpose not in WHILE_IT_RUNS]
 
 
-def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
+def _phase(name: str, steps: list[StepProgress], progress: Progress) -> PhaseReport:
     start = min(step.at for step in steps)
     end = max(step.at + step.seconds for step in steps)
     done = [step for step in steps if step.state == "finished"]
     return PhaseReport(
         name=name,
-        start=_between(began, start),
-        seconds=_between(start, end),
+        start=_between(progress.began, start),
+        seconds=round(max(0.0, _between(start, end) - _idle(progress, start, end)), 3),
         steps=len(steps),
         done=len(done),
         files=sum(step.files for step in done),
@@ -666,6 +671,11 @@ def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:
             yield evidence.at
         elif step.earlier is not None:
             yield from _moments_of_stopping([step.earlier])
+
+
+def _idle(progress: Progress, start: float, end: float) -> float:
+    """Return the seconds between two moments in which the run was interrupted or paused."""
+    return round(sum(_between(max(start, since), min(end, to)) for since, to in progress.idle), 3)
 
 
 def _between(start: float, end: float) -> float:

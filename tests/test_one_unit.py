@@ -99,7 +99,7 @@ def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(
 ) -> None:
     source = golden.write(ground.disk, "flink-2.3.0/count-two")
     report = ground.apply(flink_spec(source))
-    said = "4 entries and 4 files compared whole the same on both sides"
+    said = "the same on both sides: 4 files compared whole, 4 entries in the others"
     assert said in text_of(report)
     assert said in plain_text(render_run.status(RunFacts(report, "run")))
     assert said in render_html.page(RunFacts(report, "run"))
@@ -118,7 +118,7 @@ def test_diff_says_which_things_it_compared_whole(ground: Ground) -> None:
     source = golden.write(ground.disk, "flink-2.3.0/count-changelog-hashmap")
     ground.apply(flink_spec(source))
     found = diff_of(ground, source, TARGET)
-    said = "equal, 2 entries and 5 files and 8 key groups compared whole:"
+    said = "equal, 5 files and 8 key groups compared whole, 2 entries in the others:"
     assert said in plain_text(render_diff.differences(diff_facts(found), "a", "b"))
     stores = [
         store
@@ -185,9 +185,9 @@ def test_a_spark_report_says_what_was_told_apart_and_what_was_compared_whole(
     report = ground.apply(spec_of(mode="fork"))
     found = diff_of(ground, SOURCE, SPARK_TARGET)
     (job,) = report.jobs
-    assert f", {job.entries} entries the same on both sides" in text_of(report)
+    assert f"; the same on both sides: {job.entries} entries\n" in text_of(report)
     assert job.entries == found.same["entries"] == 6
     whole = text_of(
         ground.apply(spec_of(target="file:///there/other", mode="fork", verify="digests"), "other")
     )
-    assert ", 6 files compared whole the same on both sides" in whole and "entries" not in whole
+    assert "; the same on both sides: 6 files compared whole\n" in whole and "entries" not in whole

@@ -18,6 +18,7 @@ from stateshift.journal import (
     RunResumed,
     RunRolledBack,
     RunStarted,
+    Steered,
     StepFinished,
     StepStarted,
     StepUndone,
@@ -197,6 +198,31 @@ def test_a_failure_is_told_until_the_run_goes_on() -> None:
     assert report(*failed, RunResumed(107.0)).failure is None
 
 
+def test_hours_in_which_nobody_worked_on_a_run_are_told_apart() -> None:
+    """Interrupted for two hours and paused for one; taken back a day after its end."""
+    told = report(
+        plan(),
+        *step("halt", "halt/stop", 105.0, 1.0),
+        StepStarted(106.0, 0, "copy", "copy/0"),
+        RunFailed(116.0, "Interrupted", "interrupted", "resume", 130, "copy/0"),
+        RunResumed(7316.0),
+        StepStarted(7317.0, 0, "copy", "copy/0"),
+        Steered(7320.0, "pause", ""),
+        *step("copy", "copy/1", 7321.0, 2.0),
+        Steered(10923.0, "go on", ""),
+        StepFinished(10925.0, 0, "copy/0", 8.0, 3, 30, Evidence.from_plain({})),
+        RunFinished(10926.0),
+        RollbackStarted(97326.0),
+        StepUndone(97330.0, 0, "copy/0", ()),
+        RunRolledBack(97331.0),
+    )
+    assert told.seconds == 97231.0
+    assert told.idle_seconds == 7200.0 + 3600.0 + 86400.0
+    assert told.worked_seconds == 31.0
+    copy = next(phase for phase in told.phases if phase.name == "copy")
+    assert (copy.start, copy.seconds) == (6.0, 19.0)
+
+
 def test_what_a_rollback_had_to_leave_is_told() -> None:
     told = report(
         plan(),
@@ -210,6 +236,12 @@ def test_what_a_rollback_had_to_leave_is_told() -> None:
     assert told.jobs[0].left == ("x: changed since",)
     assert told.left[0].startswith("file:///t: 1 files")
     assert told.downtime_seconds is None
+
+
+def test_a_rollback_that_a_run_begins_by_itself_is_part_of_its_work() -> None:
+    failed = RunFailed(106.0, "StorageError", "full", "df -h", 6, "copy/0")
+    told = report(plan(), failed, RollbackStarted(109.0, automatic=True), RunRolledBack(113.0))
+    assert (told.seconds, told.idle_seconds) == (13.0, 0.0)
 
 
 def test_a_run_that_only_began_has_a_report() -> None:

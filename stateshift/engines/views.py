@@ -387,7 +387,11 @@ class StoreProfile:
     largest_keys: Annotated[tuple[LargeEntry, ...], "the largest keys"]
     largest_values: Annotated[tuple[LargeEntry, ...], "the keys of the largest values"]
     times: Annotated[tuple[Times, ...], "columns that have times, with the age of entries"]
-    files: Annotated[int, "files of its shards; column families share those of their store"]
+    files: Annotated[
+        int,
+        "files of its shards; column families share those of their store. 0: it has none of its "
+        "own, as where the states of a Flink operator share files",
+    ]
     stored_bytes: Annotated[int, "the bytes of these files"]
 
     @property

@@ -106,6 +106,7 @@ class Progress:
     rehearses: bool = False  # it is a drill
     rehearsed: Rehearsed | None = None  # how the drill has ended
     boot: str = ""  # which start of the machine it copies in, where it does not sync
+    idle: tuple[tuple[float, float], ...] = ()  # from when to when it was interrupted or paused
 
     @property
     def known(self) -> list[PlanProgress]:
@@ -131,6 +132,8 @@ class Progress:
 def advance(progress: Progress, record: Record) -> Progress:
     """Return the progress after a record; refuse one that cannot follow: the journal is damaged."""
     after = replace(progress, records=progress.records + 1, ended=record.at)
+    # Of a process that was killed, only what it has recorded is known to be work.
+    rested = (*progress.idle, (progress.ended, record.at))
     match record:
         case records.RunStarted():
             _expect(progress.state == "new", progress, record)
@@ -147,7 +150,7 @@ def advance(progress: Progress, record: Record) -> Progress:
         case records.RunResumed():
             _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
             left = tuple(wave for wave in progress.given_up if progress.half_back(wave.jobs))
-            return replace(after, state="running", failure=None, given_up=left)
+            return replace(after, state="running", failure=None, given_up=left, idle=rested)
         case records.BootNoted():
             _expect(progress.state == "running", progress, record)
             return replace(after, boot=record.boot)
@@ -226,7 +229,8 @@ def advance(progress: Progress, record: Record) -> Progress:
             return after
         case records.Steered():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
-            return replace(after, steered=(*progress.steered, record))
+            idle = rested if record.what == "go on" else progress.idle
+            return replace(after, steered=(*progress.steered, record), idle=idle)
         case RunFailed():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             if progress.state == "rolling-back":
@@ -254,6 +258,7 @@ def advance(progress: Progress, record: Record) -> Progress:
                 reason=failure,
                 discard=record.discard,
                 last_copy=record.last_copy,
+                idle=progress.idle if record.automatic else rested,
             )
         case records.RollbackRefused():
             _expect(progress.state == "rolling-back", progress, record)

@@ -33,7 +33,7 @@ REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), (), None)
 def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_down() -> None:
     assert plain_text(render_run.report(RunFacts(REPORT, "w"))).splitlines() == [
         "run r1: finished",
-        "  orders (finished): 3,000 files, 3.0 MiB, 1,200,000 entries the same on both sides",
+        "  orders (finished): 3,000 files, 3.0 MiB written; the same on both sides: 1,200,000 entries",
         "  phase    begun at   took  steps  files     size  timeline",
         "  halt       0.00 s  2.0 s      2      -        -  ████",
         "  copy        2.0 s  6.0 s     12  3,000  3.0 MiB      ████████████",

@@ -1100,6 +1100,7 @@ def test_paused_it_brings_nothing_and_goes_on_afterwards(tmp_path: Path) -> None
     report = ground.warm(cutover="manual")
     assert report.state == "finished" and seen[0] == seen[1]
     assert [one.what for one in report.steered] == ["pause", "go on", "cutover"]
+    assert 150.0 <= report.idle_seconds <= 200.0
 
 
 def test_what_rounds_have_brought_is_not_called_somebody_elses_when_it_is_taken_back(

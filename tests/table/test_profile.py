@@ -56,6 +56,18 @@ def test_entries_are_as_old_as_the_watermark_says(tmp_path: Path) -> None:
     assert "state_0" in page and "█" in page
 
 
+def test_a_large_key_is_shown_whole_and_a_store_without_files_of_its_own_says_no_size() -> None:
+    shown = said("profile", str(WINDOWS)).out
+    (store,) = profile(str(WINDOWS), look.open_patiently).stores
+    for entry in (*store.largest_keys[:2], *store.largest_values[:2]):
+        assert isinstance(entry.key, dict) and json.dumps(entry.key["window"]) in shown
+    savepoint = ROOT / "flink-2.3.0" / "count-canonical-hashmap" / "image"
+    (place,) = savepoint.iterdir()
+    rows = [line.split() for line in said("profile", str(place)).out.splitlines()]
+    (counts,) = [row for row in rows if row[:1] == ["orders_count_count"] and len(row) > 7]
+    assert counts[1:] == ["10", "220", "B", "2", "1.80", "-", "-"]
+
+
 def test_two_images_stand_beside_each_other() -> None:
     other = str(ROOT / "spark-4.3.0" / "join-rocksdb-v4" / "checkpoint")
     done = said("profile", str(WINDOWS), "--to", other)

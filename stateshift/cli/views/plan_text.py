@@ -20,6 +20,7 @@ from stateshift.cli.views.text import (
     table_or_nothing,
 )
 from stateshift.cli.views.units import about, dash, many, number, size, span
+from stateshift.plan import COPYING
 from stateshift.specification.grammars import MANUAL, NEVER, READY, seconds_of
 from stateshift.specification.job_relations import unsynced_places
 from stateshift.storage.locations import redact
@@ -66,11 +67,17 @@ def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
 
 
 def brief(facts: PlanFacts) -> Iterator[Block]:
-    """Show a line a plan, and what should have stopped it, to who has said yes already."""
+    """Show a line a plan, and what should have stopped it, to who has said yes already. Its files
+    are those that it writes: they are read once more to be compared.
+    """
     for plan in facts.plans:
         title = _title(plan, facts.proposal.spec.job(plan.job))
         phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
-        yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
+        writing = [phase for phase in plan.phases if phase.name in COPYING]
+        files = many(sum(phase.files for phase in writing), "file")
+        bytes_ = size(sum(phase.bytes for phase in writing))
+        amounts = f" (writes {files}, {bytes_})" if writing else ""
+        yield Line(f"{title}: {phases}{amounts}", "strong")
     yield from _together(facts)
     loud = [finding for finding in _findings(facts) if finding.level != "note"]
     yield from findings(loud)

@@ -17,6 +17,7 @@ from stateshift.table.tables import StateTable
 from stateshift.terms import moment
 
 WIDTH_MAX = 60
+KEY_MAX = 400  # of a large key, by which somebody looks for it
 SHOWN, BAR = 2, 40  # of the largest entries; characters
 AGES_SHOWN = (AFTER, *map(str, AGES))
 
@@ -49,15 +50,11 @@ def answer(facts: AnswerFacts) -> Iterator[Block]:
         yield Line(f"{many(len(facts.rows), 'row', 'rows')}, and more (--limit)", "dim")
 
 
-def _cell(value: object) -> str:
-    text = (
-        value
-        if isinstance(value, str)
-        else ""
-        if value is None
-        else json.dumps(value, ensure_ascii=False)
-    )
-    return text if len(text) <= WIDTH_MAX else f"{text[: WIDTH_MAX - 1]}…"
+def _cell(value: object, most: int = WIDTH_MAX) -> str:
+    text = "" if value is None else value
+    if not isinstance(text, str):
+        text = json.dumps(text, ensure_ascii=False)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def profile(facts: ProfileDocument) -> Iterator[Block]:
@@ -68,7 +65,7 @@ def profile(facts: ProfileDocument) -> Iterator[Block]:
     for store in stores:
         for what, entries in (("key", store.largest_keys), ("value", store.largest_values)):
             for entry in entries[:SHOWN]:
-                key = _cell(entry.key)
+                key = _cell(entry.key, KEY_MAX)
                 largest.append((store.table, what, size(entry.bytes), str(entry.shard), key))
     if largest:
         yield Gap()
@@ -113,7 +110,9 @@ def _ages(image: ImageProfile) -> Iterator[Block]:
 def _of_store(store: StoreProfile) -> tuple[str, ...]:
     margin = f" ± {number(store.margin)}" if store.is_estimate else ""
     counts = f"{number(store.entries)}{margin}", size(store.bytes), str(store.shards_there)
-    files = number(store.files), size(store.stored_bytes)
+    files = ("-", "-")  # of Flink: the states of an operator share its files
+    if store.files:
+        files = (number(store.files), size(store.stored_bytes))
     return store.table, *counts, f"{store.skew:.2f}", *files
 
 

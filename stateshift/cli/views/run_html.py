@@ -33,12 +33,14 @@ from stateshift.cli.views.run_html_drawing import closer, picture, strip, timeli
 from stateshift.cli.views.run_text import (
     PHASE_HEADS,
     TONES,
+    amounts,
     drill_rows,
     failover_rows,
     phase_row,
     rounds,
     same_of,
     since,
+    took,
     without_rounds,
 )
 from stateshift.cli.views.text import Cell, Row
@@ -92,8 +94,8 @@ def _head(facts: RunFacts) -> Iterator[str]:
     bytes_moved = sum(job.bytes for job in report.jobs)
     tiles = (
         tile("Downtime", *_downtime(facts)),
-        tile("Took", span(report.seconds), *_from_to(report)),
-        tile("Moved", size(bytes_moved), many(files, "file"), *_same_and_rounds(report)),
+        tile("Took", *took(report), *_from_to(report)),
+        tile("Written", size(bytes_moved), many(files, "file"), *_same_and_rounds(report)),
     )
     yield tag("dl", *tiles, class_="tiles")
     yield from _failure(report.failure)
@@ -230,8 +232,7 @@ def _overview(report: Report) -> Iterator[str]:
 def _job(report: Report, job: JobReport) -> Iterator[str]:
     if len(report.jobs) > 1:
         yield tag("h2", escape(job.job), _state(job.state))
-        words = [many(job.files, "file"), size(job.bytes), same_of((job,))]
-        yield tag("p", escape(", ".join(word for word in words if word)))
+        yield tag("p", escape(amounts(job)))
         if job.downtime_seconds is not None:
             down = "; ".join((f"down for {span(job.downtime_seconds)}", *_counted(job)))
             yield tag("p", escape(down))

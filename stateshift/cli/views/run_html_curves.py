@@ -14,7 +14,8 @@ from itertools import groupby
 
 from stateshift.cli.views.page import escape, tag
 from stateshift.cli.views.units import size, span
-from stateshift.report import COPYING, JobReport, PhaseReport, Report, RoundReport
+from stateshift.plan import COPYING
+from stateshift.report import JobReport, PhaseReport, Report, RoundReport
 
 TICKS_MAX = 6
 UNITS = (

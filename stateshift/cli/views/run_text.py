@@ -45,6 +45,7 @@ TONES: dict[str, Tone] = {
     "damaged": "bad",
 }
 TIMELINE = 24
+RESTED_SECONDS = 10.0  # less is the start of a process
 RUN_HEADS = ("workdir", "state", "jobs", ">took", ">downtime")
 PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
@@ -70,9 +71,7 @@ def report(facts: RunFacts) -> Iterator[Block]:
 
 def _job(job: JobReport, seconds: float) -> Iterator[Block]:
     name = f"{job.job} ({job.state})"
-    words = (many(job.files, "file"), size(job.bytes), same_of((job,)))
-    amounts = f": {', '.join(word for word in words if word)}" if job.files else ""
-    yield Line(f"{name}{amounts}", indent=2)
+    yield Line(f"{name}: {amounts(job)}" if job.files else name, indent=2)
     undone = job.state == "rolled-back"
     ends = [phase.start + phase.seconds for phase in job.phases]
     # A rollback may have come days later: its line ends with its last phase.
@@ -133,7 +132,14 @@ def _left(lines: Iterable[str]) -> Iterator[Block]:
 def same_of(jobs: Iterable[JobReport]) -> str | None:
     """Return the amounts that are the same on both sides; None if nothing was compared."""
     counts = count_compared(jobs)
-    return f"{amounts_compared(counts)} the same on both sides" if any(counts.values()) else None
+    return f"the same on both sides: {amounts_compared(counts)}" if any(counts.values()) else None
+
+
+def amounts(job: JobReport) -> str:
+    """Return the amounts that were written for a job, and those that are the same on both sides."""
+    written = f"{many(job.files, 'file')}, {size(job.bytes)} written"
+    same = same_of((job,))
+    return written if same is None else f"{written}; {same}"
 
 
 def rounds(job: JobReport) -> str:
@@ -164,7 +170,7 @@ def phase_row(phase: PhaseReport, undone: bool) -> Row:
 
 def _summary(facts: RunFacts) -> Iterator[Pair]:
     jobs = facts.report.jobs
-    yield "took", span(facts.report.seconds)
+    yield "took", "; ".join(took(facts.report))
     for job in jobs:
         if job.downtime_seconds is not None:
             label = "downtime" if len(jobs) == 1 else f"downtime of {job.job}"
@@ -172,6 +178,13 @@ def _summary(facts: RunFacts) -> Iterator[Pair]:
         if job.downtime_seconds is not None and job.downtime_without_rounds is not None:
             yield "", without_rounds(job.downtime_without_rounds)
     yield "workdir", facts.workdir
+
+
+def took(report: Report) -> Iterator[str]:
+    """Yield the time of work on a run, and the time from its beginning to its end if it rested."""
+    yield span(report.worked_seconds)
+    if report.idle_seconds >= RESTED_SECONDS:
+        yield f"{span(report.seconds)} with the time in which nobody worked on it"
 
 
 def since(job: JobReport) -> str:
@@ -283,7 +296,7 @@ def run_row(entry: ListedRun) -> Row:
         entry.workdir,
         Cell(state, TONES.get(facts.state, "")),
         ", ".join(job.job for job in done.jobs),
-        span(done.seconds),
+        span(done.worked_seconds),
         "" if down is None else span(down),
     )
 

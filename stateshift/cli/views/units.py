@@ -61,7 +61,7 @@ def many(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def amounts_compared(counts: Mapping[str, int]) -> str:
-    """Return `10 entries and 4 files compared whole`: what is the same, each in its own unit."""
+    """Return `4 files compared whole, 10 entries in the others`: what is the same, by its unit."""
     whole = []
     if counts.get("files"):
         whole.append(many(counts["files"], "file"))
@@ -71,7 +71,7 @@ def amounts_compared(counts: Mapping[str, int]) -> str:
     if not whole:
         return entries
     said = f"{' and '.join(whole)} compared whole"
-    return f"{entries} and {said}" if counts.get("entries") else said
+    return f"{said}, {entries} in the others" if counts.get("entries") else said
 
 
 def share(part: int, whole: int) -> str:
