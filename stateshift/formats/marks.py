@@ -50,7 +50,7 @@ LOCK_SUFFIX = ".stateshift-lock"
 # The markers between us and a running job.
 _OF_A_JOB = (STOP, STOPPING, IDLE, PROGRESS, WAITING, RELEASED)
 
-_FENCE = "stateshift fence v1\n"
+_FENCE = "stateshift fence v1"
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -124,13 +124,27 @@ def is_meant(content: bytes | None, tag: str) -> bool:
 
 
 def fence_text(owner: str) -> str:
-    """Return the fence's content: no engine takes it for a log entry; a person can read it."""
-    return f"{_FENCE}{owner}\nThe state of this job was moved. To undo: stateshift rollback\n"
+    """Return the fence's content: no engine takes it for a log entry; a person can read it. Spark
+    fails on the first line, and its exception shows that line and no other.
+    """
+    way_out = "start it where it is now, or undo that: stateshift rollback WORKDIR"
+    return f"{_FENCE}: run {owner} has moved this job away; {way_out}\n{owner}\n"
+
+
+def fence_sizes(owner: str) -> tuple[int, ...]:
+    """Return the sizes that the files of a fence may have: of ours, or as it once was."""
+    before = f"{_FENCE}\n{owner}\nThe state of this job was moved. To undo: stateshift rollback\n"
+    return len(fence_text(owner).encode()), len(before.encode())
 
 
 def fence_owner(content: bytes) -> str | None:
-    """Return the owner of a fence, or None if this is not one."""
-    text = content.decode("utf-8", "replace")
-    if not text.startswith(_FENCE):
+    """Return the owner of a fence, or None if this is not one. Its first line was once shorter."""
+    first, _, rest = content.decode("utf-8", "replace").partition("\n")
+    if not rest or (first != _FENCE and not first.startswith(f"{_FENCE}: ")):
         return None
-    return text.removeprefix(_FENCE).split("\n", 1)[0]
+    return rest.split("\n", 1)[0]
+
+
+def is_fence_of(content: bytes | None, owner: str) -> bool:
+    """Whether a file is of the fence of this run."""
+    return content is not None and fence_owner(content) == owner

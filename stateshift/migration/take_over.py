@@ -22,7 +22,7 @@ from itertools import chain
 from stateshift.clusters.protocol import JobState, StopRequest
 from stateshift.engines.bundles import bundle_items, copies
 from stateshift.errors import StateshiftError
-from stateshift.formats.marks import ASIDE, fence_owner, fence_text
+from stateshift.formats.marks import ASIDE, fence_owner, fence_sizes
 from stateshift.formats.standby import SUPERSEDED, StandbyState
 from stateshift.migration.gathering import Inquiry, renames_back
 from stateshift.migration.source_check import way_out_of_damage
@@ -280,10 +280,10 @@ def aside_plan(inquiry: Inquiry, job: JobSpec, facts: Facts, run: str) -> Plan:
 
 def _fence_at(storage: Storage, files: Iterable[FileInfo], owner: str) -> tuple[str, ...]:
     """Return the files of a run's fence, and the note beside it."""
-    size = len(fence_text(owner).encode())
+    sizes = fence_sizes(owner)
     fence = []
     for file in files:
-        is_fence = file.size == size and fence_owner(storage.read(file.path)) == owner
+        is_fence = file.size in sizes and fence_owner(storage.read(file.path)) == owner
         if is_fence or file.path == SUPERSEDED:
             fence.append(file.path)
     return tuple(sorted(fence))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from stateshift.errors import AlreadyThere, MissingFile, OtherRunError, StalePlan, StorageError
-from stateshift.formats.marks import FENCE, fence_owner, fence_text
+from stateshift.formats.marks import FENCE, fence_owner, fence_text, is_fence_of
 from stateshift.step.contents import each
 from stateshift.step.evidence import FenceLifted, FenceReadied, SourceFenced
 from stateshift.step.marks import NoFiles, content_of
@@ -75,24 +75,25 @@ class FenceSource(NoFiles):
         all are looked at before the first is put up. If several runs put one up together, the one
         that has the first file has the source: it waits for the others, which take theirs away.
         """
-        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        storage, owner = world.storage(self.location), world.run
         ready = _ready(world, self.ready)
         try:
-            each(world, self.paths, lambda path: self._refuse_others(storage, path, text), storage)
+            each(world, self.paths, lambda path: self._refuse_others(storage, path, owner), storage)
             ready_for = dict(zip(self.paths, ready, strict=False))
 
             def take(path: str) -> bool:
-                return _take(storage, path, text, ready_for.get(path))
+                return _take(storage, path, owner, ready_for.get(path))
 
             are_ours = each(world, self.paths, take, storage)
             for path, is_ours in zip(self.paths, are_ours, strict=True):
                 if not is_ours:
                     patience = 0.0 if path == self.paths[0] else OTHERS_SECONDS_MAX
                     until = world.clock.now() + patience
-                    while not _take(storage, path, text):
+                    while not _take(storage, path, owner):
                         content = content_of(storage, path)
-                        if fence_owner(content or text) is None or world.clock.now() >= until:
-                            self._refuse_others(storage, path, text)
+                        is_jobs = content is not None and fence_owner(content) is None
+                        if is_jobs or world.clock.now() >= until:
+                            self._refuse_others(storage, path, owner)
                         if content is None and world.clock.now() >= until + EMPTY_SECONDS_MAX:
                             raise StorageError(
                                 f"{path} is taken, and holds no file: is it a directory?",
@@ -102,18 +103,18 @@ class FenceSource(NoFiles):
                         world.check_interrupted()
                         world.clock.sleep(0.2)
         except StalePlan:
-            _take_down(storage, self.paths, text)
+            _take_down(storage, self.paths, owner)
             raise
         if ready:
             _forget_ready(world, storage, ready)
         return SourceFenced(self.paths, "remove these files")
 
-    def _refuse_others(self, storage: Storage, path: str, text: bytes) -> None:
+    def _refuse_others(self, storage: Storage, path: str, run: str) -> None:
         """Refuse a file that somebody else wrote first: another run, or the job."""
         content = content_of(storage, path)
-        if content in (None, text):
+        if content is None or is_fence_of(content, run):
             return
-        place, owner = f"{self.location}/{path}", fence_owner(content or b"")
+        place, owner = f"{self.location}/{path}", fence_owner(content)
         if owner is not None:
             raise OtherRunError(
                 f"{place} was fenced by run {owner} after the plan was made: two runs move one "
@@ -128,20 +129,19 @@ class FenceSource(NoFiles):
         )
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        storage = world.storage(self.location)
         there = "nothing or something else"
         return [
             Discrepancy(f"{self.location}/{path}", "our fence", there)
             for path in self.paths
-            if content_of(storage, path) != text
+            if not is_fence_of(content_of(storage, path), world.run)
         ]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         storage, left = world.storage(self.location), []
-        text = fence_text(world.run).encode()
         for path in reversed(self.paths):
             content = content_of(storage, path)
-            if content == text:
+            if is_fence_of(content, world.run):
                 storage.remove(path)
             elif content is not None and evidence is not None:
                 left.append(f"{self.location}/{path} is no longer our fence: left as it is")
@@ -161,18 +161,18 @@ class LiftFence(NoFiles):
         return f"lift the fence at {self.location} ({', '.join(self.paths)})"
 
     def run(self, world: World) -> Evidence:
-        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        storage = world.storage(self.location)
         for path in reversed(self.paths):
             world.check_interrupted()
-            _take_down(storage, (path,), text)
+            _take_down(storage, (path,), world.run)
         return FenceLifted(self.paths)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        storage = world.storage(self.location)
         return [
             Discrepancy(f"{self.location}/{path}", "no fence of ours", "our fence")
             for path in self.paths
-            if content_of(storage, path) == text
+            if is_fence_of(content_of(storage, path), world.run)
         ]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
@@ -180,10 +180,10 @@ class LiftFence(NoFiles):
         return []
 
 
-def _take_down(storage: Storage, paths: Sequence[str], text: bytes) -> None:
+def _take_down(storage: Storage, paths: Sequence[str], owner: str) -> None:
     """Remove our files of a fence, last written first."""
     for path in reversed(paths):
-        if content_of(storage, path) == text:
+        if is_fence_of(content_of(storage, path), owner):
             storage.remove(path)
 
 
@@ -197,14 +197,14 @@ def _forget_ready(world: World, storage: Storage, paths: tuple[str, ...]) -> Non
     storage.prune(FENCE)
 
 
-def _take(storage: Storage, path: str, text: bytes, ready: str | None = None) -> bool:
+def _take(storage: Storage, path: str, owner: str, ready: str | None = None) -> bool:
     """Whether the file is ours now, or was."""
     try:
         with suppress(MissingFile):
             if ready is not None:
                 storage.move(ready, path)
-                return content_of(storage, path) == text
-        storage.create(path, text)
+                return is_fence_of(content_of(storage, path), owner)
+        storage.create(path, fence_text(owner).encode())
         return True
     except AlreadyThere:
-        return content_of(storage, path) == text
+        return is_fence_of(content_of(storage, path), owner)

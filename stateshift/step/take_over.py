@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from stateshift.clusters.protocol import JobState, StopRequest
 from stateshift.errors import ClusterError, FormatError, StalePlan, StorageError
-from stateshift.formats.marks import FOLDER, fence_owner, fence_text
+from stateshift.formats.marks import FOLDER, fence_sizes, is_fence_of
 from stateshift.formats.standby import SUPERSEDED, Claim, Superseded, encode_superseded
 from stateshift.plain import JsonObject
 from stateshift.step.claims import (
@@ -184,7 +184,7 @@ class FencePrimary(NoFiles):
         storage.sync()
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        size = len(fence_text(world.run).encode())
+        sizes = fence_sizes(world.run)
         try:
             storage = world.storage(self.location)
             with suppress(FormatError):
@@ -192,9 +192,8 @@ class FencePrimary(NoFiles):
                     storage.remove(SUPERSEDED)
                     storage.prune(FOLDER)
             for file in list(storage.list()):
-                if file.size != size:
-                    continue
-                if fence_owner(content_of(storage, file.path) or b"") == world.run:
+                is_fence = file.size in sizes
+                if is_fence and is_fence_of(content_of(storage, file.path), world.run):
                     storage.remove(file.path)
         except StorageError as error:
             return [f"{self.location} may hold our fence still: {error.fact}"]

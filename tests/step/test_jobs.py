@@ -256,6 +256,17 @@ def test_a_fence_takes_the_names_a_zombie_would_need(ground: Ground) -> None:
     assert ground.disk.snapshot(SOURCE) == {}
 
 
+def test_a_fence_that_an_earlier_version_of_ours_put_up_is_this_runs(ground: Ground) -> None:
+    """A run goes on with a later version: its fence is told by the run that it names."""
+    old = b"stateshift fence v1\nthe-run\nThe state of this job was moved. To undo: stateshift rollback\n"
+    ground.source.create(FENCE.paths[0], old)
+    evidence = FENCE.run(ground.world)
+    assert FENCE.holds(ground.world, evidence) == []
+    assert ground.disk.snapshot(SOURCE)[FENCE.paths[0]] == old
+    assert FENCE.undo(ground.world, evidence) == []
+    assert ground.disk.snapshot(SOURCE) == {}
+
+
 def test_a_fence_outlives_a_power_cut(ground: Ground) -> None:
     evidence = FENCE.run(ground.world)
     ground.disk.crash(random.Random(1))
