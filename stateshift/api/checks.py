@@ -61,7 +61,7 @@ def check(
         rehearse: start it from a fork in a scratch place, changed as the verdict asks for. A query
             of Spark runs one batch, without its sink. Of a job of Flink, the keyed operators are
             restored and opened in a local Flink. Nothing of it stays.
-        adapters: how storages are opened, where a test has its own.
+        adapters: how storages are opened, and whom progress is told; None for the real ones.
 
     Returns:
         The verdict; `to_dict()` is the document of `stateshift check --json`.
@@ -93,6 +93,8 @@ def check(
     if rehearse and stub:
         raise _without_sources("--stub replaces them")
     opening = opening_of(adapters)
+    if adapters is not None:
+        adapters.meter.phase(file, "plan", 0, 0)
     checked = check_code(place_of(location), code, query, tuple(waive), opening)
     return CodeCheck(_rehearsed(checked, code, adapters) if rehearse else checked)
 
@@ -116,6 +118,8 @@ def _rehearsed(checked: Checked, code: Code, adapters: Adapters | None) -> Check
         job["waive"] = ["open-transactions"]  # the running job's
         rehearsed_copy({**spec, "jobs": [job]}, f"{scratch}/run", adapters)
         rehearse = flink.rehearse if checked.engine == "flink" else spark.rehearse
+        if adapters is not None:
+            adapters.meter.phase(code.file, "rehearse", 0, 0)
         judged = rehearse(query, code, fork).judged(query)
     return replace(checked, queries=(judged,))
 

@@ -18,6 +18,8 @@ import pytest
 
 from stateshift import api
 from stateshift.errors import PlanError, SpecError
+from stateshift.migration import real_adapters
+from stateshift.world import Unwatched
 from tests.acceptance.support import stateshift
 from tests.check.corpus import BASES, CHANGES
 from tests.check.playing import GOLDEN, GROUND, write_input
@@ -45,6 +47,16 @@ except Exception as error:
 spark.streams.awaitAnyTermination()
 raise SystemExit("nobody comes here")
 """
+
+
+class Told(Unwatched):
+    """The phases that somebody who watches is told."""
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[str, str]] = []
+
+    def phase(self, job: str, name: str, files: int, bytes: int) -> None:
+        self.phases.append((job, name))
 
 
 def digest(folder: Path) -> str:
@@ -114,6 +126,13 @@ def test_a_file_that_is_no_job_says_why(name: str, tmp_path: Path) -> None:
     assert error.value.hint
 
 
+def test_a_check_says_what_it_is_at_while_it_lasts(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("import time; time.sleep(6)")
+    done = stateshift("check", str(WINDOW), "--with", "job.py", cwd=tmp_path, code=4)
+    assert "job.py: plan\n" in done.err
+    assert re.search(r"job\.py: plan took [\d.]+ s", done.err)
+
+
 def test_a_file_that_is_not_there_and_an_interpreter_that_is_not_are_wrong_requests(
     tmp_path: Path,
 ) -> None:
@@ -161,8 +180,17 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_rehearsal_starts_the_query_from_a_changed_fork_and_leaves_nothing(place: Path) -> None:
     before, file = digest(place), place.with_name("job.py")
     file.write_text(CHANGES["window: an aggregate more"].job.script)
-    checked = api.check(place / "checkpoint", str(file), arguments=[str(place)], rehearse=True)
+    meter = Told()
+    checked = api.check(
+        place / "checkpoint",
+        str(file),
+        arguments=[str(place)],
+        rehearse=True,
+        adapters=real_adapters(meter),
+    )
     (query,) = checked.checked.queries
+    assert [meter.phases[0], meter.phases[-1]] == [(str(file), "plan"), (str(file), "rehearse")]
+    assert "copy" in [name for _, name in meter.phases]  # of the fork, between them
     shown = query.differences[-1]
     assert (checked.verdict, shown.rule, shown.level) == ("starts-after", "rehearsal", "note")
     assert re.fullmatch(r"Spark started it, and batch \d+ of 62 records .*", shown.message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from stateshift.clusters.protocol import JobState, RunningJob
 from stateshift.specification import parse_spec
 from stateshift.specification.written import read_yaml
 from stateshift.testing.memory_flink import MemoryFlink
-from tests.cli.support import SOURCE, TARGET, Outside, with_checkpoint
+from tests.cli.support import SOURCE, TARGET, Outside, said, with_checkpoint
+from tests.formats.golden import ROOT
 from tests.support.checkpoints import put
 from tests.support.ground import Around
 
@@ -150,6 +152,19 @@ def test_a_person_is_asked_and_answers_for_what_is_waived(
     assert made.code == 0, made.err
     assert asked[1] == "Where does its image go?"
     assert spec_of("orders.json").jobs[0].waive == ("permission",)
+
+
+def test_a_savepoint_is_told_in_flinks_words_and_named_for_the_folder_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (image,) = (ROOT / "flink-2.3.0" / "count-canonical-hashmap" / "image").iterdir()
+    place = tmp_path / "orders" / "savepoints" / image.name
+    shutil.copytree(image, place)
+    made = said("init", str(place), "--to", str(tmp_path / "new"), "--yes", "--json")
+    assert made.code == 0, made.err
+    assert made.document["found"][0] == "a savepoint of Flink at checkpoint 1"
+    assert spec_of("orders.json").jobs[0].name == "orders"
 
 
 def test_a_running_flink_becomes_a_move_of_the_job_that_is_named(outside: Outside) -> None:

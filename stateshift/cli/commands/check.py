@@ -99,31 +99,33 @@ def check(
     """
     from stateshift import api
     from stateshift.api.local_files import write_whole
+    from stateshift.cli.shell.progress import watching
     from stateshift.cli.views import check_text as render
     from stateshift.documents.check import queries_of, spec_for
 
     terminal.format_as(format)
     if not code:
         raise typer.BadParameter("name the file: --with job.py")
-    checked = api.check(
-        location,
-        code,
-        arguments=arguments or (),
-        query=query,
-        before=before,
-        python=python,
-        packages=packages or (),
-        stub=stub,
-        batch_writes=batch_writes,
-        flink=flink,
-        main_class=main_class,
-        parallelism=parallelism,
-        allow_non_restored=allow_non_restored,
-        timeout_seconds=timeout,
-        waive=waive or (),
-        rehearse=rehearse,
-        adapters=terminal.adapters_given,
-    )
+    with watching(terminal) as meter:
+        checked = api.check(
+            location,
+            code,
+            arguments=arguments or (),
+            query=query,
+            before=before,
+            python=python,
+            packages=packages or (),
+            stub=stub,
+            batch_writes=batch_writes,
+            flink=flink,
+            main_class=main_class,
+            parallelism=parallelism,
+            allow_non_restored=allow_non_restored,
+            timeout_seconds=timeout,
+            waive=waive or (),
+            rehearse=rehearse,
+            adapters=terminal.adapters(meter),
+        )
     (own,) = checked.checked.queries
     terminal.answer("check", checked.to_dict, render.check(queries_of(checked.checked), code))
     if write_spec is not None:

@@ -154,7 +154,13 @@ class Bar:
     """A bar for a terminal: the phase, how far, how fast, and what is being done."""
 
     def __init__(self, verbose: bool = False) -> None:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         self._verbose = verbose
         self._progress = Progress(
@@ -162,6 +168,7 @@ class Bar:
             TextColumn("{task.fields[job]}", style="bold"),
             BarColumn(bar_width=24, complete_style="green", pulse_style="green"),
             TextColumn("{task.description}"),
+            TimeElapsedColumn(),
             console=console(),
             transient=True,
             refresh_per_second=4,
