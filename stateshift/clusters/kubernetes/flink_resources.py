@@ -21,9 +21,8 @@ Another savepoint is started from by initialSavepointPath with a new savepointRe
 whose first deployment fails has a jobId, and no lastReconciledSpec: suspended, it is left alone.
 (apache/flink-kubernetes-operator: AbstractJobReconciler, AbstractFlinkService, JobStatus.)
 
-Annotations of ours, beside the label stateshift/tag, which is a digest of the tag:
+Annotations of ours, beside those of `resources`:
 
-    stateshift/tag, stateshift/location   the tag and the image of whom we started last
     stateshift/savepoint                  a digest of the request whose savepoint ends the job
     stateshift/before                     {"upgradeMode", "savepoint"} before that request
     stateshift/replaced                   the savepoint of the suspended job that we started over
@@ -31,27 +30,23 @@ Annotations of ours, beside the label stateshift/tag, which is a digest of the t
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from stateshift.clusters.flink.savepoints import lies_below
 from stateshift.clusters.flink.values import STATES
-from stateshift.clusters.http import OTHER_FIELDS, Json
+from stateshift.clusters.http import Json
 from stateshift.clusters.kubernetes.calls import DEPLOYMENT, SESSION_JOB, Definition
+from stateshift.clusters.kubernetes.resources import TAG, Resource
 from stateshift.clusters.noted import digest, fill_arguments, fill_values
 from stateshift.clusters.options import Options, settings
 from stateshift.clusters.protocol import JobState, JobStatus, RunningJob, Submission
 from stateshift.clusters.redaction import redact
-from stateshift.errors import ClusterError
 
-TAG: Final = "stateshift/tag"
-LOCATION: Final = "stateshift/location"
 MARK: Final = "stateshift/savepoint"
 BEFORE: Final = "stateshift/before"
 JOB_KINDS: Final[Mapping[str, Definition]] = {
@@ -69,38 +64,15 @@ _ON_ITS_WAY: Final = ("UPGRADING", "ROLLING_BACK")
 _CHECKPOINT: Final = re.compile(r"/chk-\d+/?$")
 _ERROR_MAX: Final = 400
 _NONCES: Final = ("savepointRedeployNonce", "savepointTriggerNonce", "checkpointTriggerNonce")
-# Marks of tools that write a resource back as their repository has it.
-_KEEPERS: Final[Mapping[str, str]] = {
-    "argocd.argoproj.io/tracking-id": "Argo CD",
-    "argocd.argoproj.io/instance": "Argo CD",
-    "app.kubernetes.io/instance": "perhaps Argo CD",  # its own until 3.0, and Helm's as well
-    "kustomize.toolkit.fluxcd.io/name": "Flux",
-    "helm.toolkit.fluxcd.io/name": "Flux",
-}
 
 
 @dataclass(frozen=True, slots=True)
-class FlinkResource:
+class FlinkResource(Resource):
     """A resource as the API server has it."""
 
-    definition: Definition
-    plain: Json
-
     @property
-    def id(self) -> str:
-        return f"{self.definition.kind.lower()}/{self.name}"
-
-    @property
-    def metadata(self) -> Json:
-        return dict(self.plain["metadata"])
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata["name"])
-
-    @property
-    def spec(self) -> Json:
-        return dict(self.plain.get("spec") or {})
+    def is_job(self) -> bool:
+        return bool(self.job)
 
     @property
     def job(self) -> Json | None:
@@ -112,31 +84,9 @@ class FlinkResource:
         return bool((self.job or {}).get("state", "running") == "running")
 
     @property
-    def annotations(self) -> Mapping[str, str]:
-        return self.metadata.get("annotations") or {}
-
-    @property
-    def keeper(self) -> str | None:
-        """Return the tool that keeps this resource as its repository has it."""
-        marks = {**(self.metadata.get("labels") or {}), **self.annotations}
-        tools = [tool for mark, tool in _KEEPERS.items() if mark in marks]
-        for owner in self.metadata.get("ownerReferences") or ():
-            if owner.get("controller"):
-                tools.insert(0, f"the controller of {owner.get('kind')} {owner.get('name')}")
-        return next(iter(tools), None)
-
-    @property
     def configuration(self) -> dict[str, str]:
         """Return Flink's configuration with each key in full, also where it is nested (1.13)."""
         return _flat(self.spec.get("flinkConfiguration") or {})
-
-    @property
-    def status(self) -> Json:
-        return dict(self.plain.get("status") or {})
-
-    @property
-    def uid(self) -> str | None:
-        return self.metadata.get("uid")
 
     @property
     def reconciled(self) -> Json:
@@ -189,10 +139,6 @@ class FlinkResource:
     @property
     def flink_id(self) -> str | None:
         return self.job_known.get("jobId") or None
-
-    @property
-    def is_deleting(self) -> bool:
-        return "deletionTimestamp" in self.metadata
 
     @property
     def is_left_cancelled(self) -> bool:
@@ -301,17 +247,6 @@ class FlinkResource:
         settings = {"state_backend": backend} if backend else {}
         return RunningJob(self.id, self.name, self.job_status.state, settings)
 
-    def with_spec(self, spec: Json, **annotations: str | None) -> Json:
-        """Return the resource with another spec; an annotation that is None is taken away."""
-        plain: Json = copy.deepcopy(self.plain)
-        plain["spec"] = spec
-        metadata = plain["metadata"]
-        notes = {**(metadata.get("annotations") or {})}
-        for name, value in annotations.items():
-            notes[f"stateshift/{name}"] = value
-        metadata["annotations"] = {key: value for key, value in notes.items() if value is not None}
-        return plain
-
     def for_stop(self, mode: str, mark: str) -> Json:
         """Return the resource as it is written to end its job, by the request with this mark."""
         spec = {**self.spec, "job": {**(self.job or {}), "state": "suspended", "upgradeMode": mode}}
@@ -367,40 +302,6 @@ class FlinkResource:
         labels = plain["metadata"].get("labels") or {}
         plain["metadata"]["labels"] = {**labels, TAG: digest(submission.tag)}
         return plain
-
-
-def new_resource(
-    definition: Definition, name: str, namespace: str, marks: Json | None = None
-) -> FlinkResource:
-    """Return a resource that the API server does not have yet; `marks` are more of its metadata."""
-    metadata = {**(marks or {}), "name": name, "namespace": namespace}
-    return FlinkResource(
-        definition, {"apiVersion": definition.api, "kind": definition.kind, "metadata": metadata}
-    )
-
-
-def read_manifest(path: str, namespace: str) -> FlinkResource:
-    """Return the job in a file, with its labels and annotations, or raise ClusterError."""
-    import yaml
-
-    try:
-        plain = yaml.safe_load(Path(path).read_text("utf-8"))
-        definition = JOB_KINDS[str(plain["kind"]).lower()]
-        if plain["apiVersion"] != definition.api or not plain["spec"]["job"]:
-            raise ValueError(definition.api)
-        metadata = dict(plain["metadata"])
-        kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
-        named = FlinkResource(
-            definition, {"metadata": {**kept, "name": str(metadata["name"])}, "spec": plain["spec"]}
-        )
-    except (OSError, yaml.YAMLError, *OTHER_FIELDS) as error:
-        fact = f"{path} is no manifest of a job ({type(error).__name__})"
-        hint = '"manifest" is a file with one FlinkDeployment or FlinkSessionJob of v1beta1'
-        raise ClusterError(fact, hint=hint) from error
-    if metadata.get("namespace", namespace) != namespace:
-        fact = f"{path} is for the namespace {metadata['namespace']}, and not for {namespace}"
-        raise ClusterError(fact, hint='correct it, or the "namespace" of the cluster')
-    return named
 
 
 def _override(spec: Json, submission: Submission, given: Options) -> None:
