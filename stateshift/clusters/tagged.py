@@ -128,8 +128,11 @@ class TaggedCluster(UnknownAnswers, ABC):
     def stop_options(self, request: StopRequest) -> Options:
         return stop_options(request, self.options, self.takes.stop, self.takes.submit)
 
-    def stop_gracefully(self, request: StopRequest) -> bool:
+    def stop_gracefully(
+        self, request: StopRequest, has_ended: Callable[[], bool] | None = None
+    ) -> bool:
         """Whether the job ended by the marker; its request's time counts once it answers."""
+        ended = has_ended or (lambda: self.has_ended(request))
         marker = StopMarker(request, request.seconds_max, self.open_storage)
         if not marker.possible:
             return False
@@ -138,11 +141,12 @@ class TaggedCluster(UnknownAnswers, ABC):
         try:
             marker.write()
             answer = wait_for(
-                lambda: self.has_ended(request) or marker.answered() or None,
+                lambda: ended() or marker.answered() or None,
                 min(patience, half),
                 self.interrupt,
             )
-            return bool(answer) and self.ends_within(half, request)
+            over = wait_for(lambda: ended() or None, half, self.interrupt) if answer else None
+            return bool(over)
         finally:
             marker.remove()
 

@@ -21,9 +21,10 @@ CLUSTER_MODULES: Mapping[str, str] = {
     "yarn": "stateshift.clusters.yarn.cluster",
     "flink_rest": "stateshift.clusters.flink.cluster",
     "flink_operator": "stateshift.clusters.kubernetes.flink_operator",
+    "spark_operator": "stateshift.clusters.kubernetes.spark_operator",
 }
 CLUSTER_KINDS = tuple(CLUSTER_MODULES)
-SPARK_KINDS = ("spark_submit", "livy", "spark_standalone", "yarn")
+SPARK_KINDS = ("spark_submit", "livy", "spark_standalone", "yarn", "spark_operator")
 
 _SUBMIT = ("spark_submit",)
 _YARN = ("yarn",)
@@ -32,10 +33,13 @@ _LIVY = ("livy",)
 _STANDALONE = ("spark_standalone",)
 _FLINK = ("flink_rest",)
 _OPERATOR = ("flink_operator",)
+_SPARK_OPERATOR = ("spark_operator",)
+_OPERATORS = ("flink_operator", "spark_operator")
 _FLINKS = ("flink_rest", "flink_operator")
+_SIZED = ("livy", "spark_standalone", "spark_operator")
 _COMMANDS = ("command",)
 _HTTP = ("livy", "spark_standalone", "yarn", "flink_rest")
-_FILES = ("spark_submit", "command", "livy", "spark_standalone", "yarn", *_FLINKS)
+_FILES = ("spark_submit", "command", "livy", "spark_standalone", "yarn", *_FLINKS, *_SPARK_OPERATOR)
 
 
 # ------------------------------------------------------------------------------ values
@@ -201,21 +205,21 @@ CLUSTER_OPTIONS = (
     Option("ca_file", _HTTP, TEXT, "The certificate authority that signed the server's key."),
     Option("cert_file", _FLINK, TEXT, "Our certificate, if Flink asks for one."),
     Option("key_file", _FLINK, TEXT, "The key of our certificate."),
-    Option("kubeconfig", _OPERATOR, TEXT, "The kubeconfig; else kubectl's, or the pod's account."),
-    Option("context", _OPERATOR, TEXT, "A context of it, if not the current one."),
-    Option("namespace", _OPERATOR, TEXT, "The namespace of the jobs, if not the context's."),
+    Option("kubeconfig", _OPERATORS, TEXT, "The kubeconfig; else kubectl's, or the pod's account."),
+    Option("context", _OPERATORS, TEXT, "A context of it, if not the current one."),
+    Option("namespace", _OPERATORS, TEXT, "The namespace of the jobs, if not the context's."),
     Option("rest_url", _OPERATOR, TEXT, "Of JobManagers ({name}, {namespace}), without a proxy."),
-    Option("reconcile_seconds", _OPERATOR, SECONDS, "The operator's time to notice a stop (120)."),
-    Option("request_seconds", (*_HTTP, *_OPERATOR), SECONDS, "How long one request may take."),
+    Option("reconcile_seconds", _OPERATORS, SECONDS, "The operator's time to notice a stop (120)."),
+    Option("request_seconds", (*_HTTP, *_OPERATORS), SECONDS, "How long one request may take."),
     Option(
         "settle_seconds",
-        (*_HTTP, *_OPERATOR),
+        (*_HTTP, *_OPERATORS),
         SECONDS,
         "How long a job whose submission got no answer may still appear (60).",
     ),
     Option(
         "outage_seconds",
-        ("yarn", *_FLINKS),
+        ("yarn", *_FLINKS, *_SPARK_OPERATOR),
         SECONDS,
         "How long it may be silent while we wait for it: it may restart or fail over.",
     ),
@@ -231,7 +235,7 @@ CLUSTER_OPTIONS = (
     Option("proxy_user", _LIVY, TEXT, "The user as whom Livy runs the jobs."),
     Option(
         "environment",
-        ("spark_submit", "spark_standalone", "yarn", "command"),
+        ("spark_submit", "spark_standalone", "yarn", "spark_operator", "command"),
         SETTINGS,
         "Variables of every job or command.",
     ),
@@ -252,32 +256,43 @@ CLUSTER_OPTIONS = (
 )
 
 SUBMIT_OPTIONS = (
-    Option("application", SPARK_KINDS, NEEDED_TEXT, "The Python file or jar."),
+    Option(
+        "application",
+        SPARK_KINDS,
+        NEEDED_TEXT,
+        "The Python file or jar.",
+        {"spark_operator": TEXT},
+    ),
     Option("class", SPARK_KINDS, TEXT, "The class in the jar to run."),
     Option("arguments", (*SPARK_KINDS, *_FLINKS), ARGUMENTS, "The job's arguments."),
     Option("conf", SPARK_KINDS, SETTINGS, "Spark's configuration for this job."),
-    Option("environment", ("spark_submit", "spark_standalone", "yarn"), SETTINGS, ""),
+    Option(
+        "environment",
+        ("spark_submit", "spark_standalone", "yarn", "spark_operator"),
+        SETTINGS,
+        "",
+    ),
     Option("deploy_mode", _LAUNCHED, DEPLOY_MODE, "client or cluster; overrides the cluster's."),
     Option("py_files", SPARK_KINDS, TEXTS, "Python files that the application imports."),
     Option("cwd", _LAUNCHED, TEXT, "The directory in which spark-submit runs."),
     Option("jars", _LIVY, TEXTS, "Jars for the class path."),
     Option("files", _LIVY, TEXTS, "Files for the working directories of the job."),
     Option("queue", ("livy", "yarn"), TEXT, "The YARN queue."),
-    Option("driver_memory", ("livy", "spark_standalone"), TEXT, "Memory of the driver."),
-    Option("driver_cores", ("livy", "spark_standalone"), COUNT, "Cores of the driver."),
-    Option("executor_memory", _LIVY, TEXT, "Memory of an executor."),
-    Option("executor_cores", _LIVY, COUNT, "Cores of an executor."),
-    Option("num_executors", _LIVY, COUNT, "How many executors."),
+    Option("driver_memory", _SIZED, TEXT, "Memory of the driver."),
+    Option("driver_cores", _SIZED, COUNT, "Cores of the driver."),
+    Option("executor_memory", ("livy", "spark_operator"), TEXT, "Memory of an executor."),
+    Option("executor_cores", ("livy", "spark_operator"), COUNT, "Cores of an executor."),
+    Option("num_executors", ("livy", "spark_operator"), COUNT, "How many executors."),
     Option("jar", _FLINK, TEXT, "The jar, on this machine."),
     Option("jar_id", _FLINK, TEXT, "The id of a jar that the cluster has."),
     Option(
         "sql", _FLINK, TEXT, "A file of SQL on this machine. Its last statement starts the job."
     ),
-    Option("resource", _OPERATOR, TEXT, "The job's resource: orders or flinkdeployment/orders."),
-    Option("manifest", _OPERATOR, TEXT, "A file of the resource, if it is not there yet."),
-    Option("like", _OPERATOR, SETTINGS, "Its model: resource, kubeconfig, context, namespace."),
-    Option("spec", _OPERATOR, OBJECT, "The spec itself, of a resource that is named in full."),
-    Option("image", _OPERATOR, TEXT, "The container's image."),
+    Option("resource", _OPERATORS, TEXT, "The job's resource: orders or flinkdeployment/orders."),
+    Option("manifest", _OPERATORS, TEXT, "A file of the resource, if it is not there yet."),
+    Option("like", _OPERATORS, SETTINGS, "Its model: resource, kubeconfig, context, namespace."),
+    Option("spec", _OPERATORS, OBJECT, "The spec itself, of a resource that is named in full."),
+    Option("image", _OPERATORS, TEXT, "The container's image."),
     Option("jar_uri", _OPERATOR, TEXT, "The jar, as the operator reaches it."),
     Option("session", _OPERATOR, TEXT, "The session cluster of a FlinkSessionJob."),
     Option("entry_class", _FLINKS, TEXT, "The class in the jar to run."),
@@ -300,7 +315,12 @@ STOP_OPTIONS = (
     Option("batch", _LIVY, COUNT, "The id of the Livy batch that runs the job."),
     Option("batch_name", _LIVY, TEXT, "The name of that batch."),
     Option("driver", _STANDALONE, TEXT, "The id of the driver that runs the job."),
-    Option("app_name", ("spark_standalone", "yarn"), TEXT, "The name of the job's application."),
+    Option(
+        "app_name",
+        ("spark_standalone", "yarn", "spark_operator"),
+        TEXT,
+        "The name of the job's application.",
+    ),
     Option("application_id", _YARN, TEXT, "The id of the application that runs the job."),
     Option(
         "format",

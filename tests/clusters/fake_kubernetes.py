@@ -1,6 +1,7 @@
-"""A stand-in for an API server with the custom resources of flink-kubernetes-operator, as the real
-one was seen to answer (tests/servers/test_flink_operator.py asks it), with the scripted controller
-of tests/support, and with Flinks that are stand-ins as well. It can be told to misbehave.
+"""A stand-in for an API server with the custom resources of flink-kubernetes-operator and of
+spark-operator, as the real one was seen to answer (tests/servers/test_flink_operator.py asks it),
+with the scripted controllers of tests/support, and with Flinks and drivers that are stand-ins as
+well. It can be told to misbehave.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ from urllib.parse import unquote
 from tests.clusters import faulty_server
 from tests.clusters.fake_flink import FakeFlink
 from tests.clusters.faulty_server import StandIn
+from tests.support import scripted_spark_operator
 from tests.support.scripted_operator import Failed, Refuses, reconciled
 
 GROUP, VERSION, NAMESPACE = "flink.apache.org", "v1beta1", "shop"
+SPARK, SPARK_VERSION = "sparkoperator.k8s.io", "v1beta2"
+SPARK_KINDS = {
+    "sparkapplications": "SparkApplication",
+    "scheduledsparkapplications": "ScheduledSparkApplication",
+}
 KINDS = {
     "flinkdeployments": "FlinkDeployment",
     "flinksessionjobs": "FlinkSessionJob",
@@ -49,8 +56,17 @@ class FakeKubernetes(StandIn):
     asked: set[tuple[str, str, str]] = field(default_factory=set)  # (group, resource, verb)
     bodies: list[str] = field(default_factory=list)
     flink: FakeFlink = field(default_factory=FakeFlink)
-    kinds: dict[str, str] = field(default_factory=lambda: dict(KINDS))
+    kinds: dict[str, str] = field(default_factory=lambda: {**KINDS, **SPARK_KINDS})
     version: str = VERSION
+    spark_version: str = SPARK_VERSION
+    can_suspend: bool = True  # the CRD of SparkApplication has spec.suspend
+    drivers: dict[str, dict[str, Any]] = field(default_factory=dict)  # pods, by name
+    seen: dict[str, Any] = field(default_factory=dict)  # specs that the operator has seen, by uid
+    grace: int = 0  # how many rounds a driver takes to end
+    phase: str = "Running"  # of a driver that was started
+    pod_status: dict[str, Any] = field(default_factory=dict)
+    on_driver: Any = None  # called with an application whose driver was started
+    events: list[dict[str, Any]] = field(default_factory=list)
     folder: str = "file:///taken"
     epoch: int | None = 1_000
     up: bool = True
@@ -93,18 +109,40 @@ class FakeKubernetes(StandIn):
                     if ("get", "services/proxy") in self.denied:
                         return self._forbidden("get", "services/proxy", "")
                     return self.flink.answer(method, "/" + "/".join(rest), query, body)
-                case ["apis", _, version, "namespaces", namespace, plural, *name]:
-                    if plural not in self.kinds or version != self.version:
+                case ["apis", group] if group == SPARK and self.kinds:
+                    return 200, {"kind": "APIGroup", "versions": [{"version": self.spark_version}]}
+                case ["api", "v1", "namespaces", _, plural, *name]:
+                    return self._core(plural, name, query)
+                case ["apis", group, version, "namespaces", namespace, plural, *name]:
+                    served = self.spark_version if group == SPARK else self.version
+                    if plural not in self.kinds or version != served:
                         return 404, "404 page not found\n"
                     assert namespace == NAMESPACE
                     return self._resource(method, plural, unquote("".join(name)), query, body)
         return 404, "404 page not found\n"
 
+    def _core(self, plural: str, name: list[str], query: dict[str, list[str]]) -> tuple[int, Any]:
+        """Pods, their logs, and events."""
+        resource = "/".join([plural, *name[1:]])
+        verb = "get" if name else "list"
+        self.asked.add(("", resource, verb))
+        if (verb, resource) in self.denied:
+            return self._forbidden(verb, resource, "")
+        if plural == "events":
+            about = query["fieldSelector"][0].partition("=")[2]
+            items = [each for each in self.events if each["involvedObject"]["name"] == about]
+            return 200, {"kind": "EventList", "metadata": {}, "items": items}
+        self.turn()
+        pod = self.drivers.get(name[0])
+        if pod is None:
+            return _not_found(plural, name[0])
+        return 200, "started with password=hunter22\n" if name[1:] else pod
+
     def _resource(
         self, method: str, plural: str, name: str, query: dict[str, list[str]], body: Any
     ) -> tuple[int, Any]:
         verb = VERBS.get(method) or ("get" if name else "list")
-        self.asked.add((GROUP, plural, verb))
+        self.asked.add((SPARK if plural in SPARK_KINDS else GROUP, plural, verb))
         if (verb, plural) in self.denied:
             return self._forbidden(verb, plural, name)
         if method == "GET":
@@ -134,6 +172,10 @@ class FakeKubernetes(StandIn):
     def _written(self, method: str, plural: str, body: Any, trial: bool) -> tuple[int, Any]:
         key = (plural, body["metadata"]["name"])
         stored = self.objects.get(key)
+        if not self.can_suspend and "suspend" in body["spec"]:
+            said = 'SparkApplication in version "v1beta2" cannot be handled as a SparkApplication: '
+            said += 'strict decoding error: unknown field "spec.suspend"'
+            return _status(400, "BadRequest", said)
         if method == "POST" and stored is not None:
             return _status(409, "AlreadyExists", f'{plural} "{key[1]}" already exists')
         if method == "PUT" and stored is None:
@@ -190,7 +232,11 @@ class FakeKubernetes(StandIn):
         """One round of the operator; it goes one with every look at a resource, too."""
         if not self.up:
             return
+        self._end_drivers()
         for (plural, name), plain in list(self.objects.items()):
+            if plural in SPARK_KINDS:
+                self._spark(plural, name, plain)
+                continue
             if plural == "flinkstatesnapshots":
                 self._snapshot(plain)
                 continue
@@ -213,6 +259,81 @@ class FakeKubernetes(StandIn):
             return
         location = self._taken(plain["spec"]["savepoint"]["path"])
         plain["status"] = {"state": "COMPLETED", "path": location}
+
+    # ---- the operator of Spark, and its drivers
+
+    def _spark(self, plural: str, name: str, plain: dict[str, Any]) -> None:
+        if plural != "sparkapplications" or name in self.unwatched:
+            return
+        uid = plain["metadata"]["uid"]
+        status = scripted_spark_operator.reconciled(plain, self.seen.get(uid), self)
+        self.seen[uid] = copy.deepcopy(plain["spec"])
+        if status != plain.get("status"):
+            self.count += 1
+            metadata = {**plain["metadata"], "resourceVersion": str(self.count)}
+            self.objects[plural, name] = {**plain, "status": status, "metadata": metadata}
+
+    def submit(self, pod: str, plain: dict[str, Any]) -> None:
+        name, annotations = plain["metadata"]["name"], plain["metadata"].get("annotations") or {}
+        assert pod not in self.drivers, "an application has one driver"
+        if self.no_pods:
+            raise scripted_spark_operator.Failed(self.no_pods)
+        self.started[annotations.get("stateshift/tag", "")] += 1
+        self.runs[name] += 1
+        status = {"phase": self.phase, **self.pod_status}
+        self.drivers[pod] = {"metadata": {"name": pod}, "status": status}
+        if self.on_driver is not None:
+            self.on_driver(plain)
+
+    def phase_of(self, pod: str) -> str | None:
+        status = self.drivers.get(pod, {}).get("status")
+        return None if status is None else str(status["phase"])
+
+    def delete(self, pod: str) -> None:
+        if pod in self.drivers:
+            self.drivers[pod]["metadata"].setdefault("deletionTimestamp", self.grace)
+
+    def _end_drivers(self) -> None:
+        for pod, plain in list(self.drivers.items()):
+            left = plain["metadata"].get("deletionTimestamp")
+            if left == 0:
+                del self.drivers[pod]
+            elif left is not None:
+                plain["metadata"]["deletionTimestamp"] = left - 1
+
+    @property
+    def applications(self) -> list[str]:
+        """The applications whose drivers run."""
+        alive = {"Pending", "Running"}
+        running = (pod for pod in self.drivers if self.phase_of(pod) in alive)
+        return sorted(pod.removesuffix("-driver") for pod in running)
+
+    def apply(self, name: str, **spec: Any) -> dict[str, Any]:
+        """A SparkApplication of somebody else, whose driver runs by now."""
+        whole = {
+            "type": "Python",
+            "mode": "cluster",
+            "sparkVersion": "4.0.0",
+            "image": "spark:4.0.0",
+            "mainApplicationFile": "local:///opt/orders.py",
+            "arguments": ["--shop", "east"],
+            "sparkConf": {"spark.ui.enabled": "false"},
+            "restartPolicy": {"type": "Always"},
+            "driver": {"cores": 1, "env": [{"name": "STATESHIFT_CHECKPOINT", "value": "/old"}]},
+            "executor": {"instances": 1},
+            **spec,
+        }
+        body = {
+            "apiVersion": f"{SPARK}/{SPARK_VERSION}",
+            "kind": "SparkApplication",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": whole,
+        }
+        self._written("POST", "sparkapplications", body, False)
+        self.turns(3)
+        return self.objects["sparkapplications", name]
+
+    # ---- the Flinks
 
     def start(self, plain: dict[str, Any], savepoint: str | None) -> str:
         name, tag = plain["metadata"]["name"], plain["metadata"].get("annotations", {})

@@ -18,7 +18,7 @@ import pytest
 
 from stateshift.clusters.http import Refused
 from stateshift.clusters.kind import Submit
-from stateshift.clusters.kubernetes.calls import DEPLOYMENT, NEEDS, KubernetesCalls
+from stateshift.clusters.kubernetes.calls import DEPLOYMENT, FLINK_NEEDS, KubernetesCalls
 from stateshift.clusters.kubernetes.flink_operator import FlinkOperator, check_submit
 from stateshift.clusters.kubernetes.flink_resources import FlinkResource
 from stateshift.clusters.protocol import JobState, SavepointRequest, StopRequest, Submission
@@ -1011,6 +1011,6 @@ def test_the_file_of_rights_is_what_the_code_calls(server: FakeKubernetes, tmp_p
     cluster.alive()
     options = {"like": {"resource": "lines"}, "resource": "lines-new"}
     cluster.submit(Submission("t", "lines", location, options=options))
-    needed = {(group, name, verb) for (group, name), verbs in NEEDS.items() for verb in verbs}
+    needed = {(group, name, verb) for (group, name), verbs in FLINK_NEEDS.items() for verb in verbs}
     assert server.asked == needed
     assert DEPLOYMENT.plural in FILE.read_text()

@@ -54,6 +54,7 @@ def test_a_master_runs_jobs_here_or_elsewhere(master: str, host: str) -> None:
         ("spark_submit", {}, "far:7077", "far"),
         ("yarn", {"url": "http://127.0.0.1:8088"}, None, "yarn"),
         ("flink_operator", {}, None, "kubernetes"),
+        ("spark_operator", {}, None, "kubernetes"),
         ("livy", {"url": "http://far:8998"}, None, "far"),
         ("livy", {"url": "http://far:8998"}, "127.0.0.1:8998", ""),
         ("spark_standalone", {"url": "http://far:6066"}, None, "far"),

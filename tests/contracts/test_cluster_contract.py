@@ -19,6 +19,7 @@ import pytest
 from stateshift.clusters.flink.jobs import job_id
 from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.kubernetes.flink_operator import FlinkOperator
+from stateshift.clusters.kubernetes.spark_operator import SparkOperator
 from stateshift.clusters.noted import digest
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
@@ -279,6 +280,37 @@ def _flink_operator(tmp_path: Path) -> Iterator[Member]:
             yield replace(_over_http(member, server), refused=refused)
 
 
+class _ApplicationOfEachTag(SparkOperator):
+    """As above, of Spark's operator."""
+
+    def submit(self, submission: Submission) -> str:
+        options = {**submission.options, "resource": f"job-{digest(submission.tag)}"}
+        return super().submit(replace(submission, options=options))
+
+
+def _spark_operator(tmp_path: Path) -> Iterator[Member]:
+    """An API server played by a server that takes its time, and a scripted operator."""
+    with fake_kubernetes.serving(seconds=0.05) as server:
+        (tmp_path / "orders.yaml").write_text(json.dumps(server.apply("orders", suspend=True)))
+        options = {
+            "kubeconfig": server.kubeconfig(tmp_path),
+            "settle_seconds": 2,
+            "request_seconds": 60,
+        }
+        submission = _submission(tmp_path, manifest=str(tmp_path / "orders.yaml"))
+
+        def opened() -> Cluster:
+            fault = server.faults[0] if server.faults else None
+            given = {**options, **hasty(fault)}
+            return _ApplicationOfEachTag("east", tmp_path / "state", given)
+
+        server.forget()
+        member = Member(opened, submission, lambda: server.started)
+        refused = {"webhook": lambda: setattr(server, "webhooks", 1)}
+        with server.operating():
+            yield replace(_over_http(member, server), refused=refused)
+
+
 def _opened(server: StandIn, spec: ClusterSpec, tmp_path: Path) -> Cluster:
     fault = server.faults[0] if server.faults else None
     return open_cluster(replace(spec, options={**spec.options, **hasty(fault)}), str(tmp_path))
@@ -315,6 +347,7 @@ MEMBERS = {
     "flink_rest": _flink_rest,
     "flink_rest with SQL": _flink_sql,
     "flink_operator": _flink_operator,
+    "spark_operator": _spark_operator,
 }
 
 

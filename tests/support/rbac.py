@@ -9,7 +9,8 @@ from tests.acceptance.support import ROOT
 
 FILE = ROOT / "configs" / "deploy" / "kubernetes-rbac.yaml"
 _HEAD = """\
-# The rights that stateshift uses with clusters of kind flink_operator, in the namespace of the jobs:
+# The rights that stateshift uses with clusters of kind flink_operator (flink.apache.org and
+# services/proxy) and spark_operator (the others), in the namespace of the jobs:
 #   kubectl -n NAMESPACE apply -f kubernetes-rbac.yaml
 # services/proxy: to ask JobManagers through the API server; not needed where "rest_url" is given.
 # It may be narrowed to theirs: resourceNames: ["orders-rest:8081"].

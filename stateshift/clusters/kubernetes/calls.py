@@ -1,6 +1,7 @@
 """An API server's custom resources as plain values.
 
     GET   /apis/<group>/<version>/namespaces/<namespace>/<plural>?labelSelector=K=V
+                                                    (pods, events: /api/v1/namespaces/...)
                                                     {"items": [...]}
     POST  .../<plural>                              201; 409 AlreadyExists
     GET  .../<plural>/<name>                        404 with "details" that name the resource
@@ -30,7 +31,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from threading import Event
-from typing import Final, Literal, TypeVar, Unpack
+from typing import Final, Literal, TypeAlias, TypeVar, Unpack
 from urllib.parse import quote
 
 from stateshift.clusters.http import (
@@ -54,6 +55,7 @@ _OUTAGE_SECONDS: Final = 60.0
 _CHANGE_SECONDS: Final = 3600.0
 _CONFLICTS_MAX: Final = 32  # each means that somebody else has written in between
 _FLINK: Final = "flink.apache.org"
+_SPARK: Final = "sparkoperator.k8s.io"
 _RIGHTS: Final = "configs/deploy/kubernetes-rbac.yaml"
 
 
@@ -68,20 +70,45 @@ class Definition:
 
     @property
     def api(self) -> str:
-        return f"{self.group}/{self.version}"
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def words(self) -> str:
+        return f"{self.plural} ({self.group})" if self.group else self.plural
+
+    @property
+    def path(self) -> str:
+        return f"apis/{self.api}" if self.group else f"api/{self.api}"
 
 
 DEPLOYMENT: Final = Definition(_FLINK, "v1beta1", "flinkdeployments", "FlinkDeployment")
 SESSION_JOB: Final = Definition(_FLINK, "v1beta1", "flinksessionjobs", "FlinkSessionJob")
 SNAPSHOT: Final = Definition(_FLINK, "v1beta1", "flinkstatesnapshots", "FlinkStateSnapshot")
 
+SPARK_APPLICATION: Final = Definition(_SPARK, "v1beta2", "sparkapplications", "SparkApplication")
+SPARK_SCHEDULE: Final = Definition(
+    _SPARK, "v1beta2", "scheduledsparkapplications", "ScheduledSparkApplication"
+)
+POD: Final = Definition("", "v1", "pods", "Pod")
+POD_LOG: Final = Definition("", "v1", "pods/log", "Pod")
+EVENT: Final = Definition("", "v1", "events", "Event")
+
 # The rights that an account needs in the namespace of its jobs: (group, resource) -> verbs.
-NEEDS: Final[Mapping[tuple[str, str], tuple[Verb, ...]]] = {
+Rights: TypeAlias = Mapping[tuple[str, str], tuple[Verb, ...]]
+FLINK_NEEDS: Final[Rights] = {
     (_FLINK, DEPLOYMENT.plural): ("get", "list", "create", "update"),
     (_FLINK, SESSION_JOB.plural): ("get", "list", "create", "update"),
     (_FLINK, SNAPSHOT.plural): ("get", "create"),
     ("", "services/proxy"): ("get",),
 }
+SPARK_NEEDS: Final[Rights] = {
+    (_SPARK, SPARK_APPLICATION.plural): ("get", "list", "create", "update"),
+    (_SPARK, SPARK_SCHEDULE.plural): ("get",),
+    ("", POD.plural): ("get",),
+    ("", POD_LOG.plural): ("get",),
+    ("", EVENT.plural): ("list",),
+}
+NEEDS: Final[Rights] = {**FLINK_NEEDS, **SPARK_NEEDS}
 
 
 @dataclass(frozen=True)
@@ -104,11 +131,15 @@ class KubernetesCalls:
                 return None
             raise
 
-    def every(self, what: Definition, label: str = "", value: str = "") -> list[Json]:
-        """Return all resources; those with a label, if one is named."""
+    def every(
+        self, what: Definition, label: str = "", value: str = "", fields: str = ""
+    ) -> list[Json]:
+        """Return all resources; those with a label, or a field, if one is named."""
         params: dict[str, str | int] = {"limit": 500}
         if label:
             params["labelSelector"] = f"{label}={value}"
+        if fields:
+            params["fieldSelector"] = fields
         items: list[Json] = []
         while True:
             try:
@@ -124,6 +155,12 @@ class KubernetesCalls:
             if not more:
                 return items
             params["continue"] = str(more)
+
+    def pod_log(self, pod: str, lines_max: int) -> str:
+        """Return the end of what a pod's first container, or its only one, has said."""
+        place = f"{self.access.server}/{POD.path}/namespaces/{self.access.namespace}"
+        service, params = self.proven(self._service), {"tailLines": lines_max}
+        return service.text(f"{place}/pods/{quote(pod, safe='')}/log", params=params)
 
     def create(self, what: Definition, body: Json, trial: bool = False) -> Json:
         """Make a resource; with `trial` only ask whether it would be admitted."""
@@ -199,7 +236,7 @@ class KubernetesCalls:
     ) -> Json:
         assert verb in NEEDS[what.group, what.plural], "a right that no page asks for"
         access = self.access
-        url = f"{access.server}/apis/{what.api}/namespaces/{access.namespace}/{what.plural}{path}"
+        url = f"{access.server}/{what.path}/namespaces/{access.namespace}/{what.plural}{path}"
 
         def ask() -> Json:
             try:
@@ -248,7 +285,7 @@ class KubernetesCalls:
                 hint = f"sign in again ({self.access.words}), then: stateshift resume WORKDIR"
             case 403 if f"cannot {verb}" in words:
                 hint = (
-                    f'the account needs "{verb}" of {what.plural} ({what.group}) in the namespace '
+                    f'the account needs "{verb}" of {what.words} in the namespace '
                     f"{namespace}: bind it to the role in {_RIGHTS}"
                 )
             case 403 if "being terminated" in words:

@@ -1,0 +1,672 @@
+"""Spark jobs under spark-operator, on a stand-in for the API server with a scripted operator: moves
+that are killed at every request, taken back, and refused. The real API server is in
+tests/servers/test_spark_operator.py.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.clusters.kind import Submit
+from stateshift.clusters.kubernetes.calls import SPARK_NEEDS, KubernetesCalls
+from stateshift.clusters.kubernetes.spark_operator import SparkOperator, check_submit
+from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
+from stateshift.errors import ClusterError, PlanError, SpecError
+from stateshift.formats.marks import STOP, STOPPING
+from stateshift.specification import Spec, parse_spec
+from stateshift.specification.model import ClusterSpec
+from tests.clusters import fake_kubernetes
+from tests.clusters.fake_kubernetes import TOKEN, FakeKubernetes
+from tests.contracts.faulty import Killed
+from tests.support.checkpoints import COMMIT, Checkpoint, put
+from tests.support.ground import Ground
+
+SOURCE, TARGET = "s3a://here/orders", "s3a://there/orders"
+LIKE = {"like": {"resource": "orders"}, "resource": "orders-new"}
+
+
+@pytest.fixture
+def server() -> Iterator[FakeKubernetes]:
+    with fake_kubernetes.serving() as served:
+        yield served
+
+
+@pytest.fixture
+def cluster(server: FakeKubernetes, tmp_path: Path) -> SparkOperator:
+    return opened(server, tmp_path)
+
+
+def opened(
+    server: FakeKubernetes,
+    folder: Path,
+    kind: type[SparkOperator] = SparkOperator,
+    open_storage: Any = None,
+    **options: Any,
+) -> SparkOperator:
+    given = {
+        "kubeconfig": server.kubeconfig(folder),
+        "reconcile_seconds": 0.3,
+        "settle_seconds": 0,
+        "outage_seconds": 0.2,
+        "graceful_seconds": 0.05,
+        **options,
+    }
+    return kind("old", folder / "state", given, str(folder), open_storage)
+
+
+def stopping(tag: str | None = None, **more: Any) -> StopRequest:
+    return StopRequest("orders", SOURCE, tag, **{"seconds_max": 1.0, **more})
+
+
+def start_of(tag: str = "t", location: str = TARGET, **options: Any) -> Submission:
+    return Submission(tag, "orders", location, options={**LIKE, **options})
+
+
+def spec_in(server: FakeKubernetes, name: str = "orders") -> dict[str, Any]:
+    return dict(server.objects["sparkapplications", name]["spec"])
+
+
+# ---- whole moves
+
+
+class Dying(KubernetesCalls):
+    """Dies before or after its nth write; `writes` are those that came."""
+
+    die_at = 0
+    writes = 0
+
+    def _moment(self) -> None:
+        Dying.writes += 1
+        if Dying.writes == Dying.die_at:
+            raise Killed
+
+    def create(self, *words: Any, **more: Any) -> Any:
+        return self._around(super().create, *words, **more)
+
+    def update(self, *words: Any, **more: Any) -> Any:
+        return self._around(super().update, *words, **more)
+
+    def _around(self, write: Callable[..., Any], *words: Any, **more: Any) -> Any:
+        if more.get("trial"):
+            return write(*words, **more)
+        self._moment()
+        answer = write(*words, **more)
+        self._moment()
+        return answer
+
+
+class DyingOperator(SparkOperator):
+    @cached_property
+    def calls(self) -> KubernetesCalls:
+        return Dying(self.name, self.options, self.interrupt)
+
+
+def place(
+    folder: Path,
+    server: FakeKubernetes,
+    kind: type[SparkOperator] = SparkOperator,
+    commits: bool = True,
+    **spec: Any,
+) -> Ground:
+    """A job `orders` runs from a checkpoint; what is started from another commits a batch."""
+    ground = Ground(folder)
+    ground.write(Checkpoint(), SOURCE)
+
+    def begin(plain: dict[str, Any]) -> None:
+        location = plain["spec"]["sparkConf"].get("spark.stateshift.checkpoint")
+        if location is None or not commits:
+            return
+        storage = ground.disk.open(location)
+        last = max(int(file.path.rpartition("/")[2]) for file in storage.list("commits"))
+        put(storage, f"offsets/{last + 1}", Checkpoint().offsets(last + 1))
+        put(storage, f"commits/{last + 1}", COMMIT)
+
+    server.on_driver = begin
+    server.apply("orders", **spec)
+    ground.cluster = opened(server, folder, kind, ground.open)  # type: ignore[assignment]
+    return ground
+
+
+def spec_of(**more: Any) -> Spec:
+    job = {
+        "name": "orders",
+        "checkpoint_location": SOURCE,
+        "remote_location": TARGET,
+        "source_cluster": "old",
+        "target_cluster": "old",
+        "stop": {"seconds_max": 3},
+        "submit": {**LIKE, "image": "spark:4.1.0", "seconds_max": 3},
+        **more,
+    }
+    clusters = {"old": {"kind": "spark_operator", "kubeconfig": "x"}}
+    plain = {"version": 1, "engine": "spark", "clusters": clusters, "jobs": [job]}
+    return parse_spec(json.dumps({**plain, "on_failure": "stop"}))
+
+
+def test_a_job_is_suspended_and_another_application_goes_on(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server)
+    assert ground.apply(spec_of()).state == "finished"
+    assert (spec_in(server)["suspend"], server.applications) == (True, ["orders-new"])
+    new = spec_in(server, "orders-new")
+    assert "suspend" not in new
+    assert (new["image"], new["restartPolicy"]) == ("spark:4.1.0", {"type": "Always"})
+    assert new["sparkConf"]["spark.stateshift.checkpoint"] == TARGET
+    assert new["sparkConf"]["spark.ui.enabled"] == "false"
+    assert new["driver"] == {"cores": 1, "env": []}, "which had the old checkpoint"
+
+
+def test_a_job_goes_on_from_its_moved_checkpoint_in_its_own_application(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server)
+    submit = {"resource": "orders", "arguments": ["--from", "{checkpoint}"], "seconds_max": 3}
+    assert ground.apply(spec_of(submit=submit)).state == "finished"
+    assert (server.applications, server.runs["orders"]) == (["orders"], 2)
+    assert spec_in(server)["arguments"] == ["--from", TARGET]
+
+
+@pytest.mark.parametrize("rounds", [0, 4])  # of the operator, before we are there again
+def test_a_run_killed_at_any_write_ends_with_one_job(tmp_path: Path, rounds: int) -> None:
+    number, writes = 0, 1
+    while number < writes:
+        number += 1
+        with fake_kubernetes.serving() as server:
+            ground = place(tmp_path / str(number), server, DyingOperator)
+            Dying.writes, Dying.die_at = 0, number
+            with suppress(Killed):
+                ground.apply(spec_of())
+            writes = max(writes, Dying.writes)
+            Dying.die_at = 0
+            server.turns(rounds)
+            assert ground.resume().state == "finished", number
+            assert server.applications == ["orders-new"], number
+            assert (server.runs["orders"], server.runs["orders-new"]) == (1, 1), number
+            writes = max(writes, Dying.writes)
+    assert number >= 4
+
+
+@pytest.mark.parametrize("rounds", [0, 4])
+@pytest.mark.parametrize("resource", ["orders-new", "orders"])
+def test_a_run_killed_at_any_write_and_taken_back_runs_the_old_job_alone(
+    tmp_path: Path, rounds: int, resource: str
+) -> None:
+    for number in range(1, 5):
+        with fake_kubernetes.serving() as server:
+            ground = place(tmp_path / str(number), server, DyingOperator)
+            before = spec_in(server)
+            Dying.writes, Dying.die_at = 0, number
+            submit = {**LIKE, "resource": resource, "image": "spark:4.1.0", "seconds_max": 3}
+            with pytest.raises(Killed):
+                ground.apply(spec_of(submit=submit))
+            Dying.die_at = 0
+            server.turns(rounds)
+            ground.rollback(discard_progress=True)
+            server.turns(4)
+            assert server.applications == ["orders"], number
+            after = spec_in(server)
+            assert (after["image"], after["restartPolicy"]) == ("spark:4.0.0", {"type": "Always"})
+            assert after.keys() == before.keys(), "no suspension is left"
+
+
+@pytest.mark.parametrize("rounds", [0, 4])
+def test_a_rollback_that_is_killed_is_taken_up_again(tmp_path: Path, rounds: int) -> None:
+    number, is_killed = 0, True
+    while is_killed:
+        number += 1
+        with fake_kubernetes.serving() as server:
+            ground = place(tmp_path / str(number), server, DyingOperator, commits=False)
+            Dying.die_at = 0
+            with pytest.raises(ClusterError, match="has committed nothing"):
+                ground.apply(spec_of())
+            Dying.writes, Dying.die_at = 0, number
+            with suppress(Killed):
+                ground.rollback()
+            is_killed = Dying.writes >= number
+            Dying.die_at = 0
+            server.turns(rounds)
+            ground.rollback()
+            server.turns(4)
+            assert server.applications == ["orders"], number
+            assert server.runs["orders"] == 2, number
+    assert number > 4, "two writes: the new job's end, and the old one's start"
+
+
+# ---- the stop
+
+
+def test_a_job_that_answers_the_marker_ends_by_itself_and_is_not_started_again(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server)
+    storage = ground.disk.open(SOURCE)
+
+    def job() -> None:
+        """Answers, and ends well; its operator would run it again."""
+        while storage.stat(STOP) is None:
+            time.sleep(0.01)
+        put(storage, STOPPING, b"yes")
+        server.drivers["orders-driver"]["status"]["phase"] = "Succeeded"
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    cluster = opened(server, tmp_path, open_storage=ground.open, graceful_seconds=5)
+    with server.operating():
+        assert cluster.stop(stopping(seconds_max=5.0)).state is JobState.FINISHED
+        thread.join()
+        time.sleep(0.2)
+    assert server.applications == [] and spec_in(server)["suspend"] is True
+    assert storage.stat(STOP) is None and storage.stat(STOPPING) is None
+
+
+def test_a_suspended_job_runs_until_the_pod_of_its_driver_has_ended(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    server.grace = 1_000
+    with pytest.raises(ClusterError, match="the pod of its driver, orders-driver, is ending"):
+        cluster.stop(stopping())
+    server.turns(1_000)
+    assert cluster.stop(stopping()).state is JobState.FINISHED
+
+
+def test_without_an_operator_the_stop_is_taken_back_and_said(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    before = server.apply("orders")["spec"]
+    server.up = False
+    with pytest.raises(ClusterError, match="no operator reconciles sparkapplication/orders"):
+        cluster.stop(stopping())
+    assert spec_in(server) == before
+    server.up = True
+    server.turns(3)
+    assert (server.applications, server.runs["orders"]) == (["orders"], 1)
+    assert cluster.stop(stopping()).state is JobState.FINISHED
+
+
+def test_who_writes_over_our_stop_is_told(server: FakeKubernetes, cluster: SparkOperator) -> None:
+    server.apply("orders")
+    server.grace = 3
+    stored = server.objects["sparkapplications", "orders"]
+    stored["metadata"]["annotations"] = {"argocd.argoproj.io/tracking-id": "orders"}
+
+    class Keeper(KubernetesCalls):
+        def update(self, what: Any, body: Any, trial: bool = False) -> Any:
+            answer = super().update(what, body, trial)
+            del server.objects["sparkapplications", "orders"]["spec"]["suspend"]
+            return answer
+
+    class Kept(SparkOperator):
+        @cached_property
+        def calls(self) -> KubernetesCalls:
+            return Keeper(self.name, self.options, self.interrupt)
+
+    kept = Kept("old", cluster.state_dir, cluster.options)
+    with pytest.raises(ClusterError, match="written over our stop") as raised:
+        kept._await_stopped(kept.known("orders"), stopping())
+    assert "Argo CD" in str(raised.value.hint)
+
+
+def test_an_operator_without_suspend_is_refused_and_the_job_goes_on(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    server.can_suspend = False
+    with pytest.raises(ClusterError, match=r"has no spec\.suspend") as raised:
+        cluster.stop(stopping())
+    assert "spark-operator 2.4" in str(raised.value.hint)
+    assert server.applications == ["orders"]
+
+
+def test_a_conflict_is_read_again(server: FakeKubernetes, cluster: SparkOperator) -> None:
+    server.apply("orders")
+    server.conflicts = 3
+    assert cluster.stop(stopping()).state is JobState.FINISHED
+    server.apply("busy")
+    server.conflicts = 1_000
+    with pytest.raises(ClusterError, match="Operation cannot be fulfilled"):
+        cluster.stop(replace(stopping(), job="busy"))
+
+
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_a_schedule_is_refused_until_it_is_suspended(
+    server: FakeKubernetes, cluster: SparkOperator, is_suspended: bool
+) -> None:
+    run = server.apply("orders-17")
+    run["metadata"]["labels"] = {"sparkoperator.k8s.io/scheduled-app-name": "orders"}
+    schedule = {"metadata": {"name": "orders", "uid": "1"}, "spec": {"suspend": is_suspended}}
+    server.objects["scheduledsparkapplications", "orders"] = schedule
+    of_run = replace(stopping(), options={"app_name": "orders-17"})
+    if is_suspended:
+        assert cluster.find_source(stopping()).state is JobState.ABSENT
+        assert cluster.stop(of_run).state is JobState.FINISHED
+        return
+    for ask in (lambda: cluster.find_source(stopping()), lambda: cluster.stop(of_run)):
+        with pytest.raises(ClusterError, match="is a ScheduledSparkApplication") as raised:
+            ask()
+        assert "kubectl patch scheduledsparkapplication orders" in str(raised.value.hint)
+    assert server.applications == ["orders-17"]
+
+
+# ---- which job, and what it is
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "detail"),
+    [
+        ({}, JobState.QUEUED, "the operator has yet to start it"),
+        ({"state": "SUBMITTED"}, JobState.QUEUED, "submitted"),
+        ({"state": "RUNNING"}, JobState.RUNNING, None),
+        ({"state": "PENDING_RERUN"}, JobState.QUEUED, "pending rerun"),
+        ({"state": "FAILING", "errorMessage": "gone"}, JobState.RUNNING, "failing: gone"),
+        ({"state": "SUCCEEDING"}, JobState.RUNNING, "succeeding"),
+        ({"state": "COMPLETED"}, JobState.FINISHED, "completed"),
+        ({"state": "FAILED", "errorMessage": "exit 1"}, JobState.FAILED, "failed: exit 1"),
+        (
+            {"state": "SUBMISSION_FAILED", "errorMessage": "token=hunter22"},
+            JobState.QUEUED,
+            "submission failed: token=***",
+        ),
+        ({"state": "SUSPENDING"}, JobState.RUNNING, "suspending"),
+        ({"state": "RESUMING"}, JobState.QUEUED, "resuming"),
+        ({"state": "UNKNOWN"}, JobState.UNKNOWN, "unknown"),
+    ],
+)
+def test_the_operators_words_for_a_state(
+    server: FakeKubernetes,
+    cluster: SparkOperator,
+    status: dict[str, str],
+    state: JobState,
+    detail: str | None,
+) -> None:
+    server.apply("orders")["status"] = {"applicationState": status} if status else {}
+    server.up = False
+    server.drivers.clear()
+    found = cluster.find_source(stopping())
+    assert (found.state, found.detail, found.id) == (state, detail, "sparkapplication/orders")
+
+
+def test_a_job_that_we_started_is_known_by_its_location_in_another_run(
+    server: FakeKubernetes, cluster: SparkOperator, tmp_path: Path
+) -> None:
+    server.apply("orders")
+    cluster.submit(start_of())
+    other = opened(server, tmp_path / "other")
+    assert other.find_source(StopRequest("x", f"{TARGET}/")).id == "sparkapplication/orders-new"
+    named = StopRequest("x", SOURCE, options={"app_name": "orders-new"})
+    assert other.find_source(named).state is JobState.ABSENT, "it is another location's"
+    assert other.find_source(stopping()).id == "sparkapplication/orders"
+
+
+def test_an_application_of_before_is_not_taken_for_the_one_that_was_started_in_it(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    cluster.stop(stopping())
+    server.up = False
+    cluster.submit(start_of(resource="orders"))
+    assert cluster.find("t").state is JobState.QUEUED
+    server.up = True
+    server.turns(3)
+    assert cluster.find("t").state is JobState.RUNNING
+
+
+def test_stopped_before_the_operator_comes_it_starts_nothing_later(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    server.up = False
+    cluster.submit(start_of())
+    assert not cluster.stop(stopping("t")).state.alive
+    server.up = True
+    server.turns(4)
+    assert server.applications == ["orders"]
+    assert not cluster.find("t").state.alive
+
+
+# ---- the start
+
+
+def test_an_application_whose_job_runs_is_not_made_anothers(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    server.apply("totals")
+    with pytest.raises(ClusterError, match=r"totals is there, and running.*namespace shop"):
+        cluster.submit(start_of(resource="totals"))
+    assert "totals is there, and running" in cluster.try_start(start_of(resource="totals")).refused
+    assert cluster.find("t").state is JobState.ABSENT
+    assert server.runs == {"orders": 1, "totals": 1}
+
+
+def test_a_failed_start_is_made_again_in_its_own_application(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders", restartPolicy={"type": "Never"})
+    server.phase = "Failed"
+    cluster.submit(start_of())
+    server.turns(4)
+    assert cluster.find("t").state is JobState.FAILED
+    server.phase = "Running"
+    cluster.submit(start_of("t.2"))
+    server.turns(4)
+    assert server.applications == ["orders", "orders-new"]
+    assert cluster.find("t").state is JobState.FINISHED, "its application has another tag now"
+
+
+def test_options_and_placeholders_go_over_the_spec(server: FakeKubernetes, tmp_path: Path) -> None:
+    server.apply("orders", sparkConf={"spark.a": "1", "spark.here": "{job}"})
+    cluster = opened(server, tmp_path, conf={"spark.a": 2, "spark.b": True})
+    given = {
+        "application": "local:///opt/new.py",
+        "class": "shop.Orders",
+        "arguments": ["{checkpoint}", 7],
+        "conf": {"spark.b": False},
+        "py_files": ["a.zip"],
+        "driver_memory": "2g",
+        "num_executors": 3,
+        "environment": {"MODE": "new"},
+    }
+    cluster.submit(start_of(**given))
+    spec = spec_in(server, "orders-new")
+    assert (spec["mainApplicationFile"], spec["mainClass"]) == (
+        "local:///opt/new.py",
+        "shop.Orders",
+    )
+    assert (spec["arguments"], spec["deps"]) == ([TARGET, "7"], {"pyFiles": ["a.zip"]})
+    assert (spec["driver"]["memory"], spec["executor"]) == ("2g", {"instances": 3})
+    conf = spec["sparkConf"]
+    assert (conf["spark.a"], conf["spark.b"], conf["spark.here"]) == ("2", "false", "orders")
+    assert conf["spark.kubernetes.driverEnv.MODE"] == "new"
+
+
+def test_a_manifest_with_an_option_that_nobody_knows_is_refused(
+    server: FakeKubernetes, cluster: SparkOperator, tmp_path: Path
+) -> None:
+    path = tmp_path / "orders.yaml"
+    path.write_text(json.dumps({**server.apply("orders"), "kind": "FlinkDeployment"}))
+    with pytest.raises(ClusterError, match="is no manifest of a job") as raised:
+        cluster.submit(Submission("t", "orders", TARGET, options={"manifest": str(path)}))
+    assert "one SparkApplication of v1beta2" in str(raised.value.hint)
+    with pytest.raises(SpecError, match="remote_connection"):
+        check_submit(ClusterSpec("a", "spark_operator"), Submit({}, "/jobs/0/submit", "h:1"))
+
+
+# ---- refusals and their ways out
+
+
+def test_missing_rights_are_told_with_the_verb_and_the_resource(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    for verb, plural, words in (
+        ("update", "sparkapplications", "sparkapplications (sparkoperator.k8s.io)"),
+        ("get", "pods", "pods"),
+    ):
+        server.denied = {(verb, plural)}
+        with pytest.raises(ClusterError, match=f"cannot {verb}") as raised:
+            cluster.stop(stopping())
+        assert f'needs "{verb}" of {words} in the namespace' in str(raised.value.hint)
+        assert server.applications == ["orders"] and "suspend" not in spec_in(server)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "fact", "hint"),
+    [
+        ("kinds", {}, "has no sparkapplications in sparkoperator.k8s.io/v1beta2", "install the"),
+        ("spark_version", "v1", "v1beta2, but the group in v1", "install the operator"),
+        ("webhook", "driver.cores must be set", "driver.cores must be set", 'in "submit" or in'),
+        ("quota", True, "exceeded quota", "raise the quota"),
+        ("namespace_is_gone", True, 'namespaces "shop" not found', "there is no namespace shop"),
+    ],
+)
+def test_a_start_is_refused_before_the_old_job_is_stopped_with_the_servers_words(
+    server: FakeKubernetes, tmp_path: Path, attribute: str, value: Any, fact: str, hint: str
+) -> None:
+    ground = place(tmp_path, server)
+    manifest = tmp_path / "orders.yaml"
+    manifest.write_text(json.dumps(server.objects["sparkapplications", "orders"]))
+    proposal = ground.propose(spec_of(submit={"manifest": str(manifest), "resource": "new"}))
+    setattr(server, attribute, value)
+    trial = ground.cluster.try_start(  # type: ignore[attr-defined]
+        Submission("t", "orders", TARGET, options={"manifest": str(manifest), "resource": "new"})
+    )
+    assert fact in trial.refused and hint in str(trial.hint)
+    if attribute in ("webhook", "quota"):
+        with pytest.raises(PlanError) as raised:
+            ground.apply(proposal)
+        assert fact in raised.value.fact and "nothing was stopped" in str(raised.value.hint)
+    assert server.applications == ["orders"] and "suspend" not in spec_in(server)
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        (
+            {
+                "phase": "Pending",
+                "containerStatuses": [
+                    {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no spark:9"}}}
+                ],
+            },
+            "orders-new-driver: ImagePullBackOff: no spark:9",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/3 nodes are available",
+                    }
+                ],
+            },
+            "orders-new-driver: Unschedulable: 0/3 nodes are available",
+        ),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "low on memory"},
+            "orders-new-driver: Evicted: low on memory",
+        ),
+        (
+            {
+                "phase": "Failed",
+                "containerStatuses": [
+                    {
+                        "name": "driver",
+                        "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+                    }
+                ],
+            },
+            "orders-new-driver: driver ended with exit code 137 (OOMKilled)",
+        ),
+    ],
+)
+def test_a_driver_that_does_not_come_up_is_told_and_the_old_job_goes_on(
+    server: FakeKubernetes, tmp_path: Path, pod: dict[str, Any], words: str
+) -> None:
+    ground = place(tmp_path, server, commits=False, restartPolicy={"type": "Never"})
+    server.phase, server.pod_status = str(pod["phase"]), pod
+    server.events = [
+        {
+            "involvedObject": {"name": "orders-new-driver"},
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": "secret token=hunter22 is missing",
+        }
+    ]
+    with pytest.raises(ClusterError) as raised:
+        ground.apply(spec_of(submit={**LIKE, "seconds_max": 1}))
+    assert words in raised.value.fact
+    assert "FailedMount" in raised.value.fact and "hunter22" not in raised.value.fact
+    failure = ground.cluster.failure(  # type: ignore[attr-defined]
+        next(tag for tag in server.started if tag)
+    )
+    assert failure is not None and failure.remedy is Remedy.OTHER_SUBMIT
+    server.phase, server.pod_status = "Running", {}
+    ground.rollback()
+    server.turns(4)
+    assert server.applications == ["orders"]
+
+
+def test_a_driver_that_cannot_be_submitted_is_told(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders", restartPolicy={"type": "Never"})
+    server.no_pods = "pods is forbidden: exceeded quota: jobs"
+    cluster.submit(start_of())
+    server.turns(3)
+    status = cluster.find("t")
+    assert status.state is JobState.FAILED and "exceeded quota: jobs" in str(status.detail)
+
+
+def test_an_api_server_that_is_away_or_busy_is_waited_for_and_then_named(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    cluster = opened(server, tmp_path)
+    server.apply("orders")
+    server.faults.extend(["503", "cut off after all"])
+    server.busy = 2
+    assert cluster.stop(stopping()).state is JobState.FINISHED
+    gone = opened(server, tmp_path / "gone")
+    path = Path(gone.options["kubeconfig"])
+    path.write_text(path.read_text().replace(server.url, "http://127.0.0.1:9"))
+    with pytest.raises(ClusterError, match="does not answer"):
+        gone.find("t")
+
+
+def test_no_secret_is_in_notes_journal_or_messages(server: FakeKubernetes, tmp_path: Path) -> None:
+    driver = {"cores": 1, "env": [{"name": "PASSWORD", "value": "hunter22"}]}
+    ground = place(tmp_path, server, driver=driver)
+    assert ground.apply(spec_of()).state == "finished"
+    origins = tmp_path / "run" / "origins.json"
+    assert origins.stat().st_mode & 0o077 == 0
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.name not in ("origins.json", "kubeconfig"):
+            text = path.read_bytes()
+            assert TOKEN.encode() not in text and b"hunter22" not in text, path
+    server.tokens = {"another"}
+    with pytest.raises(ClusterError, match="Unauthorized") as raised:
+        ground.cluster.find("t")
+    assert TOKEN not in str(raised.value) and "sign in again" in str(raised.value.hint)
+
+
+def test_no_right_is_used_that_no_page_asks_for(server: FakeKubernetes, tmp_path: Path) -> None:
+    ground = place(tmp_path, server)
+    assert ground.apply(spec_of()).state == "finished"
+    ground.cluster.find_source(StopRequest("nobody", "s3a://x"))
+    ground.cluster.log(next(tag for tag in server.started if tag))
+    needed = {(group, name, verb) for (group, name), verbs in SPARK_NEEDS.items() for verb in verbs}
+    assert server.asked == needed
