@@ -79,7 +79,7 @@ def reconciled(
         return status
     # SUCCEEDING and FAILING with a retry, INVALIDATING, SUSPENDING
     drivers.delete(pod)
-    status.pop("driverInfo", None)
+    status["driverInfo"] = {}
     if state == "INVALIDATING":
         status |= {"executionAttempts": 0, "submissionAttempts": 0}
     return _with(status, "SUSPENDED" if state == "SUSPENDING" else "PENDING_RERUN")
@@ -90,8 +90,8 @@ def _without_suspend(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with(status: dict[str, Any], state: str, message: str = "") -> dict[str, Any]:
-    told = {"state": state, **({"errorMessage": message} if message else {})}
-    return {**status, "applicationState": told}
+    told = {"state": state, "errorMessage": message}
+    return {"driverInfo": {}, **status, "applicationState": told}
 
 
 def _submitted(

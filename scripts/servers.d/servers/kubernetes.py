@@ -1,5 +1,5 @@
-"""Kubernetes' own API server for custom resources, with the definitions of Flink's operator; see
-kubernetes/main.go. No operator is there: tests script one. Authentication and its words are
+"""Kubernetes' own API server for custom resources, with the definitions of Flink's operator and of
+Spark's; see kubernetes/main.go. No operator is there: tests script one. Authentication and its words are
 Kubernetes' own, and rights are a file: `allow(place, rules)` writes those of the user "us".
 """
 
@@ -57,9 +57,11 @@ class Kubernetes(Server):
 
     def settle(self, place: Place) -> None:
         """The definitions are there, and served."""
-        text = (downloads.HERE / "kubernetes" / "crds.json").read_text("utf-8")
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        definitions = json.loads(text)["items"]
+        definitions: list[dict[str, Any]] = []
+        for file in ("crds.json", "spark_crds.json"):
+            text = (downloads.HERE / "kubernetes" / file).read_text("utf-8")
+            definitions += json.loads(text)["items"]
         for definition in definitions:
             try:
                 ask(place, path, "POST", definition)
@@ -67,15 +69,16 @@ class Kubernetes(Server):
                 if error.code != 409:
                     raise Failed(f"{self.name}: {error.read().decode()}") from error
         until = time.monotonic() + DEFINED_SECONDS_MAX
-        plurals = [definition["spec"]["names"]["plural"] for definition in definitions]
-        while plurals:
-            path = f"/apis/flink.apache.org/v1beta1/namespaces/{NAMESPACE}/{plurals[-1]}"
+        specs = [definition["spec"] for definition in definitions]
+        while specs:
+            version, plural = specs[-1]["versions"][0]["name"], specs[-1]["names"]["plural"]
+            path = f"/apis/{specs[-1]['group']}/{version}/namespaces/{NAMESPACE}/{plural}"
             try:
                 ask(place, path)
-                plurals.pop()
+                specs.pop()
             except urllib.error.HTTPError as error:
                 if time.monotonic() > until:
-                    raise Failed(f"{self.name} does not serve {plurals[-1]}") from error
+                    raise Failed(f"{self.name} does not serve {plural}") from error
                 time.sleep(0.2)
         for user in ("admin", "us"):
             place.write(f"conf/{user}.kubeconfig", json.dumps(kubeconfig(place, user), indent=1))
