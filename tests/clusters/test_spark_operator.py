@@ -295,27 +295,31 @@ def test_without_an_operator_the_stop_is_taken_back_and_said(
     assert cluster.stop(stopping()).state is JobState.FINISHED
 
 
-def test_who_writes_over_our_stop_is_told(server: FakeKubernetes, cluster: SparkOperator) -> None:
-    server.apply("orders")
-    server.grace = 3
-    stored = server.objects["sparkapplications", "orders"]
-    stored["metadata"]["annotations"] = {"argocd.argoproj.io/tracking-id": "orders"}
+class Keeper(KubernetesCalls):
+    """Somebody writes each resource back as it was, at once."""
 
-    class Keeper(KubernetesCalls):
-        def update(self, what: Any, body: Any, trial: bool = False) -> Any:
-            answer = super().update(what, body, trial)
-            del server.objects["sparkapplications", "orders"]["spec"]["suspend"]
-            return answer
+    def update(self, what: Any, body: Any, trial: bool = False) -> Any:
+        before = self.get(what, body["metadata"]["name"]) or {}
+        answer = super().update(what, body, trial)
+        return super().update(what, {**answer, "spec": before["spec"]}, trial)
 
-    class Kept(SparkOperator):
-        @cached_property
-        def calls(self) -> KubernetesCalls:
-            return Keeper(self.name, self.options, self.interrupt)
 
-    kept = Kept("old", cluster.state_dir, cluster.options)
+class KeptOperator(SparkOperator):
+    @cached_property
+    def calls(self) -> KubernetesCalls:
+        return Keeper(self.name, self.options, self.interrupt)
+
+
+def test_who_writes_over_our_stop_is_told_and_not_fought(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    marks = {"argocd.argoproj.io/tracking-id": "orders"}
+    server.apply("orders")["metadata"]["annotations"] = marks
+    server.unwatched = {"orders"}  # which is too slow to see it
     with pytest.raises(ClusterError, match="written over our stop") as raised:
-        kept._await_stopped(kept.known("orders"), stopping())
+        opened(server, tmp_path, KeptOperator).stop(stopping())
     assert "Argo CD" in str(raised.value.hint)
+    assert server.objects["sparkapplications", "orders"]["metadata"]["generation"] == 3
 
 
 def test_an_operator_without_suspend_is_refused_and_the_job_goes_on(

@@ -98,10 +98,6 @@ class FlinkResource(Resource):
         return dict(self.reconciled.get("job") or {})
 
     @property
-    def generation(self) -> int:
-        return int(self.metadata.get("generation") or 1)
-
-    @property
     def is_observed(self) -> bool:
         """Whether the operator has come to this spec."""
         observed = self.status.get("observedGeneration")

@@ -93,6 +93,10 @@ class Resource:
         return self.metadata.get("uid")
 
     @property
+    def generation(self) -> int:
+        return int(self.metadata.get("generation") or 1)
+
+    @property
     def is_job(self) -> bool:
         """Whether this is a job, and not only a place of jobs."""
         return True

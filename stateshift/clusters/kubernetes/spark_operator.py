@@ -6,7 +6,7 @@ finds, suspends and starts it, by its resource; its driver's pod and the events 
 
 A job is asked by the stop marker first (see `stopping`). Then its application is suspended in any
 case: the operator would start it again by its restart policy. It has ended once its driver's pod
-has: the operator says SUSPENDED before. Where no operator takes notice, the suspension is written
+has: the operator says SUSPENDED before. If no operator takes notice, the suspension is written
 back: it would end a job that nobody looks at any more. A suspended application is the fence of its
 job. One whose job may run is never changed into another job's. Nothing is deleted.
 
@@ -94,7 +94,7 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
         """
         status = resource.job_status
         if resource.is_stopped and not resource.is_deleting:
-            is_left = record.get("fenced") == resource.metadata.get("generation")
+            is_left = record.get("fenced") == resource.generation
             if record and resource.is_unseen and not is_left:
                 words = "the operator has yet to suspend it"
                 return JobStatus(JobState.RUNNING, resource.id, words)
@@ -224,24 +224,35 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
         if first.labels.get(SCHEDULED):
             self._refuse_schedule(first.labels[SCHEDULED])
         self._driver(first)  # an account that may not see it is told before anything is written
+
+        def has_ended() -> bool:
+            """Whether the driver has. The operator may have started another one since."""
+            last = self._now(first, self.calls.get(first.definition, first.name))
+            return last.state in BETWEEN or last.submission_id != first.submission_id
+
         if first.state == "RUNNING" and not first.is_stopped:
-            self.stop_gracefully(request, lambda: self._run_is_over(first))
-        self._suspend(first)
+            self.stop_gracefully(request, has_ended)
+        self._write_suspend(first, True)
         self._await_stopped(first, request)
         forget_marker(request, self.open_storage)  # it may have answered too late
         after = self.find_source(request)
         refuse_unknown(after, request, self.name, self.notes)
         return after
 
-    def _run_is_over(self, first: SparkResource) -> bool:
-        """Whether the driver has ended. The operator may have started another one since."""
-        last = self._now(first, self.calls.get(first.definition, first.name))
-        return last.state in BETWEEN or last.submission_id != first.submission_id
+    def _write_suspend(self, first: SparkResource, value: bool | None) -> None:
+        """Write a job's `spec.suspend`, or take it out; nothing else of it is changed. Somebody who
+        has written over it would do so again: it is not written a second time then.
+        """
+        seen: int | None = None
 
-    def _suspend(self, first: SparkResource) -> None:
         def decide(stored: Json | None) -> Json | None:
+            nonlocal seen
             last = self._now(first, stored)
-            return None if last.is_stopped else last.for_stop()
+            seen = last.generation if seen is None else seen
+            if last.is_stopped == bool(value) or last.generation > seen + 1:
+                return None
+            spec = {**last.spec, "suspend": value}
+            return last.with_spec({key: each for key, each in spec.items() if each is not None})
 
         try:
             self.calls.change(first.definition, first.name, decide)
@@ -275,11 +286,11 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
             if time.monotonic() - changed_at <= reconcile or last.is_over:
                 return None
             if record and last.is_unseen:  # no operator begins a job that is suspended by now
-                fenced = last.metadata.get("generation")
-                self.notes.add(str(request.tag), id=last.id, uid=last.uid, fenced=fenced)
+                known = {"id": last.id, "uid": last.uid, "fenced": last.generation}
+                self.notes.add(str(request.tag), **known)
                 return status
             if last.state != "SUSPENDING":
-                self._resume(first)
+                self._write_suspend(first, first.spec.get("suspend"))
                 fact = f"no operator reconciles {last.id}: its status is as it was for "
                 fact += f"{reconcile:g} s ({self.calls.place}); it is to run as before"
                 hint = "is the operator up, and does it watch this namespace?"
@@ -291,20 +302,6 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
             fact = f"{last.id} has not ended {request.seconds_max:g} s after it was suspended: "
             hint = f"kubectl describe pod {first.driver_pod}; then: stateshift resume WORKDIR"
             raise self.error(request.job, f"{fact}{status.detail}", hint)
-
-    def _resume(self, first: SparkResource) -> None:
-        """Take back a suspension that nobody has carried out."""
-
-        def decide(stored: Json | None) -> Json | None:
-            last = None if stored is None else self.resource(first.definition, stored)
-            if last is None or last.uid != first.uid or not last.is_stopped:
-                return None
-            spec = {key: value for key, value in last.spec.items() if key != "suspend"}
-            if "suspend" in first.spec:
-                spec["suspend"] = first.spec["suspend"]
-            return last.with_spec(spec)
-
-        self.calls.change(first.definition, first.name, decide)
 
     def _now(self, first: SparkResource, stored: Json | None) -> SparkResource:
         return self.same(first, stored, "see who has deleted it: kubectl get events")

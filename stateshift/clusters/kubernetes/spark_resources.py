@@ -144,9 +144,6 @@ class SparkResource(Resource):
         detail = ": ".join(filter(None, (*words, self.error)))
         return JobStatus(_STATES.get(state, JobState.UNKNOWN), id, detail or None)
 
-    def for_stop(self) -> Json:
-        return self.with_spec({**self.spec, "suspend": True})
-
     def for_start(self, submission: Submission, given: Options, spec: Json | None = None) -> Json:
         """Return the resource as it is written to start a job from the submission's image: with
         another spec, or its own.
@@ -233,5 +230,5 @@ def words_of(pod: Json) -> str:
 
 
 def one_line(said: object) -> str:
-    """Return what was said as one line that is safe to show."""
+    """Return a text as one line that is safe to show."""
     return " ".join(redact(str(said or ""), os.environ).split())[:_WORDS_MAX]
