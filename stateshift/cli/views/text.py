@@ -329,7 +329,9 @@ def csv_text(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) ->
     An object's keys are columns of their own, `key.word`; a list is JSON.
     """
     flat = [dict(_columns_of(row)) for row in rows]
-    names = dict.fromkeys(name for row in flat for name in row) if flat else dict.fromkeys(heads)
+    names = dict.fromkeys(() if flat else heads)
+    for row in flat:
+        names |= dict.fromkeys(row)
     if not names:
         return ""
     written = io.StringIO()
