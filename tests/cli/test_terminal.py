@@ -5,6 +5,7 @@ take their time.
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -217,3 +218,24 @@ def test_a_run_that_nobody_can_hear_is_carried_out(place: Path, streams: str) ->
     )
     assert done.returncode == 0
     assert state(place) == "finished"
+
+
+@pytest.mark.parametrize("columns", [20, 40, 100])
+def test_progress_stays_on_one_line_of_a_narrow_terminal(columns: int, tmp_path: Path) -> None:
+    program = (
+        "from stateshift.cli.shell.progress import Bar\n"
+        "bar = Bar()\n"
+        "bar.phase('a-rather-long-name-of-a-job', 'copy', 3000, 1 << 30)\n"
+        "for _ in range(3): bar.done(300, 100 << 20); bar._progress.refresh()\n"
+        "bar.phase('orders', 'submit', 0, 0)\n"
+        "bar.step('start', 'wait until the job has committed its first batch' * 3)\n"
+        "bar._progress.refresh()\n"
+        "bar.close()\n"
+    )
+    at = {**environment(), "COLUMNS": str(columns)}
+    seen, code = at_terminal([sys.executable, "-c", program], tmp_path, b"", b"never", at)
+    assert code == 0
+    drawn = re.split(r"\r\n?", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen))
+    assert max(map(len, drawn)) <= columns
+    assert seen.count("\n") <= 1  # the last one is left, and erased
+    assert any("copy" in line for line in drawn)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from referencing import Registry, Resource
 
+from stateshift import api
 from stateshift.cli.commands.metrics import observe_run
 from stateshift.documents.metrics import LABELS, families
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.journal import Progress, Record, StepStarted, decode_records
 from stateshift.migration import calls, lineage, telemetry
+from stateshift.migration.adapters import measure_nothing
 from stateshift.migration.context import RunContext
 from stateshift.migration.stages import run_wave
 from stateshift.migration.telemetry import Signal, is_asked
@@ -290,6 +292,17 @@ def test_prometheus_reads_the_same_from_the_workdir_as_the_collector_was_sent(
                 key = (family.name.removeprefix("stateshift_job_"), *labels)
                 read[key] = float(sample.value)
     assert collector.figures[-1] == read
+
+
+def test_a_program_sends_the_figures_of_its_runs(
+    ground: Ground, collector: Collector, tmp_path: Path
+) -> None:
+    ground.write()
+    job = {"name": "orders", "checkpoint_location": SOURCE, "remote_location": TARGET}
+    plain = {"version": 1, "engine": "spark", "jobs": [job]}
+    adapters = replace(ground.adapters, measure=measure_nothing)
+    assert api.apply(plain, workdir=tmp_path / "run", adapters=adapters).state == "finished"
+    assert collector.figures[-1]["state", "orders", "finished"] == 1
 
 
 def test_no_figure_has_a_secret_in_its_attributes(
@@ -653,6 +666,8 @@ def test_a_killed_run_and_its_resume_are_two_traces_that_link_and_one_run_of_lin
     again = [span for span in collector.spans if attributes_of(span).get("repeated")]
     assert {span.trace_id for span in again} == {root.trace_id}
     check_events(collector.events)
+    assert collector.figures[-1]["state", "window", "finished"] == 1
+    assert collector.figures[-1]["copied_bytes", "window"] > 0
     kinds, runs = zip(*collector.told(), strict=True)
     assert kinds == ("START", "RUNNING", "COMPLETE")
     assert len(set(runs)) == 1
