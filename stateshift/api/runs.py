@@ -333,7 +333,7 @@ def _reached(
 def measure_run(
     workdir: Workdir, progress: RunProgress, at_work: bool, now: float
 ) -> Iterator[Gauge]:
-    """Yield the metrics of the jobs of a run that this process carries out, by Prometheus' names."""
+    """Yield the metrics of the jobs of a run at work here, as `stateshift metrics` has them."""
     from stateshift.documents.metrics import LABELS, ObservedRun, families
     from stateshift.migration.adapters import Gauge
     from stateshift.report import summarize

@@ -324,17 +324,18 @@ class RunMetrics:
         return "the collector takes too long" if self._sending.is_alive() else self._why
 
     def _send_often(self) -> None:
-        is_over = False
+        is_over, why = False, ""
+        lost = "the last ones are lost, WORKDIR/log says why"
         while not is_over:
             is_over = self._over.wait(self._every)
             try:
                 result = self._exporter.export(self._measured(is_over))
             except Exception as error:  # the next ones may do better
                 _log.debug("an error of the metrics", exc_info=True)
-                self._why = self._clean(str(error)) or type(error).__name__
+                why = self._clean(str(error)) or type(error).__name__
                 continue
-            is_sent = result is sdk.MetricExportResult.SUCCESS
-            self._why = "" if is_sent else "the last ones are lost, WORKDIR/log says why"
+            why = "" if result is sdk.MetricExportResult.SUCCESS else lost
+        self._why = why
 
     def _measured(self, is_over: bool) -> sdk.MetricsData:
         """Return the figures of now. Once it is over, no process is at work any more."""

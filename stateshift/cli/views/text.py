@@ -329,7 +329,7 @@ def csv_text(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) ->
     An object's keys are columns of their own, `key.word`; a list is JSON.
     """
     flat = [dict(_columns_of(row)) for row in rows]
-    names = dict.fromkeys(() if flat else heads)
+    names = {} if flat else dict.fromkeys(heads)
     for row in flat:
         names |= dict.fromkeys(row)
     if not names:
