@@ -177,10 +177,12 @@ def restartable(
     """
     engine, storage, survey = find_image(location, opening, thorough=True)
     if not survey.images:
+        is_empty = survey.kind == "empty"
+        there = locations.parent(survey.location) if is_empty else survey.location
         nothing = Finding(
             "refuse",
             f"{location} holds no checkpoint that a job could restart from",
-            hint=f"stateshift inspect {quote(location)}",
+            hint=f"{'check the path: ' * is_empty}stateshift inspect {quote(there)}",
         )
         return Judgement(False, None, (), (nothing,), engine=engine.name)
     findings = list(survey.all_findings)

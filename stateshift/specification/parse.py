@@ -12,11 +12,12 @@ The spec is ours where it has a `version`, else INFORE's: the keys are the same,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from stateshift.errors import SpecError
+from stateshift.errors import Complaint, SpecError
 from stateshift.plain import JsonObject
 from stateshift.specification.changes import TRANSFORMS
 from stateshift.specification.checks import check
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from stateshift.specification.written import Written
 
 T = TypeVar("T")
+
+_QUOTED = re.compile(r"'([a-z_]+)'")
+_IN_A_JOB = re.compile(r"/jobs/[0-9]+(/[^/]*)?")
 
 WrittenDataflow = JsonObject | str
 
@@ -101,9 +105,24 @@ def _parsed(
         check_rebalancing(complaints, places["rebalance"], spec, jobs)
     if complaints.made:
         leaks = any(each.expected == WHERE_CREDENTIALS_BELONG for each in complaints.made)
-        hint = f"keep {WHERE_CREDENTIALS_BELONG}" if leaks else _HINT
+        hint = f"keep {WHERE_CREDENTIALS_BELONG}" if leaks else _way_out(complaints.made)
         raise SpecError(tuple(complaints.made), hint=hint)
     return spec, dataflow
+
+
+def _way_out(complaints: Sequence[Complaint]) -> str:
+    """Return the sentence of the key that a single mistake is about; else where all keys are."""
+    first = complaints[0]
+    keys = JOB if _IN_A_JOB.fullmatch(first.pointer) else SPEC
+    is_deeper = keys is SPEC and first.pointer.count("/") > 1
+    if len(complaints) == 1 and not is_deeper:
+        # The last key that the message names is the one that lacks, or is meant.
+        names = [first.pointer.rpartition("/")[2], *_QUOTED.findall(first.message)]
+        for name in reversed(names):
+            key = keys.find(name)
+            if key is not None:
+                return f'"{key.name}": {key.about}'
+    return _HINT
 
 
 def _read(

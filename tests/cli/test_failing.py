@@ -124,12 +124,19 @@ def test_a_bug_of_ours_keeps_its_traceback_and_asks_for_a_report(
     path.unlink()
 
 
+def test_the_example_of_a_hint_has_the_options_that_were_meant() -> None:
+    """Of all examples of a command, the one that shows what the mistake is about."""
+    told = said("split", "/a", "--to", "/b", "--to", "/c", "--column", "country").err
+    assert "for example: stateshift split /data/orders --to /eu --to /us --column country" in told
+    assert "for example" not in said("no-such-command").err
+
+
 def test_an_argument_that_does_not_fit_is_told_like_any_other_error() -> None:
     found = said("plan")
     assert found.code == 2 and found.out == ""
     assert (
         found.err.startswith("error: stateshift plan: ")
-        and "hint: stateshift plan --help" in found.err
+        and "hint: stateshift plan --help; for example: stateshift plan orders.json" in found.err
     )
     assert said("plan", "--json").document["error"] == "SpecError"
     assert said("no-such-command").code == 2

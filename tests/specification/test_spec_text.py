@@ -248,6 +248,26 @@ def test_an_at_sign_elsewhere_is_no_password(text: str) -> None:
     assert read({"stop": {"x": text}}).jobs[0].stop == {"x": text}
 
 
+@pytest.mark.parametrize(
+    ("wrong", "begins"),
+    [
+        ({"mode": "warn"}, '"mode": move: stop the job'),
+        ({"remote_locaton": "/y"}, '"remote_location": Where the image goes'),
+        ({"submit": {}}, '"target_cluster": The cluster that runs it afterwards'),
+        ({"source_cluster": "c"}, '"source_cluster": The cluster that runs the job now'),
+        ({"mode": "warn", "submit": {}}, "stateshift schema >"),
+        ({"transform": [{"kind": "compact", "x": 1}]}, "stateshift schema >"),
+    ],
+)
+def test_the_hint_of_a_single_mistake_is_what_its_key_says(
+    wrong: dict[str, object], begins: str
+) -> None:
+    job = {"name": "a", "checkpoint_location": "/x", **wrong}
+    with pytest.raises(SpecError) as error:
+        parse_spec(json.dumps({"version": 1, "jobs": [job]}))
+    assert (error.value.hint or "").startswith(begins)
+
+
 def test_the_hint_says_where_credentials_belong() -> None:
     with pytest.raises(SpecError) as error:
         read({"stop": {"password": "x"}})

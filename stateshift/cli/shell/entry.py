@@ -426,8 +426,24 @@ def _refused(error: UsageError, terminal: Terminal) -> int:
 
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else _named(terminal.arguments)
-    refused = SpecError.of(command, error.format_message(), hint=f"{command} --help")
-    return tell(refused, terminal)
+    message, hint = error.format_message(), f"{command} --help"
+    epilog = context.command.epilog if context is not None else None
+    example = _example_for(message, epilog or "")
+    if example and " " in command:
+        hint = f"{hint}; for example: {example}"
+    return tell(SpecError.of(command, message, hint=hint), terminal)
+
+
+def _example_for(message: str, epilog: str) -> str:
+    """Return the example of a command's help that has the most of the options of a message."""
+    options = set(re.findall(r"--[a-z-]+", message))
+    best, most = "", -1
+    for line in epilog.partition("Example:")[2].partition("Exit codes:")[0].split("\n"):
+        if line.strip().startswith("stateshift "):
+            shared = len(options & set(line.split()))
+            if shared > most:
+                best, most = line.strip(), shared
+    return best
 
 
 def _named(arguments: Sequence[str]) -> str:

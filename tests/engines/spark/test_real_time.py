@@ -169,6 +169,8 @@ def test_a_batch_that_was_planned_is_none_that_runs_again(sink: str | None) -> N
     plan = plans(surveyed("real-time", planned=True), {}, sink=facts)[-1]
     assert not plan.refusals
     assert DROPS_PLAN in said(plan)
+    (told,) = [each for each in plan.findings if DROPS_PLAN in each.message]
+    assert told.hint is None, "nothing is left to decide"
 
 
 def test_output_that_a_sink_would_lose_is_refused_whatever_the_times_look_like() -> None:

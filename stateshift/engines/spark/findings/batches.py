@@ -26,9 +26,8 @@ from stateshift.engines.spark.rewrite.move import Move
 from stateshift.engines.spark.survey.planned_image import NAME_THE_SINK, SKIPPING, lacks_state
 from stateshift.survey import Finding, Image, Level, SinkFacts
 
-_COMMIT_FIRST = (
-    "start the job once where it is, until it has committed batch {batch}, then plan again"
-)
+_COMMIT_FIRST = "let the job commit batch {batch} where it is, then plan again"
+_DROP, _KEEP = '"planned_batch": "drop" takes', '"planned_batch": "keep" runs it again over'
 
 
 def of_batches(move: Move) -> Iterator[Finding]:
@@ -81,6 +80,10 @@ def _without_commits(move: Move, image: Image, name: str) -> Iterator[Finding]:
         )
 
 
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
+
+
 @dataclass(frozen=True)
 class _PlannedBatch:
     """The batch of an image that was planned last, and not committed."""
@@ -124,7 +127,7 @@ class _PlannedBatch:
             level,
             f"{self.name}: batch {self.image.planned} was planned and not committed; {fate}",
             waive=REPEATED if level == "refuse" else None,
-            hint=hint or '"planned_batch" of the job says which: "keep" or "drop"',
+            hint=hint,
         )
 
     def _kept(self) -> Finding:
@@ -136,7 +139,7 @@ class _PlannedBatch:
             again = f"the sink ({sink.kind}) {'has' if has_it else 'does not have'} it: {again}"
         runs_its_plan = sink is not None and sink.skips_plan is False
         if not image.operators or runs_its_plan or not may_know(self.job_move, image, batch):
-            return self._report("note", again)
+            return self._report("note", again, f"{_DROP} its input into the next batch instead")
         if written is None or written.wrong is not None:
             return self._report(
                 "warn",
@@ -149,15 +152,15 @@ class _PlannedBatch:
         if self.job_move.change.rewrites_versions(image):
             return self._report(
                 "refuse",
-                f"a sink that has it ({SKIPPING}) skips it, so that its state would be "
-                f"missing: this change writes the state of batch {image.epoch} alone",
-                f"{NAME_THE_SINK}; or {_COMMIT_FIRST.format(batch=batch)}; {WAIVE}",
+                f"this change writes the state of batch {image.epoch} alone, and a sink that has "
+                f"batch {batch} ({SKIPPING}) skips it: its state would be missing",
+                f"{_COMMIT_FIRST.format(batch=batch)}; or {WAIVE}",
             )
         files = len(self.job_move.planned_paths((image,)))
         return self._report(
             "note",
-            f"{again}; the state that it wrote goes along ({files} files), for a sink that has it "
-            "skips it",
+            f"{again}; the state that it wrote goes along ({_files(files)})",
+            f"{_DROP} its input into the next batch instead, and its state stays behind",
         )
 
     def _skipped(self) -> Finding:
@@ -177,7 +180,7 @@ class _PlannedBatch:
             return self._unnamed()
         if not self.job_move.change.rewrites_versions(image):
             files = len(self.job_move.planned_paths((image,)))
-            fate = f"the state that it wrote goes along ({files} files)"
+            fate = f"the state that it wrote goes along ({_files(files)})"
         elif self.job_move.planned_image(image) is not None:
             fate = f"its state is rewritten, too: that of batch {image.epoch}, and that of {batch}"
         else:
@@ -196,27 +199,30 @@ class _PlannedBatch:
             "Spark then fails, here as at the target (CheckpointInfo length: 0)",
             f"{_COMMIT_FIRST.format(batch=self.batch)}; where that fails, the sink has it: "
             f'restore the sink to batch {self.image.epoch} and continue in a fork ("mode": '
-            f'"fork"); {WAIVE}',
+            f'"fork"); or {WAIVE}',
         )
 
     def _dropped(self) -> Finding:
         image, batch, sink = self.image, self.batch, self.sink
         dropped = "it is dropped, and its input is planned again"
         if not may_know(self.job_move, image, batch):
-            return self._report("warn", dropped)
+            return self._report("warn", dropped, f"{_KEEP} the same input")
         has_it = sink is not None and sink.has_batch(image.identity, batch)
         # The tasks of a batch write its state before the sink commits it.
         may_be_delivered = not image.operators or image.planned_state is not None
         if not may_be_delivered and not has_it:
             return self._report(
-                "warn", f"{dropped}; its state is not whole, so that no sink has it"
+                "warn",
+                f"{dropped}; its state is not whole, so that no sink has it",
+                f"{_KEEP} the same input",
             )
-        has = "the sink has it" if sink is not None and sink.read else "the sink may have it"
+        has = f"a sink that has it ({SKIPPING})"
+        if sink is not None and sink.read:
+            has = "the sink has it, and"
         return self._report(
             "refuse",
-            f"it is dropped, and the next batch gets its number: {has}, and one that knows "
-            f"batches by number ({SKIPPING}) then loses the input of that batch",
-            f'keep it ("planned_batch": "keep"); or {_COMMIT_FIRST.format(batch=batch)}; {WAIVE}',
+            f"it is dropped, and the next batch gets its number: {has} loses the next one's input",
+            f"{_KEEP} the same input; or {_COMMIT_FIRST.format(batch=batch)}; or {WAIVE}",
         )
 
     def several(self) -> Finding:
@@ -228,13 +234,10 @@ class _PlannedBatch:
             consequence = f"skips the new batch of its number, or {consequence}"
         fact = (
             f"{self.name}: batches {epoch + 1} to {planned} were planned and none of them "
-            f"committed; they are planned again after batch {epoch}, so a sink that was given one "
-            f"of them already {consequence}"
+            f"committed; they are planned again, so a sink that has one of "
+            f"them already {consequence}"
         )
-        hint = (
-            f"if batch {planned} did finish, let the job start once where it is and commit, then "
-            "plan again"
-        )
+        hint = f"if batch {planned} did finish: {_COMMIT_FIRST.format(batch=planned)}"
         if known and self.image.operators:
-            return Finding("refuse", fact, waive=REPEATED, hint=f"{hint}; {WAIVE}")
+            return Finding("refuse", fact, waive=REPEATED, hint=f"{hint}; or {WAIVE}")
         return Finding("warn", fact, hint=hint)

@@ -26,8 +26,8 @@ OTHER_FUNCTION = "let the fork write to a table of its own, or under another app
 IN_A_FORK = 'rewind in a fork instead: leave `renumber` out, and say `--fork` ("mode": "fork")'
 _NEW_NUMBERS = '`--renumber`; "renumber": true'
 WAIVE = (
-    f'where the sink takes a batch number again, say so: "waive": ["{REPEATED}"], or name '
-    "the sink (`sink`)"
+    'name the sink ("sink"); where it takes a batch number again, waive it: "waive": '
+    f'["{REPEATED}"]'
 )
 
 

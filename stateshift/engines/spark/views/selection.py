@@ -117,7 +117,8 @@ def _no_checkpoint(
         fact = f"{location} is a single file, not a checkpoint"
         hint = f"name the checkpoint it belongs to; what is in the file: {look_there}"
         return PlanError(fact, hint=hint)
-    return MissingFile(f"nothing is at {location}", location=location, hint=look_there)
+    hint = f"check the path: stateshift inspect {quote(locations.parent(survey.location))}"
+    return MissingFile(f"nothing is at {location}", location=location, hint=hint)
 
 
 def check_wanted(there: Opened, wanted: Wanted) -> None:

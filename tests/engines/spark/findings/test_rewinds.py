@@ -272,7 +272,7 @@ def test_a_fork_beside_a_function_that_goes_by_numbers_is_refused_without_new_on
 def test_a_planned_batch_that_such_a_function_may_have_is_not_dropped_in_a_fork() -> None:
     function = named_sink(SinkSpec("foreach-batch", None, True))
     plan = planned(spec_of(mode="fork", planned_batch="drop"), KILLED, function)
-    assert "then loses the input of that batch" in refusals(plan)
+    assert "loses the next one's input" in refusals(plan)
 
 
 # ---- back to the newest batch, with another one planned
