@@ -220,6 +220,35 @@ def test_a_query_with_one_aggregate_more_goes_on_from_the_others(held: Held) -> 
         assert {"f0": key, "f1": count, "f2": max(n, 25), "f3": total} in rows
 
 
+@pytest.mark.slow
+@pytest.mark.row("W-9")
+def test_a_query_goes_on_with_another_max_parallelism(held: Held) -> None:
+    """One aggregate is of keys, and one of all rows, which Flink sets to one key group."""
+    counts = "select mod(n, 16) k, count(*) c from numbers group by mod(n, 16)"
+    query = f"select count(*), sum(c) from ({counts})"
+
+    def run(name: str, hold: int, most: int, savepoint: Path | None = None) -> str:
+        words = {"hold": hold, "output": held.folder / name, "per-second": 0}
+        words |= {"query": query, "max-parallelism": most}
+        job = started(held.cluster, held.before, "jobs.Evolving", words, savepoint)
+        until(lambda: {"f0": 16, "f1": hold} in rows(name))
+        return job
+
+    def rows(name: str) -> list[dict[str, int]]:
+        told = held.lines(name)["query"]
+        return [json.loads(row) for kind, row in told if kind in ("+I", "+U")]
+
+    savepoint = held.cluster.stopped(run("grouped", FIRST, 8), held.folder / "savepoints-of-groups")
+    target = held.folder / "regrouped"
+    words = ("--to", target, "--yes", "--workdir", held.folder / "runs" / "regroup")
+    stateshift("repartition", savepoint, "--max-parallelism", "300", *words, cwd=ROOT)
+    stateshift("verify", "--deep", target, cwd=ROOT)
+    operators = stateshift("inspect", target, "--json", cwd=ROOT).json["operators"]
+    assert {operator["max_parallelism"] for operator in operators} == {1, 300}
+    held.cluster.cancelled(run("regrouped", ALL, 300, target))
+    assert min(row["f1"] for row in rows("regrouped")) >= FIRST - 2
+
+
 def edited(row: dict[str, Any], key: str, n: int) -> dict[str, Any]:
     """A row of `held` as that of another key, with the values of another number."""
     value, home = row["value"], {"town": "a new town", "zip": n}
