@@ -93,8 +93,8 @@ def repartition(
 
     Works for every kind of Spark operator and both providers. The checkpoint records the
     number, and the job uses it. A Flink savepoint gets another parallelism or another max
-    parallelism. For the latter it must be canonical, with keys that are strings, integers, longs
-    or tuples of them.
+    parallelism. For the latter it must be canonical, with keys that are text, numbers,
+    tuples or Rows of them, or rows of SQL.
     """
     rescaled = drop_empty(parallelism=parallelism, max_parallelism=max_parallelism)
     if (partitions is None) == (not rescaled):

@@ -456,6 +456,17 @@ def test_rows_as_keys_are_dealt_by_their_hash(ground: Ground) -> None:
     assert len(wanted) == len(found) + 1
 
 
+def test_rows_as_keys_of_one_key_group_show_no_hash(tmp_path: Path) -> None:
+    first, second = Ground(tmp_path / "1"), Ground(tmp_path / "2")
+    second.disk = first.disk
+    source, one = golden.write(first.disk, "flink-2.3.0/typed-canonical"), "file:///there/one"
+    drop = {"kind": "drop", "operators": ["pojos", "lines"]}
+    rescale = {"kind": "rescale", "max_parallelism": 1, "parallelism": 1}
+    first.apply(spec_of(source, new_savepoint_path=one, transform=[drop, rescale]))
+    with pytest.raises(PlanError, match="nothing shows how the job hashes its Rows"):
+        second.apply(spec_of(one, transform=[{"kind": "rescale", "max_parallelism": 8}]))
+
+
 def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> None:
     """Every subtask has its own key groups and no others; operators without state of another
     kind are as many.

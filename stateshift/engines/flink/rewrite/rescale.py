@@ -48,7 +48,13 @@ from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
-from stateshift.formats.flink.key_groups import COMPOSED, groups_of, hashable, prefix_bytes
+from stateshift.formats.flink.key_groups import (
+    COMPOSED,
+    groups_of,
+    has_one_hash,
+    hashable,
+    prefix_bytes,
+)
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, decode_header, encode_section, entries
 from stateshift.formats.flink.metadata import OperatorState
@@ -71,8 +77,9 @@ def why_not(
     if is_dealt:
         for handle in handles:
             header = _any_header(handle, streams)
-            if header is not None and not hashable(header.key):
-                return Obstacle(_of_keys(header))
+            fact = None if header is None else _of_keys(header, operator.max_parallelism)
+            if fact is not None:
+                return Obstacle(fact)
     files = [handle for handle in handles if isinstance(handle, KeyGroups)]
     if len(files) < len(handles):
         return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
@@ -218,9 +225,14 @@ def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
     return None
 
 
-def _of_keys(header: Header) -> str:
-    """Return the obstacle of keys that cannot be hashed here: only known serializers tell how."""
+def _of_keys(header: Header, groups: int) -> str | None:
+    """Return the obstacle of keys that cannot be hashed here: only known serializers tell how, and
+    of Rows, key groups that they stand in.
+    """
     key = header.key
+    if hashable(key):
+        is_shown = groups > 1 or has_one_hash(key)
+        return None if is_shown else "with one key group nothing shows how the job hashes its Rows"
     if key is None:
         name = snapshot_name(header.unknown) if header.unknown else "a serializer that is not known"
         return f"its keys are written by {name}, and are not hashed here"
