@@ -147,6 +147,7 @@ def without_times(value: Any) -> Any:
     if isinstance(value, dict):
         changing = (
             "seconds",
+            "idle_seconds",
             "hint",
             "brought_per_second",
             "downtime_without_rounds",
