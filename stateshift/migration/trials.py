@@ -42,7 +42,8 @@ def try_starts(context: RunContext, jobs: Iterable[JobSpec]) -> None:
         again = job.source_submit
         if again is not None and job.source_cluster is not None:
             cluster = context.world.cluster(job.source_cluster)
-            if cluster.kind == "command":  # others may have no place for two as long as it runs
+            # Others may have no place for two as long as it runs.
+            if cluster.kind == "command" and hasattr(cluster, "try_start"):
                 submission = Submission(
                     "", job.name, job.source, None, again.options, again.environment
                 )
