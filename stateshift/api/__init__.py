@@ -34,10 +34,9 @@ from stateshift import leave_logging_to_the_program
 
 if TYPE_CHECKING:
     from stateshift.api.advice import advise
-    from stateshift.api.checks import check
     from stateshift.api.drills import drill
     from stateshift.api.failovers import failback, failover
-    from stateshift.api.images import diff, export, inspect, query, verify
+    from stateshift.api.images import check, diff, export, inspect, query, verify
     from stateshift.api.runs import Progress, apply, plan, resume, rollback, sign, status
     from stateshift.api.values import (
         CodeCheck,
@@ -91,7 +90,7 @@ __all__ = [
 _HOMES = {
     "advise": "stateshift.api.advice",
     "apply": "stateshift.api.runs",
-    "check": "stateshift.api.checks",
+    "check": "stateshift.api.images",
     "diff": "stateshift.api.images",
     "drill": "stateshift.api.drills",
     "export": "stateshift.api.images",

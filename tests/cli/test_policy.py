@@ -13,7 +13,7 @@ import pytest
 
 from stateshift import api, migration
 from stateshift.api import profiles
-from stateshift.api.checks import rehearsed_copy
+from stateshift.api.images import rehearsed_copy
 from stateshift.api.profiles import policies_in_use
 from stateshift.api.rebalancing.past import remember_failure
 from stateshift.cli.views.run_html import page
