@@ -795,8 +795,8 @@ def _changed_column(
 
     if any(change.kind == "nullable" and not change.path for change in changes.each):
         new = replace(new, nullable=True)
-    if new == old:
-        return column
+    if new == old:  # fields within may have changed places, or become others of one type
+        return replace(column, snapshot=snapshot, read=read)
     if not is_encodable(new):
         raise Unfit(f"a column of type {old} cannot become another")
     return _SqlColumn(new, encode_type(new), snapshot, read)

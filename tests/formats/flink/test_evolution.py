@@ -36,6 +36,8 @@ from stateshift.formats.flink.values import Reader, Unknown, encode_string, read
 from stateshift.plain import JsonObject
 from tests.formats.flink.typed_values import TypedValue, typed_values
 
+INT, STRING = LogicalType("INTEGER"), LogicalType("VARCHAR", size=TEXT_MAX)
+PAIR = LogicalType("ROW", inner=(INT, INT), names=("a", "b"))
 MAGIC = b"\xac\xed\x00\x05"
 NEW: dict[str, tuple[dict[str, object], str]] = {
     "PojoSerializer": ({"name": "zzz", "type": "String", "default": "é"}, "zzz"),
@@ -195,6 +197,34 @@ def test_a_row_within_a_row_within_a_row_is_changed_where_it_is_told(length: int
     for cut in range(len(raw)):
         with suppress(FormatError):
             part.write(DataInput(struct.pack(">i", cut) + raw[:cut], "a value"))
+
+
+ONE_TYPE: list[tuple[dict[str, object], dict[str, object]]] = [
+    ({"drop": ["{}a"], "add": [{"name": "{}a", "type": "INT", "after": ""}]}, {"a": None, "b": 2}),
+    (
+        {"drop": ["{}a"], "rename": {"{}b": "a"}, "add": [{"name": "{}b", "type": "INT"}]},
+        {"a": 2, "b": None},
+    ),
+    ({"drop": ["{}b"], "add": [{"name": "{}b", "type": "INT", "default": 7}]}, {"a": 1, "b": 7}),
+]
+
+
+@pytest.mark.parametrize("path", ["f0.", "f0.in."])
+@pytest.mark.parametrize(("changes", "told"), ONE_TYPE)
+def test_fields_within_are_changed_where_the_type_stays_the_same(
+    changes: dict[str, object], told: dict[str, object], path: str
+) -> None:
+    of, shown, wanted = PAIR, {"a": 1, "b": 2}, told
+    if path == "f0.in.":
+        of = LogicalType("ROW", inner=(INT, PAIR), names=("m", "in"))
+        shown, wanted = {"m": 5, "in": shown}, {"m": 5, "in": told}  # type: ignore[dict-item]
+    snapshot, raw = row_data_of(of, INT), encode_row(0, [slot_of(of, shown), slot_of(INT, 3)])
+    asked = json.loads(json.dumps(changes).replace("{}", path))
+    part = evolve(snapshot, serializer_of(snapshot), FieldChanges.of(asked))
+    new = serializer_of(part.snapshot)
+    assert new.columns == (of, INT)
+    made = part.write(DataInput(struct.pack(">i", len(raw)) + raw, "a value"))
+    assert only_way(new.reader, made) == {"f0": wanted, "f1": 3}
 
 
 @pytest.mark.parametrize(
@@ -441,9 +471,6 @@ def test_a_null_of_a_row_keeps_its_form() -> None:
         FieldChanges.of({"drop": [INT_COLUMN["name"]]}),
     )
     assert back.write(DataInput(longer, "a value")) == value
-
-
-INT, STRING = LogicalType("INTEGER"), LogicalType("VARCHAR", size=TEXT_MAX)
 
 
 def row_data_of(*types: LogicalType) -> bytes:
