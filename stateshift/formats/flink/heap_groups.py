@@ -31,7 +31,7 @@ from typing import Final
 from stateshift.errors import FormatError
 from stateshift.formats.flink import snappy_frames
 from stateshift.formats.flink.java_data import DataInput
-from stateshift.formats.flink.key_groups import has_one_hash, key_group, raw_hash
+from stateshift.formats.flink.key_groups import key_group, raw_hash
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.serializers import Serializer, Unknown, value
 from stateshift.formats.flink.values import read_around
@@ -294,10 +294,9 @@ class _GroupReader:
         assert self.header.key is not None, "a key was read"
         if value(self.header.key, DataInput(key, data.what)) is None:
             return None  # a key is never null
-        if has_one_hash(self.header.key):
-            code = raw_hash(self.header.key, key)
-            if code is not None and key_group(code, self.max_parallelism) != self.group:
-                return None
+        code = raw_hash(self.header.key, key)
+        if code is not None and key_group(code, self.max_parallelism) != self.group:
+            return None
         if state.kind == "timers":
             return _Start(own.at, frozenset((own.at,)), True)
         if state.value is None or state.value.first_opaque() is state.value:

@@ -18,7 +18,8 @@ hashCode is Java's:
 
 The hash of objects (POJO, Kryo) is their own code's. An enum's is another in every JVM: Flink has
 no such keys. A job may hash a Row by its fields' names, and RowData that it does not take from SQL
-in a way of its own: who moves such keys checks that each stood where its hash says.
+in a way of its own: who moves such keys checks that each stood where its hash says, and that there
+are enough of them to show it.
 
 Flink: runtime/state/KeyGroupRangeAssignment, util/MathUtils.murmurHash, types/RowUtils,
 api/java/tuple, table/data/binary/BinarySection, table/runtime/util/MurmurHashUtil. Pure.
@@ -124,9 +125,7 @@ def hashable(serializer: Serializer | None) -> bool:
 
 def has_one_hash(serializer: Serializer | None) -> bool:
     """Whether no job hashes keys of a serializer otherwise than it is done here."""
-    if serializer is None:
-        return False
-    return serializer.name == ROW_DATA or _has_hash(serializer, COMPOSED[:1])
+    return serializer is not None and _has_hash(serializer, COMPOSED[:1])
 
 
 def _has_hash(serializer: Serializer, outer: tuple[str, ...]) -> bool:
@@ -143,8 +142,11 @@ def hash_of(header: Header, state: int, key: bytes) -> int:
 
 
 def raw_hash(serializer: Serializer, key: bytes) -> int | None:
-    """Return the hash code of a key's bytes; None where it is not known here."""
-    return hash_next(serializer, DataInput(key, "a key")) if hashable(serializer) else None
+    """Return the hash code of a key's bytes; None where it is not known here, or another job's may
+    be another: RowData is taken for SQL's.
+    """
+    is_told = serializer.name == ROW_DATA or has_one_hash(serializer)
+    return hash_next(serializer, DataInput(key, "a key")) if is_told else None
 
 
 def hash_next(serializer: Serializer, data: DataInput) -> int:

@@ -15,11 +15,13 @@ from stateshift.formats.flink import key_groups
 from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.key_groups import (
     code_of,
+    has_one_hash,
     hash_next,
     hash_of,
     hashable,
     key_group,
     prefix_bytes,
+    raw_hash,
 )
 from stateshift.formats.flink.serializers import Serializer
 from stateshift.testing.memory_storage import MemoryDisk
@@ -87,6 +89,16 @@ def test_a_row_hashes_as_a_list_behind_its_kind() -> None:
     fields = {"f0": "a", "f1": 5, "f2": None, "f3": True, "f4": 2.5}
     assert code_of(row, fields) == 1221955436
     assert code_of(row, {"@kind": "-U", **fields}) == 1221955436 + 31
+
+
+def test_only_of_some_keys_every_job_has_the_same_hash() -> None:
+    """Row.withNames() and GenericRowData hash otherwise than what is read of their bytes."""
+    text, row, sql = simple("String"), simple("Row", simple("Int")), simple("RowData")
+    assert has_one_hash(text) and has_one_hash(simple("Tuple", text, simple("Double")))
+    for other in (row, sql, simple("Tuple", text, row), None):
+        assert not has_one_hash(other)
+    assert raw_hash(row, bytes.fromhex("0000000001")) is None
+    assert raw_hash(sql, bytes(4)) is not None  # whose jobs are SQL's, but for some
 
 
 @pytest.mark.parametrize("raw", ["00000006000000000000", "ffffffff", "00000008000000"])

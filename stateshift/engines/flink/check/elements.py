@@ -42,13 +42,7 @@ from stateshift.errors import FormatError, OldVersion, StorageError, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.flink import operator_state
 from stateshift.formats.flink.heap_groups import Hidden, heap_entries
-from stateshift.formats.flink.key_groups import (
-    has_one_hash,
-    key_group,
-    key_of,
-    prefix_bytes,
-    raw_hash,
-)
+from stateshift.formats.flink.key_groups import key_group, key_of, prefix_bytes, raw_hash
 from stateshift.formats.flink.keyed_handles import Incremental, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
@@ -237,9 +231,7 @@ class Walk:
     def _place(
         self, header: Header, key: bytes | None, group: int, operator: OperatorState
     ) -> None:
-        if header.key is None or key is None or not has_one_hash(header.key):
-            return
-        code = raw_hash(header.key, key)
+        code = None if header.key is None or key is None else raw_hash(header.key, key)
         if code is not None:
             self.misplaced += key_group(code, operator.max_parallelism) != group
 

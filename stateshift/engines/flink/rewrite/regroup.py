@@ -30,8 +30,9 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from stateshift.engines.flink.entries.image import uncompress
+from stateshift.engines.flink.entries.image import plain_pieces, uncompress
 from stateshift.engines.flink.rewrite.keyed_files import KeyedFile, Sections, refuse_other_hash
+from stateshift.engines.flink.streams import Streams
 from stateshift.errors import Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Ints, block_of
@@ -45,7 +46,14 @@ from stateshift.formats.flink.key_groups import (
 )
 from stateshift.formats.flink.key_hashes import hash_codes, murmur_of_each
 from stateshift.formats.flink.keyed_columns import Columns, columns_in
-from stateshift.formats.flink.keyed_state import END_OF_GROUP, FLAG, encode_section, entries
+from stateshift.formats.flink.keyed_handles import KeyGroups
+from stateshift.formats.flink.keyed_state import (
+    END_OF_GROUP,
+    FLAG,
+    Header,
+    encode_section,
+    entries,
+)
 from stateshift.formats.sorting import Scratch, SortedPiles, put_aside
 
 # Bytes of entries that are dealt together.
@@ -77,6 +85,19 @@ def dealt_sections(
     for group, rows in groupby(runs.rows(), key=lambda row: row[0] >> _STATE_BITS):
         sections.add(group, runs.section(rows))
     return sections
+
+
+def keys_of(
+    handle: KeyGroups, header: Header, prefix: int, streams: Streams
+) -> Iterator[bytes | None]:
+    """Yield the key of each entry of a file."""
+    size = min(BATCH_BYTES, bounds.piece())
+    pieces = plain_pieces(handle, streams, size)
+    for columns in columns_in(pieces, prefix, len(header.states), size):
+        numbers = (columns.states, columns.places + 4, columns.key_sizes)
+        for state, place, end in zip(*(each.tolist() for each in numbers), strict=True):
+            raw = columns.content[place + prefix : max(place + prefix, place + end)].tobytes()
+            yield key_of(header, state, raw)
 
 
 class _Dealing:

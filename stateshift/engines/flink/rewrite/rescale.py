@@ -8,7 +8,7 @@ another max parallelism, which Flink itself refuses (FLINK-5052).
     edited  entries of one subtask, some of which become others or stay behind
     dealt   each entry's key is read and hashed, gets its group's number, and goes to that group.
             That each was in the group its hash says before is checked on the way: who hashes keys
-            otherwise is refused
+            otherwise is refused, and beforehand, who has too few keys to show that
 
     Rescaler(origins, parallelism, max_parallelism, scratch, edit)
       .keyed(subtask) -> Cut(first, offsets, size, content)
@@ -23,11 +23,12 @@ the others are renumbered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from io import BytesIO
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stateshift.engines.flink.entries.edits import Edit
 from stateshift.engines.flink.entries.image import header_of, is_canonical
@@ -50,6 +51,7 @@ from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.flink.key_groups import (
     COMPOSED,
+    ROW_DATA,
     groups_of,
     has_one_hash,
     hashable,
@@ -64,6 +66,8 @@ from stateshift.formats.flink.serializers import snapshot_name
 if TYPE_CHECKING:
     from stateshift.formats.sorting import Scratch
 
+EVIDENCE: Final = 20  # bits that key groups have to tell: by chance it is one image of a million
+
 
 def why_not(
     operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False
@@ -77,15 +81,14 @@ def why_not(
     if is_dealt:
         for handle in handles:
             header = _any_header(handle, streams)
-            fact = None if header is None else _of_keys(header, operator.max_parallelism)
-            if fact is not None:
-                return Obstacle(fact)
+            if header is not None and not hashable(header.key):
+                return Obstacle(_of_keys(header))
     files = [handle for handle in handles if isinstance(handle, KeyGroups)]
     if len(files) < len(handles):
         return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
     filled = [file for file in files if first_section(file) is not None]
     if all(is_canonical(file, streams) for file in filled):
-        return None
+        return _not_shown(filled, operator.max_parallelism, streams) if is_dealt else None
     of_hashmap = "it is in the hashmap backend's own format"
     if is_dealt or united:
         return Obstacle(f"{of_hashmap}, which is not taken apart", CANONICAL)
@@ -225,19 +228,43 @@ def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
     return None
 
 
-def _of_keys(header: Header, groups: int) -> str | None:
-    """Return the obstacle of keys that cannot be hashed here: only known serializers tell how, and
-    of Rows, key groups that they stand in.
+def _not_shown(files: Sequence[KeyGroups], groups: int, streams: Streams) -> Obstacle | None:
+    """Return the obstacle of keys that some jobs hash otherwise than it is done here, where too few
+    of them can show by their key groups that this job does not.
     """
+    bits, keys = math.log2(groups), set[bytes | None]()
+    fact = "jobs hash Rows and RowData in several ways, and"
+    leave = 'leave it behind: {"kind": "drop", "operators": [...]}'
+    for file in files:
+        header = header_of(file, streams)
+        if header is None or has_one_hash(header.key):
+            continue
+        # It loads Arrow, for which no other plan should wait.
+        from stateshift.engines.flink.rewrite.regroup import keys_of
+
+        for key in keys_of(file, header, prefix_bytes(groups), streams):
+            keys.add(key)
+            if not bits:
+                return Obstacle(f"{fact} one key group does not show how this one does", leave)
+            if len(keys) * bits >= EVIDENCE:
+                return None
+    if not keys:
+        return None
+    enough = math.ceil(EVIDENCE / bits)
+    return Obstacle(
+        f"{fact} {len(keys)} keys in {groups} key groups do not show how this one does",
+        f"take a savepoint once it has {enough} keys, or {leave}",
+    )
+
+
+def _of_keys(header: Header) -> str:
+    """Return the obstacle of keys that cannot be hashed here: only known serializers tell how."""
     key = header.key
-    if hashable(key):
-        is_shown = groups > 1 or has_one_hash(key)
-        return None if is_shown else "with one key group nothing shows how the job hashes its Rows"
     if key is None:
         name = snapshot_name(header.unknown) if header.unknown else "a serializer that is not known"
         return f"its keys are written by {name}, and are not hashed here"
-    while key.name in COMPOSED and not all(map(hashable, key.inner)):
-        key = next(inner for inner in key.inner if not hashable(inner))
+    while key.name in COMPOSED:  # of which no part may be RowData
+        key = next(inner for inner in key.inner if inner.name == ROW_DATA or not hashable(inner))
     match key.name:
         case "PojoSerializer" | "KryoSerializer":
             return f"its keys are objects of {key.type}: only the job's own code tells their hash"
