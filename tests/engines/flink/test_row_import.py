@@ -17,23 +17,27 @@ import pytest
 from stateshift import api, look
 from stateshift.engines.flink.entries.image import numbered_entries
 from stateshift.engines.flink.image import id_of, metadata_of, places_of
-from stateshift.engines.flink.rewrite import row_import
+from stateshift.engines.flink.rewrite import regroup, row_import
+from stateshift.engines.flink.rewrite import rescale as rescaling
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.registry import engine
 from stateshift.formats import sorting
 from stateshift.formats.blocks import block_of
-from stateshift.formats.flink import encoding
+from stateshift.formats.flink import encoding, key_groups
 from stateshift.formats.flink.binary_rows import encode_fields, key_slot_of
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_columns import encode_sections
 from stateshift.formats.flink.keyed_state import encode_section
 from stateshift.formats.flink.keyed_state import entries as entries_in
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from stateshift.formats.flink.serializers import Serializer
 from stateshift.formats.sorting import SortedPiles
 from stateshift.formats.uid import flink_operator_id
+from stateshift.specification import parse_spec
 from stateshift.table.tables import tables_of
 from tests.cli.support import Said, said
 from tests.engines.flink import golden
+from tests.support.ground import Ground
 
 Row = dict[str, Any]
 TYPED, TABLES, KEYED, KINDS = (
@@ -229,8 +233,9 @@ def test_files_of_other_formats_become_state_too(suffix: str, tmp_path: Path) ->
     ],
 )
 def test_edited_rows_are_where_their_keys_belong_and_all_else_is_the_templates(
-    case: str, operator: str, store: str, tmp_path: Path
+    case: str, operator: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(row_import, "EVIDENCE", 15)  # five keys in eight key groups
     template = place(case)
     rows = rows_of(tmp_path, template)
     operator = operator or next(row["operator"] for row in rows if row["store"] == store)
@@ -329,7 +334,56 @@ def test_a_row_that_does_not_fit_is_refused_by_its_number(fault: str, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"]
 
 
-def test_a_key_that_is_a_row_goes_to_the_key_group_of_its_hash(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("case", "store"), [(TYPED, "row"), (TABLES, "accState")])
+def test_a_new_key_where_too_few_show_how_the_job_hashes_them_is_refused(
+    case: str, store: str, tmp_path: Path
+) -> None:
+    rows = rows_of(tmp_path, place(case))
+    row = next(row for row in rows if row["store"] == store)
+    key = {**row["key"]["key"], "f0": type(row["key"]["key"]["f0"])(999)}
+    new = {**row, "key": {**row["key"], "key": key}}
+    done = imported(tmp_path, place(case), written(tmp_path, [*rows, new]))
+    assert done.code == 3 and "is not known" in done.err, done.err
+
+
+def test_keys_of_a_job_that_hashes_rows_in_a_way_of_its_own_stay_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that takes their fields' names: the bytes of the keys are the same."""
+    ground, template = Ground(tmp_path / "ground"), tmp_path / "template"
+    source = golden.write(ground.disk, TYPED)
+    rescale = {"kind": "rescale", "max_parallelism": 128}
+    changes = [{"kind": "drop", "operators": ["pojos", "lines"]}, rescale]
+    job = {"name": "own", "existing_savepoint_paths": [source], "transform": changes}
+    job["new_savepoint_path"] = "file:///there/own"
+    real = key_groups.code_of
+
+    def by_names(serializer: Serializer, key: object) -> int:
+        of_row = serializer.name == "RowSerializer"
+        return real(serializer, key) * (31 if of_row else 1) & 0xFFFFFFFF
+
+    with monkeypatch.context() as other:
+        other.setattr(key_groups, "code_of", by_names)
+        other.setattr(regroup, "refuse_other_hash", lambda group: None)
+        other.setattr(rescaling, "EVIDENCE", 1)
+        ground.apply(parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [job]})))
+    template.mkdir()
+    for name, content in ground.held("file:///there/own").items():
+        (template / name).write_bytes(content)
+    rows = [row for row in rows_of(tmp_path, template) if row["operator"] == "plain"]
+    done = imported(tmp_path, template, written(tmp_path, rows))
+    assert done.code == 0 and rows, done.err
+    assert keyed_bytes(template) == keyed_bytes(tmp_path / "new")
+    new = other_key({"key": {"f0": "row-1", "f1": 999}})(rows)
+    (tmp_path / "more").mkdir()
+    done = imported(tmp_path / "more", template, written(tmp_path, new))
+    assert done.code == 3 and "is not known" in done.err, done.err
+
+
+def test_a_key_that_is_a_row_goes_to_the_key_group_of_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_import, "EVIDENCE", 9)  # three keys in eight key groups
     rows = rows_of(tmp_path, place(TYPED))
     (tmp_path / "exported.jsonl").unlink()
     rows = other_key({"key": {"f0": "row-1", "f1": 999}})(rows)

@@ -7,8 +7,8 @@ operators that rows are of; a plan puts the other operators of the template besi
 
 Rows replace all entries of their states; states of the same operator without rows keep those of the
 template, for they share its files. A row goes to the key group that the hash of its key says. Where
-only the job's classes can tell the hash, a key keeps the group that it has in the template, and
-others are refused.
+only the job can tell the hash, a key keeps the group that it has in the template, and others are
+refused. So it is of Rows and RowData that stand otherwise there, or are too few to show the hash.
 
     pile    u16 key group, u16 state, key    ->    i64 number of the row, u1 origin, content
 
@@ -23,6 +23,7 @@ The new savepoint is read as an export reads it: each state has to show its rows
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +64,7 @@ from stateshift.engines.flink.rewrite.metadata import (
     Taken,
     unite_images,
 )
-from stateshift.engines.flink.rewrite.rescale import why_not
+from stateshift.engines.flink.rewrite.rescale import EVIDENCE, why_not
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import PreparedState, RowBatch, RowNumbers, Wanted
 from stateshift.errors import FormatError, PlanError, SpecError
@@ -89,15 +90,17 @@ from stateshift.formats.blocks import (
 from stateshift.formats.flink.binary_rows import WRONG
 from stateshift.formats.flink.encoding import BYTES_MAX, EntryWriter, UnfitValue
 from stateshift.formats.flink.heap_groups import namespace_of
+from stateshift.formats.flink.java_data import DataInput
 from stateshift.formats.flink.key_groups import (
     groups_of,
+    has_one_hash,
+    hash_next,
     hashable,
     key_group,
     key_of,
     prefix_bytes,
-    raw_hash,
 )
-from stateshift.formats.flink.key_hashes import hash_codes, murmur_of_each
+from stateshift.formats.flink.key_hashes import hash_codes, is_hashed, murmur_of_each
 from stateshift.formats.flink.keyed_columns import (
     PADDING,
     Columns,
@@ -349,7 +352,7 @@ class _Making:
 @dataclass
 class _Target:
     """An operator whose state is made of rows; `number` is that of its pile. `known` are the keys
-    of the template with their key groups, where only the job's classes can hash them.
+    of the template with their key groups, where only the job can hash them.
     """
 
     name: str
@@ -390,21 +393,29 @@ class _Target:
         return target
 
     def _check_keys(self) -> None:
-        """Check that keys are where their hash says; or learn their key groups."""
+        """Check that keys are where their hash says, and show it; or learn their key groups."""
         serializer = self.header.key
         if serializer is None or serializer.is_opaque:
             return
-        has_hash = hashable(serializer)
-        self.known = None if has_hash else {}
-        for file in self.files:
+        is_told, has_one, seen = hashable(serializer), has_one_hash(serializer), set[bytes]()
+        for file in self.files if is_told else ():
             entries = numbered_entries(file.handle, prefix_bytes(file.was), file.streams)
-            for entry in islice(entries, CHECKED if has_hash else None):
+            for entry in islice(entries, CHECKED):
                 own = key_of(file.known_header, entry.state, entry.key) or b""
-                code = raw_hash(serializer, own) if self.known is None else 0
-                if self.known is not None:
-                    self.known[own] = entry.group
-                elif code is None or key_group(code, file.was) != entry.group:
-                    refuse_other_hash(entry.group)
+                seen.add(own)
+                code = hash_next(serializer, DataInput(own, "a key"))
+                if key_group(code, file.was) != entry.group:
+                    if has_one:
+                        refuse_other_hash(entry.group)
+                    is_told = False
+        bits = len(seen) * math.log2(self.operator.max_parallelism)
+        if is_told and (has_one or bits >= EVIDENCE):
+            return
+        self.known = {}
+        for file in self.files:
+            for entry in numbered_entries(file.handle, prefix_bytes(file.was), file.streams):
+                own = key_of(file.known_header, entry.state, entry.key) or b""
+                self.known[own] = entry.group
 
     def begin(self, store: str) -> None:
         """Begin with a state, refused if its serializers are not known."""
@@ -433,11 +444,12 @@ class _Target:
         content, (key_edges, own_edges, edges_) = laid_out(keys, owns, raw)
         places = EntryPlaces(key_edges[:-1], key_edges[1:], edges_[:-1], edges_[1:])
         texts = texts_of(self.header, self.header.states[state], content, places)
-        if self.known is None:
+        if self.known is None and is_hashed(key):
             codes, odd = hash_codes(key, content, own_edges[:-1], own_edges[1:])
             groups = murmur_of_each(codes) % self.operator.max_parallelism
         else:
-            groups = np.array([self.known.get(own, -1) for _, own, _ in made])
+            found = [self._group_of(own) for _, own, _ in made]
+            groups = np.array([-1 if group is None else group for group in found])
             odd = groups < 0
         is_written = ~texts.odd & ~odd
         for edge in (key_edges, edges_):
@@ -494,7 +506,7 @@ class _Target:
         assert serializer is not None, "asked before: begin"
         group = self._group_of(own_key)
         if group is None:
-            fact = f"{serializer.name} is not hashed here"
+            fact = f"how the job hashes {serializer.name} is not known"
             raise UnfitValue(f"a key that the template does not have, and {fact}")
         try:
             raw, shown = writer.value(own)
@@ -507,11 +519,12 @@ class _Target:
             return _Record(group, state, raw_key, _KEPT, SHOWN, content)
 
     def _group_of(self, own_key: bytes) -> int | None:
-        """Return the key group of a key; None where only the job's classes know it."""
+        """Return the key group of a key; None where only the job knows it."""
         if self.known is not None:
             return self.known.get(own_key)
         assert self.header.key is not None, "asked before: begin"
-        return key_group(raw_hash(self.header.key, own_key) or 0, self.operator.max_parallelism)
+        code = hash_next(self.header.key, DataInput(own_key, "a key"))
+        return key_group(code, self.operator.max_parallelism)
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning for state of windows without rows, where other such state has some."""
