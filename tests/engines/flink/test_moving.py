@@ -153,9 +153,9 @@ def test_two_savepoints_become_one(ground: Ground) -> None:
     assert entries(ground.disk, TARGET) == entries(ground.disk, one) | entries(ground.disk, other)
 
 
-def halves(ground: Ground, case: str) -> tuple[str, str]:
+def halves(ground: Ground, case: str, source: str = "") -> tuple[str, str]:
     """An image as two, each with all operators and the keys of every other entry's."""
-    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    source = source or golden.write(ground.disk, f"flink-2.3.0/{case}")
     storage, survey = golden.looked_at(ground.disk, source)
     image = metadata_of(survey.images[0])
     streams = Streams(storage.chunks, places_of(survey.images[0]))
@@ -443,6 +443,35 @@ def test_what_is_set_to_one_key_group_stays_so_beside_operators_of_more(
     assert groups == {True: {1}, False: {32}}
     with pytest.raises(PlanError, match="one key group does not show how this one does"):
         grounds[3].apply(spec_of(single, new_savepoint_path="file:///there/alone", transform=more))
+
+
+def test_what_is_set_to_one_key_group_stays_so_where_it_alone_has_keys(tmp_path: Path) -> None:
+    """As `select count(*)`, whose source has the max parallelism of the job; also of two images."""
+    grounds = [Ground(tmp_path / str(number)) for number in range(3)]
+    ground = grounds[0]
+    for other in grounds[1:]:
+        other.disk = ground.disk
+    source, single = golden.write(ground.disk, f"flink-2.3.0/{ONE}"), "file:///there/single"
+    drop = {"kind": "drop", "operators": ["orders-lines"]}
+    one = {"kind": "rescale", "max_parallelism": 1, "parallelism": 1}
+    grounds[0].apply(spec_of(source, new_savepoint_path=single, transform=[drop, one]))
+    counted, operators = flink_operator_id("orders-count"), []
+    image = decode_metadata(ground.held(single)["_metadata"])
+    for operator in image.operators:
+        most = 1 if operator.id.hex() == counted else 8
+        operators.append(replace(operator, max_parallelism=most))
+    ground.put(f"{single}/_metadata", encode_metadata(replace(image, operators=tuple(operators))))
+    more = {"kind": "rescale", "max_parallelism": 32, "parallelism": 2}
+    places, united = halves(ground, ONE, single), "file:///there/united"
+    union = {"kind": "union", "operators": in_both(ground, places)}
+    grounds[1].apply(spec_of(single, transform=[more]))
+    grounds[2].apply(spec_of(*places, new_savepoint_path=united, transform=[union, more]))
+    for target in (TARGET, united):
+        assert entries(ground.disk, target)[counted] == entries(ground.disk, single)[counted]
+        for operator in decode_metadata(ground.held(target)["_metadata"]).operators:
+            is_set = operator.id.hex() == counted
+            assert operator.max_parallelism == (1 if is_set else 32)
+            assert operator.parallelism == 1 or not is_set
 
 
 @pytest.mark.row("W-9")

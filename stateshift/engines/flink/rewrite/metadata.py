@@ -207,10 +207,9 @@ def unite_images(
     parts = []
     for image, own in zip(images, taken, strict=True):
         part = convert_metadata(_taken(image, own), wanted, properties)
-        most, operators = max_groups(image), []
+        operators = []
         for operator in part.operators:
-            is_set = operator.max_parallelism == 1 < most  # as SQL's aggregate of all rows
-            if max_parallelism is not None and not is_set:
+            if max_parallelism is not None and not is_set_to_one(operator, image):
                 operator = replace(operator, max_parallelism=max_parallelism)
             operators.append(operator)
         parts.append(replace(part, operators=tuple(operators)))
@@ -230,14 +229,12 @@ def unite_images(
     )
 
 
-def max_groups(image: Metadata) -> int:
-    """Return the largest max parallelism of an image's operators with keyed state."""
-    keyed = [
-        operator.max_parallelism
-        for operator in image.operators
-        if any(subtask.managed_keyed for subtask in operator.all_subtasks)
-    ]
-    return max(keyed, default=1)
+def is_set_to_one(operator: OperatorState, image: Metadata) -> bool:
+    """Whether an operator has one key group because its code says so, as of SQL's aggregate of all
+    rows: others of the job, with keyed state or without, have more.
+    """
+    most = max(other.max_parallelism for other in image.operators)
+    return operator.max_parallelism == 1 < most
 
 
 def _each_once(images: Sequence[Metadata], rewritten: Container[str]) -> Iterator[OperatorState]:

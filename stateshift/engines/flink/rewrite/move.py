@@ -30,7 +30,7 @@ from stateshift.engines.flink.image import (
 )
 from stateshift.engines.flink.new_offsets import NewOffsets, holds
 from stateshift.engines.flink.rewrite.choice import Choice, Source, choose, sources_by_id
-from stateshift.engines.flink.rewrite.metadata import max_groups
+from stateshift.engines.flink.rewrite.metadata import is_set_to_one
 from stateshift.engines.flink.rewrite.unkeyed import (
     KEYED,
     MANAGED,
@@ -181,10 +181,11 @@ def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Red
             continue
         if rescale is None and not candidate.is_united:
             continue
-        own = metadata_of(surveys[sources[0][0]].images[0])
-        if operators[0].max_parallelism == 1 < max_groups(own) and not candidate.is_united:
-            continue  # it is set to one key group: Flink takes no other
-        match _redistributed_operator(candidate, surveys, rescale or Rescale()):
+        wanted = rescale or Rescale()
+        images = (metadata_of(surveys[number].images[0]) for number, _ in sources)
+        if any(map(is_set_to_one, operators, images)):
+            wanted = Rescale()  # Flink takes no other max parallelism, so no other parallelism
+        match _redistributed_operator(candidate, surveys, wanted):
             case Rewritten() as result:
                 rewritten.append(result)
             case Obstacle() as obstacle:
