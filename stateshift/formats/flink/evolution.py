@@ -31,6 +31,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -45,6 +46,7 @@ from stateshift.formats.flink.binary_rows import (
     Span,
     encode_row,
     field_names,
+    null_slot,
     null_slot_at,
     slot_of,
     slot_places,
@@ -192,6 +194,7 @@ def evolve_state(content: bytes, state: StateInfo, changes: FieldChanges) -> Sta
         keys = changes.among(("map_key",)).inside("map_key")
         if "drop" in keys.kinds:
             raise Unfit("two keys of a map might become one: nothing can be dropped there")
+        _refuse_new_nulls(serializer.inner[0], keys)
         key = evolve(content, serializer.inner[0], keys)
         others = changes.among(("map_key",), others=True)
         value = _evolve_any(content, serializer.inner[1], others)
@@ -750,6 +753,28 @@ def _evolve_sql_row(
         return encode_row(row.data[row.start], slots)
 
     return _SqlRow(head + count + types + ahead + count + nested, fields, write)
+
+
+def _refuse_new_nulls(key: Serializer, changes: FieldChanges) -> None:
+    """Refuse nulls of a map's key that become those of a long type, for which Flink's generated
+    code keeps bytes and its serializer none: such keys are found by their bytes.
+    """
+    for change in changes.each:
+        new = parse_type(change.to or str(change.field.get("type")))
+        if new is None or null_slot(new).part is None or change.field.get("default") is not None:
+            continue
+        old = [LogicalType("ROW", inner=key.columns, names=key.fields)]
+        for name in change.path.split(".") if change.kind == "widen" else ():
+            within = chain.from_iterable(zip(row.names, row.inner, strict=False) for row in old)
+            old = [inner for own, inner in within if name in ("*", own)]
+        # Of what is added, the row itself may be so.
+        has_nulls = any(type_.nullable and null_slot(type_).part is None for type_ in old)
+        if has_nulls and new.nullable:
+            way_out = "name a default" if change.kind == "add" else "leave its type as it is"
+            raise Unfit(
+                f"{change.path}: Flink writes nulls of {new} in two forms, and finds the keys of a "
+                f"map by their bytes: {way_out}"
+            )
 
 
 def _sql_snapshot(type_: LogicalType) -> bytes:
