@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from stateshift.formats.flink.java_data import DataOutput, encode_utf
@@ -77,7 +77,9 @@ class LogicalType:
     scale: int = 0
     inner: tuple[LogicalType, ...] = ()
     names: tuple[str, ...] = ()
-    of: str = ""  # the class of a raw value; what the fields of a row are described as
+    # The class of a raw value; what the fields of a row are described as; that it is the source of
+    # a DISTINCT type. No such type is written anew.
+    of: str = ""
 
     def __str__(self) -> str:
         return self._plain() if self.nullable else f"{self._plain()} NOT NULL"
@@ -139,7 +141,8 @@ def _type_of(value: object, depth: int, budget: _Budget) -> LogicalType:
         return LogicalType("RAW", nullable, of=class_.name if isinstance(class_, JavaClass) else "")
     match root.name:
         case "DISTINCT_TYPE":
-            return _type_of(fields.get("sourceType"), depth + 1, budget)
+            source = _type_of(fields.get("sourceType"), depth + 1, budget)
+            return replace(source, of=source.of or "DISTINCT")
         case "ROW":
             return _row(root.name, nullable, fields.get("fields"), depth, budget)
         case "STRUCTURED_TYPE" if fields.get("superType") is None:

@@ -26,10 +26,11 @@ from stateshift.errors import Incompatible, PlanError
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.key_groups import groups_of, hash_of, prefix_bytes
 from stateshift.formats.flink.keyed_handles import KeyGroups
-from stateshift.formats.flink.keyed_state import encode_section
+from stateshift.formats.flink.keyed_state import Header, encode_section
 from stateshift.formats.flink.keyed_state import entries as keyed_entries
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
 from stateshift.formats.flink.operator_handles import BROADCAST
+from stateshift.formats.flink.serializers import Serializer
 from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import Spec, parse_spec
@@ -572,6 +573,13 @@ def test_state_that_cannot_be_dealt_out_is_refused_with_the_reason(
     with pytest.raises(PlanError, match=why):
         ground.apply(spec_of(source, transform=[{"kind": "rescale", **change}]))
     assert ground.disk.snapshot() == before
+
+
+def test_keys_that_hold_rows_of_sql_are_refused_by_what_they_hold() -> None:
+    sql, text = (Serializer(f"{name}Serializer", 3) for name in ("RowData", "String"))
+    row = Serializer("RowSerializer", 3, inner=(text, sql))
+    header = Header(2, False, Serializer("TupleSerializer", 3, inner=(text, row)), (), 0)
+    assert rescale._of_keys(header).startswith("its keys are written by RowDataSerializer")
 
 
 def raw(subtask: SubtaskState) -> SubtaskState:

@@ -23,7 +23,7 @@ from stateshift.formats.flink.evolution import (
     evolve_state,
 )
 from stateshift.formats.flink.java_data import DataInput, encode_utf
-from stateshift.formats.flink.java_objects import read_object
+from stateshift.formats.flink.java_objects import JavaEnum, JavaObject, read_object
 from stateshift.formats.flink.keyed_state import StateInfo
 from stateshift.formats.flink.logical_types import (
     TEXT_MAX,
@@ -133,6 +133,18 @@ def test_types_of_sql_are_written_as_java_writes_them() -> None:
             assert type_.inner or parse_type(str(type_)) == type_
             seen.add(type_.root)
     assert len(seen) >= 16 and seen >= {"ROW", "ARRAY", "MAP"}
+
+
+def test_a_row_with_a_type_of_its_own_name_is_not_written_anew() -> None:
+    """CREATE TYPE ... AS: in the row it would become the type that it is made of."""
+    package = "org.apache.flink.table.types.logical."
+    root = JavaEnum(f"{package}LogicalTypeRoot", "DISTINCT_TYPE")
+    source = read_object(DataInput(encode_type(INT), "a type"))
+    type_ = logical_type(
+        JavaObject(f"{package}DistinctType", {"typeRoot": root, "sourceType": source})
+    )
+    assert type_ is not None and str(type_) == "INT" and is_encodable(INT)
+    assert not is_encodable(LogicalType("ROW", inner=(STRING, type_), names=("a", "b")))
 
 
 WITHIN: dict[str, object] = {
