@@ -45,7 +45,7 @@ TONES: dict[str, Tone] = {
     "damaged": "bad",
 }
 TIMELINE = 24
-RESTED_SECONDS = 10.0  # less is the start of a process
+RESTED_SECONDS = 60.0  # less is a person who types the next command
 RUN_HEADS = ("workdir", "state", "jobs", ">took", ">downtime")
 PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
