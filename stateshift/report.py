@@ -50,7 +50,7 @@ class PhaseReport:
 
     name: Annotated[str, "the phase"]
     start: Annotated[float, "seconds since the run began"]
-    seconds: Annotated[float, "how long it took, or has taken so far, without interruptions"]
+    seconds: Annotated[float, "how long it took, or has taken so far"]
     steps: Annotated[int, "how many steps it has"]
     done: Annotated[int, "how many of them are finished"]
     files: Annotated[int, "how many files they wrote or read"]
@@ -331,7 +331,7 @@ def summarize(progress: Progress, given_commands: Iterable[GivenCommand] = ()) -
         steered=tuple(steered),
         began=progress.began,
         commands=tuple(commands),
-        idle_seconds=_idle(progress, progress.began, progress.ended),
+        idle_seconds=_idle(progress),
     )
     if report.failure is None or not report.down:
         return report
@@ -536,7 +536,7 @@ def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[Ro
     for number, plan in enumerate(_warm(plans), 1):
         if number > 1:  # the first is kept, and the second stands for the forgotten ones
             number += forgotten
-        phase = _phase("", list(plan.steps.values()), progress)
+        phase = _phase("", list(plan.steps.values()), progress.began)
         report = RoundReport(number, phase.start, phase.seconds, phase.files, phase.bytes)
         after = left.get(number)
         if after is not None:
@@ -591,7 +591,7 @@ def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport,
         of_phase = [step for step in moving if step.phase == phase]
         if of_phase:
             bundles.append((phase, of_phase))
-    return tuple(_phase(name, steps, progress) for name, steps in bundles)
+    return tuple(_phase(name, steps, progress.began) for name, steps in bundles)
 
 
 def _moving(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
@@ -599,14 +599,14 @@ def _moving(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
     return [plan for plan in plans if plan.purpose not in WHILE_IT_RUNS]
 
 
-def _phase(name: str, steps: list[StepProgress], progress: Progress) -> PhaseReport:
+def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
     start = min(step.at for step in steps)
     end = max(step.at + step.seconds for step in steps)
     done = [step for step in steps if step.state == "finished"]
     return PhaseReport(
         name=name,
-        start=_between(progress.began, start),
-        seconds=round(max(0.0, _between(start, end) - _idle(progress, start, end)), 3),
+        start=_between(began, start),
+        seconds=_between(start, end),
         steps=len(steps),
         done=len(done),
         files=sum(step.files for step in done),
@@ -673,9 +673,15 @@ def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:
             yield from _moments_of_stopping([step.earlier])
 
 
-def _idle(progress: Progress, start: float, end: float) -> float:
-    """Return the seconds between two moments in which the run was interrupted or paused."""
-    return round(sum(_between(max(start, since), min(end, to)) for since, to in progress.idle), 3)
+def _idle(progress: Progress) -> float:
+    """Return the seconds in which the run was interrupted or paused. Where the clock went back,
+    some of them come twice, and count once.
+    """
+    idle, last = 0.0, progress.began
+    for since, to in sorted(progress.idle):
+        idle += _between(max(since, last), min(to, progress.ended))
+        last = max(last, to)
+    return round(idle, 3)
 
 
 def _between(start: float, end: float) -> float:

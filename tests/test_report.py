@@ -220,7 +220,7 @@ def test_hours_in_which_nobody_worked_on_a_run_are_told_apart() -> None:
     assert told.idle_seconds == 7200.0 + 3600.0 + 86400.0
     assert told.worked_seconds == 31.0
     copy = next(phase for phase in told.phases if phase.name == "copy")
-    assert (copy.start, copy.seconds) == (6.0, 19.0)
+    assert (copy.start, copy.seconds) == (6.0, 10819.0)  # to its end: what is drawn, and told
 
 
 def test_what_a_rollback_had_to_leave_is_told() -> None:

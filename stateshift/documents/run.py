@@ -235,7 +235,8 @@ class ReportDocument(TypedDict):
     downtime_seconds: Annotated[float | None, "the longest downtime of its jobs"]
     seconds: Annotated[float, "from its beginning to its end, or until now"]
     idle_seconds: Annotated[
-        float, "of these, those in which no process worked on it, or somebody had paused it"
+        float,
+        "of these, those in which it was interrupted or paused: nothing is known to be done",
     ]
     phases: Annotated[list[PhaseReport], "of all jobs together"]
     jobs: Annotated[list[JobReportDocument], "each job"]

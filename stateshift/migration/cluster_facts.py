@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from stateshift.clusters.protocol import Cluster, JobState, Origin, StopRequest, TellsOrigin
+from stateshift.clusters.redaction import redact
 from stateshift.engines.protocol import Engine
 from stateshift.errors import ClusterError
 from stateshift.specification import ClusterSpec, JobSpec
@@ -102,7 +103,7 @@ def _of_way_back(cluster: Cluster, job: JobSpec) -> Iterator[Finding]:
         hint = "move them one by one, or be ready to start them yourself"
     elif cluster.kind == "manual":
         hint = 'start it yourself then; "source_submit": {} in the spec asks for that'
-    fact = f"if the move fails or is rolled back, {job.name} stays down: {told.why}"
+    fact = f"if the move fails or is rolled back, {job.name} stays down: {redact(told.why)}"
     yield Finding("warn", fact, hint=hint)
 
 

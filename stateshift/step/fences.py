@@ -91,7 +91,7 @@ class FenceSource(NoFiles):
                     until = world.clock.now() + patience
                     while not _take(storage, path, owner):
                         content = content_of(storage, path)
-                        is_jobs = content is not None and fence_owner(content) is None
+                        is_jobs = bool(content) and fence_owner(content) is None
                         if is_jobs or world.clock.now() >= until:
                             self._refuse_others(storage, path, owner)
                         if content is None and world.clock.now() >= until + EMPTY_SECONDS_MAX:

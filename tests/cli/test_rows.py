@@ -81,12 +81,14 @@ def test_the_rows_of_runs_and_of_a_plan_are_those_of_their_documents(
     assert (row["run"], row["state"], row["workdir"]) == (run["run"], "finished", run["workdir"])
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@sum(a1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("name", ["=1+1", "+a1", "-1+1", "@sum(a1)", "\t=1", "\r=1", "\n=1"])
 def test_a_name_is_no_formula_and_a_number_stays_one(name: str) -> None:
     (row,) = rows_in(csv_text([{"name": name, "number": -5, "deep": {"name": name}}]))
     assert row["name"].startswith("'")
     assert row["name"] == row["deep.name"]
     assert row["number"] == "-5"
+    (decimals,) = rows_in(csv_text([{"less": "-1.50", "more": "+1", "version": "-1.2.3"}]))
+    assert decimals == {"less": "-1.50", "more": "+1", "version": "'-1.2.3"}
     (shown,) = rows_in(said("uid", "--format", "csv", "--", name).out)
     assert shown["name"].startswith("'")
     assert json.loads(said("uid", "--format", "jsonl", "--", name).out)["name"] == name

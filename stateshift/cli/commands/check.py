@@ -127,6 +127,7 @@ def check(
             adapters=terminal.adapters(meter),
         )
     (own,) = checked.checked.queries
+    terminal.is_paged = write_spec is None
     terminal.answer("check", checked.to_dict, render.check(queries_of(checked.checked), code))
     if write_spec is not None:
         if own.verdict == "starts-after" and own.has_commands:

@@ -103,6 +103,7 @@ def plan(
     processes = processes_for(proposal.plans, proposal.spec.parallel)
     judged = with_breach(proposal, terminal.adapters())
     facts = replace(plan_facts(judged), processes=processes)
+    terminal.is_paged = output is None or sign is not None  # a plan is saved at once
     terminal.answer(
         "plan",
         lambda: plan_document(facts, terminal.verbose),

@@ -112,6 +112,7 @@ def rebalance(
             try_writing(html)
         except OSError as refused:
             raise _unwritable(html, refused, "name another file with --html") from refused
+    terminal.is_paged = not yes  # nobody may wait for its moves
     wait_seconds = 0.0  # for another run: not at all, for a time, or until it has ended
     if wait is not None:
         wait_seconds = float("inf") if wait == UNBOUNDED else seconds_in(wait, "--wait")

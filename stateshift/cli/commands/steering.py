@@ -267,6 +267,7 @@ def failover(
     standbys = standbys_at(places, adapters)
     taken_over = [standby for standby in standbys if standby.is_taken_over]
     if watch or len(taken_over) == len(standbys):
+        terminal.is_paged = False  # there may be another one to fence
         seconds_max: float | None = 0.0
         if watch:
             seconds_max = None if timeout is None else seconds_in(timeout, "--timeout")

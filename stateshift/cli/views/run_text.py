@@ -184,7 +184,7 @@ def took(report: Report) -> Iterator[str]:
     """Yield the time of work on a run, and the time from its beginning to its end if it rested."""
     yield span(report.worked_seconds)
     if report.idle_seconds >= RESTED_SECONDS:
-        yield f"{span(report.seconds)} with the time in which nobody worked on it"
+        yield f"{span(report.seconds)} with the time in which nothing is known to have been done"
 
 
 def since(job: JobReport) -> str:

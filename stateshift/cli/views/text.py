@@ -321,7 +321,8 @@ def _code(text: str) -> str:
 
 # A spreadsheet computes what begins so, and names are other people's: an apostrophe before it says
 # that it is text (OWASP, "CSV Injection").
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")  # of a decimal, which JSON has as text
 
 
 def csv_text(rows: Sequence[Mapping[str, object]], heads: Sequence[str] = ()) -> str:
@@ -360,4 +361,5 @@ def _csv_cell(value: object) -> str:
     if not isinstance(value, str):
         return json.dumps(value)
     text = harmless(value)
-    return f"'{text}" if value.startswith(_FORMULA) else text
+    is_formula = value.startswith(_FORMULA) and _NUMBER.fullmatch(value) is None
+    return f"'{text}" if is_formula else text
