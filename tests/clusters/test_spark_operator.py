@@ -28,6 +28,7 @@ from stateshift.specification.model import ClusterSpec
 from tests.clusters import fake_kubernetes
 from tests.clusters.fake_kubernetes import TOKEN, FakeKubernetes
 from tests.contracts.faulty import Killed
+from tests.support import scripted_spark_operator
 from tests.support.checkpoints import COMMIT, Checkpoint, put
 from tests.support.ground import Ground
 
@@ -263,7 +264,9 @@ def test_a_job_that_answers_the_marker_ends_by_itself_and_is_not_started_again(
     thread.start()
     cluster = opened(server, tmp_path, open_storage=ground.open, graceful_seconds=5)
     with server.operating():
-        assert cluster.stop(stopping(seconds_max=5.0)).state is JobState.FINISHED
+        began = time.monotonic()
+        assert cluster.stop(stopping(seconds_max=40.0)).state is JobState.FINISHED
+        assert time.monotonic() - began < 10, "the end of the first driver is enough"
         thread.join()
         time.sleep(0.2)
     assert server.applications == [] and spec_in(server)["suspend"] is True
@@ -320,6 +323,27 @@ def test_who_writes_over_our_stop_is_told_and_not_fought(
         opened(server, tmp_path, KeptOperator).stop(stopping())
     assert "Argo CD" in str(raised.value.hint)
     assert server.objects["sparkapplications", "orders"]["metadata"]["generation"] == 3
+
+
+@pytest.mark.parametrize("resource", ["orders-new", "orders"])
+def test_an_application_that_we_stop_is_not_deleted_by_its_operator_in_time(
+    server: FakeKubernetes, tmp_path: Path, resource: str
+) -> None:
+    ground = place(tmp_path, server, timeToLiveSeconds=1, suspend=False)
+    submit = {"resource": resource, "seconds_max": 3}
+    if resource != "orders":
+        submit["like"] = {"resource": "orders"}
+    assert ground.apply(spec_of(submit=submit)).state == "finished"
+    if resource != "orders":
+        assert "timeToLiveSeconds" not in spec_in(server)
+    assert spec_in(server, resource)["timeToLiveSeconds"] == 1
+    ground.rollback(discard_progress=True)
+    assert spec_in(server)["timeToLiveSeconds"] == 1
+    assert server.objects["sparkapplications", "orders"]["metadata"]["annotations"].keys() == {
+        "stateshift/tag",
+        "stateshift/location",
+        "stateshift/replaced",
+    }
 
 
 def test_an_operator_without_suspend_is_refused_and_the_job_goes_on(
@@ -437,6 +461,31 @@ def test_stopped_before_the_operator_comes_it_starts_nothing_later(
     server.turns(4)
     assert server.applications == ["orders"]
     assert not cluster.find("t").state.alive
+
+
+def test_a_driver_that_is_being_submitted_when_its_job_is_stopped_is_waited_for(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    cluster = opened(server, tmp_path, reconcile_seconds=5)
+    server.apply("orders")
+    server.unwatched = {"orders-new"}
+    cluster.submit(start_of())
+    before = dict(server.objects["sparkapplications", "orders-new"])
+
+    def submitted() -> None:
+        """The operator has read the application before it was suspended, and comes to an end."""
+        with server.lock:
+            status = scripted_spark_operator.reconciled(before, None, server)
+            server.objects["sparkapplications", "orders-new"]["status"] = status
+            server.unwatched = set()
+
+    timer = threading.Timer(0.5, submitted)
+    timer.start()
+    with server.operating():
+        assert not cluster.stop(stopping("t", seconds_max=20.0)).state.alive
+    timer.join()
+    assert server.runs["orders-new"] == 1, "it was not over before the driver came"
+    assert server.applications == ["orders"]
 
 
 # ---- the start

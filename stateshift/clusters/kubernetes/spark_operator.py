@@ -157,7 +157,7 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
         resource = None if id is None else self.named(id)
         if resource is None or not self._runs(resource):
             return Origin(why="no application of it runs there")
-        return Origin({"resource": resource.id, "spec": resource.spec})
+        return Origin({"resource": resource.id, "spec": resource.spec_before})
 
     # ---- starting
 
@@ -232,16 +232,16 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
 
         if first.state == "RUNNING" and not first.is_stopped:
             self.stop_gracefully(request, has_ended)
-        self._write_suspend(first, True)
+        self._write_once(first, SparkResource.suspended)
         self._await_stopped(first, request)
         forget_marker(request, self.open_storage)  # it may have answered too late
         after = self.find_source(request)
         refuse_unknown(after, request, self.name, self.notes)
         return after
 
-    def _write_suspend(self, first: SparkResource, value: bool | None) -> None:
-        """Write a job's `spec.suspend`, or take it out; nothing else of it is changed. Somebody who
-        has written over it would do so again: it is not written a second time then.
+    def _write_once(self, first: SparkResource, change: Callable[[SparkResource], Json]) -> None:
+        """Write a job's `suspend`, or take it out. Somebody who has written over it would do so
+        again: it is not written a second time then.
         """
         seen: int | None = None
 
@@ -249,10 +249,9 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
             nonlocal seen
             last = self._now(first, stored)
             seen = last.generation if seen is None else seen
-            if last.is_stopped == bool(value) or last.generation > seen + 1:
-                return None
-            spec = {**last.spec, "suspend": value}
-            return last.with_spec({key: each for key, each in spec.items() if each is not None})
+            wanted = change(last)
+            is_so = last.is_stopped == bool(wanted["spec"].get("suspend"))
+            return None if is_so or last.generation > seen + 1 else wanted
 
         try:
             self.calls.change(first.definition, first.name, decide)
@@ -290,7 +289,7 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
                 self.notes.add(str(request.tag), **known)
                 return status
             if last.state != "SUSPENDING":
-                self._write_suspend(first, first.spec.get("suspend"))
+                self._write_once(first, SparkResource.resumed)
                 fact = f"no operator reconciles {last.id}: its status is as it was for "
                 fact += f"{reconcile:g} s ({self.calls.place}); it is to run as before"
                 hint = "is the operator up, and does it watch this namespace?"

@@ -18,9 +18,12 @@ A status does not say which spec it is of. But each start has a submissionID of 
 it is that of the job before, the operator has yet to come to the new one. (kubeflow/spark-operator:
 controller/sparkapplication controller.go, event_filter.go.)
 
+One that is COMPLETED or FAILED is deleted `timeToLiveSeconds` later, which may be changed like
+`suspend`: a job that we stop keeps its application.
+
 Marks of ours, beside those of `resources`: the label stateshift/place, a digest of the location, by
-which any run finds the job that has its checkpoint there; and the annotation stateshift/replaced,
-the submissionID before our start.
+which any run finds the job that has its checkpoint there; and the annotations stateshift/replaced,
+the submissionID before our start, and stateshift/ttl, the seconds that we have taken out.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from stateshift.specification.location import NoLocation, normal
 
 PLACE: Final = "stateshift/place"
 REPLACED: Final = "stateshift/replaced"
+_TTL: Final = "stateshift/ttl"
 SCHEDULED: Final = "sparkoperator.k8s.io/scheduled-app-name"
 # The states in which no driver runs, though the operator may be about to start another.
 BETWEEN: Final = (
@@ -91,6 +95,24 @@ class SparkResource(Resource):
     def is_stopped(self) -> bool:
         """Whether the operator is to start nothing of it."""
         return self.spec.get("suspend") is True
+
+    @property
+    def spec_before(self) -> Json:
+        """Return the spec as it was before we suspended its job."""
+        spec = {key: value for key, value in self.spec.items() if key != "suspend"}
+        if _TTL in self.annotations:
+            spec["timeToLiveSeconds"] = int(self.annotations[_TTL])
+        return spec
+
+    def suspended(self) -> Json:
+        """Return the application as it is written to end its job, and to be kept."""
+        spec = {**self.spec, "suspend": True}
+        seconds = spec.pop("timeToLiveSeconds", None)
+        return self.with_spec(spec, ttl=None if seconds is None else str(seconds))
+
+    def resumed(self) -> Json:
+        """Return the application with a suspension taken back."""
+        return self.with_spec(self.spec_before, ttl=None)
 
     @property
     def state(self) -> str:
@@ -148,15 +170,15 @@ class SparkResource(Resource):
         """Return the resource as it is written to start a job from the submission's image: with
         another spec, or its own.
         """
-        new = copy.deepcopy(self.spec if spec is None else spec)
-        if new.get("suspend"):
-            del new["suspend"]
+        new = copy.deepcopy(self.spec_before if spec is None else spec)
+        new.pop("suspend", None)
         _override(new, submission, given)
         plain = self.with_spec(
             new,
             tag=submission.tag,
             location=submission.location,
             replaced=self.submission_id if self.uid is not None else None,
+            ttl=None,
         )
         ours = {TAG: digest(submission.tag), PLACE: place_of(submission.location)}
         plain["metadata"]["labels"] = {**self.labels, **ours}
