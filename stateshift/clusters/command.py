@@ -69,6 +69,7 @@ from stateshift.clusters.whole_files import read_object, write_object
 from stateshift.errors import ClusterError
 from stateshift.specification.options import options_of
 
+_STOPPED = "stopped"
 _STOPPED_BY_ANOTHER = "stopped by another run; whether it runs again nobody looks without `find`"
 _UNSEEN = "as recorded here: without a command `find` nobody looks whether it still runs"
 _SECONDS_MAX = 300.0
@@ -170,6 +171,10 @@ class CommandCluster(UnknownAnswers):
 
         ended = wait_for(look, request.seconds_max, self.interrupt)
         return ended if ended is not None else self.find_source(request)
+
+    def is_stopping(self, request: StopRequest) -> bool:
+        is_asked = self._records.of_job(request.job, request.location).detail == _STOPPED
+        return is_asked and self.find_source(request).state.alive
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         if not self._shell.has("log"):
@@ -399,7 +404,7 @@ class Records:
         trace = detached.trace(self.stem(tag))
         match trace.code:
             case 0 if detached.was_stopped(self.stem(tag)):
-                return JobStatus(JobState.FINISHED, self.id_of(tag), "stopped")
+                return JobStatus(JobState.FINISHED, self.id_of(tag), _STOPPED)
             case 0:
                 return JobStatus(JobState.RUNNING, self.id_of(tag), _UNSEEN)
             case None if trace.started and (in_hand or not trace.held):
@@ -418,7 +423,7 @@ class Records:
             return self.of_tag(tag)
         if last.get("workdir") != self.workdir:
             return JobStatus(JobState.UNKNOWN, None, _STOPPED_BY_ANOTHER)
-        return JobStatus(JobState.FINISHED, None, "stopped")
+        return JobStatus(JobState.FINISHED, None, _STOPPED)
 
     def known(self, tag: str) -> Submission | None:
         plain = read_object(self._json(tag))

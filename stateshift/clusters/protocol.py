@@ -210,6 +210,14 @@ class TriesStart(Protocol):
         ...
 
 
+class TellsStopping(Protocol):
+    """The question that a cluster may answer of a job whose stop was cut short."""
+
+    def is_stopping(self, request: StopRequest) -> bool:
+        """Whether an earlier attempt had this job killed, which has not ended yet."""
+        ...
+
+
 class KeepsJobs(Protocol):
     """A cluster that starts a job again which was ended, if somebody else writes that it is to."""
 

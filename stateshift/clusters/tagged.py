@@ -18,11 +18,11 @@ from threading import Event
 from typing import ClassVar, Generic, Self, TypeVar
 from urllib.parse import unquote
 
-from stateshift.clusters.http import Json, Unanswered, host_of
+from stateshift.clusters.http import Json, Refused, Unanswered, host_of
 from stateshift.clusters.jars import complaints_about
 from stateshift.clusters.kind import Surroundings
 from stateshift.clusters.logged import logs_submission
-from stateshift.clusters.noted import Notes, Record, refuse_unknown, submission_url
+from stateshift.clusters.noted import Notes, Record, digest, refuse_unknown, submission_url
 from stateshift.clusters.options import Options, read_options
 from stateshift.clusters.protocol import (
     JobFailure,
@@ -157,6 +157,19 @@ class TaggedCluster(UnknownAnswers, ABC):
         state = self.find_source(request).state
         return not state.alive and state is not JobState.UNKNOWN
 
+    def is_stopping(self, request: StopRequest) -> bool:
+        status, note = self.find_source(request), self.notes.read(_kill_note(request)) or {}
+        return status.state.alive and status.id is not None and note.get("id") == status.id
+
+    def kill_noted(self, request: StopRequest, id: str | None, kill: Callable[[], None]) -> None:
+        """Kill a job, which may take its time to end. A refusal leaves it as it is."""
+        self.notes.add(_kill_note(request), begun=time.time(), id=id)
+        try:
+            kill()
+        except Refused:
+            self.notes.add(_kill_note(request), id=None)
+            raise
+
     def end(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:
         """Stop a job and wait until it is not alive. `look` is how a person looks at a job that
         does not end, with {id} for its id. That it was stopped is noted before it is: a service
@@ -165,10 +178,11 @@ class TaggedCluster(UnknownAnswers, ABC):
         status = self.find_source(request)
         refuse_unknown(status, request, self.name, self.notes)
         self.notes.add_stopped(request.tag)
-        if status.state.alive and status.id is not None:
+        id = status.id
+        if status.state.alive and id is not None:
             is_killed = not self.stop_gracefully(request)
             if is_killed:
-                kill(status.id)
+                self.kill_noted(request, id, lambda: kill(id))
             if not self.ends_within(request.seconds_max, request):
                 status = self.find_source(request)
                 fact = f"{status.id}, the job {request.job}, is {status.state}"
@@ -203,6 +217,10 @@ class TaggedCluster(UnknownAnswers, ABC):
             for complaint in complaints_about(path, main_class, ""):
                 return Trial(complaint.message, 'correct "class"')
         return Trial()
+
+
+def _kill_note(request: StopRequest) -> str:
+    return f"{request.tag or digest(request.location.rstrip('/'))}.killed"
 
 
 class RemoteCluster(TaggedCluster, Generic[C]):

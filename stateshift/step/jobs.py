@@ -32,6 +32,7 @@ from stateshift.clusters.protocol import (
     Silent,
     StopRequest,
     Submission,
+    TellsStopping,
 )
 from stateshift.errors import ClusterError, StorageError
 from stateshift.formats.marks import FOLDER, WAIT, WAITING, is_meant
@@ -115,13 +116,15 @@ class StopJob(NoFiles):
         if state.alive:
             storage = world.storage(self.location)
             is_ending = is_being_stopped(storage, self.job, self.tag, world.clock.now())
+            if not is_ending and hasattr(cluster, "is_stopping"):
+                is_ending = cast(TellsStopping, cluster).is_stopping(self.request)
             if evidence is not None or not is_ending:
                 return []
             told = world.origins(self.job)
             if self.restart is None and (told is None or told.options is None):
                 forget_stop(world.storage(self.location), self.job)
                 return [f"{self.job} was being asked to stop: if it ends, {again}"]
-            # It may have heard already: it is down before it is started again.
+            # It may have heard already, or be killed: it is down before it is started again.
             self._stopped(cluster)
         forget_stop(world.storage(self.location), self.job)
         if evidence is None and state is JobState.UNKNOWN:

@@ -13,15 +13,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from stateshift.clusters.flink.jobs import job_id
+from stateshift.clusters.http import Refused
 from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.kubernetes.flink_operator import FlinkOperator
 from stateshift.clusters.kubernetes.spark_operator import SparkOperator
 from stateshift.clusters.noted import digest
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
+from stateshift.clusters.tagged import TaggedCluster
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
 from stateshift.testing.memory_cluster import MemoryCluster
@@ -403,6 +406,31 @@ def test_a_stopped_job_is_not_alive_and_stopping_it_again_succeeds(member: Membe
     assert not member.open().find_source(member.request()).state.alive
     assert not member.open().stop(member.request()).state.alive
     assert not member.open().find(member.submission.tag).state.alive
+
+
+def test_a_job_whose_stop_was_cut_short_is_known_to_be_ending_until_it_has(
+    member: Member,
+) -> None:
+    """Whoever takes the stop back has to know: it would end once everything is taken back."""
+    if not isinstance(member.open(), TaggedCluster) or isinstance(member.open(), SparkOperator):
+        return  # the others have no kill that takes its time, or another way
+    id = member.open().submit(member.submission)
+    cluster = cast(TaggedCluster, member.open())
+    assert not cluster.is_stopping(member.request())
+
+    def refuse() -> None:
+        raise Refused("it is not yours", 403)
+
+    with pytest.raises(Refused):
+        cluster.kill_noted(member.request(), id, refuse)
+    assert not cast(TaggedCluster, member.open()).is_stopping(member.request()), "it runs on"
+    cluster.kill_noted(member.request(), id, lambda: None)
+    assert cast(TaggedCluster, member.open()).is_stopping(member.request())
+    again = replace(member.submission, tag="run-1.orders.restart")
+    cluster.stop(member.request())
+    assert not cluster.is_stopping(member.request())
+    cluster.submit(again)
+    assert not cluster.is_stopping(replace(member.request(), tag=again.tag))
 
 
 def test_stopping_one_job_leaves_the_other_alone(member: Member) -> None:

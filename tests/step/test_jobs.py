@@ -155,6 +155,22 @@ def test_without_a_way_to_start_it_a_job_that_is_being_stopped_is_named(ground: 
     assert ground.cluster.stops == [] and ground.disk.snapshot(SOURCE) == {}
 
 
+class Slow(MemoryCluster):
+    """Its jobs take their time to end once they are killed."""
+
+    def is_stopping(self, request: StopRequest) -> bool:
+        return not self.stops
+
+
+def test_a_job_that_was_killed_and_has_not_ended_yet_is_stopped_and_started_again() -> None:
+    """It would end once everything is taken back, and nothing would run."""
+    ground = Ground(clock=Clock(1000.0), cluster=Slow())
+    put(ground.source, "metadata", IMAGE["metadata"])
+    ground.cluster.run("orders", SOURCE)
+    assert STOP.undo(ground.world, None) == []
+    assert (len(ground.cluster.stops), len(restarts(ground))) == (1, 1)
+
+
 def test_a_job_that_no_marker_stops_any_more_runs_on(ground: Ground) -> None:
     ground.cluster.run("orders", SOURCE)
     cut_short_while_it_stops(ground, until=1.0)

@@ -254,7 +254,7 @@ class SparkSubmit(TaggedCluster):
         status = self._known(request)
         self._notes.stopping(request, self._processes(request))
         if status.state.alive and not self.stop_gracefully(request):
-            self._kill(request)
+            self.kill_noted(request, status.id, lambda: self._kill(request))
             forget_marker(request, self.open_storage)  # it may have answered too late
         return self._known(request)
 
