@@ -63,6 +63,9 @@ class FakeKubernetes(StandIn):
     drivers: dict[str, dict[str, Any]] = field(default_factory=dict)  # pods, by name
     seen: dict[str, Any] = field(default_factory=dict)  # specs that the operator has seen, by uid
     grace: int = 0  # how many rounds a driver takes to end
+    is_looked_at: bool = True  # the operator goes a round with every look of ours, too
+    dies_after_submit: set[str] = field(default_factory=set)  # before it writes the status
+    prunes: bool = False  # a field that the CRD lacks is dropped, and not refused
     phase: str = "Running"  # of a driver that was started
     pod_status: dict[str, Any] = field(default_factory=dict)
     on_driver: Any = None  # called with an application whose driver was started
@@ -132,7 +135,7 @@ class FakeKubernetes(StandIn):
             about = query["fieldSelector"][0].partition("=")[2]
             items = [each for each in self.events if each["involvedObject"]["name"] == about]
             return 200, {"kind": "EventList", "metadata": {}, "items": items}
-        self.turn()
+        self._look()
         pod = self.drivers.get(name[0])
         if pod is None:
             return _not_found(plural, name[0])
@@ -146,7 +149,7 @@ class FakeKubernetes(StandIn):
         if (verb, plural) in self.denied:
             return self._forbidden(verb, plural, name)
         if method == "GET":
-            self.turn()
+            self._look()
             if name:
                 stored = self.objects.get((plural, name))
                 return (200, stored) if stored else _not_found(plural, name)
@@ -172,6 +175,9 @@ class FakeKubernetes(StandIn):
     def _written(self, method: str, plural: str, body: Any, trial: bool) -> tuple[int, Any]:
         key = (plural, body["metadata"]["name"])
         stored = self.objects.get(key)
+        if self.prunes and "suspend" in body["spec"]:
+            spec = {key: value for key, value in body["spec"].items() if key != "suspend"}
+            body = {**body, "spec": spec}
         if not self.can_suspend and "suspend" in body["spec"]:
             said = 'SparkApplication in version "v1beta2" cannot be handled as a SparkApplication: '
             said += 'strict decoding error: unknown field "spec.suspend"'
@@ -228,8 +234,12 @@ class FakeKubernetes(StandIn):
         for _ in range(rounds):
             self.turn()
 
+    def _look(self) -> None:
+        if self.is_looked_at:
+            self.turn()
+
     def turn(self) -> None:
-        """One round of the operator; it goes one with every look at a resource, too."""
+        """One round of the operator."""
         if not self.up:
             return
         self._end_drivers()
@@ -266,22 +276,33 @@ class FakeKubernetes(StandIn):
         if plural != "sparkapplications" or name in self.unwatched:
             return
         uid = plain["metadata"]["uid"]
+        before = self.runs[name]
         status = scripted_spark_operator.reconciled(plain, self.seen.get(uid), self)
         self.seen[uid] = copy.deepcopy(plain["spec"])
+        if self.runs[name] != before and name in self.dies_after_submit:
+            self.dies_after_submit.remove(name)
+            return
         if status != plain.get("status"):
             self.count += 1
             metadata = {**plain["metadata"], "resourceVersion": str(self.count)}
             self.objects[plural, name] = {**plain, "status": status, "metadata": metadata}
 
+    def restart_operator(self) -> None:
+        """One that starts takes each spec as it is for the one that it knows."""
+        for plain in self.objects.values():
+            self.seen[plain["metadata"]["uid"]] = copy.deepcopy(plain["spec"])
+
     def submit(self, pod: str, plain: dict[str, Any]) -> None:
         name, annotations = plain["metadata"]["name"], plain["metadata"].get("annotations") or {}
-        assert pod not in self.drivers, "an application has one driver"
+        if pod in self.drivers:
+            raise scripted_spark_operator.Failed("driver pod already exist")
         if self.no_pods:
             raise scripted_spark_operator.Failed(self.no_pods)
         self.started[annotations.get("stateshift/tag", "")] += 1
         self.runs[name] += 1
         status = {"phase": self.phase, **self.pod_status}
-        self.drivers[pod] = {"metadata": {"name": pod}, "status": status}
+        metadata = {"name": pod, "labels": {"sparkoperator.k8s.io/app-name": name}}
+        self.drivers[pod] = {"metadata": metadata, "status": status}
         if self.on_driver is not None:
             self.on_driver(plain)
 
@@ -305,8 +326,8 @@ class FakeKubernetes(StandIn):
     def applications(self) -> list[str]:
         """The applications whose drivers run."""
         alive = {"Pending", "Running"}
-        running = (pod for pod in self.drivers if self.phase_of(pod) in alive)
-        return sorted(pod.removesuffix("-driver") for pod in running)
+        running = (pod for name, pod in self.drivers.items() if self.phase_of(name) in alive)
+        return sorted(pod["metadata"]["labels"]["sparkoperator.k8s.io/app-name"] for pod in running)
 
     def apply(self, name: str, **spec: Any) -> dict[str, Any]:
         """A SparkApplication of somebody else, whose driver runs by now."""

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -198,13 +198,16 @@ def test_a_run_killed_at_any_write_ends_with_one_job(tmp_path: Path, rounds: int
     assert number >= 4
 
 
-@pytest.mark.parametrize("rounds", [0, 4])
+@pytest.mark.parametrize(("rounds", "grace"), [(0, 0), (4, 0), (0, 20)])
 @pytest.mark.parametrize("resource", ["orders-new", "orders"])
 def test_a_run_killed_at_any_write_and_taken_back_runs_the_old_job_alone(
-    tmp_path: Path, rounds: int, resource: str
+    tmp_path: Path, rounds: int, grace: int, resource: str
 ) -> None:
     for number in range(1, 5):
-        with fake_kubernetes.serving() as server:
+        with fake_kubernetes.serving() as server, ExitStack() as stack:
+            if grace:  # a driver takes its time, and nothing happens by our looking at it
+                server.grace, server.is_looked_at = grace, False
+                stack.enter_context(server.operating())
             ground = place(tmp_path / str(number), server, DyingOperator)
             before = spec_in(server)
             Dying.writes, Dying.die_at = 0, number
@@ -214,7 +217,8 @@ def test_a_run_killed_at_any_write_and_taken_back_runs_the_old_job_alone(
             Dying.die_at = 0
             server.turns(rounds)
             ground.rollback(discard_progress=True)
-            server.turns(4)
+            stack.close()
+            server.turns(grace + 4)
             assert server.applications == ["orders"], number
             after = spec_in(server)
             assert (after["image"], after["restartPolicy"]) == ("spark:4.0.0", {"type": "Always"})
@@ -554,6 +558,376 @@ def test_a_manifest_with_an_option_that_nobody_knows_is_refused(
     assert "one SparkApplication of v1beta2" in str(raised.value.hint)
     with pytest.raises(SpecError, match="remote_connection"):
         check_submit(ClusterSpec("a", "spark_operator"), Submit({}, "/jobs/0/submit", "h:1"))
+
+
+# ---- an operator that is slow, wrong, or away at the wrong moment
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_stop_that_ends_before_its_pod_does_is_taken_back_by_a_start(
+    server: FakeKubernetes, tmp_path: Path, is_killed: bool
+) -> None:
+    ground = place(tmp_path, server, DyingOperator)
+    server.grace = 100_000
+    Dying.writes, Dying.die_at = 0, 2 if is_killed else 0
+    with pytest.raises((Killed, ClusterError)):
+        ground.apply(spec_of(stop={"seconds_max": 1}))
+    Dying.die_at = 0
+    assert server.applications == ["orders"], "it ends, and has not yet"
+    with pytest.raises(ClusterError, match="orders-driver, is ending"):
+        ground.rollback()
+    server.drivers.clear()
+    server.grace = 0
+    ground.rollback()
+    server.turns(4)
+    assert (server.applications, server.runs["orders"]) == (["orders"], 2)
+    assert "suspend" not in spec_in(server)
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_start_in_its_own_application_that_is_not_seen_can_be_stopped(
+    server: FakeKubernetes, cluster: SparkOperator, tmp_path: Path, is_seen: bool
+) -> None:
+    server.apply("orders")
+    cluster.stop(stopping())
+    server.up = False
+    cluster.submit(start_of(resource="orders"))
+    if is_seen:  # and is suspended again before it is submitted
+        server.objects["sparkapplications", "orders"]["spec"]["suspend"] = True
+        server.up = True
+        server.turns(6)
+    other = opened(server, tmp_path / "other")
+    target = StopRequest("x", TARGET)
+    assert cluster.find("t").state.alive and other.find_source(target).state.alive
+    assert not cluster.stop(stopping("t")).state.alive
+    server.up = True
+    server.turns(6)
+    assert server.applications == []
+    assert not cluster.find("t").state.alive and not other.find_source(target).state.alive
+
+
+def test_a_fence_is_that_of_one_spec(server: FakeKubernetes, cluster: SparkOperator) -> None:
+    server.apply("orders")
+    server.up = False
+    cluster.submit(start_of())
+    cluster.stop(stopping("t"))
+    stored = server.objects["sparkapplications", "orders-new"]
+    stored["spec"]["image"] = "spark:next"
+    stored["metadata"]["generation"] += 1
+    assert cluster.find("t").detail == "the operator has yet to suspend it"
+
+
+def test_a_job_runs_as_long_as_its_driver_whatever_the_operator_says(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server, commits=False, restartPolicy={"type": "Never"})
+    server.dies_after_submit = {"orders-new"}
+    with pytest.raises(ClusterError, match="has committed nothing"):
+        ground.apply(spec_of())
+    stored = server.objects["sparkapplications", "orders-new"]
+    assert "driver pod already exist" in stored["status"]["applicationState"]["errorMessage"]
+    for _ in range(2):
+        with pytest.raises(ClusterError, match="says failed, but its driver") as raised:
+            ground.rollback()
+        assert "kubectl delete pod orders-new-driver -n shop" in str(raised.value.hint)
+        assert server.applications == ["orders-new"], "two jobs would be one"
+    del server.drivers["orders-new-driver"]
+    ground.rollback()
+    server.turns(4)
+    assert server.applications == ["orders"]
+
+
+def test_a_source_that_the_operator_calls_failed_is_asked_by_the_marker(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server, restartPolicy={"type": "Never"})
+    server.objects["sparkapplications", "orders"]["status"]["applicationState"] = {
+        "state": "FAILED"
+    }
+    storage = ground.disk.open(SOURCE)
+
+    def job() -> None:
+        while storage.stat(STOP) is None:
+            time.sleep(0.01)
+        put(storage, STOPPING, b"yes")
+        server.drivers["orders-driver"]["status"]["phase"] = "Succeeded"
+
+    thread = threading.Thread(target=job)
+    thread.start()
+    cluster = opened(server, tmp_path, open_storage=ground.open, graceful_seconds=5)
+    assert not cluster.stop(stopping(seconds_max=10.0)).state.alive
+    thread.join()
+    assert spec_in(server)["suspend"] is True
+
+
+def test_a_job_that_answered_a_stop_which_was_killed_then_is_started_again(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server, DyingOperator, restartPolicy={"type": "Never"})
+    Dying.writes, Dying.die_at = 0, 1
+    with pytest.raises(Killed):
+        ground.apply(spec_of())
+    Dying.die_at = 0
+    server.drivers["orders-driver"]["status"]["phase"] = "Succeeded"
+    server.turns(4)
+    assert "suspend" not in spec_in(server), "it ended by itself"
+    ground.rollback()
+    server.turns(4)
+    assert (server.applications, server.runs["orders"]) == (["orders"], 2)
+
+
+def test_an_application_that_was_over_and_is_not_seen_is_told_with_a_way_out(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders", restartPolicy={"type": "Never"})
+    server.drivers["orders-driver"]["status"]["phase"] = "Succeeded"
+    server.turns(4)
+    server.up = False
+    cluster.submit(start_of(resource="orders"))
+    server.restart_operator()
+    server.up = True
+    server.turns(6)
+    status = cluster.find("t")
+    assert status.state is JobState.QUEUED
+    assert "kubectl patch sparkapplication orders" in str(status.detail)
+    server.objects["sparkapplications", "orders"]["spec"]["sparkConf"]["x"] = "2"  # as it says
+    server.turns(6)
+    assert cluster.find("t").state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("in_conf", [False, True])
+def test_the_name_of_a_pod_is_not_taken_over(
+    server: FakeKubernetes, tmp_path: Path, in_conf: bool
+) -> None:
+    named: dict[str, Any] = {"driver": {"cores": 1, "podName": "shop-driver"}}
+    if in_conf:
+        named = {"sparkConf": {"spark.kubernetes.driver.pod.name": "shop-driver"}}
+    ground = place(tmp_path, server, **named)
+    assert ground.apply(spec_of()).state == "finished"
+    assert server.drivers.keys() == {"orders-new-driver"}
+    server.objects["sparkapplications", "orders"]["spec"]["image"] = "spark:next"
+    server.turns(6)
+    assert server.applications == ["orders-new"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "phase", "state"),
+    [
+        ({"sparkoperator.k8s.io/app-name": "orders"}, "Running", JobState.RUNNING),
+        ({"sparkoperator.k8s.io/app-name": "orders"}, "Succeeded", JobState.FINISHED),
+        ({"sparkoperator.k8s.io/app-name": "orders"}, "Failed", JobState.FINISHED),
+        ({"sparkoperator.k8s.io/app-name": "totals"}, "Running", JobState.FINISHED),
+    ],
+)
+def test_a_suspended_job_is_its_own_pod(
+    server: FakeKubernetes,
+    cluster: SparkOperator,
+    labels: dict[str, str],
+    phase: str,
+    state: JobState,
+) -> None:
+    server.apply("orders")
+    cluster.stop(stopping())
+    metadata = {"name": "orders-driver", "labels": labels}
+    server.drivers["orders-driver"] = {"metadata": metadata, "status": {"phase": phase}}
+    assert cluster.find_source(stopping()).state is state
+
+
+def test_an_operator_that_is_at_it_is_not_taken_for_none(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    status = server.apply("orders")["status"]
+    server.up = False
+    status["applicationState"] = {"state": "SUSPENDING"}
+    with pytest.raises(ClusterError, match="has not ended"):
+        cluster.stop(stopping())
+    assert spec_in(server)["suspend"] is True
+    server.apply("busy")
+    status = server.objects["sparkapplications", "busy"]["status"] = {
+        "applicationState": {"state": "RUNNING"},
+        "submissionID": "1",
+    }
+
+    def work() -> None:
+        for number in range(10):
+            time.sleep(0.1)
+            with server.lock:
+                status["applicationState"]["errorMessage"] = str(number)
+        server.up = True
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    stopped = cluster.stop(replace(stopping(seconds_max=20.0), job="busy"))
+    thread.join()
+    assert stopped.state is JobState.FINISHED, "each of its statuses counts"
+
+
+def test_an_operator_that_is_away_is_named_within_the_time_of_the_stop(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    cluster = opened(server, tmp_path, reconcile_seconds=60)
+    server.apply("orders")
+    server.up = False
+    with pytest.raises(ClusterError, match="no operator reconciles"):
+        cluster.stop(stopping())
+
+
+class Replacing(KubernetesCalls):
+    """Somebody deletes the application, and makes another one of its name."""
+
+    def update(self, what: Any, body: Any, trial: bool = False) -> Any:
+        answer = super().update(what, body, trial)
+        Replacing.server.objects["sparkapplications", "orders"]["metadata"]["uid"] = "another"
+        return answer
+
+    server: FakeKubernetes
+
+
+class ReplacedOperator(SparkOperator):
+    @cached_property
+    def calls(self) -> KubernetesCalls:
+        return Replacing(self.name, self.options, self.interrupt)
+
+
+def test_another_application_of_the_name_is_not_ours(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    server.apply("orders")
+    Replacing.server = server
+    with pytest.raises(ClusterError, match="is another one of that name by now"):
+        opened(server, tmp_path, ReplacedOperator).stop(stopping())
+
+
+def test_an_answer_that_comes_too_late_does_not_stop_the_next_job(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server)
+    storage = ground.disk.open(SOURCE)
+    cluster = opened(server, tmp_path, open_storage=ground.open)
+
+    def answer() -> None:
+        while "suspend" not in spec_in(server):
+            time.sleep(0.01)
+        put(storage, STOPPING, b"yes")
+        server.grace = 0
+
+    server.grace = 1_000
+    server.is_looked_at = False
+    thread = threading.Thread(target=answer)
+    thread.start()
+    with server.operating():
+        assert cluster.stop(stopping(seconds_max=60.0)).state is JobState.FINISHED
+    thread.join()
+    assert storage.stat(STOPPING) is None
+
+
+def test_one_location_has_one_job(
+    server: FakeKubernetes, cluster: SparkOperator, tmp_path: Path
+) -> None:
+    server.apply("orders")
+    for tag in ("t", "u"):
+        opened(server, tmp_path / tag).submit(start_of(tag, resource=f"orders-{tag}"))
+    server.turns(3)
+    status = opened(server, tmp_path / "x").find_source(StopRequest("x", TARGET))
+    assert status.state is JobState.UNKNOWN and "several are alive" in str(status.detail)
+    assert cluster.stop(stopping("never")).state is JobState.ABSENT, "it is of no run of ours"
+    assert "orders" in server.applications
+
+
+def test_an_application_that_is_being_deleted_is_waited_for(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    cluster.stop(stopping())
+    server.objects["sparkapplications", "orders"]["metadata"]["deletionTimestamp"] = "now"
+    assert cluster.find_source(stopping()).state is JobState.RUNNING
+
+
+def test_a_mark_that_its_spec_does_not_bear_any_more_is_none(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    cluster.submit(start_of())
+    conf = server.objects["sparkapplications", "orders-new"]["spec"]["sparkConf"]
+    conf["spark.stateshift.checkpoint"] = "s3a://by-hand/orders"
+    server.turns(6)
+    named = StopRequest("x", SOURCE, options={"app_name": "orders-new"})
+    assert cluster.find_source(named).state is JobState.RUNNING
+    assert cluster.find_source(StopRequest("x", TARGET)).state is JobState.ABSENT
+
+
+def test_whether_there_is_a_schedule_has_to_be_known(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders-17")
+    server.denied = {("get", "scheduledsparkapplications")}
+    with pytest.raises(ClusterError, match="cannot get") as raised:
+        cluster.find_source(stopping())
+    assert 'needs "get" of scheduledsparkapplications' in str(raised.value.hint)
+    server.denied, server.kinds = set(), {"sparkapplications": "SparkApplication"}
+    assert cluster.find_source(stopping()).state is JobState.ABSENT, "there are no schedules"
+
+
+def test_a_server_that_drops_the_suspension_is_refused_at_once(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    server.prunes = True
+    with pytest.raises(ClusterError, match=r"has no spec\.suspend"):
+        cluster.stop(stopping())
+    assert server.applications == ["orders"]
+
+
+def test_an_application_that_somebody_else_has_suspended_keeps_its_program(
+    server: FakeKubernetes, cluster: SparkOperator
+) -> None:
+    server.apply("orders")
+    server.apply("totals", image="totals:1", suspend=True)
+    server.turns(3)
+    with pytest.raises(ClusterError, match="totals is there, and finished") as raised:
+        cluster.submit(start_of(resource="totals"))
+    assert "somebody else's" in str(raised.value.hint)
+    assert spec_in(server, "totals")["image"] == "totals:1"
+    cluster.submit(Submission("t", "totals", TARGET, options={"resource": "totals"}))
+    server.turns(3)
+    assert spec_in(server, "totals")["image"] == "totals:1"
+    assert cluster.find("t").state is JobState.RUNNING
+
+
+def test_a_rollback_keeps_what_the_owner_has_changed_meanwhile(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server, commits=False)
+    with pytest.raises(ClusterError, match="has committed nothing"):
+        ground.apply(spec_of())
+    server.objects["sparkapplications", "orders"]["spec"]["image"] = "spark:fixed"
+    ground.rollback()
+    server.turns(4)
+    assert (server.applications, spec_in(server)["image"]) == (["orders"], "spark:fixed")
+
+
+def test_an_identity_of_before_is_in_no_setting_and_no_variable(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    names = ("STATESHIFT_CHECKPOINT", "STATESHIFT_JOB", "STATESHIFT_TAG", "STATESHIFT_WAIT")
+    old = {f"spark.kubernetes.driverEnv.{name}": "old" for name in names}
+    server.apply(
+        "orders",
+        sparkConf={**old, "spark.stateshift.wait": "1", "spark.a": "1"},
+        driver={
+            "env": [{"name": name, "value": "old"} for name in names],
+            "envVars": {**dict.fromkeys(names, "old"), "MODE": "kept"},
+        },
+    )
+    opened(server, tmp_path, conf=old).submit(start_of(conf=old, environment={names[0]: "old"}))
+    spec = spec_in(server, "orders-new")
+    assert spec["driver"] == {"env": [], "envVars": {"MODE": "kept"}}
+    assert spec["sparkConf"] == {
+        "spark.a": "1",
+        "spark.stateshift.checkpoint": TARGET,
+        "spark.stateshift.job": "orders",
+        "spark.stateshift.tag": "t",
+    }
 
 
 # ---- refusals and their ways out

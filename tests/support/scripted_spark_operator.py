@@ -31,7 +31,10 @@ class Failed(Exception):
 
 
 def driver_pod(plain: dict[str, Any]) -> str:
-    return str(plain["spec"]["driver"].get("podName") or f"{plain['metadata']['name']}-driver")
+    spec = plain["spec"]
+    in_conf = (spec.get("sparkConf") or {}).get("spark.kubernetes.driver.pod.name")
+    named = spec["driver"].get("podName") or in_conf
+    return str(named or f"{plain['metadata']['name']}-driver")
 
 
 def reconciled(

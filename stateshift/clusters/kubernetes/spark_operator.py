@@ -1,9 +1,6 @@
 """Spark jobs under kubeflow's spark-operator: a SparkApplication (v1beta2) is a job. The API server
 finds, suspends and starts it, by its resource; its driver's pod and the events tell the reasons.
 
-    <state_dir>/<tag>.json  see `resources`; and "fenced": the generation of a suspended spec that
-                            the operator was seen to leave alone
-
 A job is asked by the stop marker first (see `stopping`). Then its application is suspended in any
 case: the operator would start it again by its restart policy. It has ended once its driver's pod
 has: the operator says SUSPENDED before. If no operator takes notice, the suspension is written
@@ -35,19 +32,23 @@ from stateshift.clusters.kubernetes.calls import (
     Definition,
 )
 from stateshift.clusters.kubernetes.resources import (
+    LOCATION,
     OperatedJobs,
     Start,
     checked_submit,
     new_resource,
 )
 from stateshift.clusters.kubernetes.spark_resources import (
-    BETWEEN,
+    APP,
     PLACE,
     SCHEDULED,
+    SUSPENDED,
+    TERMINATED,
     SparkResource,
     has_ended,
     one_line,
     place_of,
+    without_pod_name,
     words_of,
 )
 from stateshift.clusters.logged import logs_stop
@@ -89,19 +90,21 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
         return SparkResource(definition, plain)
 
     def status_of(self, resource: SparkResource, record: Record) -> JobStatus:
-        """Return the status. A suspended job runs until its driver's pod has ended, and one of ours
-        until the operator has come to it: it may be about to start the spec of before.
+        """Return the status. A job runs until the pod of its driver has ended, whatever the
+        operator says.
         """
         status = resource.job_status
-        if resource.is_stopped and not resource.is_deleting:
-            is_left = record.get("fenced") == resource.generation
-            if record and resource.is_unseen and not is_left:
-                words = "the operator has yet to suspend it"
+        if status.state in (JobState.FINISHED, JobState.FAILED):
+            pod = self._driver(resource)
+            if not has_ended(pod):
+                is_ending = resource.is_stopped and resource.state not in TERMINATED
+                if is_ending or "deletionTimestamp" in (pod or {})["metadata"]:
+                    words = f"the pod of its driver, {resource.driver_pod}, is ending"
+                else:
+                    words = f"the operator says {resource.state.lower()}, but its driver, "
+                    words += f"{resource.driver_pod}, runs"
                 return JobStatus(JobState.RUNNING, resource.id, words)
-            if not status.state.alive and not has_ended(self._driver(resource)):
-                words = f"the pod of its driver, {resource.driver_pod}, is ending"
-                return JobStatus(JobState.RUNNING, resource.id, words)
-        elif status.state in (JobState.QUEUED, JobState.FAILED) and not resource.is_unseen:
+        if status.state in (JobState.QUEUED, JobState.FAILED) and not resource.is_unseen:
             with suppress(Refused):  # without the right to see pods, its reasons are not seen
                 pod = self._driver(resource)
                 words = "" if pod is None else words_of(pod)
@@ -120,9 +123,10 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
         found: list[SparkResource] = []
         if not named:
             found = self.each("", lambda kind: self.calls.every(kind, PLACE, place))
+            found = [each for each in found if each.place == place]
         if named or (request.tag is None and not any(self._runs(each) for each in found)):
             one = self.named(str(named or request.job))
-            if one is not None and one.labels.get(PLACE, place) == place:
+            if one is not None and one.place in (None, place):
                 found.append(one)
             elif one is None and not found:
                 self._refuse_schedule(str(named or request.job))
@@ -138,15 +142,19 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
 
     def _refuse_schedule(self, name: str) -> None:
         """Refuse a job that a schedule runs again and again."""
-        with suppress(Refused):
+        try:
             schedule = self.calls.get(SPARK_SCHEDULE, name)
-            if schedule is None or schedule["spec"].get("suspend") is True:
-                return
-            fact = f"{name} is a ScheduledSparkApplication ({self.calls.place}), which would start "
-            fact += "the job again while it is moved"
-            way = f"suspend it first: kubectl patch scheduledsparkapplication {name} --type merge "
-            way += """-p '{"spec": {"suspend": true}}'; then name its last run in "stop": """
-            raise self.error(name, fact, f'{way}{{"app_name": …}}')
+        except Refused as refused:
+            if refused.status != 404:  # there are no schedules
+                raise
+            return
+        if schedule is None or schedule["spec"].get("suspend") is True:
+            return
+        fact = f"{name} is a ScheduledSparkApplication ({self.calls.place}), which would start "
+        fact += "the job again while it is moved"
+        way = f"suspend it first: kubectl patch scheduledsparkapplication {name} --type merge "
+        way += """-p '{"spec": {"suspend": true}}'; then name its last run in "stop": """
+        raise self.error(name, fact, f'{way}{{"app_name": …}}')
 
     def occupants(self) -> tuple[str, ...]:
         return tuple(each.id for each in self.each("", self.calls.every) if self._runs(each))
@@ -171,6 +179,9 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
 
     def to_start(self, start: Start, resource: SparkResource | None) -> Json:
         submission, spec = start.submission, start.spec
+        is_own = self._is_own(start)
+        if spec is not None and start.model is not None and not is_own:
+            spec = without_pod_name(spec)
         if resource is None:
             if spec is None:
                 fact = f"{start.id} is gone ({self.calls.place})"
@@ -178,18 +189,26 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
             namespace = self.calls.access.namespace
             new = new_resource(start.definition, start.name, namespace, start.marks)
             return self.resource(start.definition, new).for_start(submission, start.given, spec)
-        status = self.status_of(resource, {})
         # One of ours that is over may be started again: its image is where it was.
-        is_free = resource.is_stopped or (PLACE in resource.labels and resource.is_over)
-        if status.state.alive or not is_free:
+        is_ours = PLACE in resource.labels or SUSPENDED in resource.annotations
+        is_free = resource.is_stopped or resource.state in TERMINATED
+        status = self.status_of(resource, {})
+        if status.state.alive or not is_free or not (is_own or is_ours):
             detail = f" ({status.detail})" if status.detail else ""
             fact = f"{resource.id} is there, and {status.state}{detail}: {self.calls.place}"
-            hint = (
-                "two jobs would be one: suspend it first (spec.suspend), or give the new job "
-                'another "resource"'
-            )
-            raise self.error(submission.job, fact, hint)
+            hint = "two jobs would be one: suspend it first (spec.suspend), or give the new job "
+            if not status.state.alive:
+                hint = "it is somebody else's, and would have another program: give the new job "
+            raise self.error(submission.job, fact, f'{hint}another "resource"')
+        location = resource.annotations.get(LOCATION, submission.location)
+        if "spec" in start.given and location.rstrip("/") == submission.location.rstrip("/"):
+            spec = None  # it is as it was, and may have been changed by its owner since
         return resource.for_start(submission, start.given, spec)
+
+    def _is_own(self, start: Start) -> bool:
+        """Whether an application is started with its own spec."""
+        place = f"{start.id}, {self.calls.place}"
+        return "manifest" not in start.given and start.model in (None, place)
 
     def try_start(self, submission: Submission) -> Trial:
         """Ask the API server whether it would admit the resource; nothing is written."""
@@ -198,13 +217,9 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
             start = self.wanted(submission, given)
             stored = self.calls.get(start.definition, start.name)
             resource = None if stored is None else self.resource(start.definition, stored)
-            is_own = start.model in (None, f"{start.id}, {self.calls.place}")
-            if resource is not None and is_own and "manifest" not in given:
-                if self._runs(resource):
-                    return Trial(untried=f"{resource.id} is not suspended yet, and has to be")
-                body = resource.for_start(submission, start.given, start.spec)
-            else:
-                body = self.to_start(start, resource)
+            if resource is not None and self._is_own(start) and self._runs(resource):
+                return Trial(untried=f"{resource.id} is not suspended yet, and has to be")
+            body = self.to_start(start, resource)
             write = self.calls.create if resource is None else self.calls.update
             write(start.definition, body, trial=True)
         except ClusterError as error:
@@ -225,19 +240,25 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
             self._refuse_schedule(first.labels[SCHEDULED])
         self._driver(first)  # an account that may not see it is told before anything is written
 
-        def has_ended() -> bool:
+        def is_over() -> bool:
             """Whether the driver has. The operator may have started another one since."""
             last = self._now(first, self.calls.get(first.definition, first.name))
-            return last.state in BETWEEN or last.submission_id != first.submission_id
+            is_another = last.submission_id != first.submission_id
+            return is_another or has_ended(self._driver(last))
 
-        if first.state == "RUNNING" and not first.is_stopped:
-            self.stop_gracefully(request, has_ended)
+        if first.state in ("RUNNING", *TERMINATED) and not first.is_stopped:
+            self.stop_gracefully(request, is_over)
         self._write_once(first, SparkResource.suspended)
         self._await_stopped(first, request)
         forget_marker(request, self.open_storage)  # it may have answered too late
         after = self.find_source(request)
         refuse_unknown(after, request, self.name, self.notes)
         return after
+
+    def is_stopping(self, request: StopRequest) -> bool:
+        status = self.find_source(request)
+        resource = None if status.id is None else self.named(status.id)
+        return status.state.alive and resource is not None and resource.is_suspended_by_us
 
     def _write_once(self, first: SparkResource, change: Callable[[SparkResource], Json]) -> None:
         """Write a job's `suspend`, or take it out. Somebody who has written over it would do so
@@ -249,6 +270,8 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
             nonlocal seen
             last = self._now(first, stored)
             seen = last.generation if seen is None else seen
+            if last.is_pruned:
+                raise Refused(_NO_FIELD, 400)
             wanted = change(last)
             is_so = last.is_stopped == bool(wanted["spec"].get("suspend"))
             return None if is_so or last.generation > seen + 1 else wanted
@@ -276,24 +299,13 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
                 keeper = last.keeper or "kubectl get -o yaml shows who"
                 hint = f"pause who keeps it ({keeper}), then: stateshift resume WORKDIR"
                 raise self.error(request.job, fact, hint)
-            record = self.notes.read(request.tag) or {}
-            status = self.status_of(last, record)
+            status = self.status_of(last, {})
             if not status.state.alive:
                 return status
             if last.status != before.status:
                 changed_at = time.monotonic()
-            if time.monotonic() - changed_at <= reconcile or last.is_over:
-                return None
-            if record and last.is_unseen:  # no operator begins a job that is suspended by now
-                known = {"id": last.id, "uid": last.uid, "fenced": last.generation}
-                self.notes.add(str(request.tag), **known)
-                return status
-            if last.state != "SUSPENDING":
-                self._write_once(first, SparkResource.resumed)
-                fact = f"no operator reconciles {last.id}: its status is as it was for "
-                fact += f"{reconcile:g} s ({self.calls.place}); it is to run as before"
-                hint = "is the operator up, and does it watch this namespace?"
-                raise self.error(request.job, fact, f"{hint} Then: stateshift resume WORKDIR")
+            if time.monotonic() - changed_at > reconcile:
+                self._settle(last, request.job, f"{status.detail}", f"{reconcile:g} s")
             return None
 
         if self.calls.wait_for(look, request.seconds_max) is None:
@@ -302,14 +314,43 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
             hint = f"kubectl describe pod {first.driver_pod}; then: stateshift resume WORKDIR"
             raise self.error(request.job, f"{fact}{status.detail}", hint)
 
+    def _settle(self, last: SparkResource, job: str, detail: str, time: str) -> None:
+        """Fence a job that its operator has left alone for a while, unless something is yet to
+        happen, or take its suspension back. One of which only the driver is left is refused.
+        """
+        pod, state = self._driver(last), last.state
+        is_ending = pod is None or "deletionTimestamp" in pod["metadata"]
+        if last.is_unseen and has_ended(pod):  # no operator begins a job that is suspended by now
+
+            def fence(stored: Json | None) -> Json | None:
+                now = self._now(last, stored)
+                is_so = now.generation != last.generation or not self._runs(now)
+                return None if is_so else now.fenced()
+
+            self.calls.change(last.definition, last.name, fence)
+        elif state in TERMINATED and not is_ending:
+            hint = f"the operator ends nothing of it: kubectl delete pod {last.driver_pod} "
+            hint += f"-n {self.calls.access.namespace}; then: stateshift resume WORKDIR"
+            raise self.error(job, f"{last.id}: {detail}", hint)
+        elif not last.is_unseen and state not in ("SUSPENDING", "SUSPENDED", *TERMINATED):
+            fact = f"no operator reconciles {last.id}: its status is as it was for {time} "
+            fact += f"({self.calls.place})"
+            if last.is_suspended_by_us:
+                self._write_once(last, SparkResource.resumed)
+                fact += "; it is to run as before"
+            hint = "is the operator up, and does it watch this namespace?"
+            raise self.error(job, fact, f"{hint} Then: stateshift resume WORKDIR")
+
     def _now(self, first: SparkResource, stored: Json | None) -> SparkResource:
         return self.same(first, stored, "see who has deleted it: kubectl get events")
 
     # ---- reasons
 
     def _driver(self, resource: SparkResource) -> Json | None:
-        """Return the pod of the driver."""
-        return self.calls.get(POD, resource.driver_pod)
+        """Return the pod of the driver; one of its name may be another application's."""
+        pod = self.calls.get(POD, resource.driver_pod)
+        labels = {} if pod is None else pod["metadata"].get("labels") or {}
+        return pod if labels.get(APP, resource.name) == resource.name else None
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         """Return the end of what the driver said, and the reasons of the operator and the pod."""

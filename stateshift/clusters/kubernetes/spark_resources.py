@@ -21,9 +21,16 @@ controller/sparkapplication controller.go, event_filter.go.)
 One that is COMPLETED or FAILED is deleted `timeToLiveSeconds` later, which may be changed like
 `suspend`: a job that we stop keeps its application.
 
+The operator may also be wrong: if it ends between spark-submit and its status, it submits again,
+meets the pod of before, and says FAILED while that runs. So a job has ended once its pod has.
+
 Marks of ours, beside those of `resources`: the label stateshift/place, a digest of the location, by
-which any run finds the job that has its checkpoint there; and the annotations stateshift/replaced,
-the submissionID before our start, and stateshift/ttl, the seconds that we have taken out.
+which any run finds the job that has its checkpoint there; and the annotations
+
+    stateshift/replaced   the submissionID before our start
+    stateshift/suspended  the generation that we have suspended
+    stateshift/fenced     that of a suspended spec that the operator was seen to leave alone
+    stateshift/ttl        the seconds that we have taken out
 """
 
 from __future__ import annotations
@@ -46,14 +53,12 @@ from stateshift.specification.location import NoLocation, normal
 
 PLACE: Final = "stateshift/place"
 REPLACED: Final = "stateshift/replaced"
+APP: Final = "sparkoperator.k8s.io/app-name"  # of a pod
+SUSPENDED: Final = "stateshift/suspended"
+_FENCED: Final = "stateshift/fenced"
 _TTL: Final = "stateshift/ttl"
 SCHEDULED: Final = "sparkoperator.k8s.io/scheduled-app-name"
-# The states in which no driver runs, though the operator may be about to start another.
-BETWEEN: Final = (
-    *("SUCCEEDING", "FAILING", "PENDING_RERUN", "INVALIDATING", "COMPLETED", "FAILED"),
-    "SUSPENDED",
-)
-_OVER: Final = ("COMPLETED", "FAILED", "SUSPENDED")
+TERMINATED: Final = ("COMPLETED", "FAILED")
 _STATES: Final[Mapping[str, JobState]] = {
     "": JobState.QUEUED,
     "SUBMITTED": JobState.QUEUED,
@@ -66,10 +71,12 @@ _STATES: Final[Mapping[str, JobState]] = {
     "SUBMISSION_FAILED": JobState.QUEUED,  # it is submitted again, or FAILED next
     "INVALIDATING": JobState.QUEUED,
     "SUSPENDING": JobState.RUNNING,
-    "SUSPENDED": JobState.FINISHED,
+    "SUSPENDED": JobState.QUEUED,  # which is not to be: it is resumed next
     "RESUMING": JobState.QUEUED,
 }
 _MAIN: Final = "mainApplicationFile"
+_POD_NAME: Final = "spark.kubernetes.driver.pod.name"
+_CHECKPOINT: Final = "spark.stateshift.checkpoint"
 _SIZES: Final = {
     "driver_memory": ("driver", "memory"),
     "driver_cores": ("driver", "cores"),
@@ -108,11 +115,33 @@ class SparkResource(Resource):
         """Return the application as it is written to end its job, and to be kept."""
         spec = {**self.spec, "suspend": True}
         seconds = spec.pop("timeToLiveSeconds", None)
-        return self.with_spec(spec, ttl=None if seconds is None else str(seconds))
+        ttl = self.annotations.get(_TTL) if seconds is None else str(seconds)
+        return self.with_spec(spec, ttl=ttl, suspended=str(self.generation))
 
     def resumed(self) -> Json:
         """Return the application with a suspension taken back."""
-        return self.with_spec(self.spec_before, ttl=None)
+        return self.with_spec(self.spec_before, ttl=None, suspended=None)
+
+    def fenced(self) -> Json:
+        """Return the application as it is written once its job is known not to be begun."""
+        return self.with_spec(self.spec, fenced=str(self.generation))
+
+    @property
+    def is_suspended_by_us(self) -> bool:
+        return self.is_stopped and SUSPENDED in self.annotations
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether our suspension has come without `suspend`, which its definition lacks."""
+        return not self.is_stopped and self.annotations.get(SUSPENDED) == str(self.generation)
+
+    @property
+    def place(self) -> str | None:
+        """Return the label of the location, unless somebody has given it another one since."""
+        place = self.labels.get(PLACE)
+        location = (self.spec.get("sparkConf") or {}).get(_CHECKPOINT)
+        is_stale = location is None or place_of(str(location)) != place
+        return None if is_stale else place
 
     @property
     def state(self) -> str:
@@ -125,21 +154,16 @@ class SparkResource(Resource):
 
     @property
     def is_unseen(self) -> bool:
-        """Whether the operator has not come to the job that we started last."""
+        """Whether the operator has not come to the job that was started last."""
         replaced = self.annotations.get(REPLACED)
         return not self.state or (replaced is not None and replaced == self.submission_id)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the operator says that nothing runs, and starts nothing by itself."""
-        return self.state in _OVER
 
     @property
     def driver_pod(self) -> str:
         """Return the name of the driver's pod; the status forgets it when it is suspended."""
         named = (self.status.get("driverInfo") or {}).get("podName")
         given = (self.spec.get("driver") or {}).get("podName")
-        in_conf = (self.spec.get("sparkConf") or {}).get("spark.kubernetes.driver.pod.name")
+        in_conf = (self.spec.get("sparkConf") or {}).get(_POD_NAME)
         return str(named or given or in_conf or f"{self.name}-driver")
 
     @property
@@ -149,16 +173,27 @@ class SparkResource(Resource):
 
     @property
     def job_status(self) -> JobStatus:
-        """Return the status, as far as the operator tells it."""
+        """Return the status, as far as the operator tells it. A suspended job that it has not come
+        to may be about to start, by the spec of before.
+        """
         state, id = self.state, self.id
         if self.is_deleting:
             return JobStatus(JobState.RUNNING, id, "is being deleted, and its finalizers hold it")
         if self.is_stopped:
-            if self.is_over or not state:
-                return JobStatus(JobState.FINISHED, id, (state or "suspended").lower())
+            is_ours = bool({TAG, SUSPENDED} & self.annotations.keys())
+            is_left = self.annotations.get(_FENCED) == str(self.generation)
+            is_over = state in ("", "SUSPENDED", *TERMINATED) and not (is_ours and self.is_unseen)
+            if is_left or is_over:
+                word = state if state in TERMINATED else "suspended"
+                return JobStatus(JobState.FINISHED, id, word.lower())
             return JobStatus(JobState.RUNNING, id, "the operator has yet to suspend it")
         if self.is_unseen:
-            return JobStatus(JobState.QUEUED, id, "the operator has yet to start it")
+            yet = "the operator has yet to start it"
+            if state in TERMINATED:
+                patch = """{"spec": {"sparkConf": {"spark.stateshift.attempt": "2"}}}"""
+                yet += ", and does not see that by itself if it was restarted since: kubectl "
+                yet += f"patch sparkapplication {self.name} --type merge -p '{patch}'"
+            return JobStatus(JobState.QUEUED, id, yet)
         words = [] if state == "RUNNING" else [state.lower().replace("_", " ")]
         attempts = int(self.status.get("executionAttempts") or 0)
         if attempts > 1:
@@ -179,6 +214,8 @@ class SparkResource(Resource):
             location=submission.location,
             replaced=self.submission_id if self.uid is not None else None,
             ttl=None,
+            suspended=None,
+            fenced=None,
         )
         ours = {TAG: digest(submission.tag), PLACE: place_of(submission.location)}
         plain["metadata"]["labels"] = {**self.labels, **ours}
@@ -200,6 +237,8 @@ def _override(spec: Json, submission: Submission, given: Options) -> None:
         spec["deps"] = {**(spec.get("deps") or {}), "pyFiles": list(given["py_files"])}
     conf = {**settings(spec.get("sparkConf")), **settings(given.get("conf"))}
     conf.pop("spark.stateshift.wait", None)
+    for name in _IDENTITY:  # a job would read an earlier one before its settings
+        conf.pop(f"spark.kubernetes.driverEnv.{name}", None)
     variables = {**submission.environment, **settings(given.get("environment"))}
     for name, value in variables.items():
         if name not in _IDENTITY:  # which is in the settings
@@ -217,6 +256,14 @@ def _without_identity(driver: Json) -> Json:
         named = driver["envVars"].items()
         cleared["envVars"] = {name: value for name, value in named if name not in _IDENTITY}
     return cleared
+
+
+def without_pod_name(spec: Json) -> Json:
+    """Return a spec without the name of its driver's pod, which only one application may have."""
+    driver, conf = dict(spec.get("driver") or {}), dict(spec.get("sparkConf") or {})
+    driver.pop("podName", None)
+    conf.pop(_POD_NAME, None)
+    return {**spec, "driver": driver, "sparkConf": conf}
 
 
 def place_of(location: str) -> str:
