@@ -503,6 +503,13 @@ def test_an_application_whose_job_runs_is_not_made_anothers(
     with pytest.raises(ClusterError, match=r"totals is there, and running.*namespace shop"):
         cluster.submit(start_of(resource="totals"))
     assert "totals is there, and running" in cluster.try_start(start_of(resource="totals")).refused
+    server.objects["sparkapplications", "totals"]["status"]["applicationState"] = {
+        "state": "COMPLETED"
+    }
+    server.unwatched = {"totals"}
+    server.drivers["totals-driver"]["status"]["phase"] = "Succeeded"
+    with pytest.raises(ClusterError, match="totals is there, and finished"):
+        cluster.submit(start_of(resource="totals"))  # it is somebody's, who has not suspended it
     assert cluster.find("t").state is JobState.ABSENT
     assert server.runs == {"orders": 1, "totals": 1}
 
@@ -523,7 +530,9 @@ def test_a_failed_start_is_made_again_in_its_own_application(
 
 
 def test_options_and_placeholders_go_over_the_spec(server: FakeKubernetes, tmp_path: Path) -> None:
-    server.apply("orders", sparkConf={"spark.a": "1", "spark.here": "{job}"})
+    server.apply(
+        "orders", sparkConf={"spark.a": "1", "spark.here": "{job}", "spark.stateshift.wait": "1"}
+    )
     cluster = opened(server, tmp_path, conf={"spark.a": 2, "spark.b": True})
     given = {
         "application": "local:///opt/new.py",
@@ -546,6 +555,7 @@ def test_options_and_placeholders_go_over_the_spec(server: FakeKubernetes, tmp_p
     conf = spec["sparkConf"]
     assert (conf["spark.a"], conf["spark.b"], conf["spark.here"]) == ("2", "false", "orders")
     assert conf["spark.kubernetes.driverEnv.MODE"] == "new"
+    assert "spark.stateshift.wait" not in conf
 
 
 def test_a_manifest_with_an_option_that_nobody_knows_is_refused(
