@@ -686,6 +686,14 @@ def test_a_resource_whose_job_runs_is_not_made_anothers(
         cluster.submit(Submission("t", "orders", TARGET, options=options))
     assert cluster.find("t").state is JobState.ABSENT
     assert server.runs == {"orders": 1, "totals": 1}
+    stored = server.deploy("idle")
+    stored["spec"]["job"] |= {"state": "suspended", "upgradeMode": "savepoint"}
+    stored["metadata"]["generation"] += 1
+    server.turns(4)
+    options = {"like": {"resource": "orders"}, "resource": "idle"}
+    with pytest.raises(ClusterError, match="idle is there, suspended by somebody else"):
+        cluster.submit(Submission("t", "orders", TARGET, options=options))
+    assert server.runs == {"orders": 1, "totals": 1, "idle": 1}
 
 
 def test_a_failed_start_is_made_again_in_its_own_resource(

@@ -686,6 +686,17 @@ def test_a_job_that_answered_a_stop_which_was_killed_then_is_started_again(
     assert (server.applications, server.runs["orders"]) == (["orders"], 2)
 
 
+def test_a_job_that_has_ended_goes_on_in_its_own_application(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground = place(tmp_path, server, restartPolicy={"type": "Never"})
+    server.drivers["orders-driver"]["status"]["phase"] = "Succeeded"
+    server.turns(4)
+    submit = {"resource": "orders", "seconds_max": 3}
+    assert ground.apply(spec_of(submit=submit)).state == "finished"
+    assert (server.applications, server.runs["orders"]) == (["orders"], 2)
+
+
 def test_an_application_that_was_over_and_is_not_seen_is_told_with_a_way_out(
     server: FakeKubernetes, cluster: SparkOperator
 ) -> None:

@@ -200,6 +200,11 @@ class FlinkOperator(OperatedJobs[FlinkResource]):
                 '"resource"'
             )
             raise self.error(submission.job, fact, hint)
+        is_marked = is_ours or bool({MARK, BEFORE} & resource.annotations.keys())
+        if not is_marked and start.model not in (None, f"{start.id}, {self.calls.place}"):
+            fact = f"{resource.id} is there, suspended by somebody else: {self.calls.place}"
+            hint = 'it would have another program: give the new job another "resource"'
+            raise self.error(submission.job, fact, hint)
         if "spec" in start.given and not is_ours:
             spec = None  # it is as it was, and may have been changed by its owner since
         return resource.for_start(submission, start.given, spec)
