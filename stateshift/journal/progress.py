@@ -132,7 +132,7 @@ class Progress:
 def advance(progress: Progress, record: Record) -> Progress:
     """Return the progress after a record; refuse one that cannot follow: the journal is damaged."""
     after = replace(progress, records=progress.records + 1, ended=record.at)
-    # Of a process that was killed, only what it has recorded is known to be work.
+    # If a process was killed, only what it has recorded is known to be work.
     rested = (*progress.idle, (progress.ended, record.at))
     match record:
         case records.RunStarted():

@@ -334,6 +334,26 @@ def two_at_once(ground: Ground, *theirs: str) -> World:
     return replace(ground.world, storage=lambda location: raced)
 
 
+def test_another_runs_fence_that_is_still_empty_is_waited_for(ground: Ground) -> None:
+    """Some storages show a new file before its content."""
+
+    def theirs_is_taken_away() -> None:
+        if ground.clock.time > 1002 and ground.source.stat("commits/2") is not None:
+            ground.source.remove("commits/2")
+
+    class Raced(MemoryStorage):
+        def create(self, path: str, content: bytes) -> None:
+            with suppress(AlreadyThere):
+                if ground.clock.time <= 1002:
+                    ground.source.create("commits/2", b"")
+            super().create(path, content)
+
+    ground.clock.on_sleep = theirs_is_taken_away
+    raced = Raced(ground.disk, SOURCE)
+    evidence = FENCE.run(replace(ground.world, storage=lambda location: raced))
+    assert FENCE.holds(ground.world, evidence) == []
+
+
 def test_of_two_runs_that_fence_at_once_the_one_with_the_first_file_waits_for_the_other(
     ground: Ground,
 ) -> None:

@@ -22,7 +22,7 @@ One that is COMPLETED or FAILED is deleted `timeToLiveSeconds` later, which may 
 `suspend`: a job that we stop keeps its application.
 
 The operator may also be wrong: if it ends between spark-submit and its status, it submits again,
-meets the pod of before, and says FAILED while that runs. So a job has ended once its pod has.
+meets the pod of before, and says FAILED while that runs. A job has ended once its pod has.
 
 Marks of ours, beside those of `resources`: the label stateshift/place, a digest of the location, by
 which any run finds the job that has its checkpoint there; and the annotations

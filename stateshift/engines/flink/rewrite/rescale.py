@@ -264,7 +264,8 @@ def _of_keys(header: Header) -> str:
         name = snapshot_name(header.unknown) if header.unknown else "a serializer that is not known"
         return f"its keys are written by {name}, and are not hashed here"
     while key.name in COMPOSED:  # of which no part may be RowData
-        key = next(inner for inner in key.inner if inner.name == ROW_DATA or not hashable(inner))
+        rows = [inner for inner in key.inner if inner.name == ROW_DATA]
+        key = (rows or [inner for inner in key.inner if not hashable(inner)])[0]
     match key.name:
         case "PojoSerializer" | "KryoSerializer":
             return f"its keys are objects of {key.type}: only the job's own code tells their hash"
