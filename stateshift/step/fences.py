@@ -91,8 +91,9 @@ class FenceSource(NoFiles):
                     until = world.clock.now() + patience
                     while not _take(storage, path, owner):
                         content = content_of(storage, path)
-                        is_jobs = bool(content) and fence_owner(content) is None
-                        if is_jobs or world.clock.now() >= until:
+                        # An empty file may be a fence that is still being written.
+                        owned = fence_owner(content) if content else "somebody"
+                        if owned is None or world.clock.now() >= until:
                             self._refuse_others(storage, path, owner)
                         if content is None and world.clock.now() >= until + EMPTY_SECONDS_MAX:
                             raise StorageError(
