@@ -27,7 +27,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from io import BytesIO
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import TYPE_CHECKING, Final
 
 from stateshift.engines.flink.entries.edits import Edit
@@ -264,8 +264,8 @@ def _of_keys(header: Header) -> str:
         name = snapshot_name(header.unknown) if header.unknown else "a serializer that is not known"
         return f"its keys are written by {name}, and are not hashed here"
     while key.name in COMPOSED:  # of which no part may be RowData
-        rows = [inner for inner in key.inner if inner.name == ROW_DATA]
-        key = (rows or [inner for inner in key.inner if not hashable(inner)])[0]
+        others = [inner for inner in key.inner if inner.name == ROW_DATA]
+        key = next(chain(others, filterfalse(hashable, key.inner)))
     match key.name:
         case "PojoSerializer" | "KryoSerializer":
             return f"its keys are objects of {key.type}: only the job's own code tells their hash"

@@ -8,7 +8,7 @@ operators that rows are of; a plan puts the other operators of the template besi
 Rows replace all entries of their states; states of the same operator without rows keep those of the
 template, for they share its files. A row goes to the key group that the hash of its key says. Where
 only the job can tell the hash, a key keeps the group that it has in the template, and others are
-refused. The same holds for Rows and RowData that stand otherwise there, or are too few to show it.
+refused: also Rows and RowData that stand otherwise there, or are too few to show the hash.
 
     pile    u16 key group, u16 state, key    ->    i64 number of the row, u1 origin, content
 
