@@ -159,6 +159,9 @@ class CommandCluster(UnknownAnswers):
         if not self._shell.has("stop"):
             fact = f"{request.job} is {status.state}, and the cluster has no command to stop it"
             hint = "stop it by hand, or add the option stop to the cluster"
+            if request.tag is not None and not self._shell.has("find"):  # its record is all we have
+                stem = shlex.quote(str(self._stem(request.tag).absolute()))
+                hint = f"stop it by hand, and say so: touch {stem}.stopped; then do the same again"
             raise ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
         said = self._shell.run("stop", self._of_request(request), request.seconds_max)
         self._records.stopped(request)

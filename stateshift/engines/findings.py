@@ -53,8 +53,14 @@ def with_waiver(finding: Finding, waived: Collection[str]) -> Finding:
 
 
 def of_standby(move: _Move) -> Iterator[Finding]:
-    """Warn of a standby on the storage of its source."""
+    """Warn of a standby on the storage of its source, and of one that could not be started."""
     job = move.job
+    if job.is_standby and job.submit is None:
+        yield Finding(
+            "warn",
+            f"`failover` cannot start {job.name} from its standby: the spec has no `submit`",
+            hint='give it "submit" and "target_cluster" before it begins',
+        )
     if job.is_standby and same_file_system(job.source, job.destination):
         yield Finding(
             "warn",

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from stateshift.errors import Interrupted, StateshiftError, StorageError
-from stateshift.journal import PlanProgress, RollbackStarted, RunResumed, WaveGivenUp
+from stateshift.journal import (
+    PlanProgress,
+    RollbackStarted,
+    RunResumed,
+    StepProgress,
+    WaveGivenUp,
+)
 from stateshift.migration import outcomes
 from stateshift.migration.context import RunContext
 from stateshift.migration.halts import has_stopped_running_job
@@ -137,18 +143,23 @@ def _give_wave_up(
     else:
         if not has_stopped:
             return after
-        down = tuple(_left_down(context, wave))
-        after = replace(after, restarted=not down, down=down)
+        stops = list(_stops_taken_back(context, wave))
+        down = chain.from_iterable(step.left for step in stops if step.evidence is not None)
+        has_left = any(step.left for step in stops)
+        after = replace(after, restarted=not has_left, down=tuple(down))
     _record_given_up(context, error, after)
     return after
 
 
-def _left_down(context: RunContext, wave: Sequence[JobSpec]) -> Iterator[str]:
-    """Yield the lines of jobs that were stopped, and that taking the wave back did not start."""
+def _stops_taken_back(context: RunContext, wave: Sequence[JobSpec]) -> Iterator[StepProgress]:
+    """Yield the steps that stopped jobs, or may have: without evidence, nobody knows. What they
+    left behind says that the job was not started again.
+    """
     for plan in context.progress.plans_of(_names(wave)):
         for step in plan.steps.values():
-            if step.state == "undone" and isinstance(step.evidence, JobStopped | ImageTaken):
-                yield from step.left
+            is_stop = step.evidence is None or isinstance(step.evidence, JobStopped | ImageTaken)
+            if step.state == "undone" and step.phase == "halt" and is_stop:
+                yield step
 
 
 def _record_given_up(context: RunContext, error: StateshiftError, after: Aftermath) -> None:

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 _BEFORE = b"stateshift plan\n"
 _CLOCKS_APART_SECONDS = 300.0
 _OTHERS_MAY_USE = 0o077
-SIGN_CHANGE = "sign the change with such a key: --key FILE"
+SIGN_CHANGE = (
+    "sign the change with such a key: --key FILE; moves of bins and imports cannot be signed, and "
+    "are not made under this rule"
+)
 REVIEW = "somebody who may, reviews and signs it: stateshift plan FILE --sign KEY -o SIGNED"
 
 

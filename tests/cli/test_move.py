@@ -126,6 +126,22 @@ def test_a_command_for_the_way_back_that_is_not_there_is_refused_before_the_stop
     assert not (ground / "stopped").exists()
 
 
+def test_a_stop_that_fails_is_not_told_as_a_job_that_runs_again(ground: Path) -> None:
+    """Nobody knows whether it has stopped: the report says so, and the hint claims nothing else."""
+    start_of("#!/bin/sh\nexit 1\n", "stop")
+    ran = move("--stop", "./stop", "--start", "./start")
+    assert ran.code == 7, ran.err
+    assert "runs again where it was" not in ran.err
+    assert "was taken back" in ran.err
+
+
+def test_a_run_whose_job_is_down_says_so_in_the_list(ground: Path) -> None:
+    start_of("#!/bin/sh\nexit 3\n")
+    assert move("--stop", "./stop", "--start", "./start").code == 10
+    (row,) = [line for line in said("runs", ".").out.splitlines() if "orders" in line]
+    assert row.rstrip().endswith("is down")
+
+
 def test_a_job_that_is_not_stopped_has_no_way_back(ground: Path) -> None:
     ran = move("--start", "./start", "--restart", "./start")
     assert ran.code == 2

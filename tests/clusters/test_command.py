@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import threading
 import time
 from pathlib import Path
@@ -242,8 +243,13 @@ def test_waiting_for_the_submission_of_another_can_be_interrupted(tmp_path: Path
 def test_a_cluster_that_cannot_stop_says_so(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path)
     cluster.submit(_submission())
-    with pytest.raises(ClusterError, match="no command to stop it"):
+    with pytest.raises(ClusterError, match="no command to stop it") as caught:
         cluster.stop(StopRequest("orders", "s3://b/o o", "run.orders"))
+    # Whoever has stopped it by hand can say so.
+    said = (caught.value.hint or "").partition("touch ")[2].partition(";")[0]
+    Path(*shlex.split(said)).touch()
+    request = StopRequest("orders", "s3://b/o o", "run.orders")
+    assert cluster.stop(request).state is JobState.FINISHED
 
 
 def test_a_job_that_ends_some_time_after_stop_is_waited_for(tmp_path: Path) -> None:

@@ -91,6 +91,20 @@ def test_a_standby_on_the_storage_of_its_source_is_warned_of(tmp_path: Path, eng
     assert warned(spec) and not warned(moved)
 
 
+def test_a_standby_that_a_failover_could_not_start_is_warned_of(tmp_path: Path) -> None:
+    ground, fact = Standby(tmp_path, 1), "`failover` cannot start"
+
+    def warned(spec: Any) -> bool:
+        findings = [finding for plan in ground.propose(spec).plans for finding in plan.findings]
+        return any(fact in finding.message for finding in findings)
+
+    spec = running_spec(mode="warm", cutover="never")
+    (job,) = spec.jobs
+    bare = replace(spec, jobs=(replace(job, submit=None),))
+    assert warned(bare) == (not warned(spec))
+    assert warned(bare)
+
+
 # ---- clocks
 
 

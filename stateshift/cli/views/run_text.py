@@ -291,13 +291,15 @@ def run_row(entry: ListedRun) -> Row:
         return entry.workdir, Cell("damaged", TONES["damaged"]), entry.damage or "", "", ""
     facts, done = entry.facts, entry.facts.report
     state = f"{facts.state}, at work" if facts.held else facts.state
-    down = done.downtime_seconds
+    down: str | Cell = "" if done.downtime_seconds is None else span(done.downtime_seconds)
+    if done.down:
+        down = Cell("is down", "bad")
     return (
         entry.workdir,
         Cell(state, TONES.get(facts.state, "")),
         ", ".join(job.job for job in done.jobs),
         span(done.worked_seconds),
-        "" if down is None else span(down),
+        down,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +16,12 @@ from stateshift.engines.flink.findings.move import of_changes
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.errors import SpecError
 from stateshift.survey import Facts, Survey
+from tests.cli.support import said
 from tests.engines.flink.test_moving import spec_of
 
 WAIVED = ("--waive", "job-stopped", "--waive", "paths-stay")
 SOURCE = "file:///here/savepoint-1"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
 def complaints(**keys: Any) -> str:
@@ -29,6 +33,39 @@ def complaints(**keys: Any) -> str:
 @pytest.mark.parametrize("kind", ["rescal", "parallelism", "scale"])
 def test_the_kind_rescale_is_named_where_a_kind_is_not_known(kind: str) -> None:
     assert "rescale" in complaints(transform=[{"kind": kind, "parallelism": 2}])
+
+
+@pytest.mark.parametrize("kind", ["command", "manual"])
+def test_a_savepoint_in_files_is_moved_by_nobody_who_was_to_stop_its_job(
+    kind: str, tmp_path: Path
+) -> None:
+    """No plan would have the job stopped: it would run on beside the one that starts from it."""
+    image, log = tmp_path / "image", tmp_path / "log"
+    shutil.copytree(GOLDEN / "flink-1.20.5" / "count-canonical-hashmap" / "image", image)
+    commands = {"submit": f"echo start >> {log}", "stop": f"echo stop >> {log}"}
+    spec = {
+        "version": 1,
+        "engine": "flink",
+        "clusters": {
+            "old": {"kind": kind, **(commands if kind == "command" else {})},
+            "new": {"kind": "command", **commands},
+        },
+        "jobs": [
+            {
+                "name": "sums",
+                "checkpoint_location": str(image),
+                "remote_location": str(tmp_path / "moved"),
+                "source_cluster": "old",
+                "target_cluster": "new",
+                "submit": {},
+            }
+        ],
+    }
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    ran = said("apply", str(tmp_path / "spec.json"), "--yes", "--workdir", str(tmp_path / "run"))
+    assert ran.code == 4, ran.err
+    assert f"old ({kind}) is not asked to stop sums" in ran.err
+    assert not log.exists()
 
 
 def move_of(change: dict[str, Any]) -> Move:

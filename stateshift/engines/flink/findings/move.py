@@ -75,7 +75,17 @@ def of_sources(move: Move) -> Iterator[Finding]:
 
 def of_clusters(move: Move) -> Iterator[Finding]:
     """Yield the findings of both clusters, and a note where the target reports no progress."""
-    theirs = move.facts.target_cluster
+    ours, theirs = move.facts.source_cluster, move.facts.target_cluster
+    may_run = ours is not None and ours.state in ("running", "queued", "unknown")
+    takes_files = move.job.moves and not move.job.image_writers
+    if ours is not None and may_run and takes_files and ours.kind not in ASKABLE:
+        yield refuse(
+            f"{ours.name} ({ours.kind}) is not asked to stop {move.job.name}: it would run on, "
+            "beside the job that starts from this image",
+            waive="job-stopped",
+            hint="end the job with a savepoint (flink stop --savepointPath DIR JOB), and move that "
+            'one without `--stop` ("source_cluster")',
+        )
     for cluster in (move.facts.source_cluster, theirs):
         if cluster is not None:
             yield from cluster.findings
