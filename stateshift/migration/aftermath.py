@@ -152,8 +152,8 @@ def _give_wave_up(
 
 
 def _stops_taken_back(context: RunContext, wave: Sequence[JobSpec]) -> Iterator[StepProgress]:
-    """Yield the steps that stopped jobs, or may have: without evidence, nobody knows. What they
-    left behind says that the job was not started again.
+    """Yield the steps that stopped jobs, or may have: without evidence, nobody knows. Those that
+    have left something have not started the job again.
     """
     for plan in context.progress.plans_of(_names(wave)):
         for step in plan.steps.values():
