@@ -568,9 +568,8 @@ JOB = Keys(
     ),
     mode=CHOICE(
         "move: stop the job, copy its image, start it there. warm: copy most of it while the job "
-        "runs, in rounds, and stop the job for the rest. A Flink job then ends with its last "
-        "checkpoint; its checkpoints must be incremental and retained. fork: the source runs on, "
-        "and the copy is a job of its own.",
+        "runs, in rounds, and stop the job for the rest; the engine's page says what its "
+        "checkpoints need for that. fork: the source runs on, and the copy is a job of its own.",
         choices=get_args(Mode),
         for_all=True,
     ),

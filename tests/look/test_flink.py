@@ -158,15 +158,21 @@ def test_what_is_not_held_is_shown_as_a_digest_and_not_as_its_bytes() -> None:
     assert all(set(entry.value) == {"digest"} for entry in in_flight)
 
 
-@pytest.mark.parametrize("case", ["sql-canonical-hashmap", "sql-native-incremental", "sql-plan"])
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("sql-canonical-hashmap", "5 keys in 8 key groups do not show how this one does"),
+        ("sql-native-incremental", "its state lies in files of RocksDB, or in a changelog"),
+        ("sql-plan", None),
+    ],
+)
 @pytest.mark.parametrize("version", ["1.15.4", "2.3.0"])
-def test_what_is_said_of_the_keys_of_sql_is_true(disk: MemoryDisk, case: str, version: str) -> None:
-    """They are Flink's own rows, no code of the job's; and a canonical savepoint has the same."""
+def test_what_is_said_of_the_keys_of_sql_is_true(
+    disk: MemoryDisk, case: str, told: str | None, version: str
+) -> None:
+    """They are Flink's own rows, no code of the job's: dealt where enough of them show the hash."""
     location = golden.write(disk, f"flink-{version}/{case}")
     _, survey = engine("flink").survey(location, disk.open, changes=(Rescale(max_parallelism=32),))
     found = flink_facts(survey.images[0]).rigid.values()
-    assert found
-    assert {obstacle.fact for obstacle in found} == {
-        "its keys are rows of Flink SQL (RowData), which are not hashed here"
-    }
-    assert not any("canonical" in obstacle.hint for obstacle in found)
+    assert bool(found) == (told is not None)
+    assert all(obstacle.fact.endswith(told or "") for obstacle in found)
