@@ -182,12 +182,7 @@ class FlinkOperator(OperatedJobs[FlinkResource]):
     def to_start(self, start: Start, resource: FlinkResource | None) -> Json:
         submission, spec = start.submission, start.spec
         if resource is None:
-            if spec is None:
-                fact = f"{start.id} is gone ({self.calls.place})"
-                raise self.error(submission.job, fact, "start it by its manifest, or like another")
-            namespace = self.calls.access.namespace
-            new = new_resource(start.definition, start.name, namespace, start.marks)
-            return FlinkResource(start.definition, new).for_start(submission, start.given, spec)
+            return self.make_new(start).for_start(submission, start.given, spec)
         self._refuse_session_job(start, resource)
         status, is_ours = resource.job_status, TAG in resource.annotations
         # One of ours that has failed is over as well: its image is where it was.

@@ -316,6 +316,16 @@ class OperatedJobs(UnknownAnswers, ABC, Generic[R]):
         self.notes.add(submission.tag, id=start.id, uid=uid)
         return start.id
 
+    def make_new(self, start: Start) -> R:
+        """Return a resource that the API server does not have yet, to start by another's spec."""
+        if start.spec is None:
+            fact = f"{start.id} is gone ({self.calls.place})"
+            hint = "start it by its manifest, or like another"
+            raise self.error(start.submission.job, fact, hint)
+        namespace = self.calls.access.namespace
+        new = new_resource(start.definition, start.name, namespace, start.marks)
+        return self.resource(start.definition, new)
+
     def wanted(self, submission: Submission, given: Options) -> Start:
         """Return the resource to start: by its manifest, like another, or as it is there."""
         for option in self.merged:

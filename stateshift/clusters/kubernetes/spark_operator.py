@@ -36,7 +36,6 @@ from stateshift.clusters.kubernetes.resources import (
     OperatedJobs,
     Start,
     checked_submit,
-    new_resource,
 )
 from stateshift.clusters.kubernetes.spark_resources import (
     APP,
@@ -183,12 +182,7 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
         if spec is not None and start.model is not None and not is_own:
             spec = without_pod_name(spec)
         if resource is None:
-            if spec is None:
-                fact = f"{start.id} is gone ({self.calls.place})"
-                raise self.error(submission.job, fact, "start it by its manifest, or like another")
-            namespace = self.calls.access.namespace
-            new = new_resource(start.definition, start.name, namespace, start.marks)
-            return self.resource(start.definition, new).for_start(submission, start.given, spec)
+            return self.make_new(start).for_start(submission, start.given, spec)
         # One of ours that is over may be started again: its image is where it was.
         is_ours = PLACE in resource.labels or SUSPENDED in resource.annotations
         is_free = resource.is_stopped or resource.state in TERMINATED

@@ -767,7 +767,7 @@ def _refuse_new_nulls(key: Serializer, changes: FieldChanges) -> None:
         for name in change.path.split(".") if change.kind == "widen" else ():
             within = chain.from_iterable(zip(row.names, row.inner, strict=False) for row in old)
             old = [inner for own, inner in within if name in ("*", own)]
-        # Where a field is added, this is the row itself.
+        # This is the row itself where a field is added.
         has_nulls = any(type_.nullable and null_slot(type_).part is None for type_ in old)
         if has_nulls and new.nullable:
             way_out = "name a default" if change.kind == "add" else "leave its type as it is"
