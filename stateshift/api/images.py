@@ -57,7 +57,7 @@ def inspect(
         The contents; `to_dict()` is the document of `stateshift inspect --json`.
 
     Raises:
-        MissingFile: nothing is at the location.
+        NothingThere: nothing is at the location.
         FormatError: bytes are not what their format says.
         StorageError: the location cannot be read.
     """
@@ -135,7 +135,7 @@ def verify(
 
         workdir = Workdir(place)
         verdict = migration.verify(workdir, adapters or migration.real_adapters())
-        return RunVerdict(verdict, migration.status(workdir), place)
+        return RunVerdict(verdict, migration.status(workdir), str(workdir.path))
     number, of = (1, 1) if part is None else part
     if not 1 <= number <= of:
         message = f"({number}, {of}): expected (1, {of}) to ({of}, {of})"
@@ -294,7 +294,7 @@ def check(
     Raises:
         PlanError: the file fails, starts no such query or job, or does not end in time.
         SpecError: there is no such file, interpreter, or distribution of Flink.
-        MissingFile: there is no checkpoint.
+        NothingThere: there is no checkpoint.
         FormatError: bytes are not what their format says.
         StorageError: the location cannot be read.
     """

@@ -264,11 +264,10 @@ def status(workdir: PathLike) -> RunStatus:
     from stateshift.steering import ticking
     from stateshift.workdir import Workdir
 
-    path = os.fspath(workdir)
-    place = Workdir(path)
+    place = Workdir(os.fspath(workdir))
     report, held, now = migration.status(place), place.held, time.time()
     live = ticking(place.steering.live(), now) if held else None
-    return RunStatus(report, path, held, live, None if held else place.page_told, now)
+    return RunStatus(report, str(place.path), held, live, None if held else place.page_told, now)
 
 
 # ---- how a run is watched: one function is called with all that was done

@@ -23,7 +23,7 @@ from shlex import quote
 from stateshift.check.verdict import Checked
 from stateshift.engines.registry import find_image
 from stateshift.engines.views import Opening, ShownEntry
-from stateshift.errors import FormatError, MissingFile, PlanError
+from stateshift.errors import FormatError, NothingThere, PlanError
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 
@@ -76,14 +76,14 @@ def check(
         opening: opens a storage at a location.
     Raises:
         PlanError: the file fails, starts nothing or hangs; nothing of it uses the image.
-        MissingFile: there is no checkpoint.
+        NothingThere: there is no checkpoint.
         FormatError: a file of it is damaged or missing: no code starts from it as it is.
     """
     location = locations.normal(location, os.getcwd())
     engine, storage, survey = find_image(location, opening)
     if not survey.images:
         hint = f"check the path: stateshift inspect {quote(locations.parent(location))}"
-        raise MissingFile(f"there is no checkpoint at {location}", hint=hint)
+        raise NothingThere(f"there is no checkpoint at {location}", hint=hint)
     if len(survey.images) != 1:
         names = ", ".join(image.path for image in survey.images[:5])
         raise PlanError(

@@ -10,7 +10,6 @@ ListedRun       a workdir of `runs`: a run, or the damage that keeps it from bei
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -166,8 +165,9 @@ class VerdictFacts:
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """A workdir of `runs`; without facts where its journal cannot be read."""
+    """A workdir of `runs`, and its name there; without facts where its journal cannot be read."""
 
+    name: str
     workdir: str
     facts: RunFacts | None
     damage: str | None = None
@@ -385,7 +385,7 @@ def workdir_document(entry: ListedRun) -> StatusDocument | DamagedRunDocument:
     if entry.facts is not None:
         return document_of(StatusDocument, entry.facts)
     return {
-        "run": os.path.basename(entry.workdir),
+        "run": entry.name,
         "state": "damaged",
         "report": None,
         "workdir": entry.workdir,

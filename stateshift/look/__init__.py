@@ -36,7 +36,7 @@ from stateshift.engines.views import (
     StateRead,
     Wanted,
 )
-from stateshift.errors import Complaint, MissingFile, PlanError, SpecError
+from stateshift.errors import Complaint, NothingThere, PlanError, SpecError
 from stateshift.formats.standby import Superseded
 from stateshift.specification.location import relation
 from stateshift.specification.transform import Repair
@@ -90,7 +90,7 @@ def inspect(location: str, opening: Opening = open_patiently) -> InspectedPlace:
     if not survey.images and survey.kind == "empty":
         parent = locations.parent(locations.normal(location, os.getcwd()))
         hint = f"check the path: stateshift inspect {quote(parent)}"
-        raise MissingFile(f"nothing is at {location}", location=location, hint=hint)
+        raise NothingThere(f"nothing is at {location}", location=location, hint=hint)
     return InspectedPlace(survey)
 
 
@@ -177,13 +177,13 @@ def restartable(
     """
     engine, storage, survey = find_image(location, opening, thorough=True)
     if not survey.images:
-        is_empty = survey.kind == "empty"
-        there = locations.parent(survey.location) if is_empty else survey.location
-        nothing = Finding(
-            "refuse",
-            f"{location} holds no checkpoint that a job could restart from",
-            hint=f"{'check the path: ' * is_empty}stateshift inspect {quote(there)}",
-        )
+        fact = f"{location} holds no checkpoint that a job could restart from"
+        hint = f"stateshift inspect {quote(survey.location)}"
+        if survey.kind == "empty":
+            fact = f"nothing is at {location}"
+            above = locations.parent(survey.location)
+            hint = f"check the path: stateshift inspect {quote(above)}"
+        nothing = Finding("refuse", fact, hint=hint)
         return Judgement(False, None, (), (nothing,), engine=engine.name)
     findings = list(survey.all_findings)
     judged = []

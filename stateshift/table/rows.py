@@ -16,6 +16,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from stateshift.engines.registry import engine_of
 from stateshift.engines.spill import storage_errors
 from stateshift.engines.views import Opening, PreparedState, RowBatch, Wanted
-from stateshift.errors import FormatError, PlanError, SpecError
+from stateshift.errors import FormatError, NothingThere, PlanError, SpecError
 from stateshift.plain import JsonObject
 from stateshift.storage import locations
 from stateshift.storage.protocol import CHUNK, Storage
@@ -116,6 +117,7 @@ def batches_in(path: str, opening: Opening) -> Iterator[RowBatch]:
 
     Raises:
         SpecError: its name has none of the suffixes that say what is in it.
+        NothingThere: there is no such file.
         FormatError: it is damaged; its line or row is told.
     """
     suffix = os.path.splitext(path)[1].lower()
@@ -124,6 +126,9 @@ def batches_in(path: str, opening: Opening) -> Iterator[RowBatch]:
         raise SpecError.of("ROWS", "the suffix decides the format", path, expected)
     location = locations.normal(path, os.getcwd())
     storage, name = opening(locations.parent(location)), locations.name(location)
+    if storage.stat(name) is None:
+        hint = f"check the path: stateshift inspect {quote(locations.parent(location))}"
+        raise NothingThere(f"nothing is at {path}", location=location, hint=hint)
     with tempfile.TemporaryFile() as file:
         with storage_errors():
             for chunk in storage.chunks(name):

@@ -145,7 +145,7 @@ def test_a_spec_that_cannot_be_read_is_refused_and_changes_nothing(
 def test_a_run_that_is_not_there_is_refused(outside: Outside, tmp_path: Path) -> None:
     corrected = written(tmp_path / "corrected.json", submit=MENDED)
     refused = outside.run("resume", str(tmp_path / "nowhere"), "--spec", corrected)
-    assert refused.code == 8 and "nowhere" in refused.err
+    assert refused.code == 4 and "nowhere" in refused.err
     assert not (tmp_path / "nowhere").exists()
 
 

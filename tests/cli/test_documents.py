@@ -79,7 +79,7 @@ def test_documents_of_this_process_and_of_its_children_are_held_against_their_sc
     subprocess.run(child, capture_output=True, check=False)
     (first, rows), (second, error) = documents.printed()
     assert (first, second) == ("uid", "error")
-    assert rows[0]["name"] == "Join" and error["exit_code"] == 6
+    assert rows[0]["name"] == "Join" and error["exit_code"] == 4
 
 
 def test_a_document_of_an_unknown_shape_is_found(documents: Documents) -> None:

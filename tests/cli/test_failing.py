@@ -249,9 +249,10 @@ def test_a_run_whose_report_cannot_be_written_is_in_its_workdir(
     apply = ("apply", "spec.json", "--yes", "--workdir", "run", *flags)
     code, said_on_stderr = _onto_a_full_disk(tmp_path, *apply)
     assert code == 6 and UNWRITTEN in said_on_stderr
-    assert "the run is finished, and `stateshift status run` shows its report" in said_on_stderr
+    shown_by = f"`stateshift status {tmp_path}/run`"
+    assert f"the run is finished, and {shown_by} shows its report" in said_on_stderr
     code, said_on_stderr = _onto_a_full_disk(tmp_path, "rollback", "run", "--yes", *flags)
-    assert code == 6 and "the run is rolled-back, and `stateshift status run`" in said_on_stderr
+    assert code == 6 and f"the run is rolled-back, and {shown_by}" in said_on_stderr
 
 
 def test_why_a_run_failed_is_said_where_its_report_cannot_be_written(tmp_path: Path) -> None:
@@ -269,7 +270,7 @@ def test_why_a_run_failed_is_said_where_its_report_cannot_be_written(tmp_path: P
         tmp_path, "apply", "spec.json", "--yes", "--workdir", "run"
     )
     assert code == 7
-    assert "`stateshift status run` shows the report" in said_on_stderr
+    assert f"`stateshift status {tmp_path}/run` shows the report" in said_on_stderr
 
 
 def test_a_spec_that_cannot_be_read_is_the_authors_to_correct(tmp_path: Path) -> None:

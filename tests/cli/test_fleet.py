@@ -5,6 +5,7 @@ changes no result. The executors are in memory.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -116,7 +117,8 @@ def test_a_run_that_lost_its_executors_is_resumed_with_another_fleet_or_none() -
         failed = outside.run("apply", spec(outside), "--yes", "--json", *where)
         assert failed.code == 7
         assert "was lost with its executor 4 times" in failed.document["message"]
-        assert f"stateshift resume w{len(again)}" in failed.document["hint"]
+        workdir = os.path.abspath(f"w{len(again)}")
+        assert f"stateshift resume {workdir}" in failed.document["hint"]
         outside.lose = None
         assert (
             outside.run("resume", f"w{len(again)}", "--json", *again).document["state"]

@@ -96,9 +96,9 @@ def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() 
 
 
 def test_runs_are_a_line_each_also_when_one_is_damaged() -> None:
-    found = [ListedRun("a", RunFacts(REPORT, "a")), ListedRun("b", None, "torn")]
+    found = [ListedRun("a", "./a", RunFacts(REPORT, "./a")), ListedRun("b", "/b", None, "torn")]
     lines = plain_text(render_run.runs(found, ".")).splitlines()
-    assert [line.split()[0] for line in lines] == ["workdir", "a", "b"]
+    assert [line.split()[0] for line in lines] == ["run", "a", "b"]
     assert "finished" in lines[1] and "damaged" in lines[2] and "torn" in lines[2]
     assert (
         plain_text(render_run.runs([], "dir"))

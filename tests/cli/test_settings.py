@@ -68,5 +68,5 @@ def test_json_may_be_a_setting(places: tuple[Path, Path], monkeypatch: pytest.Mo
     places[1].unlink()
     monkeypatch.setenv("STATESHIFT_JSON", "1")
     assert said("runs").document == []
-    assert said("status", "nowhere").document["error"] == "JournalError"
+    assert said("status", "nowhere").document["error"] == "NoSuchRun"
     assert said("status", "--no-such-flag").document["exit_code"] == 2

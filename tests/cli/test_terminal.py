@@ -159,7 +159,7 @@ def test_a_signal_lets_the_current_write_finish_and_names_the_resume_command(
     (place / "go").touch()
     out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
-    assert "hint: stateshift resume .stateshift/" in err
+    assert f"hint: stateshift resume {place}/.stateshift/" in err
     assert "interrupted" in out and state(place) == "interrupted"
 
 
@@ -179,7 +179,7 @@ def test_a_second_signal_ends_the_process_where_it_is(place: Path) -> None:
         if line.startswith("stopping after"):
             process.send_signal(signal.SIGINT)
         if line.startswith("stopped at once"):
-            assert "stateshift resume .stateshift/" in line
+            assert f"stateshift resume {place}/.stateshift/" in line
             break
     assert process.wait(60) == 130
     assert state(place) == "interrupted"

@@ -325,9 +325,7 @@ def runs_page(root: str, _: Adapters) -> Page:
 
     def rows(_: Adapters, needle: str) -> Iterator[Listed]:
         for path in reversed(below(root)):
-            workdir, *cells = run_text.run_row(run_at(path))
-            name = str(workdir).removeprefix(f"{root}/")
-            yield PageRow((name, *cells), partial(run_page, path))
+            yield PageRow(run_text.run_row(run_at(path), root), partial(run_page, path))
 
     return Page(f"runs below {root}", (), run_text.RUN_HEADS, rows, "run", "runs")
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     "stateshift inspect s3://bucket/checkpoints/orders\n"
     "stateshift inspect /checkpoints/orders/offsets/79\n"
     "stateshift inspect /checkpoints/orders --entries --limit 5",
-    (2, 3, 6),
+    (2, 3, 4, 6),
+    e4="nothing is there",
 )
 def inspect(
     terminal: Terminal,
@@ -315,7 +316,7 @@ def browse(
     terminal: Terminal,
     locations: Annotated[
         list[str],
-        argument("LOCATION…", "An image, two images, the workdir of a run, or that of all runs."),
+        argument("LOCATION|WORKDIR…", "An image, two images, a run, or the folder of all runs."),
     ],
 ) -> None:
     """Browse images and runs at the terminal. It only reads.

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from stateshift.cli.commands.steering import show_request
@@ -22,7 +23,7 @@ from stateshift.cli.shell.options import (
     option,
 )
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.errors import PlanError, StateshiftError
+from stateshift.errors import PlanError, SpecError, StateshiftError
 
 if TYPE_CHECKING:
     from stateshift.documents.run import ListedRun
@@ -43,7 +44,7 @@ OVER = {"finished": "is finished", "rolled-back": "was rolled back"}
     "stateshift resume .stateshift/20260301-120000-orders-1f3a --spec corrected.json",
     (2, 3, 4, 5, 6, 7, 8, 10, 130),
     e0="the image is at its target, its job runs if there is a `submit`; or the rollback is done",
-    e4="source or target changed since the plan was made",
+    e4="there is no such run; or source or target changed since the plan was made",
     e130="interrupted: the same command continues",
 )
 def resume(
@@ -92,7 +93,9 @@ def resume(
     "stateshift rollback .stateshift/20260301-120000-orders-1f3a",
     (2, 4, 5, 6, 7, 8, 10, 130),
     e0="rolled back; the report names what could not be",
-    e4="the job has committed batches at the target since, or the copy may be the last one",
+    e4="there is no such run; or the job has committed batches at the target since, or the copy may "
+    "be the last one",
+    e10="rolled back, and a job that the run had stopped is down: the first words say since when",
     e130="interrupted: `stateshift resume WORKDIR` continues the rollback",
 )
 def rollback(
@@ -127,7 +130,7 @@ def rollback(
     report = migration.status(place)
     if report.state != "rolled-back":
         if terminal.someone_there and not yes:
-            terminal.talk(render_run.report(RunFacts(report, workdir, place.held)))
+            terminal.talk(render_run.report(RunFacts(report, str(place.path), place.held)))
         confirm(terminal, "roll this back?", yes)
 
     has_ended = False
@@ -146,7 +149,7 @@ def rollback(
                 words, _, _ = hint.partition("stateshift rollback ")
                 hint = words + terminal.again("--discard-progress")
             if has_ended:  # it was not refused before
-                again = render_run.command("resume", workdir)
+                again = render_run.command("resume", str(place.path))
                 terminal.say(f"the process that was at work has ended; it goes on with: {again}")
             raise error.with_hint(hint) from error
 
@@ -165,8 +168,9 @@ def _end(terminal: Terminal, place: Workdir) -> None:
 @command(
     "stateshift status .stateshift/20260301-120000-orders-1f3a\n"
     "stateshift status .stateshift/20260301-120000-orders-1f3a --watch",
-    (2, 8, 130),
+    (2, 3, 4, 6, 8, 130),
     e0="shown, whatever the state is",
+    e4="there is no such run, and no standby",
     e130="you stopped watching; the run continues",
 )
 def status(
@@ -198,7 +202,8 @@ def status(
                 time.sleep(SECONDS_BETWEEN)
     report, held, now = migration.status(place), place.held, time.time()
     live = ticking(place.steering.live(), now) if held else None
-    facts = RunFacts(report, workdir, held, live, page=None if held else place.page_told, now=now)
+    page = None if held else place.page_told
+    facts = RunFacts(report, str(place.path), held, live, page=page, now=now)
     terminal.answer_value("status", StatusDocument, facts, render_run.status(facts))
     return None
 
@@ -304,6 +309,26 @@ def below(root: str) -> list[str]:
     return [path for path in candidates if os.path.exists(os.path.join(path, "journal"))]
 
 
+def workdir_named(text: str, workdirs: str) -> str:
+    """Return the workdir of the run of this name below `workdirs`; `text` itself if it is a path,
+    or no run is called so.
+
+    Raises:
+        SpecError: several runs are called so.
+    """
+    if os.sep in text or os.path.lexists(text):
+        return text
+    places = {os.path.realpath(path): path for path in below(workdirs)}
+    named = [real for real, path in places.items() if os.path.basename(path) == text]
+    if not named:
+        listed = [run_at(path) for path in places.values()]
+        named = [each.workdir for each in listed if each.facts and each.facts.report.run == text]
+    if len(named) > 1:
+        fact = f"{len(named)} runs are called {text}: {', '.join(named)}"
+        raise SpecError.of("WORKDIR", fact, hint=f"name the folder of one: {quote(named[0])}")
+    return named[0] if named else text
+
+
 def _directories(root: str) -> list[str]:
     """Return the directories in a directory, by name; none where it is not there."""
     if not os.path.isdir(root):
@@ -313,16 +338,19 @@ def _directories(root: str) -> list[str]:
 
 
 def run_at(path: str) -> ListedRun:
-    """Return a workdir as a line of `runs`."""
+    """Return a workdir as a line of `runs`: of a link, the folder that is meant."""
     from stateshift import migration
     from stateshift.documents.run import ListedRun, RunFacts
     from stateshift.workdir import Workdir
 
+    name = os.path.basename(os.path.abspath(path))
+    if os.path.islink(path):
+        path = os.path.realpath(path)
     workdir = Workdir(path)
     try:
         held = workdir.held
         page = None if held else workdir.page_told
         report, now = migration.status(workdir), time.time()
-        return ListedRun(path, RunFacts(report, path, held, page=page, now=now))
+        return ListedRun(name, path, RunFacts(report, path, held, page=page, now=now))
     except StateshiftError as error:
-        return ListedRun(path, None, error.fact)
+        return ListedRun(name, path, None, error.fact)

@@ -40,7 +40,7 @@ STOPPED = "the job is being stopped, or has been"
     "stateshift cutover .stateshift/20260301-120000-orders-1f3a",
     (2, 4, 8),
     e0="requested: `stateshift status WORKDIR --watch` shows when it happens",
-    e4="no job of this run is waiting to be stopped",
+    e4="there is no such run, or no job of it is waiting to be stopped",
 )
 def cutover(
     terminal: Terminal,
@@ -99,7 +99,7 @@ def cutover(
     "stateshift pause .stateshift/20260301-120000-orders-1f3a --off",
     (2, 4, 8),
     e0="paused after the current write, or continued",
-    e4="the job has been stopped: a pause would keep it down",
+    e4="there is no such run; or its job has been stopped: a pause would keep it down",
 )
 def pause(
     terminal: Terminal,
@@ -139,7 +139,7 @@ def pause(
     "stateshift throttle .stateshift/20260301-120000-orders-1f3a none",
     (2, 4, 8),
     e0="set: a running process obeys at once, else the next `resume` does",
-    e4="the run is over",
+    e4="there is no such run, or it is over",
 )
 def throttle(
     terminal: Terminal,

@@ -145,6 +145,6 @@ def _run(terminal: Terminal, path: str, fleet: str | None, parallel: int | None)
     places = migration.places_of(spec)
     with readers_for(terminal, fleet, places, parallel or spec.parallel) as readers:
         verdict = migration.verify(workdir, replace(terminal.adapters(), fleet=readers))
-        facts = VerdictFacts(verdict, migration.status(workdir), path)
+        facts = VerdictFacts(verdict, migration.status(workdir), str(workdir.path))
     terminal.answer_value("verify", VerdictDocument, facts, render_run.verdict(facts))
     return VerifyError.exit_code if verdict.broken else 0

@@ -317,10 +317,8 @@ def with_shared_options(command: Parsed) -> Parsed:
         if "profile" not in declared:
             values.pop("profile", None)  # it is in use already: `in_profile`
         terminal = Terminal.of(context, json, verbose)
-        if terminal.profile is not None:
-            for name, metavar in located.items():
-                if "LOCATION" in str(metavar) or metavar in _IMAGES:
-                    values[name] = terminal.profile.located(values[name], str(metavar))
+        for name, metavar in located.items():
+            values[name] = _meant(values[name], str(metavar), terminal.profile, context)
         return command(terminal, **values)
 
     # The hash profile of `uid` is another thing, and older.
@@ -330,6 +328,23 @@ def with_shared_options(command: Parsed) -> Parsed:
     parsed.__doc__ = command.__doc__
     parsed.__signature__ = Signature(by_name)  # type: ignore[attr-defined]
     return parsed
+
+
+def _meant(value: object, metavar: str, profile: Profile | None, context: typer.Context) -> object:
+    """Return an argument with its locations in full, and the workdirs of the runs that it names."""
+    if profile is not None and ("LOCATION" in metavar or metavar in _IMAGES):
+        value = profile.located(value, metavar)
+    if "WORKDIR" not in metavar:
+        return value
+    from stateshift.cli.commands.runs import workdir_named
+    from stateshift.cli.shell.options import WORKDIRS
+
+    of_settings = context.default_map or {}
+    given = context.params.get("workdirs") or os.environ.get("STATESHIFT_WORKDIRS")
+    workdirs = str(given or of_settings.get("workdirs") or WORKDIRS)
+    if isinstance(value, list):
+        return [workdir_named(each, workdirs) for each in value]
+    return workdir_named(str(value), workdirs)
 
 
 def _telling_errors(command: Parsed) -> Parsed:

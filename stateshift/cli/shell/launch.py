@@ -99,7 +99,11 @@ def launch(terminal: Terminal, options: RunOptions, request: Request) -> int:
     confirm(terminal, "carry this out?", options.yes)
 
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
-        return migration.apply(proposal, run, workdir, adapters, begun)
+        def begun_and_listed() -> None:
+            workdir.list_in(options.workdirs, run)
+            begun()
+
+        return migration.apply(proposal, run, workdir, adapters, begun_and_listed)
 
     return carry_out(terminal, workdir, work, request.spec, options.fleet)
 

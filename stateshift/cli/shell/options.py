@@ -132,7 +132,9 @@ Yes = Annotated[bool, flag("--yes -y", "Do not ask. Needed where nobody can answ
 Jobs = Annotated[
     list[str] | None, option("--job", "NAME", "Only this job of the spec. Repeatable.")
 ]
-WorkdirOf = Annotated[str, argument("WORKDIR", "The workdir of a run (see: stateshift runs).")]
+WorkdirOf = Annotated[
+    str, argument("WORKDIR", "The workdir of a run, or the run's name (see: stateshift runs).")
+]
 Location = Annotated[str, argument("LOCATION", "A URL or a local path.")]
 Source = Annotated[str, argument("LOCATION", "The checkpoint: a URL or a local path.")]
 To = Annotated[str, option("--to", "LOCATION", "Where the new image goes. Must be empty.")]

@@ -18,6 +18,7 @@ from stateshift.cli.views.text import (
     Tone,
     pairs,
     section,
+    without_empty,
 )
 from stateshift.cli.views.units import amounts_compared, bar, dash, many, number, size, span
 from stateshift.documents.run import (
@@ -46,7 +47,7 @@ TONES: dict[str, Tone] = {
 }
 TIMELINE = 24
 RESTED_SECONDS = 60.0  # less is a person who types the next command
-RUN_HEADS = ("workdir", "state", "jobs", ">took", ">downtime")
+RUN_HEADS = ("run", "state", "jobs", ">took", ">downtime", "workdir")
 PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
 Pair = tuple[str, str | Cell]
@@ -277,29 +278,32 @@ def resume_commands(workdir: str) -> tuple[Block, ...]:
 
 
 def runs(entries: Iterable[ListedRun], root: str) -> Iterator[Block]:
-    """Show a line for each workdir below `root`."""
-    rows = tuple(run_row(entry) for entry in entries)
+    """Show a line for each run below `root`; its workdir, where that is called otherwise."""
+    rows = [run_row(entry, root) for entry in entries]
     if not rows:
         yield Line(f"no runs below {root}; of those elsewhere: stateshift runs DIR")
         return
-    yield TextTable(RUN_HEADS, rows, indent=0)
+    yield without_empty(TextTable(RUN_HEADS, tuple(rows), indent=0))
 
 
-def run_row(entry: ListedRun) -> Row:
+def run_row(entry: ListedRun, root: str) -> Row:
     """Return the cells below RUN_HEADS."""
+    workdir = "" if entry.workdir == f"{root.rstrip('/')}/{entry.name}" else entry.workdir
     if entry.facts is None:
-        return entry.workdir, Cell("damaged", TONES["damaged"]), entry.damage or "", "", ""
+        damaged = Cell("damaged", TONES["damaged"])
+        return entry.name, damaged, entry.damage or "", "", "", workdir
     facts, done = entry.facts, entry.facts.report
     state = f"{facts.state}, at work" if facts.held else facts.state
     down: str | Cell = "" if done.downtime_seconds is None else span(done.downtime_seconds)
     if done.down:
         down = Cell("is down", "bad")
     return (
-        entry.workdir,
+        entry.name,
         Cell(state, TONES.get(facts.state, "")),
         ", ".join(job.job for job in done.jobs),
         span(done.worked_seconds),
         down,
+        workdir,
     )
 
 

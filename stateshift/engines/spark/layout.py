@@ -118,8 +118,7 @@ def has_tables(files: Iterable[str]) -> bool:
 
 def rollback_of(run: str) -> str:
     """Return the command that takes a run's fence away again."""
-    workdir = quote(f".stateshift/{run}")
-    return f"stateshift rollback {workdir}   # or wherever its workdir is: stateshift runs DIR"
+    return f"stateshift rollback {quote(run)}   # or its workdir, if it was begun elsewhere"
 
 
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from stateshift.engines.spark.entries.store_view import RowSchema, note_of
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey import checkpoint as spark_survey
 from stateshift.engines.views import DecodedFile, Opening, ShownEntry, Wanted
-from stateshift.errors import MissingFile, PlanError, StateshiftError, errors_at
+from stateshift.errors import NothingThere, PlanError, StateshiftError, errors_at
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Operator, ShardFiles, Survey
@@ -118,7 +118,7 @@ def _no_checkpoint(
         hint = f"name the checkpoint it belongs to; what is in the file: {look_there}"
         return PlanError(fact, hint=hint)
     hint = f"check the path: stateshift inspect {quote(locations.parent(survey.location))}"
-    return MissingFile(f"nothing is at {location}", location=location, hint=hint)
+    return NothingThere(f"nothing is at {location}", location=location, hint=hint)
 
 
 def check_wanted(there: Opened, wanted: Wanted) -> None:
