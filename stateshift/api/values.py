@@ -91,8 +91,8 @@ class RunVerdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the evidence of every step holds."""
-        return not self.verdict.broken
+        """Whether the evidence of every step holds: none does of a run that was taken back."""
+        return bool(self.to_dict()["holds"])
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift verify WORKDIR --json`."""

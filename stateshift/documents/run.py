@@ -148,8 +148,9 @@ class VerdictFacts:
 
     @property
     def holds(self) -> bool:
-        """Whether all evidence still holds."""
-        return not self.verdict.broken
+        """Whether all evidence still holds: none does of a run that was taken back."""
+        is_taken_back = self.report.state in ("rolling-back", "rolled-back")
+        return not self.verdict.broken and not is_taken_back
 
     @property
     def restartable(self) -> bool:

@@ -111,3 +111,10 @@ def test_a_spec_that_names_a_place_where_nothing_is_is_refused(
     assert said("plan", "spec.json").code == 4
     assert said("apply", "spec.json", "--yes").code == 4
     assert not os.path.exists("new")
+
+
+@pytest.mark.parametrize(
+    "name", ["apply", "resume", "rollback", "move", "failover", "failback", "rebalance"]
+)
+def test_whatever_may_leave_a_job_down_says_so_in_its_help(name: str) -> None:
+    assert re.search(r"^  10 ", command_of(name).epilog, re.MULTILINE), name

@@ -117,6 +117,31 @@ def test_a_move_that_fails_starts_the_job_again_by_the_command_for_it(ground: Pa
     assert (ground / "again.log").read_text() == f"{ground}/orders\n"
 
 
+def test_a_rollback_that_leaves_the_job_down_says_so_by_its_exit_code(ground: Path) -> None:
+    start_of("#!/bin/sh\nexit 3\n")
+    assert move("--stop", "./stop", "--start", "./start").code == 10
+    back = said("rollback", "run", "--yes")
+    assert back.code == 10, back.err
+    assert "down since " in back.err and "hint: start it where it was" in back.err
+    assert "rolled-back" in back.out and said("rollback", "run", "--yes", "--json").code == 10
+
+
+def test_a_rollback_that_starts_the_job_again_is_done(ground: Path) -> None:
+    start_of("#!/bin/sh\nexit 3\n")
+    start_of(AGAIN, "again")
+    assert move("--stop", "./stop", "--start", "./start", "--restart", "./again").code == 7
+    back = said("rollback", "run", "--yes")
+    assert back.code == 0 and "down since" not in back.err, back.err
+
+
+def test_nothing_of_a_run_that_was_taken_back_holds(ground: Path) -> None:
+    assert move().code == 0 and said("verify", "run").code == 0
+    assert said("rollback", "run", "--yes").code == 0
+    judged = said("verify", "run")
+    assert judged.code == 5 and "was rolled back: what it did was taken back" in judged.out
+    assert said("verify", "run", "--json").document["holds"] is False
+
+
 def test_a_command_for_the_way_back_that_is_not_there_is_refused_before_the_stop(
     ground: Path,
 ) -> None:

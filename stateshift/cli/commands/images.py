@@ -46,6 +46,7 @@ COMMANDS, OLD_COMMANDS, PERSON = "commands", "old-commands", "person"
     "--restart ./start",
     e0="the image is at its target; with --start, its job has committed",
     e7="a cluster or the fleet failed",
+    stops_jobs=True,
 )
 def move(
     terminal: Terminal,

@@ -93,8 +93,8 @@ def resume(
     "stateshift rollback .stateshift/20260301-120000-orders-1f3a",
     (2, 4, 5, 6, 7, 8, 10, 130),
     e0="rolled back; the report names what could not be",
-    e4="there is no such run; or the job has committed batches at the target since, or the copy may "
-    "be the last one",
+    e4="there is no such run; or the job has committed batches at the target since, or the copy "
+    "may be the last one",
     e10="rolled back, and a job that the run had stopped is down: the first words say since when",
     e130="interrupted: `stateshift resume WORKDIR` continues the rollback",
 )

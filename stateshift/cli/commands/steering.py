@@ -187,7 +187,7 @@ def throttle(
     "stateshift failover hdfs://b/standby/orders --primary-is-down --yes\n"
     "stateshift failover hdfs://b/standby/orders hdfs://b/standby/totals --yes\n"
     "stateshift failover hdfs://b/standby/orders --watch",
-    (2, 3, 4, 5, 6, 7, 8, 130),
+    (2, 3, 4, 5, 6, 7, 8, 10, 130),
     e0="the jobs run at their standbys; of those that do already, the primaries are fenced",
     e3="the standby's state file is damaged, or of another version",
     e4="no standby is there, it cannot be started from, its primary cannot be fenced, or several "

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "stateshift verify .stateshift/20260301-120000-orders-1f3a",
     (2, 3, 5, 6, 7, 8),
     e0="a job can restart, as far as was read; the run's evidence holds",
-    e5="a job cannot restart; something no longer holds",
+    e5="a job cannot restart; something no longer holds, or the run was rolled back",
     e6="a storage failed; which parts were checked cannot be kept",
     e7="the fleet failed",
 )
@@ -147,4 +147,4 @@ def _run(terminal: Terminal, path: str, fleet: str | None, parallel: int | None)
         verdict = migration.verify(workdir, replace(terminal.adapters(), fleet=readers))
         facts = VerdictFacts(verdict, migration.status(workdir), str(workdir.path))
     terminal.answer_value("verify", VerdictDocument, facts, render_run.verdict(facts))
-    return VerifyError.exit_code if verdict.broken else 0
+    return 0 if facts.holds else VerifyError.exit_code

@@ -35,12 +35,16 @@ Changes = Sequence[Keys]
 
 
 def shortcut(
-    example: str, e0: str = "the new image is at its target", e7: str | None = "the fleet failed"
+    example: str,
+    e0: str = "the new image is at its target",
+    e7: str | None = "the fleet failed",
+    stops_jobs: bool = False,
 ) -> Callable[[Callable[..., int | None]], Command]:
     """Make a function a shortcut; `e7` is None if neither cluster nor fleet takes part."""
+    clusters = () if e7 is None else (7,)
     return command(
         example,
-        (2, 3, 4, 5, 6, 8, 130) if e7 is None else (2, 3, 4, 5, 6, 7, 8, 130),
+        (2, 3, 4, 5, 6, *clusters, 8, *((10,) if stops_jobs else ()), 130),
         e0=e0,
         e4="refused before anything changed, or stale after that: roll the run back",
         e7=e7 or "",

@@ -26,6 +26,7 @@ from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import Line
 from stateshift.documents.run import EndedRunDocument, RunFacts, failed_run
 from stateshift.errors import (
+    JOB_DOWN,
     FormatError,
     Interrupted,
     LastCopyError,
@@ -36,6 +37,7 @@ from stateshift.errors import (
     StorageError,
     VerifyError,
 )
+from stateshift.storage.locations import redact
 from stateshift.world import Unwatched
 
 if TYPE_CHECKING:
@@ -86,12 +88,17 @@ def carry_out(
             terminal.talk(render_run.resume_commands(path))
         raise
     facts = RunFacts(report, path, page=_left_page(terminal, workdir, report))
+    if report.state == "rolled-back" and report.down:
+        way_out = "start it where it was, at the place that the report names"
+        terminal.talk([Line(redact(report.down), "bad"), Line(f"hint: {way_out}")])
     try:
         terminal.answer_value("report", EndedRunDocument, facts, render_run.report(facts))
     except OutputError as error:
         status = render_run.command("status", path)
         way_out = f"the run is {report.state}, and `{status}` shows its report"
         return tell(unwritten(error, way_out), terminal)
+    if report.state == "rolled-back" and report.down:
+        return JOB_DOWN
     return 0
 
 

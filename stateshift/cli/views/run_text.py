@@ -313,6 +313,9 @@ def verdict(facts: VerdictFacts) -> Iterator[Block]:
     if judged.broken:
         count = many(len(judged.broken), "thing does", "things do")
         yield Line(f"{count} not hold any more of run {run}: {facts.workdir}", "bad")
+    elif not facts.holds:
+        taken = f"run {run} was rolled back: what it did was taken back, and does not hold"
+        yield Line(f"{taken}: {facts.workdir}", "bad")
     else:
         yield Line(f"everything that run {run} did still holds: {facts.workdir}", "good")
     for broken in judged.broken:
