@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from stateshift.engines.views import ImageProfile
@@ -64,3 +64,14 @@ class ProfileDocument:
 
     image: Annotated[ImageProfile, "the image"]
     beside: Annotated[ImageProfile | None, "the image that it is compared with"] = None
+
+
+def profile_rows(facts: ProfileDocument) -> list[dict[str, object]]:
+    """Return a row for each store: what one number says of it."""
+    rows = []
+    for image in filter(None, (facts.image, facts.beside)):
+        for store in image.stores:
+            cells = {each.name: getattr(store, each.name) for each in fields(store)}
+            plain = {key: cell for key, cell in cells.items() if not isinstance(cell, tuple)}
+            rows.append({"image": redact(image.location), **plain})
+    return rows

@@ -394,6 +394,24 @@ def workdir_document(entry: ListedRun) -> StatusDocument | DamagedRunDocument:
     }
 
 
+def run_row(entry: ListedRun) -> dict[str, object]:
+    """Return the cells of a run as a row of a table."""
+    row: dict[str, object] = {"run": entry.name, "state": "damaged", "jobs": ""}
+    if entry.facts is None:
+        return {**row, "workdir": entry.workdir, "failure": entry.damage}
+    done = entry.facts.report
+    return {
+        **row,
+        "state": entry.facts.state,
+        "jobs": ", ".join(job.job for job in done.jobs),
+        "seconds": done.seconds,
+        "downtime_seconds": done.downtime_seconds,
+        "down": done.down,
+        "workdir": entry.workdir,
+        "failure": "" if done.failure is None else redact(done.failure.message),
+    }
+
+
 def steering(
     state: str, held: bool, workdir: str, live: Live | None, more: Mapping[str, object]
 ) -> SteeringDocument:

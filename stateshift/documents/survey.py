@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stateshift.engines.views import DecodedFile
     from stateshift.formats.standby import Superseded
     from stateshift.look import Export, ShownEntry
+    from stateshift.plain import JsonObject
     from stateshift.plan import Plan
     from stateshift.report import JobReport
     from stateshift.survey import (
@@ -677,3 +678,14 @@ def endpoint_details(end: Endpoint) -> dict[str, object]:
 def export_document(state: Export, to: str, size: int) -> ExportDocument:
     """Return the document of state that was written to a file."""
     return document_of(ExportDocument, state, file=redact(to), bytes=size)
+
+
+def store_rows(inspected: JsonObject) -> list[dict[str, object]]:
+    """Return a row for each store of a document of `inspect`, below its operator's columns."""
+    rows: list[dict[str, object]] = []
+    for operator in inspected.get("operators", ()):
+        of_operator = {key: cell for key, cell in operator.items() if not isinstance(cell, list)}
+        for store in operator["stores"]:
+            of_store = {"store": store["name"], "files": store["files"], "bytes": store["bytes"]}
+            rows.append({**of_operator, **of_store})
+    return rows

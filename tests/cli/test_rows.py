@@ -126,3 +126,48 @@ def test_a_format_and_the_document_exclude_each_other(format: str) -> None:
 def test_the_table_of_a_result_is_markdown_as_well() -> None:
     assert "| name | hash |" in said("uid", "a|b", "--format", "markdown").out
     assert "| state\\_0 |" in said("query", IMAGE, "--format", "markdown").out
+
+
+TABLES = {
+    "inspect": ("inspect", IMAGE),
+    "profile": ("profile", IMAGE),
+    "query": ("query", IMAGE),
+    "diff": ("diff", IMAGE, IMAGE),
+    "plan": ("plan", "spec.json"),
+    "runs": ("runs", "."),
+    "status": ("status", "run"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_cell_of_a_table_is_a_document(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spreadsheet can do nothing with JSON; and each row says what it is of, by its name."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(GOLDEN.parent / "runs/spark-finished/workdir", "run")
+    shutil.copytree(IMAGE, "orders")
+    job = {"name": "orders", "checkpoint_location": "orders", "remote_location": "new"}
+    spec = {"version": 1, "engine": "spark", "jobs": [{**job, "waive": ["paths-stay"]}]}
+    Path("spec.json").write_text(json.dumps(spec))
+    rows = as_csv(*TABLES[name])
+    assert rows
+    for cell in (cell for row in rows for cell in row.values()):
+        assert not cell.startswith(("[", "{")), cell
+    if name in ("runs", "status"):
+        assert [row["jobs"] for row in rows] == ["orders"] and rows[0]["state"] == "finished"
+    shown = said(*TABLES[name], "--format", "markdown")
+    assert shown.out.startswith("#") or shown.out.startswith("|"), shown.out
+
+
+def test_the_rows_of_a_refused_plan_leave_its_findings_to_stderr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = {"name": "orders", "checkpoint_location": "nope", "remote_location": "new"}
+    Path("spec.json").write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [job]}))
+    for format in ("csv", "jsonl"):
+        shown = said("plan", "spec.json", "--format", format)
+        assert (shown.code, shown.out) == (4, "")
+        assert f"refuse: nothing is at file://{tmp_path}/nope" in shown.err
+        assert "hint: check the path" in shown.err and "refused: 1 finding" in shown.err

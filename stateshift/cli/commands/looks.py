@@ -54,6 +54,7 @@ def inspect(
         str | None,
         option("--uids", "NAME,…", "Look for operators with these names, and show their names."),
     ] = None,
+    format: Format = "text",
 ) -> int | None:
     """Show what is in an image, a workflow or a file.
 
@@ -63,7 +64,9 @@ def inspect(
     """
     from stateshift import api
     from stateshift.cli.views import survey_text as render_survey
+    from stateshift.documents.survey import store_rows
 
+    terminal.format_as(format)
     inspection = api.inspect(
         location,
         uids=names_in(uids or ""),
@@ -73,7 +76,10 @@ def inspect(
         adapters=terminal.adapters_given,
     )
     terminal.answer(
-        "inspect", inspection.to_dict, render_survey.inspection(inspection, terminal.verbose)
+        "inspect",
+        inspection.to_dict,
+        render_survey.inspection(inspection, terminal.verbose),
+        lambda: store_rows(inspection.to_dict()),
     )
     return None
 
@@ -233,6 +239,7 @@ def profile(
     ] = 1,
     html: Annotated[str | None, option("--html", "FILE", "Write it as a page, too.")] = None,
     parallel: Parallel = None,
+    format: Format = "text",
 ) -> int | None:
     """Show how many entries there are, how large and how old.
 
@@ -243,10 +250,12 @@ def profile(
     from stateshift.api.local_files import write_whole
     from stateshift.cli.shell.work import readers_for
     from stateshift.cli.views import query_text
-    from stateshift.documents.query import ProfileDocument
+    from stateshift.documents.query import ProfileDocument, profile_rows
+    from stateshift.documents.shape import document_of
     from stateshift.storage import locations
     from stateshift.table.profile import profile as profile_of
 
+    terminal.format_as(format)
     opening, cwd = terminal.opening(), os.getcwd()
     places = [locations.normal(place, cwd) for place in (location, to) if place is not None]
     with readers_for(terminal, None, places, parallel) as readers:
@@ -256,7 +265,12 @@ def profile(
             write_whole(html, query_text.profile_page(facts))
         except OSError as error:
             raise StorageError(f"{html} cannot be written: {error.strerror}") from error
-    terminal.answer_value("profile", ProfileDocument, facts, query_text.profile(facts))
+    terminal.answer(
+        "profile",
+        lambda: document_of(ProfileDocument, facts),
+        query_text.profile(facts),
+        lambda: profile_rows(facts),
+    )
     return None
 
 
@@ -289,13 +303,17 @@ def diff(
     from stateshift.cli.shell.work import readers_for
     from stateshift.cli.views import diff_text as render_diff
     from stateshift.documents.diff import DiffDocument, Outcome, diff_facts
+    from stateshift.documents.shape import document_of
 
-    terminal.format_as(format, "operators")
+    terminal.format_as(format)
     with readers_for(terminal, fleet, [a, b], parallel) as readers:
         facts = diff_facts(look.diff(a, b, terminal.opening(), show, readers))
-    terminal.answer_value(
-        "diff", DiffDocument, facts, render_diff.differences(facts, a, b, terminal.verbose)
-    )
+    document = document_of(DiffDocument, facts)
+    counts = []
+    for operator in document["operators"]:
+        counts.append({key: cell for key, cell in operator.items() if not isinstance(cell, list)})
+    shown = render_diff.differences(facts, a, b, terminal.verbose)
+    terminal.answer("diff", lambda: document, shown, lambda: counts)
     match facts.outcome:
         case Outcome.EQUAL:
             return 0

@@ -108,6 +108,7 @@ def plan(
         "plan",
         lambda: plan_document(facts, terminal.verbose),
         render_plan.proposal(facts, terminal.verbose),
+        beside=render_plan.findings_of(facts, terminal.verbose),
     )
     if sign is not None and proposal.signed is None:
         terminal.say("it is refused as it stands, and was not signed")

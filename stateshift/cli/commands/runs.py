@@ -177,6 +177,7 @@ def status(
     terminal: Terminal,
     workdir: WorkdirOf,
     watch: Annotated[bool, flag("--watch -w", "Repeat until no process works on the run.")] = False,
+    format: Format = "text",
 ) -> int | None:
     """Show where a run stands, and what can be done now.
 
@@ -187,10 +188,12 @@ def status(
     """
     from stateshift import migration
     from stateshift.cli.views import run_text as render_run
-    from stateshift.documents.run import RunFacts, StatusDocument
+    from stateshift.documents.run import ListedRun, RunFacts, StatusDocument, run_row
+    from stateshift.documents.shape import document_of
     from stateshift.steering import ticking
     from stateshift.workdir import Workdir
 
+    terminal.format_as(format)
     place = Workdir(workdir)
     if not place.exists and _is_standby(terminal, workdir):
         return None
@@ -204,7 +207,12 @@ def status(
     live = ticking(place.steering.live(), now) if held else None
     page = None if held else place.page_told
     facts = RunFacts(report, str(place.path), held, live, page=page, now=now)
-    terminal.answer_value("status", StatusDocument, facts, render_run.status(facts))
+    terminal.answer(
+        "status",
+        lambda: document_of(StatusDocument, facts),
+        render_run.status(facts),
+        lambda: [run_row(ListedRun(report.run, facts.workdir, facts))],
+    )
     return None
 
 
@@ -285,7 +293,7 @@ def runs(
 ) -> int | None:
     """List all runs, and where each of them stands."""
     from stateshift.cli.views import run_text as render_run
-    from stateshift.documents.run import workdir_document
+    from stateshift.documents.run import run_row, workdir_document
 
     terminal.format_as(format)
     entries = [run_at(path) for path in below(workdirs)]
@@ -293,6 +301,7 @@ def runs(
         "runs",
         lambda: [workdir_document(entry) for entry in entries],
         render_run.runs(entries, workdirs),
+        None if format == "jsonl" else lambda: [run_row(entry) for entry in entries],
     )
     return None
 

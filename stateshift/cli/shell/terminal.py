@@ -181,7 +181,7 @@ class Terminal:
         """Print the table of a document, for a spreadsheet or a program."""
         from stateshift.cli.views.text import csv_text, jsonl_text
 
-        rows: Any = value
+        rows: Any = [value] if isinstance(value, Mapping) and not self.rows else value
         heads: tuple[str, ...] = ()
         if self.rows:
             document: Any = value
@@ -189,6 +189,8 @@ class Terminal:
             if "columns" in document:  # an answer without a row has them, too
                 heads = tuple(column["name"] for column in document["columns"])
         text = csv_text(rows, heads) if self.format == "csv" else jsonl_text(rows)
+        if not text:
+            self.say("the table has no rows")
         self.write(text.encode("utf-8", "backslashreplace"))  # whatever the locale says
 
     @property
@@ -258,12 +260,24 @@ class Terminal:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
-    def answer(self, name: str, document: Callable[[], object], blocks: Iterable[Block]) -> None:
-        """Print the result: its document with --json, else its blocks; only one is made."""
+    def answer(
+        self,
+        name: str,
+        document: Callable[[], object],
+        blocks: Iterable[Block],
+        rows: Callable[[], object] | None = None,
+        beside: Iterable[Block] = (),
+    ) -> None:
+        """Print the result: its document with --json, else its blocks; only one is made. `rows` are
+        a table's, where those of the document hold more than cells; what no row tells is `beside`.
+        """
         if self.json:
             self.document(name, document())
         elif self.format in TABLES:
-            self._show_rows(document())
+            self.talk(beside)
+            if rows is not None:
+                self.rows = ""
+            self._show_rows((rows or document)())
         elif (pager := self.pager) and self.format == "text":
             self._page(blocks, pager)
         else:

@@ -66,6 +66,13 @@ def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
     yield pairs(*_summary(facts), indent=0)
 
 
+def findings_of(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
+    """Show the findings alone, and whether they refuse the plan."""
+    yield from findings(_findings(facts), verbose)
+    if facts.proposal.refusals:
+        yield Line(f"refused: {_refused(facts)}", "bad")
+
+
 def brief(facts: PlanFacts) -> Iterator[Block]:
     """Show a line a plan, and what should have stopped it, to who has said yes already. Its files
     are those that it writes: they are read once more to be compared.
@@ -241,8 +248,10 @@ def _summary(facts: PlanFacts) -> Iterator[Pair]:
     yield "fingerprint", facts.proposal.fingerprint
     if facts.proposal.signed is not None:
         yield "signed", redact(facts.proposal.signed.claim)
-    refusals = len(facts.proposal.refusals)
-    if refusals:
-        count = many(refusals, "finding")
-        words = f"{count}: nothing can be done before they are gone or waived"
-        yield "refused", Cell(words, "bad")
+    if facts.proposal.refusals:
+        yield "refused", Cell(_refused(facts), "bad")
+
+
+def _refused(facts: PlanFacts) -> str:
+    count = many(len(facts.proposal.refusals), "finding")
+    return f"{count}: nothing can be done before they are gone or waived"
