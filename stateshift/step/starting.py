@@ -43,6 +43,7 @@ SHOWN_LINES = 20
 
 # Nobody starts a job again more often: a cluster with an answer to every tag knows none of them.
 STARTS_MAX = 64
+SECONDS_BETWEEN_WORDS = 20.0  # that tell of a job which has not gone on yet
 
 OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/]*))?(.*)", re.DOTALL)
@@ -204,7 +205,7 @@ class AwaitProgress(NoFiles):
     def run(self, world: World) -> Evidence:
         began = world.clock.now()
         silence = Silence(world.clock.now)
-        seconds_max = self._seconds_max(world)
+        seconds_max, told_at = self._seconds_max(world), 0.0
         watch = None
         if self.commits:
             watch = QueryWatch(world.storage(self.location), self.commits, seconds_max)
@@ -220,6 +221,11 @@ class AwaitProgress(NoFiles):
                 evidence = None
             if evidence is not None:
                 return evidence
+            if seconds - told_at >= SECONDS_BETWEEN_WORDS:
+                told_at, limit = seconds, f"{seconds:.0f} s of at most {seconds_max:.0f} s"
+                world.meter.say(
+                    f"{self.job} has {self._terms.none_in} in {limit}: it is waited for"
+                )
             world.clock.sleep(min(2.0, 0.1 + seconds / 20, seconds_max / 10))
 
     def _look(self, watch: QueryWatch | None, seconds: float, world: World) -> Evidence | None:

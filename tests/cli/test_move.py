@@ -134,6 +134,22 @@ def test_a_rollback_that_starts_the_job_again_is_done(ground: Path) -> None:
     assert back.code == 0 and "down since" not in back.err, back.err
 
 
+def test_a_wait_without_a_terminal_says_what_for_and_a_way_back_what_it_does(
+    ground: Path,
+) -> None:
+    """In a log nobody sees a bar: a phase without an amount says what it is at."""
+    start_of(AGAIN, "again")
+    ran = move("--stop", "./stop", "--start", "./start", "--restart", "./again")
+    assert ran.code == 0, ran.err
+    lines = ran.err.splitlines()
+    assert lines[lines.index("orders: confirm") + 1].startswith("orders: wait until orders has ")
+    back = said("rollback", "run", "--yes", "--discard-progress")
+    assert "orders: stop orders on " in back.err
+    assert "orders: start orders again where it was" in back.err
+    assert "orders: lift the fence at " in back.err
+    assert "undo: stop" not in back.err
+
+
 def test_nothing_of_a_run_that_was_taken_back_holds(ground: Path) -> None:
     assert move().code == 0 and said("verify", "run").code == 0
     assert said("rollback", "run", "--yes").code == 0

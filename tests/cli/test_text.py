@@ -1,7 +1,9 @@
 import io
 
+import pytest
 from rich.console import Console
 
+from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views.text import (
     Cell,
     Gap,
@@ -79,3 +81,33 @@ def test_only_a_log_begins_lines_and_each_of_them_behind_a_bar() -> None:
     said = "the job died; its log ends:\nerror: all is well\n\x1b[2Jgone"
     shown = "the job died; its log ends:\n  | error: all is well\n  | \\x1b[2Jgone\n"
     assert plain_text([Line(said)]) == shown
+
+
+class Screen(io.StringIO):
+    """A terminal with colours, of 60 columns."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+COPIED = f"stateshift rollback '/a folder/{'x' * 60}/run' --yes --discard-progress --json"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Line(f"hint: {COPIED}"),
+        Line(f"if this is interrupted: {COPIED}", "dim", 4),
+        pairs(("go on", COPIED), ("take back", COPIED)),
+    ],
+)
+def test_a_command_is_not_broken_by_a_narrow_terminal(
+    block: Line | TextTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line break in a command that is copied ends it there."""
+    monkeypatch.setenv("COLUMNS", "60")
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    Terminal(environment={}).talk([block, Line("word " * 30)])
+    assert COPIED in screen.getvalue()
+    assert max(map(len, screen.getvalue().splitlines()[-3:])) <= 60  # all else is wrapped

@@ -107,9 +107,13 @@ class Lines:
             self._write(f"{job}: {name} ({amount})" if amount else f"{job}: {name}")
 
     def step(self, name: str, description: str) -> None:
-        if self._verbose:
-            with self._lock:
+        """Tell a step: in a phase without an amount (a job that is waited for), always."""
+        with self._lock:
+            phase = self._tally
+            if self._verbose:
                 self._write(f"  {name}: {redact(description)}")
+            elif phase is not None and not phase.files and not phase.bytes:
+                self._write(f"{phase.job}: {redact(description)}")
 
     def done(self, files: int, bytes: int) -> None:
         with self._lock:
@@ -206,7 +210,7 @@ class Bar:
         self._print(redact(line))
 
     def _print(self, text: str) -> None:
-        self._progress.console.print("\n".join(lines_of(text)))
+        self._progress.console.print("\n".join(lines_of(text)), soft_wrap=True)
 
     def close(self) -> None:
         self._progress.stop()

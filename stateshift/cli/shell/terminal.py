@@ -342,7 +342,7 @@ class Terminal:
             force_terminal=is_for_terminal,
         )
         for renderable in rich_blocks(blocks):
-            console.print(renderable)
+            console.print(renderable, soft_wrap=bool(getattr(renderable, "no_wrap", False)))
 
     def _write(self, text: str, stream: TextIO) -> None:
         """Write text, with escapes for what the stream cannot show."""

@@ -166,6 +166,10 @@ def _width(text: str) -> int:
     return columns
 
 
+COMMAND = "stateshift "
+# A line with a command that somebody may copy.
+_HOLDS_COMMAND = re.compile(rf"^hint: |\b{COMMAND}")
+
 # Longer tables are shown plainly, line by line: laying one out in colours takes seconds.
 ROWS_MAX = 1000
 
@@ -182,25 +186,37 @@ STYLES: dict[Tone, str] = {
 
 
 def rich_blocks(blocks: Iterable[Block]) -> Iterator[RenderableType]:
-    """Yield the same as rich renderables: wrapped to the terminal's width, never cut."""
+    """Yield the same as rich renderables: wrapped to the terminal's width, never cut. What holds a
+    command is not wrapped: it could not be pasted.
+    """
     for block in blocks:
         match block:
             case Gap():
                 yield _rich_text("")
+            case Line() if _HOLDS_COMMAND.search(block.text):
+                for line in lines_of(block.text):
+                    yield _rich_text(" " * block.indent + line, block.tone, is_wrapped=False)
             case Line():
                 text = _rich_text("\n".join(lines_of(block.text)), block.tone)
                 yield _indented(text, block.indent)
-            case TextTable() if len(block.rows) > ROWS_MAX:
+            case TextTable() if len(block.rows) > ROWS_MAX or _lists_commands(block):
+                is_wrapped = not _lists_commands(block)
                 for line in _plain_table(block):
-                    yield _rich_text(line.rstrip())
+                    yield _rich_text(line.rstrip(), is_wrapped=is_wrapped)
             case TextTable():
                 yield _indented(_rich_table(block), block.indent)
 
 
-def _rich_text(text: str, tone: Tone = "") -> Text:
+def _lists_commands(table: TextTable) -> bool:
+    """Return whether its rows are commands, beside what they are for."""
+    return not table.titled and any(_text(row[-1]).startswith(COMMAND) for row in table.rows)
+
+
+def _rich_text(text: str, tone: Tone = "", is_wrapped: bool = True) -> Text:
     from rich.text import Text
 
-    return Text(text, STYLES[tone], overflow="fold")
+    overflow: Literal["fold", "ignore"] = "fold" if is_wrapped else "ignore"
+    return Text(text, STYLES[tone], overflow=overflow, no_wrap=not is_wrapped)
 
 
 def _indented(renderable: RenderableType, indent: int) -> RenderableType:
@@ -256,7 +272,6 @@ _MEANT = re.compile(r"[\\`*_\[\]<>#|~&$]|^[-+=]")
 _NUMBERED = re.compile(r"^(\d+)([.)])")
 _MENTION = re.compile(r"([@#])(?=\w)")
 ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-COMMAND = "stateshift "
 
 
 def markdown_text(blocks: Iterable[Block]) -> str:
