@@ -150,6 +150,23 @@ def test_a_wait_without_a_terminal_says_what_for_and_a_way_back_what_it_does(
     assert "undo: stop" not in back.err
 
 
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [
+        ((), "the image of orders is at file://{}/new: start the job from there"),
+        (("--start", "./start"), "orders runs from file://{}/new"),
+    ],
+)
+def test_whoever_has_moved_a_job_is_told_where_it_is_and_what_to_do_now(
+    ground: Path, options: tuple[str, ...], fact: str
+) -> None:
+    ran = move(*options)
+    assert ran.code == 0 and fact.format(ground) in ran.err.splitlines(), ran.err
+    assert f"  keep file://{ground}/orders until orders has gone on there" in ran.err
+    for verb in ("verify", "rollback"):
+        assert f"stateshift {verb} {ground}/run" in ran.err
+
+
 def test_nothing_of_a_run_that_was_taken_back_holds(ground: Path) -> None:
     assert move().code == 0 and said("verify", "run").code == 0
     assert said("rollback", "run", "--yes").code == 0

@@ -99,6 +99,8 @@ def carry_out(
         return tell(unwritten(error, way_out), terminal)
     if report.state == "rolled-back" and report.down:
         return JOB_DOWN
+    if report.state == "finished" and not terminal.json:
+        terminal.talk(render_run.next_steps(facts, spec or migration.spec_of(workdir)))
     return 0
 
 

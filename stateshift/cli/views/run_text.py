@@ -33,6 +33,7 @@ from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.report import DrillReport, FailoverReport, JobReport, PhaseReport, Report
+    from stateshift.specification import Spec
     from stateshift.steering import Live
     from stateshift.terms import Terms
 
@@ -262,6 +263,22 @@ def _next(facts: RunFacts) -> Iterator[Block]:
             yield Line("nothing is left to do but what is `left` above", "warn")
         case _:
             yield Line("nothing is left to do")
+
+
+def next_steps(facts: RunFacts, spec: Spec) -> Iterator[Block]:
+    """Show where each job of a finished run is, what may be deleted when, and what to do now."""
+    for job in spec.jobs:
+        is_of_run = any(each.job == job.name for each in facts.report.jobs)
+        if not is_of_run or job.rehearses:
+            continue
+        name, place, old = redact(job.name), redact(job.destination), redact(job.source)
+        if job.submit is not None:
+            yield Line(f"{name} runs from {place}")
+        else:
+            yield Line(f"the image of {name} is at {place}: start the job from there")
+        if job.moves and job.destination != job.source:
+            yield Line(f"keep {old} until {name} has gone on there: a rollback needs it", indent=2)
+    yield from _next(facts)
 
 
 def command(verb: str, workdir: str) -> str:
