@@ -2,6 +2,7 @@
 
 did_you_mean("ordrs", ["orders", "payments"])             ", did you mean 'orders'?"
 did_you_mean("ordrs", ["orders"], BRACKETED)              " (did you mean 'orders'?)"
+did_you_mean("pay", ["orders", "payments"])               ", did you mean 'payments'?"
 did_you_mean("x", ["orders", "payments"])                 ""
 """
 
@@ -13,18 +14,24 @@ from collections.abc import Collection
 BEHIND_COMMA, BEHIND_COLON, BRACKETED = ", {}", ": {}", " ({})"
 
 SIMILARITY_MIN = 0.6
+PREFIX_MIN = 3  # letters of a name that was not written to its end
 
 # Among more names, looking for the closest takes seconds.
 COMPARED_MAX = 5_000
 
 
 def closest(name: str, known: Collection[str]) -> str | None:
-    """Return the known name most like `name`, in any case; None without one, or among too many."""
+    """Return the known name that begins with `name`, or else the one most like it, in any case;
+    None without one, or among too many.
+    """
     if len(known) > COMPARED_MAX:
         return None
     from difflib import get_close_matches
 
     spellings = {spelling.lower(): spelling for spelling in known}
+    longer = [spelling for spelling in spellings if spelling.startswith(name.lower())]
+    if len(name) >= PREFIX_MIN and longer:
+        return spellings[min(longer, key=len)]
     matches = get_close_matches(name.lower(), spellings, n=1, cutoff=SIMILARITY_MIN)
     return spellings[matches[0]] if matches else None
 

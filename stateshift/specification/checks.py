@@ -450,7 +450,7 @@ def _words(spec: Spec, read: ReadJob) -> Flaws:
     for waiver in read.job.waive:
         if waiver not in WAIVERS:
             message = f"nothing is waived by {waiver!r}{did_you_mean(waiver, WAIVERS)}"
-            yield read.at("waive"), message, f"some of {', '.join(WAIVERS)}"
+            yield read.at("waive"), message, "names that findings give"  # the hint lists them
     for word in read.job.keep:
         if word not in get_args(Keep):
             expected = f"some of {', '.join(get_args(Keep))}"

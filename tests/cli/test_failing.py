@@ -304,3 +304,20 @@ def test_nothing_but_the_document_is_on_stdout(tmp_path: Path) -> None:
 def test_an_error_document_holds_where_it_happened() -> None:
     document = error_document(FormatError("not a delta", "1.delta", 17))
     assert (document["path"], document["offset"]) == ("1.delta", 17)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("rol", "rollback"), ("stat", "status"), ("aply", "apply"), ("live hist", "history")],
+)
+def test_a_command_that_was_not_written_to_its_end_is_the_one_that_is_named(
+    typed: str, meant: str
+) -> None:
+    told = said(*typed.split())
+    assert told.code == 2 and f"did you mean '{meant}'?" in told.err, told.err
+
+
+def test_a_waiver_that_is_none_names_those_there_are_once(tmp_path: Path) -> None:
+    told = said("move", "orders", "--to", "new", "--yes", "--waive", "nonsense")
+    assert told.code == 2 and "nothing is waived by 'nonsense'" in told.err
+    assert told.err.count("job-stopped") == 1 and "hint: --waive: " in told.err

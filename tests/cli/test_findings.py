@@ -103,3 +103,14 @@ def test_a_run_that_a_hint_names_is_there_or_is_said_to_lie_elsewhere(
     monkeypatch.chdir(tmp_path / "elsewhere")
     judged = said("verify", str(source))
     assert "or its workdir, if it was begun elsewhere" in judged.out + judged.err
+
+
+def test_a_waived_finding_keeps_the_fact_that_was_waived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(GOLDEN / "spark-4.3.0/window-hdfs/checkpoint", "source")
+    told = said("move", "source", "--to", "target", "--yes", "--waive", "paths-stay")
+    assert told.code == 0, told.err
+    (waived,) = [line for line in told.err.splitlines() if "(waived: paths-stay)" in line]
+    assert "5 of 5 are missing" in waived

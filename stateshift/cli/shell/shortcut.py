@@ -133,7 +133,10 @@ def run_jobs(
         return launch(terminal, options, Request(spec, typed=True))
     except SpecError as error:
         complaints = tuple(_as_typed(each, jobs) for each in error.complaints)
-        raise SpecError(complaints, hint=error.hint) from error
+        hint = error.hint or ""
+        if len(complaints) == 1 and hint.startswith('"'):  # the sentence of its key in a spec
+            hint = f"{complaints[0].pointer}{hint[hint.index(':') :]}"
+        raise SpecError(complaints, hint=hint or None) from error
 
 
 def _as_typed(complaint: Complaint, jobs: Sequence[Keys]) -> Complaint:

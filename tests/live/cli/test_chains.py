@@ -273,7 +273,7 @@ def test_there_is_nothing_to_abort_where_the_last_change_is_applied(played: Play
         (("remove", "g"), "CHAIN"),
         (("revert", "g"), "CHAIN"),
         (("revert", "g", "a", "--to", "-1"), "--to"),
-        (("stop", "g"), "No such command 'stop'"),
+        (("stop", "g"), "there is no command 'stop'"),
         (("status",), "GROUP"),
     ],
 )

@@ -156,8 +156,8 @@ AT_ONCE = 16
 
 
 def ask_inputs(job: JobSpec, survey: Survey, opening: Opening) -> tuple[InputFacts, ...]:
-    """Return the facts of files that stay, by their log, unless the spec waives them."""
-    if job.target is None or "paths-stay" in job.waive:
+    """Return the facts of files that stay, by their log: who waives them reads what they are."""
+    if job.target is None:
         return ()
     moved = tuple((data.source, data.target) for data in job.data)
     logs: dict[str, set[str]] = {}
