@@ -318,12 +318,28 @@ class Savable:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveJob:
+    """A job that runs beside an image whose own job nobody has named. `id` is its engine's, which
+    the names of images have; `label` is its cluster's own. `images` are those that it has
+    completed, as far as the cluster remembers them, and `restored` is the one that it began from.
+    `operators` are the heads of its chains; None: it did not tell.
+    """
+
+    id: str
+    name: str
+    label: str
+    images: tuple[str, ...] = ()
+    restored: str | None = None
+    operators: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The answers of a cluster about itself and the job. `state` is a JobState's value. `host` is
     where it runs jobs: empty for this machine, None where it does not tell. `reaches` is its word
     on whether it reaches the target. `savable` are the jobs that savepoints are to be taken of.
     `settings` are those that the job runs under, in its engine's words; of a target, those that it
-    gives to its jobs.
+    gives to its jobs. `live` are the jobs that run there, where the image's may be one of them.
     """
 
     name: str
@@ -336,6 +352,7 @@ class ClusterFacts:
     reaches: bool | None = None
     savable: tuple[Savable, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    live: tuple[LiveJob, ...] = ()
 
 
 class TopicRecord(NamedTuple):

@@ -48,7 +48,8 @@ WAIVERS: Mapping[str, str] = {
     "target-reach": "The cluster shares this local disk, or its Spark has a file system that "
     "Apache's has not.",
     "job-stopped": "The job is stopped. Its cluster cannot tell (`spark_submit` with a master "
-    "such as YARN), or does not know a warm job whose files are new.",
+    "such as YARN), or does not know a warm job whose files are new; or the Flink job that runs "
+    "there is another one than the image's.",
     "job-settings": "The Flink program sets by itself what its job's settings are now.",
     "submit-trial": "The target refuses to try the start of the job, and its real start works.",
     "free-slots": "The Flink cluster will have enough free slots for the job's `parallelism`.",

@@ -126,6 +126,7 @@ def spec_of(**more: Any) -> Spec:
         **more,
     }
     clusters = {"old": {"kind": "flink_operator", "kubeconfig": "x"}}
+    job = {key: value for key, value in job.items() if value is not None}
     plain = {"version": 1, "engine": "flink", "clusters": clusters, "jobs": [job]}
     return parse_spec(json.dumps({**plain, "on_failure": "stop"}))
 
@@ -151,6 +152,35 @@ def test_a_job_goes_on_from_its_moved_savepoint_in_its_own_resource(
     assert ground.apply(spec).state == "finished"
     assert server.restored == [None, TARGET]
     assert (job_of(server)["parallelism"], job_of(server)["savepointRedeployNonce"]) == (4, 1)
+
+
+@pytest.mark.parametrize("denied", ["", "services/proxy"])
+def test_files_alone_are_not_moved_beside_their_job_that_runs(
+    server: FakeKubernetes, tmp_path: Path, denied: str
+) -> None:
+    """By the JobManager's pages; where nobody may read those, by the resource."""
+    ground = place(tmp_path, server)
+    assert server.on_savepoint is not None
+    files = {"job_ids": None, "target_directory": None, "name": "moved"}
+    known = f"{TAKEN}/savepoint-1" if denied else "file:///checkpoints/by-hand"
+    server.on_savepoint(known)
+    if denied:
+        status = server.objects["flinkdeployments", "orders"]["status"]["jobStatus"]
+        status["savepointInfo"] = {"lastSavepoint": {"location": known}}
+        server.denied.add(("get", denied))
+    else:
+        (job,) = server.flink.jobs.values()
+        job.checkpointed(7, "file:/checkpoints/by-hand")
+    spec = spec_of(**files, existing_savepoint_paths=[known])
+    (refusal,) = ground.propose(spec).refusals
+    assert "orders (flinkdeployment/orders) runs on old, and this image is one of its own" in (
+        refusal.message
+    )
+    assert '"job_ids": ["flinkdeployment/orders"]' in (refusal.hint or "")
+    server.objects["flinkdeployments", "orders"]["spec"]["job"]["state"] = "suspended"
+    server.objects["flinkdeployments", "orders"]["metadata"]["generation"] += 1
+    server.turns(6)
+    assert not ground.propose(spec).refusals
 
 
 @pytest.mark.parametrize("rounds", [0, 4])  # of the operator, before we are there again

@@ -31,6 +31,26 @@ def test_a_running_job_goes_to_another_cluster(ground: Ground) -> None:
     ground.goes_on("orders")
 
 
+def test_a_savepoint_of_a_job_that_runs_on_is_not_moved_beside_it(ground: Ground) -> None:
+    """Named by its files alone. Once the job has ended, its savepoint is moved without a word; and
+    again, its successor is not.
+    """
+    id = ground.started("orders")
+    taken = str(ground.here.saved(id, ground.folder / "taken"))
+    job = ground.job("moved", counters="orders", existing_savepoint_paths=[taken])
+    for key in ("job_ids", "target_directory"):
+        del job[key]
+    spec = ground.spec(job)
+    (refused,) = ground.said("plan", spec, code=4)["findings"]
+    assert f"orders ({id}) runs on old, and this image is named for it" in refused["message"]
+    ground.applied(spec, code=4)
+    last = str(ground.here.stopped(id, ground.folder / "taken"))
+    spec = ground.spec({**job, "existing_savepoint_paths": [last]})
+    assert [each["level"] for each in ground.said("plan", spec)["findings"]].count("warn") == 0
+    assert ground.applied(spec)["state"] == "finished"
+    ground.goes_on("orders")
+
+
 @pytest.mark.slow
 def test_a_job_that_fails_when_it_is_stopped_goes_on_elsewhere_and_the_report_says_so(
     ground: Ground,

@@ -35,6 +35,7 @@ from stateshift.clusters.flink.jobs import (
     job_settings,
     job_to_stop,
     jobs_of_name,
+    live_job,
     log_of,
     progress_of,
     rescale,
@@ -83,6 +84,7 @@ from stateshift.clusters.stopping import stop_options
 from stateshift.clusters.waiting import wait_for, wait_until_settled
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
+from stateshift.survey import LiveJob
 
 _SETTLE_SECONDS = 60.0
 # These settings belong to a cluster that makes slots when they are needed.
@@ -256,6 +258,17 @@ class FlinkRest(UnknownAnswers):
 
     def alive(self) -> tuple[RunningJob, ...]:
         return self._calls(None).alive()
+
+    def live(self) -> tuple[LiveJob, ...]:
+        """Return the jobs that run, with what they have written; none of a cluster that is gone."""
+        calls = self._calls(None)
+        try:
+            alive = calls.alive()
+        except Unanswered:
+            if not calls.of_one_application:
+                raise
+            return ()
+        return tuple(live_job(calls, job.id, job.name) for job in alive)
 
     def ended_as(self, name: str) -> str | None:
         return self._calls(None).ended_as(name)

@@ -16,12 +16,13 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import Cause, cause_of, hopeless, without_frames
-from stateshift.clusters.flink.values import Checkpoints, Job, lasting_of, release_of
+from stateshift.clusters.flink.values import Checkpoints, Job, job_of, lasting_of, release_of
 from stateshift.clusters.http import Json, Refused, Unanswered, through_outages
 from stateshift.clusters.noted import Notes
 from stateshift.clusters.options import Options, settings
@@ -36,6 +37,7 @@ from stateshift.clusters.protocol import (
 from stateshift.clusters.redaction import redact
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
+from stateshift.survey import LiveJob
 
 _CHECKPOINTING: Final = "execution.checkpointing."
 # A page's field, its key, and its value by itself.
@@ -103,6 +105,23 @@ def running_of(calls: FlinkCalls, job: Job) -> RunningJob:
         settings["scheduler"] = job.scheduler
     vertices = {v.id: (v.name, v.parallelism, v.parallelism_max) for v in job.vertices}
     return RunningJob(job.id, job.name, job.state, settings, vertices, lasting_of(settings))
+
+
+def live_job(calls: FlinkCalls, id: str, name: str, label: str = "") -> LiveJob:
+    """Return a job that runs, with its images and operators as far as its pages tell them."""
+    known = LiveJob(id, name, label or id)
+    try:
+        made, page = calls.checkpoints(id), calls.page(id)
+        with calls.read(f"/jobs/{id}"):
+            job = None if page is None else job_of(page)
+    except (Refused, Unanswered):
+        return known
+    return replace(
+        known,
+        images=tuple(sorted(made.paths)),
+        restored=None if made.restored is None else made.restored[1],
+        operators=None if job is None else tuple(vertex.id for vertex in job.vertices),
+    )
 
 
 def status_of(calls: FlinkCalls, job: Job, stopped: bool) -> JobStatus:

@@ -25,7 +25,13 @@ from typing import ClassVar, Final
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.checkpoints import latest_checkpoint
-from stateshift.clusters.flink.jobs import job_to_stop, log_of, progress_of, settings_of
+from stateshift.clusters.flink.jobs import (
+    job_to_stop,
+    live_job,
+    log_of,
+    progress_of,
+    settings_of,
+)
 from stateshift.clusters.flink.savepoints import lies_below
 from stateshift.clusters.flink.values import ENDED
 from stateshift.clusters.http import Json, Refused, Service, Unanswered
@@ -74,6 +80,7 @@ from stateshift.clusters.stopping import stop_options
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
 from stateshift.specification.options import KindOptions, options_of
+from stateshift.survey import LiveJob
 
 _TAKES: Final = options_of("flink_operator")
 _RECONCILE_SECONDS: Final = 120.0  # the operator tells nothing while it waits for a savepoint
@@ -160,6 +167,21 @@ class FlinkOperator(OperatedJobs[FlinkResource]):
     def alive(self) -> tuple[RunningJob, ...]:
         jobs = [each.running_job for each in self.each("", self.calls.every) if each.job]
         return tuple(job for job in jobs if job.state.alive)
+
+    def live(self) -> tuple[LiveJob, ...]:
+        """Return the jobs that run, with what their resources and JobManagers tell of images."""
+        jobs = []
+        for resource in self.each("", self.calls.every):
+            if resource.job is None or not resource.job_status.state.alive:
+                continue
+            id = resource.flink_id
+            job = LiveJob("", resource.name, resource.id)
+            if id is not None and resource.runs:
+                job = live_job(self._jobs(resource), id, resource.name, resource.id)
+            named = (resource.savepoint,) if resource.savepoint else ()
+            began = (resource.job or {}).get("initialSavepointPath") or None
+            jobs.append(replace(job, images=(*job.images, *named), restored=job.restored or began))
+        return tuple(jobs)
 
     def keeper(self, job_id: str) -> str | None:
         """Return the tool that writes a job's resource back as its repository has it, if any."""

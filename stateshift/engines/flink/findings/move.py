@@ -21,6 +21,8 @@ from stateshift.engines.findings import (
 )
 from stateshift.engines.flink.findings.taking import (
     ASKABLE,
+    of_fresh_checkpoint,
+    of_live_jobs,
     of_parallelism,
     of_rounds,
     of_savepoints,
@@ -483,5 +485,7 @@ FINDINGS: tuple[Findings, ...] = (
     of_storage,
     of_standby,
     of_clusters,
+    of_fresh_checkpoint,
+    of_live_jobs,
     of_parallelism,
 )

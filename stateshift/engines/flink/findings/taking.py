@@ -10,17 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stateshift.engines.flink.findings.target import of_reading, of_writing
-from stateshift.engines.flink.image import is_readable, metadata_of
+from stateshift.engines.flink.image import flink_facts, is_readable, metadata_of
+from stateshift.engines.flink.places import location_of
 from stateshift.engines.flink.rewrite.choice import asked_version
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, FileHandle, Segment, files_of
 from stateshift.formats.flink.versions import newest_for
 from stateshift.specification import JobSpec
-from stateshift.survey import ClusterFacts, Facts, Finding, Savable, Survey, note, refuse, warn
+from stateshift.specification.location import relation
+from stateshift.storage import locations
+from stateshift.survey import (
+    ClusterFacts,
+    Facts,
+    Finding,
+    LiveJob,
+    Savable,
+    Survey,
+    note,
+    refuse,
+    warn,
+)
 
 # The clusters that can be asked for savepoints, and for a job's progress since.
 ASKABLE = ("flink_rest", "flink_operator", "memory")
+FRESH_SECONDS = 60.0
 LISTED_MAX = 8  # jobs that a hint names
 REWRITE_STATE = ("rescale", "union")  # changes that read keyed state, key by key
 _BACKENDS = ("state.backend.type", "state.backend")
@@ -117,6 +131,99 @@ def _of_stopping(job: JobSpec) -> Iterator[Finding]:
             "a drained job fires all its windows and timers, as at the end of all input: it is not "
             "meant to go on"
         )
+
+
+# ---- jobs that run beside an image of which only the files are named
+
+
+def of_fresh_checkpoint(move: Move) -> Iterator[Finding]:
+    """Warn of a checkpoint just written, by a job that nobody can be asked about. A savepoint that
+    ends its job is always new.
+    """
+    job, facts = move.job, move.facts
+    if facts.stopped or not job.moves or job.image_writers or job.takes_over is not None:
+        return
+    newest = max((file.modified for file in facts.source.files), default=0.0)
+    is_checkpoint = flink_facts(facts.source.images[0]).kind == "checkpoint"
+    is_fresh = newest > 0.0 and facts.at - newest < FRESH_SECONDS
+    if facts.source_cluster is None and is_checkpoint and is_fresh:
+        age = max(0.0, facts.at - newest)
+        yield warn(
+            f"the newest file of {facts.source.location} is {age:.0f} s old: is the job stopped?",
+            hint='one that runs on would be beside the new job; a "source_cluster" of kind '
+            "flink_rest or flink_operator in the spec is asked whether it does",
+        )
+
+
+def of_live_jobs(move: Move) -> Iterator[Finding]:
+    """Refuse to start a job beside the one whose image this is, and warn of one that may be it."""
+    job, facts, source = move.job, move.facts, move.facts.source_cluster
+    cluster = source or facts.target_cluster
+    if cluster is None or facts.stopped or not job.moves or job.image_writers:
+        return
+    spec = "the spec names it" if job.ids_on_cluster or job.stop else "it has the job's name"
+    is_named = source is not None and source.state in ("running", "queued")
+    silent, own = [], set[str]()
+    for survey in move.surveys:
+        own.update(operator.id.hex() for operator in metadata_of(survey.images[0]).operators)
+    for live in cluster.live:
+        known = f"{live.name} ({live.label})"
+        why = spec if is_named and cluster.job in (live.id, live.label) else None
+        ties = (_tie(move, survey, live) for survey in move.surveys)
+        why = next(filter(None, ties), why)
+        fact = f"{known} runs on {cluster.name}"
+        end = (
+            f'"job_ids": ["{live.label}"] in place of "existing_savepoint_paths" ends it with a '
+            "savepoint, which is moved; or end it yourself, and name the savepoint that it leaves"
+        )
+        if why is not None and job.flink is not None and job.flink.cancel_job is False:
+            yield warn(f"{fact}, and {why}: it goes on beside the new job, and both write")
+        elif why is not None:
+            yield refuse(
+                f"{fact}, and {why}: it would run on, beside a job that starts from what it was "
+                "before",
+                waive="job-stopped",
+                hint=f'{end}; or "mode": "fork", where both are to run',
+            )
+        elif live.operators is None:
+            silent.append(known)
+        elif source is not None and live.operators and own.issuperset(live.operators):
+            yield warn(
+                f"{fact} with the operators of this image: if that is its job, it runs on beside "
+                "the new one",
+                hint=f"if it is: {end}",
+            )
+    if silent:
+        yield warn(
+            f"{cluster.name} does not tell of {', '.join(silent[:LISTED_MAX])} what it has "
+            "written: whether this image is its own is not known"
+        )
+
+
+def _tie(move: Move, survey: Survey, live: LiveJob) -> str | None:
+    """Return the reason to call a running job the image's own, if there is one. Flink names the
+    folder of checkpoints for the job, and a savepoint for the first six digits of its id.
+    """
+    path = survey.images[0].path if survey.images else ""
+    place = locations.join(survey.location, path)
+    name = locations.name(place)
+    if live.id and (live.id in place.split("/") or name.startswith(f"savepoint-{live.id[:6]}-")):
+        return "this image is named for it"
+
+    def is_it(image: str) -> bool:
+        there = location_of(image, place)
+        is_same_name = name.startswith("savepoint-") and locations.name(image.rstrip("/")) == name
+        return is_same_name or (there is not None and relation(there, place) == "same")
+
+    if any(map(is_it, live.images)):
+        return "this image is one of its own"
+    others = [other for other in move.spec.jobs if other.name != move.job.name]
+    is_shared = any(place in (other.source, *other.further_images) for other in others)
+    # Several jobs of one spec may start from one image, on the cluster where it was taken.
+    is_restored = live.restored is not None and is_it(live.restored)
+    if is_restored and move.facts.source_cluster is not None and not is_shared:
+        return "it was started from this image"
+    return None
 
 
 # ---- savepoints

@@ -2,7 +2,7 @@
 from succeeding, once it has begun.
 
     ask_source  which jobs run there, whether each can write the savepoint that is asked for, or
-                leaves its last checkpoint behind
+                leaves its last checkpoint behind; of an image without a job, what they have written
     ask_target  is the jar there, and are there slots for the parallelism, with those that the
                 source will give back?
     ask_positions  where sources read on elsewhere, as a `reposition` of the spec asks for it
@@ -46,6 +46,7 @@ from stateshift.survey import (
     Endpoint,
     Finding,
     Image,
+    LiveJob,
     NewPosition,
     PositionChange,
     Savable,
@@ -76,6 +77,8 @@ class AsksFlink(Protocol):
 
     def given_settings(self) -> dict[str, str]: ...
 
+    def live(self) -> tuple[LiveJob, ...]: ...
+
 
 def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
     """Return a cluster's facts, and each job for a savepoint, with why none canonical."""
@@ -86,6 +89,15 @@ def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFa
         running = asks.running(job.ids_on_cluster[0])
         settings = asks.job_settings(running[-1].id) if running else {}
     known = replace(known, settings=settings)
+    if _takes_files(job) and _tells(cluster, "live"):
+        try:
+            return replace(known, live=asks.live())
+        except ClusterError as error:
+            fact = f"{known.name} does not tell which jobs run there: {error.fact}"
+            warning = warn(
+                f"{fact}. If {job.name} does, it runs on beside the new one", hint=error.hint
+            )
+            return replace(known, findings=(*known.findings, warning))
     if not job.image_writers or not _tells(cluster, "running"):
         return known
     findings = known.findings
@@ -107,6 +119,12 @@ def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFa
             findings = (*findings, warn(message, hint=hint))
     savable = tuple(_savable(cluster, id) for id in job.image_writers)
     return replace(known, findings=findings, savable=savable)
+
+
+def _takes_files(job: JobSpec) -> bool:
+    """Whether the old job, which is to be over, is known by the files of its image alone."""
+    is_of_standby = job.takes_over is not None or job.rehearses
+    return job.moves and not job.image_writers and not is_of_standby
 
 
 def _savable(cluster: Cluster, id: str) -> Savable:
@@ -132,6 +150,8 @@ def ask_target(
     if job.submit is None or job.flink is None:
         return known
     try:
+        if source is None and _takes_files(job) and _tells(cluster, "live"):
+            known = replace(known, live=cast(AsksFlink, cluster).live())
         findings = (*_of_jar(cluster, job), *_of_slots(cluster, job, source))
     except ClusterError:
         return known
