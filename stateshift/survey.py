@@ -271,6 +271,14 @@ class Survey:
         return None if is_query_of_workflow else image.epoch
 
     @property
+    def place(self) -> str:
+        """The place of the one image; the location of several, or none. The location is around all
+        files of an image, which may name some that lie far apart.
+        """
+        path = self.images[0].path if len(self.images) == 1 else ""
+        return f"{self.location.rstrip('/')}/{path}" if path else self.location
+
+    @property
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 

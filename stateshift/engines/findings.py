@@ -11,19 +11,25 @@ storage knows of itself (`Traits.faster_by`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from shlex import quote
 from typing import Final, Protocol, TypeVar
 
+from stateshift.formats.marks import FOLDER
 from stateshift.specification import JobSpec
 from stateshift.specification.location import relation
 from stateshift.specification.transform import Reposition
+from stateshift.storage import locations
 from stateshift.storage.locations import same_file_system
-from stateshift.survey import Facts, Finding, NewPosition, Room, Survey
+from stateshift.survey import Facts, FileInfo, Finding, NewPosition, Room, Survey
 
 SHOWN_MAX: Final = 3  # partitions that a message names
+BELOW_MAX: Final = 8  # images that a message names
+# The file that makes an image one: of Flink, and of Spark.
+_BELOW: Final = re.compile(r"(.+)/(?:_metadata|offsets/\d+)$")
 BYTES_MIN: Final = 1024**3  # less is not worth a person's time
 
 
@@ -50,6 +56,34 @@ def with_waiver(finding: Finding, waived: Collection[str]) -> Finding:
         return finding
     message = f"{finding.message} (waived: {finding.waive})"
     return replace(finding, level="warn", message=message, hint=None)
+
+
+def of_images_below(location: str, files: Iterable[FileInfo]) -> Iterator[Finding]:
+    """Refuse a place that holds no image itself, and name those below it, the newest first."""
+    newest: dict[str, float] = {}
+    for file in files:
+        found = _BELOW.match(file.path)
+        if found is not None and FOLDER not in found[1].split("/"):
+            newest[found[1]] = max(newest.get(found[1], 0.0), file.modified or 0.0)
+    if not newest:
+        return
+
+    def order(folder: str) -> tuple[float, list[tuple[int, str]]]:
+        # chk-10 is after chk-9
+        parts = re.findall(r"\d{1,18}|\D+|\d+", folder)
+        return newest[folder], [(int(p) if p.isdecimal() else -1, p) for p in parts]
+
+    ordered = sorted(newest, key=order, reverse=True)
+    count, shown = len(ordered), ", ".join(ordered[:BELOW_MAX])
+    more = f" and {count - BELOW_MAX} more" if count > BELOW_MAX else ""
+    images = "one image is" if count == 1 else f"{count} images are"
+    order_told = "" if count == 1 else ", the newest first"
+    first = locations.join(location, ordered[0])
+    yield Finding(
+        "refuse",
+        f"{location} is no image itself; {images} below it{order_told}: {shown}{more}",
+        hint=f"name one of them: stateshift inspect {quote(first)}",
+    )
 
 
 def of_standby(move: _Move) -> Iterator[Finding]:

@@ -7,17 +7,19 @@ looks at an image of Spark's does not wait for Flink's engine.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from stateshift import extensions
 from stateshift.engines.protocol import Engine
 from stateshift.engines.views import DecodedFile, Opening
-from stateshift.errors import PlanError, StateshiftError, StorageError
+from stateshift.errors import FormatError, PlanError, StateshiftError, StorageError
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
@@ -43,6 +45,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
 }
 FIRST = "spark"  # whose answer counts where nobody recognises anything
 
+_DOCUMENT_BYTES_MAX = 16 << 20  # no spec is as large
 METHODS = tuple(name for name in vars(Engine) if not name.startswith("_"))
 
 
@@ -190,8 +193,30 @@ def is_whole(name: str) -> bool:
     return name in whole
 
 
+def refuse_document(location: str, opening: Opening) -> None:
+    """Raise the error for a spec or a saved plan of ours, which other commands read."""
+    file = single(location, opening) if location.endswith(".json") else None
+    if file is None:
+        return
+    storage, name = file
+    info, plain = storage.stat(name), None
+    with suppress(ValueError, RecursionError):
+        if info is not None and info.size <= _DOCUMENT_BYTES_MAX:
+            plain = json.loads(storage.read(name))
+    if not isinstance(plain, dict):
+        return
+    what, command = "a spec", "plan"
+    if "stateshift_plan" in plain:
+        what, command = "a saved plan", "apply"
+    elif "jobs" not in plain:
+        return
+    hint = f"stateshift {command} {quote(location)}"
+    raise FormatError(f"{location} is {what}, and no image", hint=hint)
+
+
 def folder_meant(location: str, opening: Opening) -> str:
     """Return the folder that a single file stands for; else the location itself."""
+    refuse_document(location, opening)
     if not is_whole(location.rstrip("/").rpartition("/")[2]):
         return location
     from stateshift.engines.registry import folder_of_single

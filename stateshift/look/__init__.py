@@ -18,7 +18,14 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from stateshift.engines.protocol import Engine
-from stateshift.engines.registry import decoded_file, engine_of, find_image, is_whole, single
+from stateshift.engines.registry import (
+    decoded_file,
+    engine_of,
+    find_image,
+    is_whole,
+    refuse_document,
+    single,
+)
 from stateshift.engines.views import (
     CheckStage,
     Coverage,
@@ -80,6 +87,7 @@ class InspectedPlace:
 
 def inspect(location: str, opening: Opening = open_patiently) -> InspectedPlace:
     """Look at whatever is at the location."""
+    refuse_document(location, opening)
     file = single(location, opening)
     if file is not None and is_whole(file[1]):
         return inspect(locations.parent(locations.normal(location, os.getcwd())), opening)
@@ -184,7 +192,8 @@ def restartable(
             above = locations.parent(survey.location)
             hint = f"check the path: stateshift inspect {quote(above)}"
         nothing = Finding("refuse", fact, hint=hint)
-        return Judgement(False, None, (), (nothing,), engine=engine.name)
+        found = survey.findings or (nothing,)
+        return Judgement(False, None, (), found, engine=engine.name)
     findings = list(survey.all_findings)
     judged = []
     checked = []

@@ -77,9 +77,12 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
     several = only is None
     engine, kind = ENGINES.get(surveyed.engine or "", ""), KINDS.get(surveyed.kind, surveyed.kind)
     title = f"{engine} {kind}".strip()
-    yield Line(f"{title} at {redact(surveyed.location)}", "strong")
+    # A workflow's image is one of its folders, and the workflow is what is shown.
+    place = surveyed.place if only is not None else surveyed.location
+    yield Line(f"{title} at {redact(place)}", "strong")
     image_facts = _image_facts(only, surveyed.engine) if only else ()
-    yield pairs(*image_facts, *_file_facts(facts))
+    around = () if place == surveyed.location else (("files below", redact(surveyed.location)),)
+    yield pairs(*image_facts, *around, *_file_facts(facts))
     if facts.standby is not None:
         yield from section("Standby", *standby(facts.standby))
     if several and surveyed.images:

@@ -55,9 +55,9 @@ class FlinkEngine:
     decodes_files = False
 
     def recognises(self, storage: Storage) -> bool:
-        from stateshift.engines.flink.survey.image import image_folder
-
-        return image_folder(storage) is not None
+        # Several below are Flink's as well: its survey says which is meant.
+        files = storage.list()
+        return any(file.path.rpartition("/")[2] == METADATA for file in files)
 
     def survey(
         self,

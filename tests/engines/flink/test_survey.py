@@ -153,7 +153,7 @@ def test_of_several_savepoints_in_a_folder_none_is_chosen() -> None:
     storage = disk.open("file:///all/image")
     _, survey = golden.looked_at(disk, storage.location)
     assert survey.images == ()
-    assert "holds 2 savepoints" in survey.findings[0].message
+    assert "is no image itself; 2 images are below it" in survey.findings[0].message
 
 
 @pytest.mark.parametrize("damage", ["missing", "longer", "shorter"])

@@ -63,7 +63,7 @@ def of_sources(move: Move) -> Iterator[Finding]:
     """Report the source images; an image's own notes are left out."""
     for survey in move.surveys:
         yield from survey.findings
-        if not survey.images:
+        if not survey.images and not survey.findings:
             what, look = "no Flink savepoint or checkpoint is", "stateshift inspect"
             hint = f"{look} {quote(survey.location)}"
             if survey.kind == "empty":
@@ -104,7 +104,7 @@ def _of_image(move: Move, survey: Survey, image: Image) -> Iterator[Finding]:
         is_told = bool(move.facts.positions)  # beside the new positions
         if transactions and not is_told:
             yield note(
-                f"{survey.location} names {len(transactions)} transactions of a Kafka sink that "
+                f"{survey.place} names {len(transactions)} transactions of a Kafka sink that "
                 "are prepared and not complete: the job completes them when it starts from it, at "
                 "the brokers where they are"
             )
@@ -112,7 +112,7 @@ def _of_image(move: Move, survey: Survey, image: Image) -> Iterator[Finding]:
     drained, kind = (False, "") if kept is None else (kept.drained, kept.kind)
     if drained:
         yield warn(
-            f"{survey.location} was drained: its windows and timers have fired as at the end of "
+            f"{survey.place} was drained: its windows and timers have fired as at the end of "
             "all input",
             hint="a job that goes on needs a savepoint that was taken without drain",
         )
@@ -121,12 +121,12 @@ def _of_image(move: Move, survey: Survey, image: Image) -> Iterator[Finding]:
     backends = sorted(words & {"rocksdb", "hashmap"})
     if backends:
         yield note(
-            f"{survey.location} is in the format of the {' and '.join(backends)} backend, which "
+            f"{survey.place} is in the format of the {' and '.join(backends)} backend, which "
             "the job that starts from it has to use: a canonical savepoint fits any"
         )
     if kind == "checkpoint":
         yield note(
-            f"{survey.location} is a checkpoint of a job: what it did after that is done again "
+            f"{survey.place} is a checkpoint of a job: what it did after that is done again "
             "where it starts here"
         )
 

@@ -149,7 +149,7 @@ def of_fresh_checkpoint(move: Move) -> Iterator[Finding]:
     if facts.source_cluster is None and is_checkpoint and is_fresh:
         age = max(0.0, facts.at - newest)
         yield warn(
-            f"the newest file of {facts.source.location} is {age:.0f} s old: is the job stopped?",
+            f"the newest file of {facts.source.place} is {age:.0f} s old: is the job stopped?",
             hint='one that runs on would be beside the new job; a "source_cluster" of kind '
             "flink_rest or flink_operator in the spec is asked whether it does",
         )
@@ -204,9 +204,7 @@ def _tie(move: Move, survey: Survey, live: LiveJob) -> str | None:
     """Return the reason to call a running job the image's own, if there is one. Flink names the
     folder of checkpoints for the job, and a savepoint for the first six digits of its id.
     """
-    path = survey.images[0].path if survey.images else ""
-    place = locations.join(survey.location, path)
-    name = locations.name(place)
+    place, name = survey.place, locations.name(survey.place)
     if live.id and (live.id in place.split("/") or name.startswith(f"savepoint-{live.id[:6]}-")):
         return "this image is named for it"
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from shlex import quote
 from typing import Literal
 
+from stateshift.engines.findings import of_images_below
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.operators import endpoints_of, operators_of
 from stateshift.engines.flink.image import Beginnings, FlinkImage, Obstacle, flink_image
@@ -49,7 +49,7 @@ from stateshift.specification.transform import (
 )
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
-from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey, refuse
+from stateshift.survey import EmbeddedPath, FileInfo, Image, ShardFiles, Survey, refuse
 
 Listing = dict[str, FileInfo]  # by path
 
@@ -65,16 +65,7 @@ def survey(
     if folder is None:
         files = tuple(sorted(storage.list()))
         only_ours = all(file.path.startswith(f"{FOLDER}/") for file in files)
-        below = images_below(files)
-        findings: tuple[Finding, ...] = ()
-        if len(below) > 1:
-            first = locations.join(storage.location, below[-1])
-            several = refuse(
-                f"{storage.location} holds {len(below)} savepoints or checkpoints "
-                f"({', '.join(below[:3])}, ...)",
-                hint=f"name one of them: stateshift inspect {quote(first)}",
-            )
-            findings = (several,)
+        findings = tuple(of_images_below(storage.location, files))
         without = Survey(
             storage.location, None, "empty" if only_ours else "foreign", files, (), findings
         )
@@ -247,7 +238,7 @@ def image_folder(storage: Storage) -> str | None:
 
 
 def images_below(files: Iterable[FileInfo]) -> list[str]:
-    """Return the folders that hold an image, of the first two levels."""
+    """Return the folders of the first two levels that hold an image."""
     folders = []
     for file in files:
         folder, _, name = file.path.rpartition("/")

@@ -454,11 +454,14 @@ def open_image(location: str, opening: Opening) -> tuple[Image, Streams]:
     """
     storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
-    why: str | None = f"{location} holds no Flink image"
-    if image is not None:
-        refusals = (finding.message for finding in image.findings if finding.level == "refuse")
-        why = next(refusals, None)
-    if image is None or why is not None:
+    if image is None:
+        told = next(iter(survey.findings), None)
+        fact = f"{location} holds no Flink image" if told is None else told.message
+        hint = f"stateshift inspect {quote(location)}" if told is None else told.hint
+        raise PlanError(fact, hint=hint)
+    refusals = (finding.message for finding in image.findings if finding.level == "refuse")
+    why = next(refusals, None)
+    if why is not None:
         raise PlanError(
             f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}"
         )

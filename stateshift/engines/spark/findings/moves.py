@@ -52,7 +52,7 @@ def of_source(move: Move) -> Iterator[Finding]:
         above = quote(locations.parent(source.location))
         hint = f"check the path: stateshift inspect {above}"
         yield Finding("refuse", f"nothing is at {source.location}", hint=hint)
-    elif source.kind not in ("checkpoint", "workflow"):
+    elif source.kind not in ("checkpoint", "workflow") and not source.findings:
         fact = f"{source.location} holds no Spark checkpoint ({source.kind})"
         yield Finding("refuse", fact, hint=f"stateshift inspect {quote(source.location)}")
     for image, name in move.named_images:

@@ -18,6 +18,7 @@ from operator import itemgetter
 from shlex import quote
 from typing import Literal
 
+from stateshift.engines.findings import of_images_below
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.image import surveyed_image
@@ -77,6 +78,8 @@ def survey(
         findings.append(Finding("refuse", fact, hint=hint))
     elif all(file.path.startswith(f"{FOLDER}/") for file in files):
         kind = "empty"
+    else:
+        findings += of_images_below(storage.location, files)
     superseded = list(_superseded(storage, images))
     return Survey(
         location=storage.location,

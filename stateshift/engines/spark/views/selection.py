@@ -111,6 +111,8 @@ def _no_checkpoint(
     survey: Survey, location: str, opening: Callable[[str], Storage]
 ) -> StateshiftError:
     look_there = f"stateshift inspect {quote(location)}"
+    if survey.files and survey.findings:
+        return PlanError(survey.findings[0].message, hint=survey.findings[0].hint)
     if survey.files:
         return PlanError(f"{location} holds no checkpoint", hint=look_there)
     if single(location, opening) is not None:
