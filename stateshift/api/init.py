@@ -33,24 +33,31 @@ from stateshift.specification.spec_keys import SPEC
 from stateshift.specification.text import protect
 from stateshift.specification.values import WEB
 from stateshift.specification.written import SPEC_SUFFIXES
+from stateshift.survey import Finding
 from stateshift.terms import terms_of
 from stateshift.workdir import Workdir
 
 Goal = Literal["move", "standby", "rebalance", "drill"]
 GOALS: tuple[Goal, ...] = ("move", "standby", "rebalance", "drill")
-# The next commands by goal; {spec} and {at} are filled in.
-NEXT: Mapping[Goal, tuple[str, ...]] = {
-    "move": ("stateshift plan {spec}", "stateshift apply {spec}"),
+# The next commands by goal, and when each is for; {spec} and {at} are filled in.
+NEXT: Mapping[Goal, tuple[tuple[str, str], ...]] = {
+    "move": (
+        ("stateshift plan {spec}", "what would be done; changes nothing"),
+        ("stateshift apply {spec}", "does it"),
+    ),
     "standby": (
-        "stateshift plan {spec}",
-        "stateshift apply {spec} --continuous",
-        "stateshift failover {at}",
+        ("stateshift plan {spec}", "what would be done; changes nothing"),
+        ("stateshift apply {spec} --continuous", "keeps the standby; runs until it is stopped"),
+        ("stateshift failover {at}", "on the day when the job is lost: starts it at its standby"),
     ),
     "drill": (
-        "stateshift apply {spec} --continuous",
-        "stateshift drill {at}",
+        ("stateshift apply {spec} --continuous", "keeps the standby; runs until it is stopped"),
+        ("stateshift drill {at}", "a rehearsal of the failover: the job runs on"),
     ),
-    "rebalance": ("stateshift rebalance {spec} --once", "stateshift rebalance {spec} --once --yes"),
+    "rebalance": (
+        ("stateshift rebalance {spec} --once", "which moves are worth it; changes nothing"),
+        ("stateshift rebalance {spec} --once --yes", "does them"),
+    ),
 }
 
 
@@ -240,7 +247,7 @@ _POWERS = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![.0-9])(-?[0-9]+)(e[-+][0-9]+)')
 
 
 def page(
-    found: Found, goal: Goal, plain: JsonObject, file: str, refusals: Sequence[str], flags: str
+    found: Found, goal: Goal, plain: JsonObject, file: str, refusals: Sequence[Finding], flags: str
 ) -> str:
     """Return a page that explains a spec: what it is for, its keys, and the next commands."""
     lines = [f"# {os.path.basename(file)}: {goal}", ""]
@@ -254,10 +261,16 @@ def page(
         about = key.about.replace("|", "\\|")
         lines.append(f"| `{name}` | {about} |")
     if refusals:
-        lines += ["", "`plan` refuses it as it is:", "", *(f"* {each}" for each in refusals)]
+        lines += ["", "`plan` refuses it as it is:", ""]
+    for refusal in refusals:
+        hint = f" Way out: {refusal.hint}." if refusal.hint else ""
+        lines.append(f"* {refusal.message}.{hint}")
     at = job.get("remote_location") or job.get("new_savepoint_path") or "LOCATION"
-    commands = ("stateshift doctor {spec}", *NEXT[goal])
-    written = [each.format(spec=quote(file), at=quote(at)) + flags for each in commands]
+    written = []
+    doctor = ("stateshift doctor {spec}", "is all here that it needs?")
+    for command, purpose in (doctor, *NEXT[goal]):
+        line = command.format(spec=quote(file), at=quote(at))
+        written.append(f"{line}{flags}   # {purpose}")
     lines += ["", "Next:", "", "```sh", *written, "```"]
     lines += ["", "`stateshift schema` prints every key; `stateshift COMMAND --help` its options."]
     return "\n".join(lines) + "\n"

@@ -96,10 +96,37 @@ def test_what_lacks_is_answered_by_the_command_that_the_hint_names(outside: Outs
     assert hint == f"stateshift init {SOURCE} --json --to LOCATION --yes"
     given = answers(to=TARGET, nam="eu")
     hint = outside.run("init", SOURCE, "--answers", given, "--json").document["hint"]
-    assert hint.startswith("correct the file of --answers; then: stateshift init")
+    assert hint == (
+        f"take nam out of answers.json; then: stateshift init {SOURCE} --answers answers.json "
+        "--json --yes"
+    )
+    given = answers(name="eu")
+    hint = outside.run("init", SOURCE, "--answers", given, "--json").document["hint"]
+    assert hint.startswith('write {"to": "..."} to answers.json, with your answers; then: ')
+    assert hint.endswith(f"stateshift init {SOURCE} --answers answers.json --json --yes")
     outside.wrap_cluster = Flink
     hint = outside.run("init", FLINK, "--to", "s3://lake/x", "--json").document["hint"]
     assert hint.startswith('write {"job": "...", "other": "...", "savepoints": "...", "jar": ')
+
+
+def test_the_hint_of_a_file_is_a_command_that_works(outside: Outside) -> None:
+    """Of answers that are nowhere, a name that is none of a spec's, and one that is taken."""
+    lost = outside.run("init", SOURCE, "--answers", "nowhere.json")
+    assert lost.code == 2
+    assert "--answers: nowhere.json: cannot be read: No such file" in lost.err
+    assert f"then: stateshift init {SOURCE} --answers nowhere.json" in lost.err
+    Path("taken.json").write_text("{}")
+    for flags, other in (
+        (("-o", "x.txt"), "x.yaml"),
+        (("--output=x.txt",), "x.yaml"),
+        (("-o", "taken.json"), "taken-2.json"),
+    ):
+        refused = outside.run("init", SOURCE, *flags, "--to", TARGET, "--yes", "--json")
+        hint = refused.document["hint"]
+        assert hint == f"stateshift init {SOURCE} --to {TARGET} --yes --json -o {other}"
+        assert outside.run(*hint.split()[1:]).code == 0
+        Path(other).unlink()
+        Path(other).with_suffix(".md").unlink()
 
 
 def test_a_start_by_a_command_and_a_waiver_are_answers_too(outside: Outside) -> None:
@@ -118,9 +145,11 @@ def test_a_standby_is_never_stopped_and_keeps_its_bound(outside: Outside, goal: 
     (job,) = spec_of("orders.json").jobs
     assert job.is_standby and job.standby.rpo == 900
     assert (
-        f"stateshift {'drill' if goal == 'drill' else 'failover'} {TARGET}"
-        in Path("orders.md").read_text()
-    )
+        f"stateshift drill {TARGET}   # a rehearsal of the failover: the job runs on\n"
+        if goal == "drill"
+        else f"stateshift failover {TARGET}   # on the day when the job is lost: starts it at its "
+        "standby\n"
+    ) in Path("orders.md").read_text()
     assert outside.run("plan", "orders.json").code == 0
 
 
@@ -130,6 +159,9 @@ def test_a_refused_plan_is_said_and_nothing_is_waived(outside: Outside, tmp_path
     assert made.code == 4 and len(made.document["refusals"]) == 1
     assert spec_of("orders.json").jobs[0].waive == ()
     assert made.document["refusals"][0] in Path("orders.md").read_text()
+    shown = outside.run("init", SOURCE, "--to", TARGET, "--yes", "-o", "again.json")
+    (hint,) = [line for line in shown.out.splitlines() if line.startswith("  hint: ")]
+    assert f"Way out: {hint.removeprefix('  hint: ')}." in Path("again.md").read_text()
 
 
 def test_a_person_is_asked_and_answers_for_what_is_waived(
@@ -147,9 +179,18 @@ def test_a_person_is_asked_and_answers_for_what_is_waived(
 
     monkeypatch.setattr(Terminal, "someone_there", property(lambda terminal: True))
     monkeypatch.setattr(typer, "prompt", prompt)
-    monkeypatch.setattr(typer, "confirm", lambda *words, err: True)
+    confirmed: list[str] = []
+
+    def confirm(words: str, err: bool = False) -> bool:
+        confirmed.append(words)
+        return True
+
+    monkeypatch.setattr(typer, "confirm", confirm)
     made = outside.run("init", SOURCE)
     assert made.code == 0, made.err
+    (words,) = confirmed
+    assert "\nIt goes on where this is so: A directory says that we may not write to it.\n" in words
+    assert words.endswith('Is it so? y writes "permission" into "waive" of the spec')
     assert asked[1] == "Where does its image go?"
     assert spec_of("orders.json").jobs[0].waive == ("permission",)
 

@@ -83,25 +83,23 @@ def init(
     file = output or f"{re.sub(r'[^A-Za-z0-9_-]+', '-', found.name).strip('-') or 'orders'}.json"
     stem, suffix = os.path.splitext(file)
     if suffix.lower() not in SPEC_SUFFIXES:
-        hint = f"-o {shlex.quote(stem)}.yaml"
+        hint = _with_output(terminal, f"{stem}.yaml")
         raise SpecError.of("-o", f"{file} is no name of a spec", hint=hint)
     refuse_no_file("-o", file, "a spec", "orders.json")
     explanation = f"{stem}.md"
     for path in (file, explanation):
         if os.path.exists(path):
-            raise SpecError.of("-o", f"{path} is there, and stays as it is", hint="-o ANOTHER.json")
-    given = _answers(answers) | ({"to": to} if to is not None else {})
+            hint = _with_output(terminal, f"{stem}-2{suffix}")
+            raise SpecError.of("-o", f"{path} is there, and stays as it is", hint=hint)
+    given = _answers(terminal, answers) | ({"to": to} if to is not None else {})
     waive = names_in(given.pop("waive", ""))
     asked = list(begin.questions(found, chosen))
-    said = _answered(terminal, asked, given, yes)
+    said = _answered(terminal, asked, given, answers, yes)
     _put_in_full(said, terminal.profile)
     plain = begin.make_spec(found, chosen, said, waive)
     refused = _refusals(plain, file, adapters)
     can_ask = terminal.someone_there and not yes and found.spec is None
-    answered = []
-    for finding in refused if can_ask else ():
-        if finding.waive and typer.confirm(f"{finding.message}\nAnswer for it?", err=True):
-            answered.append(finding.waive)
+    answered = _waivers_confirmed(refused) if can_ask else []
     if answered:  # a plan that gets further may find more
         plain = begin.make_spec(found, chosen, said, [*waive, *answered])
         refused = _refusals(plain, file, adapters)
@@ -109,7 +107,7 @@ def init(
     text = begin.as_yaml(plain) if is_yaml(file) else begin.as_json(plain)
     write_new(file, text)
     flags = f" --profile {shlex.quote(terminal.profile.name)}" if terminal.profile else ""
-    write_new(explanation, begin.page(found, chosen, plain, file, refusals, flags))
+    write_new(explanation, begin.page(found, chosen, plain, file, refused, flags))
     document: InitDocument = {
         "spec": file,
         "page": explanation,
@@ -118,7 +116,10 @@ def init(
         "refusals": refusals,
     }
     lines = [Line(f"{file} and {explanation} are written: {'; '.join(found.facts)}")]
-    lines += [Line(f"plan refuses it as it is: {each}", "warn") for each in refusals]
+    for each in refused:
+        lines.append(Line(f"plan refuses it as it is: {each.message}", "warn"))
+        if each.hint:
+            lines.append(Line(f"hint: {each.hint}", indent=2))
     command = "plan" if refusals else "doctor"
     lines += [Line(f"next: stateshift {command} {shlex.quote(file)}{flags}")]
     terminal.answer("init", lambda: document, lines)
@@ -140,22 +141,62 @@ def _put_in_full(said: dict[str, str], profile: Profile | None) -> None:
         raise SpecError(tuple(complaints.made))
 
 
-def _answers(path: str | None) -> dict[str, str]:
+def _waivers_confirmed(refused: Sequence[Finding]) -> list[str]:
+    """Ask of each refusal that can be waived whether that is so; return the waivers."""
+    from stateshift.specification.model import WAIVERS
+
+    confirmed = []
+    for finding in refused:
+        if finding.waive is None:
+            continue
+        words = (
+            f"the plan refuses: {finding.message}\nIt goes on where this is so: "
+            f"{WAIVERS[finding.waive]}\nIs it so? y writes {json.dumps(finding.waive)} into "
+            '"waive" of the spec'
+        )
+        if typer.confirm(words, err=True):
+            confirmed.append(finding.waive)
+    return confirmed
+
+
+def _with_output(terminal: Terminal, file: str) -> str:
+    """Return the command as it was given, with another file for the spec."""
+    words, before = list[str](), ""
+    for word in terminal.arguments:
+        is_flag = word in ("-o", "--output") or word.startswith(("-o=", "--output="))
+        if not is_flag and before not in ("-o", "--output"):
+            words.append(word)
+        before = word
+    return shlex.join(["stateshift", *words, "-o", file])
+
+
+def _answers(terminal: Terminal, path: str | None) -> dict[str, str]:
     """Return the answers in a file, each a text."""
     from stateshift.api.local_files import text_of
     from stateshift.specification.written import read_yaml
 
     if path is None:
         return {}
-    text = text_of(path, '{"to": "s3://lake/orders"}', "--answers")
+    example = f'write {{"to": "s3://lake/orders"}} to {path}, with your answers; then: '
+    example += terminal.again()
+    try:
+        text = text_of(path, example, "--answers")
+    except SpecError as error:
+        raise SpecError.of(
+            "--answers", f"{path}: {error.complaints[0].message}", hint=example
+        ) from error
     tree = read_yaml(text).tree  # JSON is YAML, too
     if isinstance(tree, dict) and all(isinstance(value, str) for value in tree.values()):
         return dict(tree)
-    raise SpecError.of("--answers", f"{path} is no object of texts", hint='{"to": "s3://lake/x"}')
+    raise SpecError.of("--answers", f"{path} is no object of texts", hint=example)
 
 
 def _answered(
-    terminal: Terminal, asked: Sequence[Question], given: Mapping[str, str], yes: bool
+    terminal: Terminal,
+    asked: Sequence[Question],
+    given: Mapping[str, str],
+    file: str | None,
+    yes: bool,
 ) -> dict[str, str]:
     """Return an answer to each question: given, typed, or its default; else say all that lack."""
     from stateshift.suggestion import did_you_mean
@@ -178,22 +219,28 @@ def _answered(
     if wrong:
         needed = [question.key for question in asked if question.default is None]
         lacking = [key for key in needed if key not in given]
-        raise SpecError(tuple(wrong), hint=_way_to_answer(terminal, given, lacking))
+        unknown = sorted(given.keys() - set(keys))
+        hint = _way_to_answer(terminal, file, lacking, unknown)
+        raise SpecError(tuple(wrong), hint=hint)
     return said
 
 
-def _way_to_answer(terminal: Terminal, given: Mapping[str, str], lacking: Sequence[str]) -> str:
+def _way_to_answer(
+    terminal: Terminal, file: str | None, lacking: Sequence[str], unknown: Sequence[str]
+) -> str:
     """Return the command that answers all: by flags, where they are enough, else by a file."""
-    in_file = given.keys() - {"to"}
-    if in_file:
-        return f"correct the file of --answers; then: {terminal.again('--yes')}"
-    if not lacking:
-        return terminal.again("--yes")
-    if list(lacking) == ["to"]:
+    again = terminal.again("--yes")
+    if file is None and list(lacking) == ["to"]:
         return terminal.again("--to", "LOCATION", "--yes")
-    example = json.dumps(dict.fromkeys(lacking, "..."))
-    command = terminal.again("--answers", "answers.json", "--yes")
-    return f"write {example} to answers.json, with your answers; then: {command}"
+    place, changes = file or "answers.json", []
+    if unknown:
+        changes.append(f"take {', '.join(unknown)} out of {place}")
+    if lacking:
+        example = json.dumps(dict.fromkeys(lacking, "..."))
+        changes.append(f"write {example} to {place}, with your answers")
+    if file is None and lacking:
+        again = terminal.again("--answers", place, "--yes")
+    return "; ".join([*changes, f"then: {again}"]) if changes else again
 
 
 def _refusals(plain: Mapping[str, object], file: str, adapters: Adapters) -> Sequence[Finding]:
