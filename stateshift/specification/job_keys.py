@@ -56,6 +56,7 @@ from stateshift.specification.values import (
     BATCH,
     BOOLEAN,
     CHOICE,
+    CLUSTER,
     CONNECTION,
     COUNT,
     CUTOVER,
@@ -303,7 +304,7 @@ DRILL = Keys(
         "The scratch place, which is empty before and after. Left out: beside the standby, with "
         "`-drill` behind its name."
     ),
-    cluster=TEXT("Where the job is started. Left out: `target_cluster`."),
+    cluster=CLUSTER("Where the job is started. Left out: `target_cluster`."),
     submit=SUBMIT_OBJECT(
         "How the job is started for a drill, so that its output goes elsewhere. Left out, of a "
         "PySpark file: by spark-submit on this machine, with each sink replaced by `noop`."
@@ -319,7 +320,7 @@ TAKE_OVER = Keys(
     generation=COUNT("The number under which the location is claimed: one more than the last."),
     fed_by=TEXT("The run that has fed the standby, and holds its lock."),
     primary=LOCATION("Where the job's image was. It is fenced, if its storage answers."),
-    cluster=TEXT("Where the job ran. It is stopped there, if that answers."),
+    cluster=CLUSTER("Where the job ran. It is stopped there, if that answers."),
     epoch=BATCH("The batch or checkpoint to start from, instead of the newest one."),
 )
 
@@ -482,8 +483,8 @@ JOB = Keys(
         "from name to directory. Give a directory only if its name is not the hash of the "
         "operator's name."
     ),
-    source_cluster=TEXT("The cluster that runs the job now.", for_all=True),
-    target_cluster=TEXT("The cluster that runs it afterwards.", for_all=True),
+    source_cluster=CLUSTER("The cluster that runs the job now.", for_all=True),
+    target_cluster=CLUSTER("The cluster that runs it afterwards.", for_all=True),
     submit=SUBMIT_OBJECT("How the job is started on the target cluster.", for_all=True),
     source_submit=SUBMIT_OBJECT("How a rollback starts it on the source again.", for_all=True),
     stop=STOP_OBJECT("How the job is stopped on the source cluster.", for_all=True),

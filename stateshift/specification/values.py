@@ -359,6 +359,10 @@ BOOLEAN = Kind(
     shared=True,
 )
 TEXT = Kind("text", _text, SOME_TEXT)
+_NAME_OF_CLUSTER = 'the name of a cluster, which "clusters" at the top of the spec describes'
+CLUSTER = Kind(
+    "text", single(lambda value: value if is_text(value) else None, _NAME_OF_CLUSTER), SOME_TEXT
+)
 TEXTS = Kind("texts", each_once(_text), LIST_OF_TEXTS)
 CHOICE = Kind("choice", _choice, {})  # its schema is made from the choices of the key
 INTEGER = _integers("integer", -_NUMBER_MAX, _NUMBER_MAX, "an integer")

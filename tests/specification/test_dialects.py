@@ -341,3 +341,15 @@ def test_a_waiver_that_waives_nothing_is_refused_with_the_nearest_known_one() ->
     (complaint,) = caught.value.complaints
     assert complaint.pointer == "/jobs/0/waive"
     assert "did you mean 'paths-stay'?" in complaint.message
+
+
+@pytest.mark.parametrize("key", ["source_cluster", "target_cluster"])
+def test_a_cluster_is_named_in_a_job_and_described_at_the_top(key: str) -> None:
+    job = {**JOB, key: {"kind": "flink_rest", "url": "http://new:8081"}}
+    with pytest.raises(SpecError) as error:
+        read({"version": 1, "jobs": [job]})
+    (complaint,) = error.value.complaints
+    assert complaint.pointer == f"/jobs/0/{key}"
+    assert complaint.message == (
+        'an object is not the name of a cluster, which "clusters" at the top of the spec describes'
+    )

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 RESUME: Final = "stateshift resume WORKDIR"
 UNREACHED: Final = (
-    "is that host and port right, and its server up? Nameservices are found through HADOOP_CONF_DIR"
+    "is that host and port right, and its server up? A NameNode is asked over HTTP, at the address "
+    "that HADOOP_CONF_DIR configures for it; else at Hadoop's default port, 9870, of the host that "
+    "the location names. Nameservices are found through HADOOP_CONF_DIR"
 )
 _REPORT: Final = "hdfs dfsadmin -report"
 _ACTIVE: Final = "no NameNode is active: hdfs haadmin -getAllServiceState"
