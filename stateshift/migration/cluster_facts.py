@@ -20,11 +20,21 @@ NO_TAG = "stateshift.nobody-has-submitted-this"
 
 
 def facts_of_target(
-    engine: Engine, cluster: Cluster, name: str, job: JobSpec, source: Cluster | None
+    engine: Engine, cluster: Cluster, spec: ClusterSpec, job: JobSpec, source: Cluster | None
 ) -> ClusterFacts:
     """Return the facts of the cluster that the job is to go to."""
+    # Nobody waits for this import without a cluster.
+    from stateshift.clusters.kind import kind_of
+
     version = cluster.version()
     findings: list[Finding] = []
+    if job.submit is not None and not kind_of(spec).can_stop(spec.options):
+        message = (
+            f"{spec.name} has no command to stop a job: once {job.name} runs there, a rollback "
+            "needs you to stop it by hand"
+        )
+        hint = 'give the cluster a "stop" command (`move`: --stop COMMAND, which is for both)'
+        findings.append(Finding("warn", message, hint=hint))
     status = cluster.find(NO_TAG)
     if status.state not in (JobState.ABSENT, JobState.UNKNOWN):
         # It would never be given our job.
@@ -39,7 +49,7 @@ def facts_of_target(
         )
         findings.append(Finding("note", message))
     known = ClusterFacts(
-        name,
+        spec.name,
         cluster.kind,
         version,
         "unknown",
@@ -91,7 +101,14 @@ def facts_of_source(
 def _of_way_back(cluster: Cluster, job: JobSpec) -> Iterator[Finding]:
     """Warn of a job that nothing starts again once it is stopped: nobody says how it began."""
     is_one = len(job.image_writers) < 2
-    if not job.moves or job.cutover == NEVER or (is_one and job.source_submit is not None):
+    if not job.moves or job.cutover == NEVER:
+        return
+    if is_one and job.source_submit is not None:
+        fact = (
+            f"if the move fails (its start, too) or is rolled back, {job.name} is started again "
+            'where it was, by `source_submit` (unless "on_failure" says otherwise)'
+        )
+        yield Finding("note", fact)
         return
     if is_one and job.submit is not None and cluster.kind == "flink_rest":
         return  # it compares both programs before the stop, and uploads the jar for that

@@ -20,7 +20,7 @@ from stateshift.errors import Interrupted, MissingFile, PlanError, StateshiftErr
 from stateshift.estimating import probe
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.standby import aside_folder, epoch_folder
-from stateshift.migration.adapters import Adapters, AskRecords
+from stateshift.migration.adapters import Adapters, AskRecords, impatient
 from stateshift.migration.arrivals import Arrivals, with_arrivals, with_target_in_the_way
 from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
 from stateshift.sources.kafka import with_remembered
@@ -39,6 +39,7 @@ from stateshift.survey import (
     GroupCommit,
     GroupOffset,
     Image,
+    InputFacts,
     NewPosition,
     SinkFacts,
     Survey,
@@ -94,7 +95,11 @@ def gather(
             facts = replace(facts, rates=probe(storage, facts.source))
         if extent != "round":
             facts = replace(facts, positions=_positions(inquiry, job, facts.source))
-        inputs = inquiry.engine.ask_inputs(job, facts.source, inquiry.adapters.open_storage)
+        # Whoever has waived a finding about them does not wait for a storage that is away.
+        asking = impatient(inquiry.adapters) if job.waive else inquiry.adapters
+        inputs: tuple[InputFacts, ...] = ()
+        if extent != "round" or not job.waive:
+            inputs = inquiry.engine.ask_inputs(job, facts.source, asking.open_storage)
         tables = inquiry.engine.ask_tables(job, facts, inquiry.adapters.open_storage)
         sink = sink_of(inquiry, job, facts.source)
         facts = replace(facts, sink=sink, inputs=inputs, tables=tables)
@@ -379,7 +384,8 @@ def _target_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> Clu
         return None
     cluster = inquiry.open_cluster(job.target_cluster)
     source = inquiry.open_cluster(job.source_cluster) if job.source_cluster else None
-    return facts_of_target(inquiry.engine, cluster, job.target_cluster, job, source)
+    spec = inquiry.spec.cluster(job.target_cluster)
+    return facts_of_target(inquiry.engine, cluster, spec, job, source)
 
 
 # ----------------------------------------------------------------- questions before anything moves

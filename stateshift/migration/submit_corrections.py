@@ -32,8 +32,8 @@ def correct(workdir: Workdir, before: Spec, after: Spec) -> None:
         fact = f"differs from the spec that the run was begun with (in all: {names})"
         raise SpecError(
             (Complaint(different[0], fact),),
-            hint='only "submit" of a job can be corrected in a run; for anything else: '
-            "stateshift rollback WORKDIR, and apply the new spec",
+            hint='only "submit" of a job can be corrected in a run, no cluster and no place; for '
+            "anything else: stateshift rollback WORKDIR, and apply the new spec",
         )
     workdir.write(FILE, to_plain_spec(after))
 

@@ -150,6 +150,23 @@ def test_a_wait_without_a_terminal_says_what_for_and_a_way_back_what_it_does(
     assert "undo: stop" not in back.err
 
 
+def test_a_start_that_nothing_can_stop_is_in_the_plan(ground: Path) -> None:
+    start_of(AGAIN, "again")
+    warned = "commands has no command to stop a job: once orders runs there, a rollback needs you"
+    assert f"warn: {warned}" in move("--start", "./start").err
+    assert said("rollback", "run", "--yes", "--discard-progress").code in (0, 7)
+
+
+def test_a_plan_says_what_becomes_of_the_job_if_its_start_fails(ground: Path) -> None:
+    start_of("#!/bin/sh\nexit 3\n")
+    start_of(AGAIN, "again")
+    ran = move("--stop", "./stop", "--start", "./start", "--restart", "./again", "-v")
+    assert (
+        "note: if the move fails (its start, too) or is rolled back, orders is started" in ran.err
+    )
+    assert "commands has no command to stop" not in ran.err
+
+
 @pytest.mark.parametrize(
     ("options", "fact"),
     [

@@ -52,7 +52,12 @@ def resume(
     workdir: WorkdirOf,
     spec: Annotated[
         str | None,
-        option("--spec", "FILE", "The same spec with another `submit`: jobs start as that says."),
+        option(
+            "--spec",
+            "FILE",
+            "The same spec with another `submit`: jobs start as that says. Nothing else of it is "
+            "taken; other clusters or places are refused.",
+        ),
     ] = None,
     fleet: FleetOf = None,
 ) -> int | None:
@@ -79,6 +84,10 @@ def resume(
         show_request(terminal, place, "running", "it was paused, and goes on")
         return None
     corrected = None if spec is None else spec_of(spec)
+    if state == "rolling-back" and spec is not None:
+        terminal.say(f"the run is being rolled back, and starts no job by a spec: {spec} is unused")
+    elif state not in OVER and spec is not None:
+        terminal.say(f'of {spec} only "submit" is taken: how jobs start. Other changes are refused')
     asked = None
     if state not in (*OVER, "rolling-back"):  # else there is nothing that others would do
         asked = migration.spec_of(place)

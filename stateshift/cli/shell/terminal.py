@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stateshift.cli.views.text import Block
     from stateshift.fleet.crew import OpenFleet
     from stateshift.migration import Adapters
+    from stateshift.migration.adapters import Gauge
     from stateshift.specification.profile import Profile
     from stateshift.storage.protocol import Storage
     from stateshift.world import Meter
@@ -388,7 +389,6 @@ class Terminal:
         from dataclasses import replace
 
         from stateshift.api.profiles import policies_in_use
-        from stateshift.api.runs import measure_run
         from stateshift.migration.adapters import invocation, real_adapters
         from stateshift.world import Unwatched
 
@@ -398,8 +398,15 @@ class Terminal:
         else:
             reached = real_adapters(meter=meter, stop=stop)
         by = invocation(reached.host, ("stateshift", *self.arguments))
-        reached = replace(reached, by=by, signed_by=self.signed_by, measure=measure_run)
+        reached = replace(reached, by=by, signed_by=self.signed_by, measure=_measure)
         return replace(reached, policies=policies_in_use)
+
+
+def _measure(*run: Any) -> Iterator[Gauge]:
+    """Yield the metrics of a run. Only one that exports them waits for the import."""
+    from stateshift.api.runs import measure_run
+
+    return measure_run(*run)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:
