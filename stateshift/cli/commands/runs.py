@@ -340,7 +340,8 @@ def workdir_named(text: str, workdirs: str) -> str:
     named = [real for real, path in places.items() if os.path.basename(path) == text]
     if not named:
         listed = [run_at(path) for path in places.values()]
-        named = [each.workdir for each in listed if each.facts and each.facts.report.run == text]
+        same = [each for each in listed if each.facts and each.facts.report.run == text]
+        named = [os.path.realpath(each.workdir) for each in same]
     if len(named) > 1:
         fact = f"{len(named)} runs are called {text}: {', '.join(named)}"
         raise SpecError.of("WORKDIR", fact, hint=f"name the folder of one: {quote(named[0])}")

@@ -16,7 +16,7 @@ from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Protocol, cast, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -204,13 +204,13 @@ class GroupedCommands(TyperGroup):
     name that is none, the command is named that begins with it.
     """
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Return the command that the first argument names, with those after it."""
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
+    def get_command(self, ctx: typer.Context, cmd_name: str):  # type: ignore
+        """Return the command of this name."""
+        if cmd_name not in self.commands and not cmd_name.startswith("-"):
             from stateshift.suggestion import did_you_mean
 
-            ctx.fail(f"there is no command {args[0]!r}{did_you_mean(args[0], list(self.commands))}")
-        return super().resolve_command(ctx, args)
+            ctx.fail(f"there is no command {cmd_name!r}{did_you_mean(cmd_name, [*self.commands])}")
+        return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: object, formatter: HelpLines) -> None:
         shown = {name: each for name, each in self.commands.items() if not each.hidden}

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
     from stateshift.cli.views.text import Block
     from stateshift.fleet.crew import OpenFleet
+    from stateshift.journal import Progress
     from stateshift.migration import Adapters
     from stateshift.migration.adapters import Gauge
     from stateshift.specification.profile import Profile
     from stateshift.storage.protocol import Storage
+    from stateshift.workdir import Workdir
     from stateshift.world import Meter
 
 
@@ -402,11 +404,11 @@ class Terminal:
         return replace(reached, policies=policies_in_use)
 
 
-def _measure(*run: Any) -> Iterator[Gauge]:
+def _measure(workdir: Workdir, progress: Progress, at_work: bool, now: float) -> Iterator[Gauge]:
     """Yield the metrics of a run. Only one that exports them waits for the import."""
     from stateshift.api.runs import measure_run
 
-    return measure_run(*run)
+    return measure_run(workdir, progress, at_work, now)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:
