@@ -170,4 +170,4 @@ def test_the_rows_of_a_refused_plan_leave_its_findings_to_stderr(
         shown = said("plan", "spec.json", "--format", format)
         assert (shown.code, shown.out) == (4, "")
         assert f"refuse: nothing is at file://{tmp_path}/nope" in shown.err
-        assert "hint: check the path" in shown.err and "refused: 1 finding" in shown.err
+        assert "hint: check the path" in shown.err and "refused  1 finding" in shown.err

@@ -339,9 +339,10 @@ def workdir_named(text: str, workdirs: str) -> str:
     places = {os.path.realpath(path): path for path in below(workdirs)}
     named = [real for real, path in places.items() if os.path.basename(path) == text]
     if not named:
-        listed = [run_at(path) for path in places.values()]
-        same = [each for each in listed if each.facts and each.facts.report.run == text]
-        named = [os.path.realpath(each.workdir) for each in same]
+        for real in places:
+            facts = run_at(real).facts
+            if facts is not None and facts.report.run == text:
+                named.append(real)
     if len(named) > 1:
         fact = f"{len(named)} runs are called {text}: {', '.join(named)}"
         raise SpecError.of("WORKDIR", fact, hint=f"name the folder of one: {quote(named[0])}")

@@ -200,8 +200,8 @@ class HelpLines(Protocol):
 
 
 class GroupedCommands(TyperGroup):
-    """Commands whose help has a part for each panel: typer itself groups them by rich alone. Of a
-    name that is none, the command is named that begins with it.
+    """Commands whose help has a part for each panel: typer itself groups them by rich alone. For a
+    name that is none, help names the command that begins with it.
     """
 
     def get_command(self, ctx: typer.Context, cmd_name: str):  # type: ignore

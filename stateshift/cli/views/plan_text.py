@@ -69,8 +69,8 @@ def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
 def findings_of(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
     """Show the findings alone, and whether they refuse the plan."""
     yield from findings(_findings(facts), verbose)
-    if facts.proposal.refusals:
-        yield Line(f"refused: {_refused(facts)}", "bad")
+    refusals = [pairs(each, indent=0) for each in _summary(facts) if each[0] == "refused"]
+    yield from refusals
 
 
 def brief(facts: PlanFacts) -> Iterator[Block]:
@@ -248,10 +248,8 @@ def _summary(facts: PlanFacts) -> Iterator[Pair]:
     yield "fingerprint", facts.proposal.fingerprint
     if facts.proposal.signed is not None:
         yield "signed", redact(facts.proposal.signed.claim)
-    if facts.proposal.refusals:
-        yield "refused", Cell(_refused(facts), "bad")
-
-
-def _refused(facts: PlanFacts) -> str:
-    count = many(len(facts.proposal.refusals), "finding")
-    return f"{count}: nothing can be done before they are gone or waived"
+    refusals = len(facts.proposal.refusals)
+    if refusals:
+        count = many(refusals, "finding")
+        words = f"{count}: nothing can be done before they are gone or waived"
+        yield "refused", Cell(words, "bad")
