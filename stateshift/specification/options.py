@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 CLUSTER_MODULES: Mapping[str, str] = {
     "manual": "stateshift.clusters.manual",
     "command": "stateshift.clusters.command",
-    "spark_submit": "stateshift.clusters.spark_submit.cluster",
+    "spark_submit": "stateshift.clusters.spark_submit.driver_pods",
     "livy": "stateshift.clusters.livy",
     "spark_standalone": "stateshift.clusters.standalone.cluster",
     "yarn": "stateshift.clusters.yarn.cluster",
@@ -210,16 +210,21 @@ CLUSTER_OPTIONS = (
     Option("namespace", _OPERATORS, TEXT, "The namespace of the jobs, if not the context's."),
     Option("rest_url", _OPERATOR, TEXT, "Of JobManagers ({name}, {namespace}), without a proxy."),
     Option("reconcile_seconds", _OPERATORS, SECONDS, "The operator's time to notice a stop (120)."),
-    Option("request_seconds", (*_HTTP, *_OPERATORS), SECONDS, "How long one request may take."),
+    Option(
+        "request_seconds",
+        (*_HTTP, *_OPERATORS, *_SUBMIT),
+        SECONDS,
+        "How long one request may take.",
+    ),
     Option(
         "settle_seconds",
-        (*_HTTP, *_OPERATORS),
+        (*_HTTP, *_OPERATORS, *_SUBMIT),
         SECONDS,
         "How long a job whose submission got no answer may still appear (60).",
     ),
     Option(
         "outage_seconds",
-        ("yarn", *_FLINKS, *_SPARK_OPERATOR),
+        ("yarn", *_FLINKS, *_SPARK_OPERATOR, *_SUBMIT),
         SECONDS,
         "How long it may be silent while we wait for it: it may restart or fail over.",
     ),
@@ -317,10 +322,11 @@ STOP_OPTIONS = (
     Option("driver", _STANDALONE, TEXT, "The id of the driver that runs the job."),
     Option(
         "app_name",
-        ("spark_standalone", "yarn", "spark_operator"),
+        ("spark_standalone", "yarn", "spark_operator", "spark_submit"),
         TEXT,
         "The name of the job's application.",
     ),
+    Option("pod", _SUBMIT, TEXT, "The pod of the driver that runs the job, with a master k8s://…"),
     Option("application_id", _YARN, TEXT, "The id of the application that runs the job."),
     Option(
         "format",

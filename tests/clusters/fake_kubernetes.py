@@ -70,6 +70,8 @@ class FakeKubernetes(StandIn):
     pod_status: dict[str, Any] = field(default_factory=dict)
     on_driver: Any = None  # called with an application whose driver was started
     events: list[dict[str, Any]] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)  # pods
+    launcher: str = ""  # "dies": spark-submit, once its pod is made
     folder: str = "file:///taken"
     epoch: int | None = 1_000
     up: bool = True
@@ -115,7 +117,7 @@ class FakeKubernetes(StandIn):
                 case ["apis", group] if group == SPARK and self.kinds:
                     return 200, {"kind": "APIGroup", "versions": [{"version": self.spark_version}]}
                 case ["api", "v1", "namespaces", _, plural, *name]:
-                    return self._core(plural, name, query)
+                    return self._core(method, plural, name, query, body)
                 case ["apis", group, version, "namespaces", namespace, plural, *name]:
                     served = self.spark_version if group == SPARK else self.version
                     if plural not in self.kinds or version != served:
@@ -124,22 +126,62 @@ class FakeKubernetes(StandIn):
                     return self._resource(method, plural, unquote("".join(name)), query, body)
         return 404, "404 page not found\n"
 
-    def _core(self, plural: str, name: list[str], query: dict[str, list[str]]) -> tuple[int, Any]:
+    def _core(
+        self, method: str, plural: str, name: list[str], query: dict[str, list[str]], body: Any
+    ) -> tuple[int, Any]:
         """Pods, their logs, and events."""
         resource = "/".join([plural, *name[1:]])
-        verb = "get" if name else "list"
+        verb = VERBS.get(method) or ("get" if name else "list")
         self.asked.add(("", resource, verb))
         if (verb, resource) in self.denied:
-            return self._forbidden(verb, resource, "")
+            user = "system:serviceaccount:shop:stateshift"
+            said = f'{resource} is forbidden: User "{user}" cannot {verb} resource "{resource}"'
+            return _status(403, "Forbidden", said)
         if plural == "events":
             about = query["fieldSelector"][0].partition("=")[2]
             items = [each for each in self.events if each["involvedObject"]["name"] == about]
             return 200, {"kind": "EventList", "metadata": {}, "items": items}
         self._look()
+        if method == "POST":
+            return self._pod(body, "dryRun" in query)
+        if not name:
+            label, _, value = query["labelSelector"][0].partition("=")
+            items = [pod for pod in self.drivers.values() if labels_of(pod).get(label) == value]
+            return 200, {"kind": "PodList", "metadata": {}, "items": items}
         pod = self.drivers.get(name[0])
         if pod is None:
             return _not_found(plural, name[0])
+        if method == "DELETE":
+            if body["preconditions"]["uid"] != pod["metadata"]["uid"]:
+                return _status(409, "Conflict", "the UID in the precondition does not match")
+            self.deleted.append(name[0])
+            self.delete(name[0])
+            return 200, pod
         return 200, "started with password=hunter22\n" if name[1:] else pod
+
+    def _pod(self, body: Any, trial: bool) -> tuple[int, Any]:
+        """What is made of a pod that spark-submit, or a trial of ours, wants."""
+        name = body["metadata"]["name"]
+        if self.namespace_is_gone:
+            said = f'namespaces "{NAMESPACE}" not found'
+            return _status(404, "NotFound", said, kind="namespaces", name=NAMESPACE)
+        if self.quota:
+            said = f'pods "{name}" is forbidden: exceeded quota: pods, requested: pods=1, used: 3'
+            return _status(403, "Forbidden", said)
+        if name in self.drivers:
+            return _status(409, "AlreadyExists", f'pods "{name}" already exists')
+        if trial:
+            return 201, body
+        self.count += 1
+        metadata = {**body["metadata"], "uid": uuid.uuid4().hex}
+        metadata["creationTimestamp"] = f"2026-11-30T10:00:00.{self.count:06}Z"
+        status = {"phase": self.phase, **self.pod_status}
+        self.drivers[name] = {**body, "metadata": metadata, "status": status}
+        self.started[(metadata.get("annotations") or {}).get("test/tag", "")] += 1
+        if self.on_driver is not None:
+            self.on_driver(self.drivers[name])
+        launcher, self.launcher = self.launcher, ""
+        return 201, {**self.drivers[name], "launcher": launcher}
 
     def _resource(
         self, method: str, plural: str, name: str, query: dict[str, list[str]], body: Any
@@ -286,6 +328,9 @@ class FakeKubernetes(StandIn):
             self.count += 1
             metadata = {**plain["metadata"], "resourceVersion": str(self.count)}
             self.objects[plural, name] = {**plain, "status": status, "metadata": metadata}
+
+    def dies(self) -> None:
+        self.launcher = "dies"
 
     def restart_operator(self) -> None:
         """One that starts takes each spec as it is for the one that it knows."""
@@ -461,6 +506,10 @@ class FakeKubernetes(StandIn):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "kubeconfig").write_text(json.dumps(plain))
         return str(folder / "kubeconfig")
+
+
+def labels_of(pod: dict[str, Any]) -> dict[str, str]:
+    return pod["metadata"].get("labels") or {}
 
 
 def _status(code: int, reason: str, message: str, **details: str) -> tuple[int, Any]:

@@ -200,6 +200,29 @@ def _yarn(tmp_path: Path, mode: str = "cluster") -> Iterator[Member]:
             member.open().stop(member.request(tag))
 
 
+def _driver_pods(tmp_path: Path) -> Iterator[Member]:
+    """An API server and spark-submit, played by a server and a script."""
+    with fake_kubernetes.serving(seconds=0.05) as server:
+        options = {
+            "master": f"k8s://{server.url}",
+            "deploy_mode": "cluster",
+            "spark_submit": str(CLUSTERS / "fake_pod_submit.py"),
+            "conf": {"spark.kubernetes.namespace": "shop"},
+            "settle_seconds": 0.5,
+            "seconds_max": 60,
+            "environment": {"KUBECONFIG": server.kubeconfig(tmp_path)},
+            "state_dir": str(tmp_path / "state"),
+        }
+        spec = ClusterSpec("eks", "spark_submit", options)
+        submission = _submission(tmp_path, application="s3a://shop/jobs/orders.py")
+        yield Member(
+            lambda: open_cluster(spec, str(tmp_path)),
+            submission,
+            lambda: server.started,
+            {"spark-submit dies": server.dies},
+        )
+
+
 def _yarn_client(tmp_path: Path) -> Iterator[Member]:
     return _yarn(tmp_path, "client")
 
@@ -345,6 +368,7 @@ MEMBERS = {
     "spark_submit": _spark_submit,
     "livy": _livy,
     "spark_standalone": _standalone,
+    "spark_submit, pods": _driver_pods,
     "yarn": _yarn,
     "yarn, client mode": _yarn_client,
     "flink_rest": _flink_rest,

@@ -4,6 +4,7 @@
                                                     (pods, events: /api/v1/namespaces/...)
                                                     {"items": [...]}
     POST  .../<plural>                              201; 409 AlreadyExists
+    DELETE .../<plural>/<name>                      {"preconditions": {"uid"}}: 409 if it is another
     GET  .../<plural>/<name>                        404 with "details" that name the resource
     PUT  .../<plural>/<name>                        409 Conflict unless metadata.resourceVersion is
                                                     that of the stored one
@@ -49,7 +50,7 @@ from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
 T = TypeVar("T")
-Verb = Literal["get", "list", "create", "update"]
+Verb = Literal["get", "list", "create", "update", "delete"]
 
 _OUTAGE_SECONDS: Final = 60.0
 _CHANGE_SECONDS: Final = 3600.0
@@ -108,7 +109,13 @@ SPARK_NEEDS: Final[Rights] = {
     ("", POD_LOG.plural): ("get",),
     ("", EVENT.plural): ("list",),
 }
-NEEDS: Final[Rights] = {**FLINK_NEEDS, **SPARK_NEEDS}
+# Of drivers that spark-submit starts, which needs more itself to make a pod and what that mounts.
+POD_NEEDS: Final[Rights] = {
+    ("", POD.plural): ("get", "list", "create", "delete"),
+    ("", POD_LOG.plural): ("get",),
+    ("", EVENT.plural): ("list",),
+}
+NEEDS: Final[Rights] = {**FLINK_NEEDS, **SPARK_NEEDS, **POD_NEEDS}
 
 
 @dataclass(frozen=True)
@@ -156,10 +163,13 @@ class KubernetesCalls:
                 return items
             params["continue"] = str(more)
 
-    def pod_log(self, pod: str, lines_max: int) -> str:
-        """Return the end of what a pod's first container, or its only one, has said."""
+    def pod_log(self, pod: str, lines_max: int, container: str = "") -> str:
+        """Return the end of what a pod's container, else its first or only one, has said."""
         place = f"{self.access.server}/{POD.path}/namespaces/{self.access.namespace}"
-        service, params = self.proven(self._service), {"tailLines": lines_max}
+        service = self.proven(self._service)
+        params: dict[str, str | int] = {"tailLines": lines_max}
+        if container:
+            params["container"] = container
         return service.text(f"{place}/pods/{quote(pod, safe='')}/log", params=params)
 
     def create(self, what: Definition, body: Json, trial: bool = False) -> Json:
@@ -170,6 +180,17 @@ class KubernetesCalls:
         """Replace a resource, unless it has been changed since it was read."""
         name = body["metadata"]["name"]
         return self._call("update", "PUT", what, f"/{name}", json=body, params=_writing(trial))
+
+    def delete(self, what: Definition, stored: Json) -> None:
+        """Delete what is stored, unless another one has its name by now; one gone is no fault."""
+        metadata = stored["metadata"]
+        only = {"uid": metadata["uid"]}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
+        try:
+            self._call("delete", "DELETE", what, f"/{metadata['name']}", json=options)
+        except Refused as refused:
+            if refused.status not in (404, 409):
+                raise
 
     def change(
         self, what: Definition, name: str, decide: Callable[[Json | None], Json | None]

@@ -93,7 +93,9 @@ class Access:
 
 
 def access_of(cluster: str, options: Options) -> Access:
-    """Return the access that a cluster's options name, else kubectl's own."""
+    """Return the access that a cluster's options name, else kubectl's own. "server", which is in no
+    spec, goes before that of the kubeconfig.
+    """
     named = options.get("kubeconfig") or os.environ.get("KUBECONFIG")
     if named:
         paths = [Path(each).expanduser() for each in str(named).split(os.pathsep) if each]
@@ -109,11 +111,12 @@ def access_of(cluster: str, options: Options) -> Access:
         fact = "there is no kubeconfig, and this is no pod with a service account"
         raise ClusterError(fact, cluster=cluster, hint='name a "kubeconfig", or set KUBECONFIG')
     bracketed = f"[{host}]" if ":" in host else host
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     namespace = options.get("namespace") or read_secret(
         _ACCOUNT / "namespace", "namespace", cluster
     )
     return Access(
-        f"https://{bracketed}:{os.environ.get('KUBERNETES_SERVICE_PORT', '443')}",
+        str(options.get("server") or f"https://{bracketed}:{port}"),
         str(namespace).strip(),
         str(_ACCOUNT / "ca.crt"),
         lambda _: Proof(read_secret(_ACCOUNT / "token", "token", cluster).strip()),
@@ -149,7 +152,7 @@ class _Kubeconfig:
             for key, way_out in _NOT_DONE.items():
                 if server.get(key) or user.get(key):
                     raise self._error(f'asks for "{key}", which is not done', way_out)
-            url = str(server["server"]).rstrip("/")
+            url = str(options.get("server") or server["server"]).rstrip("/")
             if server.get("insecure-skip-tls-verify"):
                 fact = '"insecure-skip-tls-verify" would show our token to whoever answers'
                 raise self._error(fact, 'name its "certificate-authority" there')

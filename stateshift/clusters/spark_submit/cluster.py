@@ -47,7 +47,7 @@ from urllib.parse import unquote
 
 from stateshift.clusters import detached
 from stateshift.clusters.http import host_of_master, is_local
-from stateshift.clusters.kind import ClusterKind, Submit
+from stateshift.clusters.kind import Submit
 from stateshift.clusters.logged import log_command, logs_stop
 from stateshift.clusters.noted import fill, fill_arguments
 from stateshift.clusters.options import Options, read_options, settings
@@ -74,7 +74,7 @@ from stateshift.specification.options import KindOptions, options_of
 
 _log = logging.getLogger(__name__)
 
-_IN_SPARK = ("spark-internal", "pyspark-shell", "sparkr-shell")  # no files, but classes of Spark's
+IN_SPARK = ("spark-internal", "pyspark-shell", "sparkr-shell")  # no files, but classes of Spark's
 # The usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two seconds.
 _KILL_SECONDS = 10.0
 _SECONDS_MAX = 60.0
@@ -92,7 +92,7 @@ def refuse_missing(given: Options, pointer: str) -> None:
     """Refuse a missing application: spark-submit says so once the old job has been stopped."""
     application = str(given["application"])
     scheme, _, rest = application.rpartition(":")
-    if "{" in application or scheme not in ("", "file") or application in _IN_SPARK:
+    if "{" in application or scheme not in ("", "file") or application in IN_SPARK:
         return  # known only when it is started; or somewhere else
     if scheme:
         rest = unquote(rest.removeprefix("//"))
@@ -183,7 +183,7 @@ class SparkSubmit(TaggedCluster):
         if silent is not None:
             return Trial(silent, "start that master, or name another")
         application = str(given["application"])
-        if application in _IN_SPARK:
+        if application in IN_SPARK:
             return Trial()
         is_here = os.path.isabs(application) or application.startswith("file:")
         conf = {**settings(self.options.get("conf")), **settings(given.get("conf"))}
@@ -426,7 +426,7 @@ def version_of(submit: Path) -> str | None:
     return next((name[1] for name in names if name), None)
 
 
-def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:
+def check_submit(cluster: ClusterSpec, submit: Submit) -> None:
     """Refuse also a way to run the driver that this master does not have."""
     given = read_options(submit.options, SparkSubmit.takes.submit, submit.pointer)
     refuse_missing(given, submit.pointer)
@@ -436,6 +436,3 @@ def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:
         str(given["application"]),
         submit.pointer,
     )
-
-
-KIND = ClusterKind("spark_submit", SparkSubmit.takes.cluster, SparkSubmit.open, _check_submit)

@@ -44,22 +44,17 @@ _IN_CONF: Final = "spark.submit.deployMode"
 # Whether the launcher waits for the end of the application, and what is so where nothing is said.
 _WAITING: Final = {
     "yarn": ("spark.yarn.submit.waitAppCompletion", True),
-    "k8s": ("spark.kubernetes.submission.waitAppCompletion", True),
     "spark": ("spark.standalone.submit.waitAppCompletion", False),
 }
 _ACCEPTED: Final = {
     "yarn": re.compile(r"\bapplication_\d+_\d+\b"),
-    "k8s": re.compile(r"pod name: (\S+)"),
     "spark": re.compile(r"\bdriver-\d{14}-\d+\b"),
 }
 # The application's id in a command that ends it, if the launcher has said none.
-_PLACEHOLDERS: Final = {
-    "yarn": "<the id that `yarn application -list` shows>",
-    "k8s": "<namespace>:<driver pod>",
-}
+_PLACEHOLDERS: Final = {"yarn": "<the id that `yarn application -list` shows>"}
 _OVER: Final = re.compile(
     r"Application \S+ finished with (?:failed|killed) status|final status: "
-    r"(?:FAILED|KILLED)|phase: Failed"
+    r"(?:FAILED|KILLED)"
 )
 
 
@@ -79,7 +74,7 @@ class Deployed:
         pattern = _ACCEPTED.get(self.kind)
         if pattern is None:
             return None
-        ids = [match[pattern.groups] for match in pattern.finditer(log)]
+        ids = pattern.findall(log)
         return ids[-1] if ids else None
 
     def to_kill(self, log: str) -> str:

@@ -1,0 +1,473 @@
+"""Spark jobs whose drivers are pods: `spark-submit` of this machine starts them, with a master
+k8s://… in cluster mode. The master's API server finds a driver, tells how it is, and ends it. It is
+asked as spark-submit asks it (`spark.kubernetes.context` and `.namespace`, see `credentials`).
+
+    <state_dir>/<tag>.log, .lock, .pid, .exit   of spark-submit, see `detached`
+    <state_dir>/<tag>.json                      {"begun", "options", "id": the pod once it is seen,
+                                                "stopped", "died"}, see `noted`
+    <state_dir>/<pod>.pod.log                   what a driver has said, read before it is deleted
+
+Two labels go with a driver, which any run finds it by: stateshift/tag and stateshift/place, digests
+of the tag and of the location. A label's value has at most 63 letters, digits, `-`, `_` and `.`; a
+digest has 32 hexadecimal digits. The pod's name is made of the tag, too: the API server makes no
+second one of a name, whoever submits again. `spark-submit` makes the pod first, and then what the
+pod mounts (apache/spark: deploy/k8s/submit Client.run): one that is killed in between leaves a pod
+that waits for it. It ends once the pod is there (waitAppCompletion=false), unless the spec says
+otherwise; what it is and says is of no account once the pod is seen.
+
+A pod is deleted by its uid, with Kubernetes' own time to end. Its restart policy is Never: a driver
+is over when its container is, also where a sidecar runs on, and when its pod is gone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from stateshift.clusters import detached
+from stateshift.clusters.http import Json, Refused, host_of
+from stateshift.clusters.kind import ClusterKind, Submit, Surroundings
+from stateshift.clusters.kubernetes.calls import EVENT, POD, KubernetesCalls
+from stateshift.clusters.kubernetes.resources import TAG
+from stateshift.clusters.kubernetes.spark_resources import APP, PLACE, one_line, place_of, words_of
+from stateshift.clusters.logged import logs_stop
+from stateshift.clusters.noted import Record, digest, noted_origin
+from stateshift.clusters.options import Options, read_options, settings
+from stateshift.clusters.protocol import (
+    JobFailure,
+    JobState,
+    JobStatus,
+    Origin,
+    Remedy,
+    StopRequest,
+    Submission,
+    Trial,
+)
+from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.spark_causes import LOG_BYTES, LOG_LINES, failure_of
+from stateshift.clusters.spark_submit import deploy
+from stateshift.clusters.spark_submit.cluster import (
+    IN_SPARK,
+    SparkSubmit,
+    check_submit,
+    master_of,
+)
+from stateshift.clusters.tagged import TaggedCluster
+from stateshift.clusters.waiting import wait_until_settled
+from stateshift.clusters.whole_files import write_whole
+from stateshift.errors import ClusterError, Complaint, SpecError
+from stateshift.specification.model import ClusterSpec
+
+_MASTER: Final = "k8s://"
+_NAMESPACE: Final = "spark.kubernetes.namespace"
+_CONTEXT: Final = "spark.kubernetes.context"
+_POD_NAME: Final = "spark.kubernetes.driver.pod.name"
+_WAITS: Final = "spark.kubernetes.submission.waitAppCompletion"
+_UPLOADS: Final = "spark.kubernetes.file.upload.path"
+# Settings by which spark-submit would be somebody else than a kubeconfig says.
+_OTHER_ACCESS: Final = (
+    "spark.kubernetes.authenticate.submission.",
+    "spark.kubernetes.trust.certificates",
+)
+_APP_NAME: Final = "spark-app-name"  # labels of Spark's own, this one since 3.3
+_ROLE: Final = "spark-role"
+_CONTAINER: Final = "spark-kubernetes-driver"
+_PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+_SECONDS_MAX: Final = 300.0  # spark-submit may upload files first
+_SETTLE_SECONDS: Final = 60.0
+_LABEL_MAX: Final = 63
+_KEPT_LINES: Final = 10_000
+_SIGNALLED: Final = 128  # above it, the shell says which signal ended it
+_GONE: Final = "its pod is gone: somebody has deleted it, or its node was drained"
+
+
+class DriverPods(SparkSubmit):
+    """See the module."""
+
+    @cached_property
+    def calls(self) -> KubernetesCalls:
+        """Return the calls of the API server that spark-submit asks, as whoever it asks."""
+        conf, master = settings(self.options.get("conf")), self.master(None)
+        url = master.removeprefix(_MASTER)
+        url = url if "://" in url else f"https://{url}"
+        if not url.startswith("https://") and host_of(url) != "":
+            fact, hint = f"the master {redact(master)} is not https", "tokens go over TLS alone"
+            raise ClusterError(fact, cluster=self.name, hint=hint)
+        for key, value in conf.items():
+            if key.startswith(_OTHER_ACCESS) and value != "false":
+                fact = f"{key} is not done: spark-submit would be somebody else there than we are"
+                hint = f"put it into a kubeconfig, and name its context: {_CONTEXT}"
+                raise ClusterError(fact, cluster=self.name, hint=hint)
+        of_jobs = settings(self.options.get("environment"))
+        access = {
+            **self.options,
+            "server": url,
+            "kubeconfig": of_jobs.get("KUBECONFIG"),
+            "context": conf.get(_CONTEXT),
+            "namespace": conf.get(_NAMESPACE, "default"),  # not the context's, says Spark
+        }
+        return KubernetesCalls(self.name, access, self.interrupt)
+
+    # ---- finding
+
+    def find(self, tag: str) -> JobStatus:
+        # Before the API server is asked: what a spark-submit that is over has made is there then.
+        trace, record = detached.trace(self._stem(tag)), self.notes.read(tag)
+        pod = self._of_tag(tag)
+        if pod is not None:
+            if record is not None and "id" not in record:
+                self.notes.add(tag, id=_name(pod))
+            status = self._status(pod)
+        elif trace.held and "id" not in (record or {}):
+            return JobStatus(JobState.QUEUED)
+        elif record is None or not trace.started:
+            return JobStatus(JobState.ABSENT)
+        else:
+            status = self._of_launcher(tag, trace, record)
+        if record is not None and record.get("stopped") and status.state is JobState.FAILED:
+            return JobStatus(JobState.FINISHED, status.id, "stopped")
+        return status
+
+    def _of_tag(self, tag: str) -> Json | None:
+        """Return the driver that is alive, else the newest."""
+        pods = self.calls.every(POD, TAG, digest(tag))
+        pods.sort(key=lambda pod: (_is_alive(pod), pod["metadata"].get("creationTimestamp") or ""))
+        return pods[-1] if pods else None
+
+    def _of_launcher(self, tag: str, trace: detached.Trace, record: Record) -> JobStatus:
+        """Return the status of a job that has no pod."""
+        pid, known = str(trace.pid), record.get("id")
+        if known is not None or trace.code == 0:
+            return JobStatus(JobState.FAILED, str(known or pid), _GONE)
+        if trace.code is not None and trace.code <= _SIGNALLED:
+            return JobStatus(JobState.FAILED, pid, f"spark-submit ended with {trace.code}")
+
+        def look(over: bool) -> JobStatus | None:
+            pod = self._of_tag(tag)
+            if pod is not None:
+                return self._status(pod)
+            why = "spark-submit was killed before it had made the pod"
+            return JobStatus(JobState.FAILED, pid, why) if over else None
+
+        if "died" not in record:
+            self.notes.add(tag, died=time.time())
+        died = float((self.notes.read(tag) or record)["died"])
+        seconds = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
+        settled = wait_until_settled(look, died + seconds, self.interrupt)
+        return settled or JobStatus(JobState.UNKNOWN, pid, "the API server did not answer in time")
+
+    def find_untagged(self, request: StopRequest) -> JobStatus:
+        """Return the driver that the spec names, else the one for this location, else the one that
+        is alive with the name. One that another location's label is on is not it.
+        """
+        options, calls = self.stop_options(request), self.calls
+        if options.get("pod"):
+            named = calls.get(POD, str(options["pod"]))
+            return JobStatus(JobState.ABSENT) if named is None else self._status(named)
+        of_place = calls.every(POD, PLACE, place_of(request.location))
+        alive = [pod for pod in of_place if _is_alive(pod)]
+        if not alive and request.tag is None:
+            app = _label(str(options.get("app_name") or request.job))
+            of_name = [pod for pod in calls.every(POD, _APP_NAME, app) if _is_alive(pod)]
+            alive = [pod for pod in of_name if _role(pod) == "driver" and PLACE not in _labels(pod)]
+            if of_name and not alive and all(_role(pod) == "executor" for pod in of_name):
+                why = f"executors of it run ({_name(of_name[0])}), and no driver: it may be one in "
+                return JobStatus(JobState.UNKNOWN, None, f"{why}client mode, elsewhere")
+        if len(alive) > 1:
+            names = ", ".join(map(_name, alive))
+            why = f'several are alive: {names}; "stop": {{"pod": …}} says which it is'
+            return JobStatus(JobState.UNKNOWN, None, why)
+        last = alive or of_place
+        if not last:
+            return JobStatus(JobState.ABSENT)
+        self._refuse_kept(last[-1], request.job)
+        return self._status(last[-1])
+
+    def _refuse_kept(self, pod: Json, job: str) -> None:
+        """Refuse a driver that somebody would start again once it has ended."""
+        keepers = [f"the SparkApplication {_labels(pod)[APP]}"] if APP in _labels(pod) else []
+        for owner in pod["metadata"].get("ownerReferences") or ():
+            if owner.get("controller"):
+                keepers.append(f"{owner.get('kind')} {owner.get('name')}")
+        if keepers and _is_alive(pod):
+            fact = f"{_name(pod)} is kept by {keepers[0]}, which may start it again"
+            hint = "a cluster of kind spark_operator stops a SparkApplication; or one of kind "
+            raise self.error(job, fact, f"{hint}command, with commands of your own")
+
+    def _status(self, pod: Json) -> JobStatus:
+        """Return the status by the pod's own words, and by its events' while it waits."""
+        name, phase = _name(pod), str((pod.get("status") or {}).get("phase"))
+        words, ended = words_of(pod), _ended(pod)
+        is_deleting = "deletionTimestamp" in pod["metadata"]
+        if ended is not None and phase == "Running":  # sidecars run on
+            phase = "Failed" if ended.get("exitCode") else "Succeeded"
+        match phase:
+            case "Running" | "Pending":
+                if phase == "Pending" and not words:
+                    words = "; ".join(self._warnings(name))
+                if is_deleting:
+                    words = f"is being deleted, and has yet to end; {words}".rstrip("; ")
+                state = JobState.RUNNING if phase == "Running" else JobState.QUEUED
+                return JobStatus(state, name, words or None)
+            case "Succeeded":
+                return JobStatus(JobState.FINISHED, name)
+            case "Failed":
+                return JobStatus(JobState.FAILED, name, words or "failed, and does not say why")
+        why = f"its pod {name} is {phase}, for its node does not answer ({words}); once that is "
+        why += f"off: kubectl delete pod {name} -n {self.calls.access.namespace} --force"
+        return JobStatus(JobState.UNKNOWN, name, why)
+
+    def _warnings(self, name: str) -> list[str]:
+        """Return what the events of a pod warn of; none where we may not see them."""
+        with suppress(ClusterError):
+            events = self.calls.every(EVENT, fields=f"involvedObject.name={name}")
+            warnings = [each for each in events if each.get("type") == "Warning"]
+            return [one_line(f"{each.get('reason')}: {each.get('message')}") for each in warnings]
+        return []
+
+    def occupants(self) -> tuple[str, ...]:
+        return tuple(_name(pod) for pod in self.calls.every(POD, _ROLE, "driver") if _is_alive(pod))
+
+    def origin(self, request: StopRequest, like: Options | None) -> Origin:
+        why = "a pod tells neither its file nor its settings, and stateshift did not start it"
+        return noted_origin(self.notes, self.find_source(request).id, why)
+
+    # ---- starting
+
+    def try_start(self, submission: Submission) -> Trial:
+        """Have a plain pod of the name admitted, as far as that says something of a driver."""
+        trial = super().try_start(submission)
+        if trial.refused:
+            return trial
+        container = {"name": _CONTAINER, "image": "spark"}
+        pod = {
+            "apiVersion": POD.api,
+            "kind": POD.kind,
+            "metadata": {"name": _pod_name(submission)},
+            "spec": {"restartPolicy": "Never", "containers": [container]},
+        }
+        try:
+            self.calls.create(POD, pod, trial=True)
+        except Refused as refused:
+            # What admits pods may want of this one what the job's template has.
+            is_sure = any(each in refused.fact for each in ("cannot create", "being terminated"))
+            if is_sure or refused.status in (401, 404):
+                return Trial(refused.fact, refused.hint)
+            return Trial(untried=f"a plain pod would not be admitted: {refused.fact}")
+        except ClusterError as error:
+            return Trial(error.fact, error.hint)
+        return Trial(untried="whether its image can be pulled shows when the pod is there")
+
+    def has_begun(self, tag: str) -> bool:
+        return self.notes.read(tag) is not None and super().has_begun(tag)
+
+    def prepare(self, submission: Submission, given: Options) -> Callable[[int | None], str]:
+        begin = super().prepare(submission, {**given, "conf": self._settings(submission, given)})
+        tag = submission.tag
+
+        def start(lock: int | None) -> str:
+            self.notes.add(tag, begun=time.time(), options=dict(submission.options))
+            pid = begin(lock)
+
+            def accepted() -> str | None:
+                """Return the pod's name, or the launcher's number if there will be none."""
+                is_over = detached.is_over(self._stem(tag))
+                pod = self._of_tag(tag)
+                if pod is not None:
+                    self.notes.add(tag, id=_name(pod))
+                    return _name(pod)
+                return pid if is_over else None
+
+            seconds_max = float(self.options.get("seconds_max", _SECONDS_MAX))
+            return self.calls.wait_for(accepted, seconds_max) or pid
+
+        return start
+
+    def _settings(self, submission: Submission, given: Options) -> dict[str, str]:
+        variables = {**submission.environment, **settings(given.get("environment"))}
+        usual = {f"spark.kubernetes.driverEnv.{name}": each for name, each in variables.items()}
+        of_cluster = settings(self.options.get("conf"))
+        label = "spark.kubernetes.driver.label."
+        return {
+            **usual,
+            _WAITS: "false",
+            **of_cluster,
+            **settings(given.get("conf")),
+            # Also where spark-defaults.conf has another one. Without a name, it is the current one.
+            _NAMESPACE: of_cluster.get(_NAMESPACE, "default"),
+            _CONTEXT: of_cluster.get(_CONTEXT, ""),
+            _POD_NAME: _pod_name(submission),
+            f"{label}{TAG}": digest(submission.tag),
+            f"{label}{PLACE}": place_of(submission.location),
+        }
+
+    def _environment(self, submission: Submission, given: Options) -> dict[str, str]:
+        """Return the launcher's, without a Python of this machine: it would be the driver's."""
+        of_cluster = settings(self.options.get("environment"))
+        wanted = {**of_cluster, **submission.environment, **settings(given.get("environment"))}
+        every = super()._environment(submission, given)
+        return {key: each for key, each in every.items() if key not in _PYTHONS or key in wanted}
+
+    # ---- stopping
+
+    @logs_stop
+    def stop(self, request: StopRequest) -> JobStatus:
+        tag, record = request.tag, self.notes.read(request.tag)
+        if tag is not None and record is not None and "id" not in record:
+            # Whoever still submits it is ended first: there is no pod to delete yet.
+            is_held = detached.trace(self._stem(tag)).held
+            if is_held and self._of_tag(tag) is None:
+                self.notes.add_stopped(tag)
+                self._signal(request, signal.SIGKILL)
+
+        def kill(id: str) -> None:
+            pod = self.calls.get(POD, id)
+            if pod is not None and _is_alive(pod):
+                self._refuse_kept(pod, request.job)
+                text = self._said(pod, _KEPT_LINES)
+                write_whole(self._kept(id), text.encode("utf-8", "replace"))
+                self.calls.delete(POD, pod)
+
+        namespace = self.calls.access.namespace
+        look = f"kubectl describe pod {{id}} -n {namespace}; if its node is gone for good: kubectl "
+        look += f"delete pod {{id}} -n {namespace} --force; then: stateshift resume WORKDIR"
+        return self.end(request, kill, look)
+
+    def has_ended(self, request: StopRequest) -> bool:
+        """Whether the driver has, also through an outage of the API server."""
+        return bool(self.calls.wait_for(lambda: TaggedCluster.has_ended(self, request), math.inf))
+
+    # ---- reasons
+
+    def log(self, tag: str, lines_max: int = 50) -> str:
+        """Return the end of what the driver said; of spark-submit, where there was none."""
+        if lines_max <= 0:
+            return ""
+        pod, kept = self._of_tag(tag), self._kept(str((self.notes.read(tag) or {}).get("id")))
+        if pod is not None:
+            return last_lines(self._said(pod, lines_max), lines_max)
+        if kept.is_file():
+            return last_lines(kept.read_text("utf-8", "replace"), lines_max)
+        said = detached.output_of(self._stem(tag), bytes_max=LOG_BYTES)
+        return last_lines(redact(said, os.environ), lines_max)
+
+    def _said(self, pod: Json, lines_max: int) -> str:
+        """Return what a driver said, and the reasons of its pod, without secrets."""
+        containers = (pod.get("spec") or {}).get("containers") or ()
+        names = [str(each["name"]) for each in containers]
+        container = _CONTAINER if _CONTAINER in names else "".join(names[:1])
+        said: list[str] = []
+        try:
+            said.append(self.calls.pod_log(_name(pod), lines_max, container))
+        except ClusterError as error:
+            said.append(f"(the log of {_name(pod)}: {error.fact})")
+        said += [words_of(pod), *self._warnings(_name(pod))]
+        return redact("\n".join(filter(None, said)), os.environ)
+
+    def _kept(self, pod: str) -> Path:
+        return self.state_dir / f"{detached.file_name(pod)}.pod.log"
+
+    def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
+        failure = failure_of(self.log(tag, LOG_LINES), alive)
+        if failure is not None or alive:
+            return failure
+        status = self.find(tag)
+        if status.state not in (JobState.QUEUED, JobState.FAILED):
+            return None
+        return JobFailure(status.detail or str(status.state), Remedy.OTHER_SUBMIT)
+
+
+def _name(pod: Json) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def _labels(pod: Json) -> dict[str, str]:
+    return pod["metadata"].get("labels") or {}
+
+
+def _role(pod: Json) -> str | None:
+    return _labels(pod).get(_ROLE)
+
+
+def _ended(pod: Json) -> Json | None:
+    """Return the end of a driver's own container; None if that is not known to have ended."""
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        if container.get("name") == _CONTAINER:
+            return (container.get("state") or {}).get("terminated")
+    return None
+
+
+def _is_alive(pod: Json) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed") and _ended(pod) is None
+
+
+def _label(name: str) -> str:
+    """Return Spark's label for an application's name (KubernetesConf.getAppNameLabel)."""
+    plain = re.sub(r"[^a-z0-9-]", "-", name.strip().lower())
+    return re.sub("-+", "-", plain)[:_LABEL_MAX].removeprefix("-").removesuffix("-")
+
+
+def _pod_name(submission: Submission) -> str:
+    """Return the name of a driver's pod, one for each tag."""
+    job = _label(submission.job)[:30].strip("-") or "job"
+    return f"{job}-{digest(submission.tag)[:24]}-driver"
+
+
+def is_driver_pods(options: Options, given: Options, connection: str | None = None) -> bool:
+    """Whether a submission to a cluster with these options makes a pod of its driver."""
+    is_of_cluster = master_of(options, connection).startswith(_MASTER)
+    return is_of_cluster and deploy.deploy_mode(options, given) == "cluster"
+
+
+def open_launcher(name: str, options: Options, surroundings: Surroundings) -> SparkSubmit:
+    """Open a cluster whose jobs this machine's spark-submit starts, by where its drivers run."""
+    kind = DriverPods if is_driver_pods(options, {}) else SparkSubmit
+    return kind.open(name, options, surroundings)
+
+
+def check_start(cluster: ClusterSpec, submit: Submit) -> None:
+    """Refuse also a pod that we would look for in another place, or could not name."""
+    check_submit(cluster, submit)
+    given = read_options(submit.options, SparkSubmit.takes.submit, submit.pointer)
+    is_pod = is_driver_pods(cluster.options, given, submit.connection)
+    is_looked_for = is_driver_pods(cluster.options, {})
+    if is_pod or is_looked_for:
+        complaints = tuple(_unlike_cluster(cluster.options, given, submit.pointer))
+        if submit.connection or is_pod != is_looked_for:
+            fact = "pods of drivers are looked for where the cluster itself makes them"
+            expected = '"master" and "deploy_mode" of the cluster alone'
+            complaints += (Complaint(submit.pointer, fact, submit.connection, expected),)
+        if complaints:
+            raise SpecError(complaints)
+
+
+def _unlike_cluster(options: Options, given: Options, pointer: str) -> Iterator[Complaint]:
+    of_cluster, own = settings(options.get("conf")), settings(given.get("conf"))
+    for key in (_NAMESPACE, _CONTEXT):
+        if key in own and own[key] != of_cluster.get(key):
+            fact = f"the cluster's {key} is where the job would be looked for"
+            yield Complaint(f"{pointer}/conf", fact, own[key], "the cluster's own, or none")
+    if "KUBECONFIG" in settings(given.get("environment")):
+        fact = "the cluster's KUBECONFIG is by which the job would be looked for"
+        yield Complaint(f"{pointer}/environment", fact, "KUBECONFIG", "that of the cluster alone")
+    if _POD_NAME in {**of_cluster, **own}:
+        fact = f"{_POD_NAME} is made of the tag, so that no job is started twice"
+        yield Complaint(f"{pointer}/conf", fact, _POD_NAME, 'none; a "stop" may name a "pod"')
+    if _UPLOADS not in {**of_cluster, **own}:
+        for file in (str(given["application"]), *map(str, given.get("py_files", ()))):
+            is_here = "{" not in file and file.rpartition(":")[0] in ("", "file")
+            if is_here and file not in IN_SPARK:
+                fact = f"a file of this machine does not reach a pod without {_UPLOADS}"
+                yield Complaint(pointer, fact, file, "local:///… in the image, or s3a://…")
+
+
+KIND = ClusterKind("spark_submit", SparkSubmit.takes.cluster, open_launcher, check_start)
