@@ -157,7 +157,17 @@ def move_times(where: Mapping[str, Whereabouts], now: float) -> dict[str, float 
 
 # The keys of the spec's `stop` that hold for the job as somebody else has started it, and of no
 # later one; so does its `driver_ui`.
-_OF_THE_FIRST = ("app_name", "driver", "pid_file", "batch", "batch_name", "job_id", "job_ids")
+_OF_THE_FIRST = (
+    "app_name",
+    "application_id",
+    "pod",
+    "driver",
+    "pid_file",
+    "batch",
+    "batch_name",
+    "job_id",
+    "job_ids",
+)
 
 
 def at_place(job: JobSpec, place: JobPlace) -> JobSpec:
