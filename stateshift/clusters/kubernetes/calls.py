@@ -109,7 +109,7 @@ SPARK_NEEDS: Final[Rights] = {
     ("", POD_LOG.plural): ("get",),
     ("", EVENT.plural): ("list",),
 }
-# Of drivers that spark-submit starts, which needs more itself to make a pod and what that mounts.
+# The drivers that spark-submit starts. It needs more itself: it makes all that a pod mounts.
 POD_NEEDS: Final[Rights] = {
     ("", POD.plural): ("get", "list", "create", "delete"),
     ("", POD_LOG.plural): ("get",),

@@ -29,7 +29,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
 from stateshift.clusters import detached
@@ -84,6 +83,8 @@ _PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _SECONDS_MAX: Final = 300.0  # spark-submit may upload files first
 _SETTLE_SECONDS: Final = 60.0
 _LABEL_MAX: Final = 63
+_OVER: Final = ("Succeeded", "Failed")  # phases
+_KEPT: Final = ".pod.log"
 _KEPT_LINES: Final = 10_000
 _SIGNALLED: Final = 128  # above it, the shell says which signal ended it
 _GONE: Final = "its pod is gone: somebody has deleted it, or its node was drained"
@@ -139,8 +140,10 @@ class DriverPods(SparkSubmit):
     def _of_tag(self, tag: str) -> Json | None:
         """Return the driver that is alive, else the newest."""
         pods = self.calls.every(POD, TAG, digest(tag))
-        pods.sort(key=lambda pod: (_is_alive(pod), pod["metadata"].get("creationTimestamp") or ""))
-        return pods[-1] if pods else None
+        pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+        alive = [pod for pod in pods if _phase(pod) not in _OVER]
+        last = alive or pods
+        return last[-1] if last else None
 
     def _of_launcher(self, tag: str, trace: detached.Trace, record: Record) -> JobStatus:
         """Return the status of a job that has no pod."""
@@ -173,13 +176,18 @@ class DriverPods(SparkSubmit):
             named = calls.get(POD, str(options["pod"]))
             return JobStatus(JobState.ABSENT) if named is None else self._status(named)
         of_place = calls.every(POD, PLACE, place_of(request.location))
-        alive = [pod for pod in of_place if _is_alive(pod)]
+        alive = [pod for pod in of_place if _phase(pod) not in _OVER]
         if not alive and request.tag is None:
             app = _label(str(options.get("app_name") or request.job))
-            of_name = [pod for pod in calls.every(POD, _APP_NAME, app) if _is_alive(pod)]
-            alive = [pod for pod in of_name if _role(pod) == "driver" and PLACE not in _labels(pod)]
-            if of_name and not alive and all(_role(pod) == "executor" for pod in of_name):
-                why = f"executors of it run ({_name(of_name[0])}), and no driver: it may be one in "
+            executors: list[str] = []
+            for pod in calls.every(POD, _APP_NAME, app):
+                labels = _labels(pod)
+                if _phase(pod) not in _OVER and labels.get(_ROLE) == "executor":
+                    executors.append(_name(pod))
+                elif _phase(pod) not in _OVER and PLACE not in labels:
+                    alive.append(pod)
+            if executors and not alive:
+                why = f"executors of it run ({executors[0]}), and no driver of it: it may be in "
                 return JobStatus(JobState.UNKNOWN, None, f"{why}client mode, elsewhere")
         if len(alive) > 1:
             names = ", ".join(map(_name, alive))
@@ -197,18 +205,15 @@ class DriverPods(SparkSubmit):
         for owner in pod["metadata"].get("ownerReferences") or ():
             if owner.get("controller"):
                 keepers.append(f"{owner.get('kind')} {owner.get('name')}")
-        if keepers and _is_alive(pod):
+        if keepers and _phase(pod) not in _OVER:
             fact = f"{_name(pod)} is kept by {keepers[0]}, which may start it again"
             hint = "a cluster of kind spark_operator stops a SparkApplication; or one of kind "
             raise self.error(job, fact, f"{hint}command, with commands of your own")
 
     def _status(self, pod: Json) -> JobStatus:
         """Return the status by the pod's own words, and by its events' while it waits."""
-        name, phase = _name(pod), str((pod.get("status") or {}).get("phase"))
-        words, ended = words_of(pod), _ended(pod)
+        name, phase, words = _name(pod), _phase(pod), words_of(pod)
         is_deleting = "deletionTimestamp" in pod["metadata"]
-        if ended is not None and phase == "Running":  # sidecars run on
-            phase = "Failed" if ended.get("exitCode") else "Succeeded"
         match phase:
             case "Running" | "Pending":
                 if phase == "Pending" and not words:
@@ -226,15 +231,12 @@ class DriverPods(SparkSubmit):
         return JobStatus(JobState.UNKNOWN, name, why)
 
     def _warnings(self, name: str) -> list[str]:
-        """Return what the events of a pod warn of; none where we may not see them."""
+        """Return the warnings of a pod's events; none where we may not see them."""
         with suppress(ClusterError):
             events = self.calls.every(EVENT, fields=f"involvedObject.name={name}")
             warnings = [each for each in events if each.get("type") == "Warning"]
             return [one_line(f"{each.get('reason')}: {each.get('message')}") for each in warnings]
         return []
-
-    def occupants(self) -> tuple[str, ...]:
-        return tuple(_name(pod) for pod in self.calls.every(POD, _ROLE, "driver") if _is_alive(pod))
 
     def origin(self, request: StopRequest, like: Options | None) -> Origin:
         why = "a pod tells neither its file nor its settings, and stateshift did not start it"
@@ -251,13 +253,13 @@ class DriverPods(SparkSubmit):
         pod = {
             "apiVersion": POD.api,
             "kind": POD.kind,
-            "metadata": {"name": _pod_name(submission)},
+            "metadata": {"name": self._settings(submission, submission.options)[_POD_NAME]},
             "spec": {"restartPolicy": "Never", "containers": [container]},
         }
         try:
             self.calls.create(POD, pod, trial=True)
         except Refused as refused:
-            # What admits pods may want of this one what the job's template has.
+            # A webhook may miss something in this pod that the job's template has.
             is_sure = any(each in refused.fact for each in ("cannot create", "being terminated"))
             if is_sure or refused.status in (401, 404):
                 return Trial(refused.fact, refused.hint)
@@ -296,6 +298,7 @@ class DriverPods(SparkSubmit):
         usual = {f"spark.kubernetes.driverEnv.{name}": each for name, each in variables.items()}
         of_cluster = settings(self.options.get("conf"))
         label = "spark.kubernetes.driver.label."
+        job = _label(submission.job)[:30].strip("-") or "job"
         return {
             **usual,
             _WAITS: "false",
@@ -304,7 +307,7 @@ class DriverPods(SparkSubmit):
             # Also where spark-defaults.conf has another one. Without a name, it is the current one.
             _NAMESPACE: of_cluster.get(_NAMESPACE, "default"),
             _CONTEXT: of_cluster.get(_CONTEXT, ""),
-            _POD_NAME: _pod_name(submission),
+            _POD_NAME: f"{job}-{digest(submission.tag)[:24]}-driver",  # at most 63 letters
             f"{label}{TAG}": digest(submission.tag),
             f"{label}{PLACE}": place_of(submission.location),
         }
@@ -314,7 +317,8 @@ class DriverPods(SparkSubmit):
         of_cluster = settings(self.options.get("environment"))
         wanted = {**of_cluster, **submission.environment, **settings(given.get("environment"))}
         every = super()._environment(submission, given)
-        return {key: each for key, each in every.items() if key not in _PYTHONS or key in wanted}
+        unwanted = set(_PYTHONS) - wanted.keys()
+        return {key: each for key, each in every.items() if key not in unwanted}
 
     # ---- stopping
 
@@ -330,10 +334,11 @@ class DriverPods(SparkSubmit):
 
         def kill(id: str) -> None:
             pod = self.calls.get(POD, id)
-            if pod is not None and _is_alive(pod):
+            if pod is not None and _phase(pod) not in _OVER:
                 self._refuse_kept(pod, request.job)
                 text = self._said(pod, _KEPT_LINES)
-                write_whole(self._kept(id), text.encode("utf-8", "replace"))
+                kept = self.state_dir / f"{id}{_KEPT}"
+                write_whole(kept, text.encode("utf-8", "replace"))
                 self.calls.delete(POD, pod)
 
         namespace = self.calls.access.namespace
@@ -351,7 +356,8 @@ class DriverPods(SparkSubmit):
         """Return the end of what the driver said; of spark-submit, where there was none."""
         if lines_max <= 0:
             return ""
-        pod, kept = self._of_tag(tag), self._kept(str((self.notes.read(tag) or {}).get("id")))
+        pod, record = self._of_tag(tag), self.notes.read(tag) or {}
+        kept = self.state_dir / f"{record.get('id')}{_KEPT}"
         if pod is not None:
             return last_lines(self._said(pod, lines_max), lines_max)
         if kept.is_file():
@@ -360,7 +366,7 @@ class DriverPods(SparkSubmit):
         return last_lines(redact(said, os.environ), lines_max)
 
     def _said(self, pod: Json, lines_max: int) -> str:
-        """Return what a driver said, and the reasons of its pod, without secrets."""
+        """Return the end of a driver's log, and the reasons of its pod, without secrets."""
         containers = (pod.get("spec") or {}).get("containers") or ()
         names = [str(each["name"]) for each in containers]
         container = _CONTAINER if _CONTAINER in names else "".join(names[:1])
@@ -371,9 +377,6 @@ class DriverPods(SparkSubmit):
             said.append(f"(the log of {_name(pod)}: {error.fact})")
         said += [words_of(pod), *self._warnings(_name(pod))]
         return redact("\n".join(filter(None, said)), os.environ)
-
-    def _kept(self, pod: str) -> Path:
-        return self.state_dir / f"{detached.file_name(pod)}.pod.log"
 
     def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
         failure = failure_of(self.log(tag, LOG_LINES), alive)
@@ -393,33 +396,20 @@ def _labels(pod: Json) -> dict[str, str]:
     return pod["metadata"].get("labels") or {}
 
 
-def _role(pod: Json) -> str | None:
-    return _labels(pod).get(_ROLE)
-
-
-def _ended(pod: Json) -> Json | None:
-    """Return the end of a driver's own container; None if that is not known to have ended."""
-    for container in (pod.get("status") or {}).get("containerStatuses") or ():
-        if container.get("name") == _CONTAINER:
-            return (container.get("state") or {}).get("terminated")
-    return None
-
-
-def _is_alive(pod: Json) -> bool:
-    phase = (pod.get("status") or {}).get("phase")
-    return phase not in ("Succeeded", "Failed") and _ended(pod) is None
+def _phase(pod: Json) -> str:
+    """Return the phase of a pod; of one in which only sidecars run on, by its driver's end."""
+    status = pod.get("status") or {}
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated")
+        if container.get("name") == _CONTAINER and ended:
+            return "Failed" if ended.get("exitCode") else "Succeeded"
+    return str(status.get("phase"))
 
 
 def _label(name: str) -> str:
     """Return Spark's label for an application's name (KubernetesConf.getAppNameLabel)."""
     plain = re.sub(r"[^a-z0-9-]", "-", name.strip().lower())
     return re.sub("-+", "-", plain)[:_LABEL_MAX].removeprefix("-").removesuffix("-")
-
-
-def _pod_name(submission: Submission) -> str:
-    """Return the name of a driver's pod, one for each tag."""
-    job = _label(submission.job)[:30].strip("-") or "job"
-    return f"{job}-{digest(submission.tag)[:24]}-driver"
 
 
 def is_driver_pods(options: Options, given: Options, connection: str | None = None) -> bool:
