@@ -181,7 +181,8 @@ class FakeKubernetes(StandIn):
         if self.on_driver is not None:
             self.on_driver(self.drivers[name])
         launcher, self.launcher = self.launcher, ""
-        return 201, {**self.drivers[name], "launcher": launcher}
+        told = {"launcher": launcher} if launcher else {}
+        return 201, {**self.drivers[name], **told}
 
     def _resource(
         self, method: str, plural: str, name: str, query: dict[str, list[str]], body: Any

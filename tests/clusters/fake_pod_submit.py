@@ -55,7 +55,7 @@ except HTTPError as error:
         'Exception in thread "main" io.fabric8.kubernetes.client.KubernetesClientException: Failure '
         f"executing: POST at: {address}. Message: {said}."
     )
-if told["launcher"] == "dies":
+if told.get("launcher") == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
 while conf["spark.kubernetes.submission.waitAppCompletion"] == "true":
     time.sleep(0.1)

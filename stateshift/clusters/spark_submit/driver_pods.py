@@ -28,6 +28,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -380,8 +381,10 @@ class DriverPods(SparkSubmit):
 
     def failure(self, tag: str, alive: bool = False) -> JobFailure | None:
         failure = failure_of(self.log(tag, LOG_LINES), alive)
-        if failure is not None or alive:
-            return failure
+        if failure is not None:  # spark-submit says a refusal in words, and then as a value
+            return replace(failure, fact=failure.fact.partition(". Received status: ")[0])
+        if alive:
+            return None
         status = self.find(tag)
         if status.state not in (JobState.QUEUED, JobState.FAILED):
             return None
