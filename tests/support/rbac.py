@@ -10,7 +10,8 @@ from tests.acceptance.support import ROOT
 FILE = ROOT / "configs" / "deploy" / "kubernetes-rbac.yaml"
 _HEAD = """\
 # The rights that stateshift uses with clusters of kind flink_operator (flink.apache.org and
-# services/proxy) and spark_operator (the others), in the namespace of the jobs:
+# services/proxy), spark_operator (sparkoperator.k8s.io, pods: get, pods/log, events) and
+# spark_submit with a master k8s://... (pods, pods/log, events), in the namespace of the jobs:
 #   kubectl -n NAMESPACE apply -f kubernetes-rbac.yaml
 # services/proxy: to ask JobManagers through the API server; not needed where "rest_url" is given.
 # It may be narrowed to theirs: resourceNames: ["orders-rest:8081"].
