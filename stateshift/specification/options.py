@@ -142,7 +142,12 @@ class Option:
 
 
 CLUSTER_OPTIONS = (
-    Option("master", _SUBMIT, TEXT, "The master's URL: local[2], spark://host:7077, k8s://https://host:6443."),
+    Option(
+        "master",
+        _SUBMIT,
+        TEXT,
+        "The master's URL: local[2], spark://host:7077, k8s://https://host:6443.",
+    ),
     Option(
         "deploy_mode",
         _LAUNCHED,

@@ -363,14 +363,14 @@ def test_a_driver_in_client_mode_shows_by_its_executors_and_is_not_taken_for_non
     ],
 )
 def test_a_driver_that_somebody_would_start_again_is_refused(
-    server: FakeKubernetes, cluster: DriverPods, more: dict[str, Any]
+    server: FakeKubernetes, cluster: DriverPods, tmp_path: Path, more: dict[str, Any]
 ) -> None:
     stranger(server, **more)
     for ask in (stopping(), stopping(pod="theirs")):
         with pytest.raises(ClusterError, match="theirs is kept by") as raised:
             cluster.stop(ask)
         assert "spark_operator" in str(raised.value.hint)
-    assert server.deleted == []
+    assert server.deleted == [] and not list((tmp_path / "state").glob("*.killed.json"))
 
 
 # ---- the stop

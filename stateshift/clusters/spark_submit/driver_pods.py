@@ -175,7 +175,10 @@ class DriverPods(SparkSubmit):
         options, calls = self.stop_options(request), self.calls
         if options.get("pod"):
             named = calls.get(POD, str(options["pod"]))
-            return JobStatus(JobState.ABSENT) if named is None else self._status(named)
+            if named is None:
+                return JobStatus(JobState.ABSENT)
+            self._refuse_kept(named, request.job)
+            return self._status(named)
         of_place = calls.every(POD, PLACE, place_of(request.location))
         alive = [pod for pod in of_place if _phase(pod) not in _OVER]
         if not alive and request.tag is None:
@@ -336,7 +339,6 @@ class DriverPods(SparkSubmit):
         def kill(id: str) -> None:
             pod = self.calls.get(POD, id)
             if pod is not None and _phase(pod) not in _OVER:
-                self._refuse_kept(pod, request.job)
                 text = self._said(pod, _KEPT_LINES)
                 kept = self.state_dir / f"{id}{_KEPT}"
                 write_whole(kept, text.encode("utf-8", "replace"))
