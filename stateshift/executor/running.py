@@ -392,23 +392,19 @@ def roll_back_phases(
 def _undo_step(number: int, step: AnyStep, world: World, journal: Journal) -> None:
     world.check_interrupted()
     evidence = journal.progress.plans[number].steps[step.name].evidence
-    world.meter.step(step.name, _words_of_undo(step))
+    words = f"take back: {step.describe()}"  # of a job: what becomes of it
+    match step:
+        case StopJob() | TakeSavepoint() | TakeCheckpoint():
+            words = f"start {step.job} again where it was, if the run has stopped it"
+        case SubmitJob() | PrepareJob():
+            words = f"stop {step.job} on {step.cluster}"
+        case FenceSource():
+            words = f"lift the fence at {step.location}"
+    world.meter.step(step.name, words)
     _log.info("step %s is undone: %s", step.name, step.kind)
     remaining = step.undo(world, evidence)
     journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
     world.meter.done(step.files, 0)
-
-
-def _words_of_undo(step: AnyStep) -> str:
-    """Return the effect of taking a step back, in the words of somebody who watches."""
-    match step:
-        case StopJob() | TakeSavepoint() | TakeCheckpoint():
-            return f"start {step.job} again where it was, if the run has stopped it"
-        case SubmitJob() | PrepareJob():
-            return f"stop {step.job} on {step.cluster}"
-        case FenceSource():
-            return f"lift the fence at {step.location}"
-    return f"take back: {step.describe()}"
 
 
 def _written(plan: Plan, progress: PlanProgress) -> set[str]:
