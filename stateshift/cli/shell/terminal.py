@@ -399,16 +399,18 @@ class Terminal:
             reached = replace(self.adapters_given, meter=meter, stop=stop)
         else:
             reached = real_adapters(meter=meter, stop=stop)
+
+        def measure(
+            workdir: Workdir, progress: Progress, at_work: bool, now: float
+        ) -> Iterator[Gauge]:
+            """Yield the metrics of a run. Only one that exports them waits for the import."""
+            from stateshift.api.runs import measure_run
+
+            yield from measure_run(workdir, progress, at_work, now)
+
         by = invocation(reached.host, ("stateshift", *self.arguments))
-        reached = replace(reached, by=by, signed_by=self.signed_by, measure=_measure)
+        reached = replace(reached, by=by, signed_by=self.signed_by, measure=measure)
         return replace(reached, policies=policies_in_use)
-
-
-def _measure(workdir: Workdir, progress: Progress, at_work: bool, now: float) -> Iterator[Gauge]:
-    """Yield the metrics of a run. Only one that exports them waits for the import."""
-    from stateshift.api.runs import measure_run
-
-    return measure_run(workdir, progress, at_work, now)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:
