@@ -87,7 +87,9 @@ def resume(
     if state == "rolling-back" and spec is not None:
         terminal.say(f"the run is being rolled back, and starts no job by a spec: {spec} is unused")
     elif state not in OVER and spec is not None:
-        terminal.say(f'of {spec} only "submit" is taken: how jobs start. Other changes are refused')
+        terminal.say(
+            f'of {spec} only "submit" is taken: how jobs start, and neither limits nor places'
+        )
     asked = None
     if state not in (*OVER, "rolling-back"):  # else there is nothing that others would do
         asked = migration.spec_of(place)
