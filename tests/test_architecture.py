@@ -65,6 +65,7 @@ ONLY_PROTOCOLS = (
     "step",
 )  # names of places are pure as well, but these two need not even those
 MAY_START_SPARK = ("fleet", "live", "job", "check")
+MAY_START_FLINK = "stateshift.engines.flink.jvm"  # where a user named the jars
 JOB_MAY_KNOW = (
     *("specification", "survey", "formats", "extensions"),
     *("errors", "plain", "suggestion"),
@@ -86,6 +87,7 @@ FLINK_ROWS = (
     ("plan",),
     ("findings", "check", "views"),
     ("survey",),
+    ("jvm",),
     ("rewrite",),
     ("entries",),
     ("new_offsets", "layout", "streams", "places", "image"),
@@ -414,7 +416,7 @@ def spark_too_early(package: Package) -> Iterator[str]:
         for found in imports:
             if found.module.split(".")[0] not in ("pyspark", "py4j") or found.typing:
                 continue
-            if room(name) not in MAY_START_SPARK:
+            if room(name) not in MAY_START_SPARK and name != MAY_START_FLINK:
                 yield f"{name}:{found.line} imports pyspark: only {', '.join(MAY_START_SPARK)} may"
             elif not found.lazy:
                 yield (

@@ -288,6 +288,11 @@ TRANSFORMS: Mapping[str, Keys] = {
             "Of the operators with keyed state; Flink redistributes the other state itself."
         ),
         max_parallelism=COUNT("The number of key groups, for all operators."),
+        classes=TEXTS(
+            "Jars of the job on this machine, which compute the hash codes of keys that are its "
+            "own objects. A JVM runs their code."
+        ),
+        flink=TEXT("The folder of the Flink in whose JVM they run: $FLINK_HOME."),
     ),
     "union": _change(
         Union,
@@ -468,7 +473,9 @@ _FITS: Mapping[str, Fits] = {
     "reposition": _reposition,
     "repair": _repair,
     "import": lambda reader, place, known: reader.need(place, known, "batch", "take"),
-    "rescale": _needs_one,
+    "rescale": lambda reader, place, known: _needs_one(
+        reader, place, {name: known[name] for name in known.keys() - {"classes", "flink"}}
+    ),
 }
 
 CHANGE_LIST = Kind("transform", _changes, array(reference("change")))

@@ -54,6 +54,8 @@ WAIVERS: Mapping[str, str] = {
     "submit-trial": "The target refuses to try the start of the job, and its real start works.",
     "free-slots": "The Flink cluster will have enough free slots for the job's `parallelism`.",
     "kryo": "Kryo of another Flink version wrote this state. The restore was tried, and works.",
+    "key-hash": "Too few keys of a Flink job show how it hashes Rows, RowData or its own objects. "
+    "Those that there are do agree.",
     "operator-state": "The Flink job has no operator state, which a Flink before 1.18 would not "
     "read.",
     "repeated-batches": "The sink accepts a batch again under a number that it already has. It "

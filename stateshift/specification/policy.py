@@ -27,6 +27,7 @@ from stateshift.specification.location import relation
 from stateshift.specification.model import WAIVERS, JobSpec, Spec
 from stateshift.specification.place import Complaints
 from stateshift.specification.text import read_text
+from stateshift.specification.transform import Rescale, find_change
 from stateshift.specification.values import (
     COUNT,
     CUTOVER,
@@ -115,6 +116,10 @@ def commands_of(spec: Spec) -> Iterator[str]:
         receiver = getattr(spec.on, event, None)
         if receiver is not None and receiver.command:
             yield f"on {event} a command is run"
+    for job in spec.jobs:
+        rescale = find_change(job.transform, Rescale)
+        if rescale is not None and rescale.classes:
+            yield f"job {job.name} has the code of {', '.join(rescale.classes)} run"
 
 
 # -------------------------------------------------------------------------------- reading

@@ -20,6 +20,7 @@
     {"kind": "reposition", "source": "1", "table": "/lake/orders-2", "version": 1}
     {"kind": "reposition", "source": "clicks", "table": "catalog://lake/shop.clicks"}
     {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}           either, or both (Flink)
+    {"kind": "rescale", "max_parallelism": 256, "classes": ["job.jar"], "flink": "/opt/flink"}
     {"kind": "union", "operators": ["count"]}                               (Flink)
     {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                (Flink)
     {"kind": "repair", "batch": 41, "leave": ["state/0/1/42.snapshot"],
@@ -207,11 +208,15 @@ class Reposition:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """Another parallelism, or number of key groups."""
+    """Another parallelism, or number of key groups. `classes` are jars with the `hashCode` of keys,
+    and `flink` a distribution in whose JVM they run.
+    """
 
     kind: ClassVar[str] = "rescale"
     parallelism: int | None = None
     max_parallelism: int | None = None
+    classes: tuple[str, ...] = ()
+    flink: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

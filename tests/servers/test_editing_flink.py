@@ -5,6 +5,8 @@ real Flink restores what was written, and has nothing to migrate.
 from __future__ import annotations
 
 import json
+import subprocess
+import zipfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,14 @@ from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.table.tables import tables_of
 from tests.acceptance.support import ROOT, stateshift
-from tests.support.flink import Cluster, cluster_of, jar, lines, until
+from tests.support.flink import JOBS, Cluster, cluster_of, jar, lines, until
 from tests.support.flink_evolving import jars_of
 from tests.support.flink_kafka import started
-from tests.support.servers import Servers, group, start
+from tests.support.servers import Servers, downloads, group, start
 
 pytestmark = pytest.mark.servers
 SHOWN_ON = "Flink"
+OTHER_HASH = "keys are not in the key group that the hashCode of --classes gives"
 KEYS, FIRST, ALL = 4, 24, 32
 PERSON: dict[str, Any] = {
     "add": [
@@ -327,3 +330,76 @@ def test_a_flink_1_20_goes_on_from_an_answer_about_its_own_counts(
         cluster.cancelled(counted("second", ALL, target))
         for line in lines(tmp_path / "second" / "orders"):
             assert line.count == line.number // KEYS + 1 + 1000
+
+
+@pytest.mark.slow
+@pytest.mark.row("W-9")
+@pytest.mark.parametrize(
+    ("kind", "others"),
+    [
+        (
+            "pojo",
+            {
+                "return 17 * name.hashCode()": ("return 19 * name.hashCode()", OTHER_HASH),
+                "@Override\n        public int hashCode()": (
+                    "public int hashed()",
+                    "have no hashCode of their own",
+                ),
+                "Point": ("Dot", "cannot restore their serializer"),
+            },
+        ),
+        ("kryo", {"return name.hashCode() - 7": ("return name.hashCode() - 9", OTHER_HASH)}),
+    ],
+)
+def test_keys_of_a_jobs_own_classes_get_another_max_parallelism_by_its_jar(
+    kind: str, others: dict[str, tuple[str, str]], held: Held, tmp_path: Path
+) -> None:
+    """Without the jar, or with one of other classes, nothing is written and the reason is told."""
+    lib, keys = held.cluster.lib, 2 * KEYS
+    own = jar(lib)
+
+    def counted(name: str, hold: int, most: int, savepoint: Path | None = None) -> str:
+        words = {"keys": keys, "kind": kind, "output": tmp_path / name, "hold": hold}
+        words |= {"per-second": 0, "max-parallelism": most}
+        job = started(held.cluster, own, "jobs.Count", words, savepoint)
+        wanted = hold - (FIRST if savepoint else 0)
+        until(lambda: len(lines(tmp_path / name / "orders")) == wanted)
+        return job
+
+    savepoint = held.cluster.stopped(counted("first", FIRST, 8), tmp_path / "savepoints")
+    target = tmp_path / "regrouped"
+    words = ["repartition", savepoint, "--max-parallelism", "300", "--to", target, "--yes"]
+    words += ["--workdir", tmp_path / "run", "--flink", lib.parent]
+    with_classes = [*words, "--classes"]
+    refused = [(words[:-2], "only the job's own code tells their hash")]
+    for number, (was, (becomes, why)) in enumerate(others.items()):
+        other = with_other_keys(lib, tmp_path / f"other-{number}", was, becomes)
+        refused.append(([*with_classes, other], why))
+    for asked, why in refused:
+        ran = stateshift(*asked, cwd=ROOT, code=None)
+        assert ran.code != 0
+        assert why in ran.out + ran.err
+        assert "--classes" in ran.out + ran.err
+        assert not target.exists()
+    stateshift(*with_classes, own, cwd=ROOT)
+    stateshift("verify", "--deep", target, cwd=ROOT)
+    held.cluster.cancelled(counted("second", ALL, 300, target))
+    for line in lines(tmp_path / "second" / "orders"):
+        assert line.count == line.number // keys + 1
+
+
+def with_other_keys(lib: Path, folder: Path, was: str, becomes: str) -> Path:
+    """A jar of the classes of keys that have become others."""
+    folder.mkdir()
+    source = folder / "Keys.java"
+    text = (JOBS / "Keys.java").read_text()
+    assert was in text
+    source.write_text(text.replace(was, becomes))
+    javac = Path(downloads.java()).resolve().with_name("javac")
+    words = [str(javac), "--release", "11", "-proc:none", "-nowarn", "-cp", f"{lib}/*"]
+    subprocess.run([*words, "-d", str(folder / "classes"), str(source)], check=True)
+    made = folder / "other.jar"
+    with zipfile.ZipFile(made, "w") as packed:
+        for file in sorted((folder / "classes").rglob("*.class")):
+            packed.write(file, str(file.relative_to(folder / "classes")))
+    return made

@@ -52,15 +52,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any as Java  # an object of the JVM, as Py4J shows it
 
+from stateshift.engines.flink.jvm import TEXT_MAX, causes, launch
+
 Json = dict[str, Java]
 
-# The distribution's own configuration opens these for Java 17.
-OPEN = (
-    *("lang", "net", "io", "nio", "lang.reflect", "text", "time", "util", "util.concurrent"),
-    *("util.concurrent.atomic", "util.concurrent.locks"),
-)
-HEAP = "1g"
-TEXT_MAX = 2_000
 # A comment, a text, a name, or anything else, letter by letter.
 TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`[^`]*`|\w+|.", re.DOTALL)
 PLAN = re.compile(
@@ -87,30 +82,6 @@ SHOWING = ("SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SELECT", "WITH", "VALUES", "Q
 
 class RefusedFile(Exception):
     """The file does something that a check does not understand."""
-
-
-# ---- the JVM --------------------------------------------------------------------------------
-
-
-def launch(request: Json) -> Java:
-    """Start a JVM with Flink's classes; return its gateway."""
-    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-
-    options = [f"-Xmx{HEAP}", f"-Djava.io.tmpdir={request['scratch']}"]
-    options += [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPEN]
-    options.append("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
-    home = os.environ.get("JAVA_HOME")
-    port, token = launch_gateway(
-        classpath=os.pathsep.join(request["jars"]),
-        javaopts=options,
-        java_path=os.path.join(home, "bin", "java") if home else "java",
-        die_on_exit=True,
-        enable_auth=True,
-        redirect_stdout=sys.stdout,
-        redirect_stderr=sys.stderr,
-    )
-    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
-    return JavaGateway(gateway_parameters=parameters)
 
 
 class Flink:
@@ -521,20 +492,13 @@ def reason(error: BaseException) -> str:
     return causes(str(error)) or type(error).__name__
 
 
-def causes(text: str) -> str:
-    """Return the first line of a text of Java's, and its last causes."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("Caused by: ")]
-    first = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), None)
-    parts = [first or "".join(lines[:1]), *told[-2:]]
-    return "; ".join(parts)[:TEXT_MAX]
-
-
 def run(request: Json) -> Json:
     """Plan the file; return the answer."""
     answer: Json = {"flink": None, "error": None, "jobs": [], "rehearsed": None}
     try:
-        flink = Flink(launch(request), request)
+        options = [f"-Djava.io.tmpdir={request['scratch']}"]
+        output = {"redirect_stdout": sys.stdout, "redirect_stderr": sys.stderr}
+        flink = Flink(launch(request["jars"], options, output), request)
         answer["flink"] = flink.version()
         if request["file"].endswith(".sql"):
             flink.plan_sql()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stateshift.check.flink import capture
@@ -22,6 +21,7 @@ from stateshift.check.flink.job import CodeJob, code_job
 from stateshift.check.process import Capture, rehearsal_in, run_capture
 from stateshift.check.verdict import Checked, CheckedQuery, Difference, Rehearsal
 from stateshift.engines.flink.image import flink_facts
+from stateshift.engines.flink.jvm import distribution
 from stateshift.engines.registry import engine, find_image
 from stateshift.engines.views import Opening
 from stateshift.errors import PlanError, SpecError
@@ -32,8 +32,6 @@ from stateshift.survey import Survey
 
 if TYPE_CHECKING:
     from stateshift.check import Code
-
-HOME = "FLINK_HOME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +142,7 @@ def plan_file(code: Code, which: JsonObject | None = None) -> JsonObject:
         raise SpecError.of(
             "--with", "of Flink, it is a jar, or a file of SQL: NAME.jar, NAME.sql", code.file
         )
-    home = code.flink or os.environ.get(HOME)
-    if home is None:
-        raise SpecError.of(
-            "--flink", "where is Flink? Name the folder of a distribution", f"${HOME} is not set"
-        )
-    jars = sorted(map(str, (*Path(home).glob("*.jar"), *Path(home, "lib").glob("*.jar"))))
-    if not any(Path(jar).name.startswith("flink-dist") for jar in jars):
-        raise SpecError.of("--flink", f"{home} has no flink-dist jar in lib", home)
+    home, jars = distribution(code.flink)
     conf = os.environ.get("FLINK_CONF_DIR", f"{home}/conf")
     no_py4j = PlanError(
         "this environment has no Py4J, through which Flink is asked", hint="pip install py4j"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as plain_json
+import os
 from contextlib import suppress
 from typing import Annotated
 
@@ -85,6 +86,13 @@ def repartition(
     max_parallelism: Annotated[
         int | None, option("--max-parallelism", "N", "Of a savepoint: how many key groups.", min=1)
     ] = None,
+    classes: Annotated[
+        list[str] | None,
+        option("--classes", "JAR", "Of the job: its code hashes keys, in a JVM. Repeatable."),
+    ] = None,
+    flink: Annotated[
+        str | None, option("--flink", "PATH", "The Flink in whose JVM it runs: $FLINK_HOME.")
+    ] = None,
     waive: Waive = None,
     fork: Fork = False,
     no_sync: NoSync = False,
@@ -94,16 +102,21 @@ def repartition(
     Works for every kind of Spark operator and both providers. The checkpoint records the
     number, and the job uses it. A Flink savepoint gets another parallelism or another max
     parallelism. For the latter it must be canonical, with keys that are text, numbers,
-    tuples or Rows of them, or rows of SQL.
+    tuples or Rows of them, or rows of SQL. Keys that are the job's own objects (POJO, Kryo)
+    need --classes: a JVM reads them by the serializer in the savepoint, and each has to be in
+    the key group that its hashCode gives.
     """
     rescaled = drop_empty(parallelism=parallelism, max_parallelism=max_parallelism)
+    if classes and max_parallelism is None:
+        raise typer.BadParameter("--classes hash keys for another --max-parallelism")
     if (partitions is None) == (not rescaled):
         raise typer.BadParameter(
             "--partitions for a checkpoint of Spark; --parallelism, --max-parallelism for Flink's"
         )
     change: Keys = {"kind": "repartition", "partitions": partitions}
     if rescaled:
-        change = {"kind": "rescale", **rescaled}
+        jars = [os.path.abspath(jar) for jar in classes or ()]
+        change = {"kind": "rescale", **rescaled, **drop_empty(classes=jars or None, flink=flink)}
     job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job], "flink" if rescaled else None)
 

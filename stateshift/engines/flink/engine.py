@@ -140,9 +140,11 @@ class FlinkEngine:
         import tempfile
         from functools import partial
 
+        from stateshift.engines.flink.jvm import hashing
         from stateshift.engines.flink.rewrite.transforms import RESCALE, TRANSFORMS, rescale
 
-        return {**TRANSFORMS, RESCALE: partial(rescale, scratch=tempfile.TemporaryFile)}
+        rescaling = partial(rescale, scratch=tempfile.TemporaryFile, open_hashing=hashing)
+        return {**TRANSFORMS, RESCALE: rescaling}
 
     def entries_reader(self) -> EntriesReader:
         from stateshift.engines.flink.entries.image import comparable

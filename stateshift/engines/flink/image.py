@@ -28,10 +28,13 @@ CANONICAL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why an operator's state cannot be divided otherwise, and the way out that there really is."""
+    """Why an operator's state cannot be divided otherwise, and the way out that there really is;
+    and the waiver of one that a user may answer for.
+    """
 
     fact: str
     hint: str = AS_IT_IS
+    waive: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,30 +7,43 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from stateshift.engines.flink import jvm
 from stateshift.engines.flink.entries.image import (
     SETTING,
     Broadcast,
     canonical_sections,
     is_canonical,
+    numbered_entries,
     of_operator,
 )
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.rewrite import rescale
 from stateshift.engines.flink.streams import Streams
+from stateshift.engines.flink.survey import image as survey_of_image
 from stateshift.errors import Incompatible, PlanError
-from stateshift.formats.flink.java_data import Longs
-from stateshift.formats.flink.key_groups import groups_of, hash_of, prefix_bytes
+from stateshift.formats.flink import key_groups
+from stateshift.formats.flink.java_data import DataInput, Longs
+from stateshift.formats.flink.key_groups import (
+    groups_of,
+    hash_of,
+    hash_string,
+    key_group,
+    key_start,
+    prefix_bytes,
+)
 from stateshift.formats.flink.keyed_handles import KeyGroups
-from stateshift.formats.flink.keyed_state import Header, encode_section
+from stateshift.formats.flink.keyed_state import Header, decode_header, encode_section
 from stateshift.formats.flink.keyed_state import entries as keyed_entries
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
 from stateshift.formats.flink.operator_handles import BROADCAST
-from stateshift.formats.flink.serializers import Serializer
+from stateshift.formats.flink.serializers import Serializer, read_snapshot, value
 from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import Spec, parse_spec
@@ -531,6 +544,97 @@ def test_keys_that_jobs_hash_in_several_ways_have_to_show_how_by_their_key_group
     assert wanted in (refused.value.hint or "") and first.disk.snapshot() == before
 
 
+def test_few_keys_that_agree_with_the_hash_are_dealt_where_a_user_waives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that do not agree, or of which nothing is shown, are dealt by no waiver."""
+    grounds = [Ground(tmp_path / str(number)) for number in range(3)]
+    source = golden.write(grounds[0].disk, "flink-2.3.0/typed-canonical")
+    for other in grounds[1:]:
+        other.disk = grounds[0].disk
+    drop = {"kind": "drop", "operators": ["pojos", "lines"]}
+    waived = {"transform": [drop, {"kind": "rescale", "max_parallelism": 300}]}
+    waived["waive"] = ["key-hash"]  # type: ignore[list-item]
+    proposal = grounds[0].propose(spec_of(source, **waived))
+    (plan,) = proposal.plans
+    told = [each for each in plan.findings if "key groups do not show" in each.message]
+    assert {each.level for each in told} == {"warn"}
+    assert all(each.message.endswith("(waived: key-hash)") for each in told)
+    assert grounds[0].apply(proposal).state == "finished"
+    with monkeypatch.context() as other_hash:
+        other_hash.setattr(key_groups, "code_of", lambda serializer, key: 4)
+        with pytest.raises(PlanError, match="hashes its keys in a way of its own"):
+            grounds[1].apply(spec_of(source, new_savepoint_path="file:///there/2", **waived))
+
+
+def code_of_id(content: Any, starts: Any, ends: Any, snapshot: bytes, times: int = 31) -> Any:
+    """The hash codes of keys by the class jobs.Typed.Id, as its source has it."""
+    serializer = read_snapshot(DataInput(snapshot, "a serializer"), nested=True)
+    codes = []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        own = value(serializer, DataInput(content[start:end].tobytes(), "a key"))
+        assert isinstance(own, dict)
+        codes.append(times * hash_string(own["name"]) + own["number"] & 0xFFFFFFFF)
+    return np.array(codes, np.uint32)
+
+
+@pytest.mark.parametrize("united", [False, True])
+def test_objects_are_dealt_by_the_hash_codes_of_the_jobs_own_classes(
+    united: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grounds = [Ground(tmp_path / str(number)) for number in range(2)]
+    ground, case = grounds[0], "typed-canonical"
+    grounds[1].disk = ground.disk
+    sources = [golden.write(ground.disk, f"flink-2.3.0/{case}")]
+    wanted = entries(ground.disk, sources[0])[flink_operator_id("pojos")]
+    asked: list[tuple[tuple[str, ...], str | None]] = []
+    times = 31
+
+    def hashing(jars: tuple[str, ...], flink: str | None) -> Any:
+        asked.append((jars, flink))
+        return lambda snapshot: partial(code_of_id, snapshot=snapshot, times=times)
+
+    for module in (jvm, survey_of_image):
+        monkeypatch.setattr(module, "hashing", hashing)
+    monkeypatch.setattr(rescale, "EVIDENCE", 9)  # a few keys in eight key groups
+    rescaled = {"kind": "rescale", "max_parallelism": 300, "classes": ["/job.jar"], "flink": "/f"}
+    changes: list[Any] = [rescaled, {"kind": "drop", "operators": ["plain", "mixed"]}]
+    if united:
+        sources = [*halves(ground, case)]
+        changes.append({"kind": "union", "operators": ["pojos"]})
+        changes[1]["of"] = sources[0]
+        leave = [*changes[1]["operators"], "numbers"]
+        changes.append({"kind": "drop", "operators": leave, "of": sources[1]})
+    spec = spec_of(*sources, transform=changes)
+    assert ground.apply(spec).state == "finished"
+    assert set(asked) == {(("/job.jar",), "/f")}
+    assert entries(ground.disk, TARGET)[flink_operator_id("pojos")] == wanted
+    image = golden.looked_at(ground.disk, TARGET)[1].images[0]
+    operator = next(each for each in metadata_of(image).operators if each.uid == "pojos")
+    streams = Streams(golden.looked_at(ground.disk, TARGET)[0].chunks, places_of(image))
+    seen = 0
+    for subtask in operator.subtasks or ():
+        handle = subtask.managed_keyed
+        if not isinstance(handle, KeyGroups) or handle.stream is None:
+            continue
+        head = streams.head(handle.stream, min(offset for offset in handle.offsets if offset))
+        header = decode_header(head, len(head))
+        assert header.key is not None
+        for entry in numbered_entries(handle, prefix_bytes(300), streams):
+            begin = key_start(header, entry.state)
+            own = np.frombuffer(entry.key, np.uint8)
+            where = np.array([begin]), np.array([len(own)])
+            (code,) = code_of_id(own, *where, head[slice(*header.key.span)]).tolist()
+            assert key_group(code, 300) == entry.group
+            seen += 1
+    assert seen == len(wanted) > 0
+    times = 33  # other classes
+    with pytest.raises(
+        PlanError, match=r"\d of \d+ keys are not in the key group that the hashCode"
+    ):
+        grounds[1].apply(spec_of(*sources, new_savepoint_path="file:///there/2", transform=changes))
+
+
 def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> None:
     """Every subtask has its own key groups and no others; operators without state of another
     kind are as many.
@@ -579,7 +683,7 @@ def test_keys_that_hold_rows_of_sql_are_refused_by_what_they_hold() -> None:
     sql, text = (Serializer(f"{name}Serializer", 3) for name in ("RowData", "String"))
     row = Serializer("RowSerializer", 3, inner=(text, sql))
     header = Header(2, False, Serializer("TupleSerializer", 3, inner=(text, row)), (), 0)
-    assert rescale._of_keys(header).startswith("its keys are written by RowDataSerializer")
+    assert rescale._of_keys(header).fact.startswith("its keys are written by RowDataSerializer")
 
 
 def raw(subtask: SubtaskState) -> SubtaskState:

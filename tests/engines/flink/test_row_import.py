@@ -364,7 +364,7 @@ def test_keys_of_a_job_that_hashes_rows_in_a_way_of_its_own_stay_where_they_are(
 
     with monkeypatch.context() as other:
         other.setattr(key_groups, "code_of", by_names)
-        other.setattr(regroup, "refuse_other_hash", lambda group: None)
+        other.setattr(regroup, "refuse_other_hash", lambda *told: None)
         other.setattr(rescaling, "EVIDENCE", 1)
         ground.apply(parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [job]})))
     template.mkdir()

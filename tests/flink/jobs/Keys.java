@@ -11,7 +11,7 @@ final class Keys implements KeySelector<Long, Object> {
     private final String kind;
     private final long keys;
 
-    /** `kind` is string, long, int or tuple. */
+    /** `kind` is string, long, int, tuple, pojo or kryo. */
     Keys(String kind, long keys) {
         this.kind = kind;
         this.keys = keys;
@@ -32,8 +32,12 @@ final class Keys implements KeySelector<Long, Object> {
                 return (int) (rest % 2 == 0 ? rest : -rest);
             case "tuple":
                 return Tuple2.of(text(rest), whole(rest));
+            case "pojo":
+                return Point.of(rest);
+            case "kryo":
+                return new Hidden(rest);
             default:
-                throw new IllegalArgumentException("keys are string, long, int or tuple, not " + kind);
+                throw new IllegalArgumentException("keys are string, long, int, tuple, pojo or kryo, not " + kind);
         }
     }
 
@@ -42,6 +46,8 @@ final class Keys implements KeySelector<Long, Object> {
         TypeInformation<?> type = kind.equals("string") ? Types.STRING
                 : kind.equals("long") ? Types.LONG
                 : kind.equals("int") ? Types.INT
+                : kind.equals("pojo") ? Types.POJO(Point.class)
+                : kind.equals("kryo") ? Types.GENERIC(Hidden.class)
                 : Types.TUPLE(Types.STRING, Types.LONG);
         return (TypeInformation<Object>) type;
     }
@@ -55,5 +61,64 @@ final class Keys implements KeySelector<Long, Object> {
     /** Of both signs, beyond 32 bits. */
     static long whole(long rest) {
         return rest % 2 == 0 ? rest : -rest * 4_294_967_311L;
+    }
+
+    /** A POJO with a hash code of its own. */
+    public static final class Point {
+        public String name;
+        public long number;
+        public Point before;
+
+        static Point of(long rest) {
+            Point point = new Point();
+            point.name = text(rest);
+            point.number = whole(rest);
+            if (rest % 3 == 0) {
+                point.before = new Point();
+                point.before.name = "before";
+            }
+            return point;
+        }
+
+        @Override
+        public boolean equals(Object other) {
+            return other instanceof Point && ((Point) other).name.equals(name) && ((Point) other).number == number;
+        }
+
+        @Override
+        public int hashCode() {
+            return 17 * name.hashCode() + Long.hashCode(number) + (before == null ? 1 : 3 * before.hashCode());
+        }
+
+        @Override
+        public String toString() {
+            return name;
+        }
+    }
+
+    /** What only Kryo writes: it has no constructor without arguments. */
+    public static final class Hidden {
+        private final String name;
+        private final long number;
+
+        Hidden(long rest) {
+            name = text(rest);
+            number = whole(rest);
+        }
+
+        @Override
+        public boolean equals(Object other) {
+            return other instanceof Hidden && ((Hidden) other).name.equals(name) && ((Hidden) other).number == number;
+        }
+
+        @Override
+        public int hashCode() {
+            return name.hashCode() - 7 * (int) number;
+        }
+
+        @Override
+        public String toString() {
+            return name;
+        }
     }
 }

@@ -208,7 +208,20 @@ def _of_names(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
 def of_redistribution(move: Move) -> Iterator[Finding]:
     """Refuse keyed state that cannot be redistributed, and note operators that become one."""
     for operator, what, why in move.redistribution.obstacles:
-        yield refuse(f"operator {operator} {what}: {why.fact}", hint=why.hint)
+        yield refuse(f"operator {operator} {what}: {why.fact}", why.waive, why.hint)
+    rescale = find_change(move.job.transform, Rescale)
+    if rescale is not None and rescale.classes:
+        yield note(
+            f"code of {', '.join(rescale.classes)} runs in a JVM on this machine: it hashes keys "
+            "that are the job's own objects"
+        )
+    for rewritten in move.redistribution.rewritten:
+        for number, operator in rewritten.sources:
+            kept = flink_facts(move.surveys[number].images[0])
+            obstacles = kept.apart if len(rewritten.sources) > 1 else kept.rigid
+            waived = obstacles.get(operator)
+            if waived is not None and waived.waive is not None:
+                yield refuse(f"operator {operator}: {waived.fact}", waived.waive, waived.hint)
     for rewritten in move.redistribution.united:
         yield note(
             f"operator {rewritten.operator} is put together of {len(rewritten.sources)} images: "

@@ -24,6 +24,7 @@ from stateshift.engines.flink.rewrite.transforms import CUT, RESCALE
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.marks import FOLDER
+from stateshift.plain import JsonObject
 from stateshift.step import AnyStep, BringFiles, CompareImages, CopyFiles, Elsewhere, TransformShard
 from stateshift.survey import Facts, FileInfo, Image, Survey
 
@@ -147,6 +148,9 @@ def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:
         inputs.append(Elsewhere(survey.location, tuple(infos[path] for path in (metadata, *paths))))
     names = rewritten_names(move.choice, rewritten)
     unkeyed = unkeyed_names(move.choice, rewritten)
+    by_classes: JsonObject = {}
+    if rewritten.classes:
+        by_classes = {"classes": list(rewritten.classes), "flink": rewritten.flink}
     return TransformShard(
         name=f"copy/anew-{rewritten.operator}",
         transform=RESCALE,
@@ -158,6 +162,7 @@ def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:
             "names": list(names),
             "loose": unkeyed,
             **({} if rewritten.edit is None else {"edit": rewritten.edit.plain()}),
+            **by_classes,
         },
         source=inputs[0].location,
         inputs=inputs[0].files,

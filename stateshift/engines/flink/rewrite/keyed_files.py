@@ -15,7 +15,7 @@ New sections stand behind each other in a scratch file, of which each new subtas
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -33,29 +33,43 @@ from stateshift.engines.flink.entries.image import (
 from stateshift.engines.flink.entries.operators import first_section
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import Incompatible
-from stateshift.formats.flink.key_groups import prefix_bytes
+from stateshift.formats.flink.key_groups import hashable, prefix_bytes
 from stateshift.formats.flink.keyed_handles import KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, decode_header, encode_section
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.storage.protocol import CHUNK, Content
 
 if TYPE_CHECKING:
+    from stateshift.formats.blocks import Ints
+    from stateshift.formats.flink.key_hashes import Codes
     from stateshift.formats.sorting import Scratch
+    from stateshift.formats.spans import Content as ByteArray
 
 _COMPRESSED_AT = 4  # behind the version
 
 
+# The hash codes of the keys that lie in a content from their starts on, at most to their ends; and
+# that function of the snapshot of the keys' serializer. It may run a job's own code: see `jvm`.
+HashKeys = Callable[["ByteArray", "Ints", "Ints"], "Codes"]  # numpy is not loaded here
+Hashing = Callable[[bytes], HashKeys]
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An operator of an image, and its image's bytes."""
+    """An operator of an image, and its image's bytes. `hashing` is there for keys of a job's own
+    classes, where a user named them.
+    """
 
     operator: OperatorState
     streams: Streams
+    hashing: Hashing | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedFile:
-    """One subtask's keyed state as it was; `states`: which of the first file's its own are."""
+    """One subtask's keyed state as it was; `states`: which of the first file's its own are.
+    `hash_keys` is there for keys that only a job's classes hash.
+    """
 
     image: int
     was: int
@@ -64,6 +78,7 @@ class KeyedFile:
     head: bytes
     header: Header | None
     states: tuple[int, ...] = ()
+    hash_keys: HashKeys | None = None
 
     @property
     def known_header(self) -> Header:
@@ -90,7 +105,7 @@ def keyed_files(origins: Sequence[Origin]) -> list[KeyedFile]:
     files = []
     for image, origin in enumerate(origins):
         for handle in keyed_handles(origin.operator):
-            file = _file(image, origin, handle)
+            file = keyed_file(image, origin, handle)
             if file is not None:
                 files.append(file)
     if not files:
@@ -100,7 +115,8 @@ def keyed_files(origins: Sequence[Origin]) -> list[KeyedFile]:
     return [first, *(replace(file, states=_renumbering(first, file)) for file in others)]
 
 
-def _file(image: int, origin: Origin, handle: KeyedHandle | None) -> KeyedFile | None:
+def keyed_file(image: int, origin: Origin, handle: KeyedHandle | None) -> KeyedFile | None:
+    """Return the file of one subtask's keyed state; None where it has none."""
     streams = origin.streams
     if not isinstance(handle, KeyGroups) or handle.stream is None:
         return None
@@ -109,7 +125,11 @@ def _file(image: int, origin: Origin, handle: KeyedHandle | None) -> KeyedFile |
         return None
     head = streams.head(handle.stream, first)
     header = decode_header(head, first) if is_canonical(handle, streams) else None
-    return KeyedFile(image, origin.operator.max_parallelism, streams, handle, head, header)
+    key, hash_keys = None if header is None else header.key, None
+    if key is not None and origin.hashing is not None and not hashable(key):
+        hash_keys = origin.hashing(head[slice(*key.span)])
+    was = origin.operator.max_parallelism
+    return KeyedFile(image, was, streams, handle, head, header, hash_keys=hash_keys)
 
 
 def edited_file(origin: Origin, subtask: int, edit: Edit, scratch: Scratch) -> Cut:
@@ -121,7 +141,7 @@ def edited_file(origin: Origin, subtask: int, edit: Edit, scratch: Scratch) -> C
     if not isinstance(handle, KeyGroups):
         return nothing(range(0))
     groups = range(handle.first, handle.first + len(handle.offsets))
-    file = _file(0, origin, handle)
+    file = keyed_file(0, origin, handle)
     if file is None:
         return nothing(groups)
     prefix = prefix_bytes(file.was)
@@ -187,8 +207,16 @@ def keyed_handles(operator: OperatorState) -> Iterator[KeyedHandle]:
             yield subtask.managed_keyed
 
 
-def refuse_other_hash(group: int) -> NoReturn:
-    """Refuse keys that are not in the group that their hash says."""
+def refuse_other_hash(group: int, by_classes: str | None = None) -> NoReturn:
+    """Refuse keys that are not in the group that their hash says. `by_classes`: how many are not by
+    the classes that a user named.
+    """
+    if by_classes is not None:
+        raise Incompatible(
+            f"{by_classes} keys are not in the key group that the hashCode of --classes gives: "
+            "other classes wrote the state, or each JVM hashes them otherwise",
+            hint="name the jars of the job that wrote it, and of the same version",
+        )
     raise Incompatible(
         f"a key of group {group} does not belong there by its hash: the job hashes its keys in "
         "a way of its own",

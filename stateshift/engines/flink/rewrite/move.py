@@ -12,7 +12,7 @@ Flink itself deals out state of no key: it is rewritten only together with keyed
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -68,6 +68,7 @@ class Rewritten:
     sources  the operators that it is made of
     unkeyed  the roles of its state that belongs to no key, where that is rewritten too
     edit     how its keyed entries become others; those of every subtask stay its own
+    classes  the job's jars that hash its keys, where a user named them; in a JVM of that `flink`
     """
 
     operator: str
@@ -76,6 +77,8 @@ class Rewritten:
     max_parallelism: int
     unkeyed: tuple[str, ...]
     edit: Edit | None = None
+    classes: tuple[str, ...] = ()
+    flink: str | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -185,7 +188,7 @@ def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Red
         images = (metadata_of(surveys[number].images[0]) for number, _ in sources)
         if any(map(is_set_to_one, operators, images)):
             wanted = Rescale()  # Flink takes no other max parallelism, so no other parallelism
-        match _redistributed_operator(candidate, surveys, wanted):
+        match _redistributed_operator(candidate, surveys, wanted, job.waive):
             case Rewritten() as result:
                 rewritten.append(result)
             case Obstacle() as obstacle:
@@ -267,7 +270,7 @@ def _edit_of(evolve: Sequence[Evolve], prune: Prune | None, headers: Sequence[He
 
 
 def _redistributed_operator(
-    candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
+    candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale, waived: Container[str]
 ) -> Rewritten | Obstacle | None:
     """Return an operator's rewriting or the obstacle; None where it need not be."""
     inseparable = _why_inseparable(candidate, surveys)
@@ -281,14 +284,14 @@ def _redistributed_operator(
         operator = candidate.operators[0]
         regrouped = rescale.max_parallelism not in (None, operator.max_parallelism)
         if regrouped and candidate.is_bound_to_groups:
-            return _blocked(surveys, candidate)
+            return _blocked(surveys, candidate, waived)
         most = operator.max_parallelism
         if rescale.max_parallelism is not None:
             most = rescale.max_parallelism
         if operator.parallelism <= most:
             return None
         return Obstacle(f"it has {operator.parallelism} subtasks, more than {most}")
-    obstacle = _cannot(candidate, rewritten, rescale) or _blocked(surveys, candidate)
+    obstacle = _cannot(candidate, rewritten, rescale) or _blocked(surveys, candidate, waived)
     if obstacle is not None:
         return obstacle
     if inseparable is not None and rewritten.unkeyed:
@@ -296,7 +299,9 @@ def _redistributed_operator(
     return rewritten
 
 
-def _blocked(surveys: Sequence[Survey], candidate: _Candidate) -> Obstacle | None:
+def _blocked(
+    surveys: Sequence[Survey], candidate: _Candidate, waived: Container[str]
+) -> Obstacle | None:
     """Return the obstacle to writing a source otherwise; its senders hold records of it as well."""
     for number, operator in candidate.sources:
         kept = flink_facts(surveys[number].images[0])
@@ -304,9 +309,9 @@ def _blocked(surveys: Sequence[Survey], candidate: _Candidate) -> Obstacle | Non
             return Obstacle(
                 "records were in flight in its job, which only Flink can deal out", CANONICAL
             )
-        reasons = kept.apart if candidate.is_united else kept.rigid
-        if operator in reasons:
-            return reasons[operator]
+        obstacle = (kept.apart if candidate.is_united else kept.rigid).get(operator)
+        if obstacle is not None and obstacle.waive not in waived:
+            return obstacle
     return None
 
 
@@ -348,6 +353,8 @@ def _rewritten(candidate: _Candidate, rescale: Rescale) -> Rewritten | None:
         parallelism=parallelism,
         max_parallelism=max_parallelism,
         unkeyed=candidate.roles if moves_unkeyed else (),
+        classes=rescale.classes,
+        flink=rescale.flink,
     )
 
 

@@ -30,10 +30,9 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from stateshift.engines.flink.entries.image import plain_pieces, uncompress
+from stateshift.engines.flink.entries.image import uncompress
 from stateshift.engines.flink.rewrite.keyed_files import KeyedFile, Sections, refuse_other_hash
-from stateshift.engines.flink.streams import Streams
-from stateshift.errors import Incompatible
+from stateshift.errors import FormatError, Incompatible
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Ints, block_of
 from stateshift.formats.flink.key_groups import (
@@ -46,11 +45,9 @@ from stateshift.formats.flink.key_groups import (
 )
 from stateshift.formats.flink.key_hashes import hash_codes, murmur_of_each
 from stateshift.formats.flink.keyed_columns import Columns, columns_in
-from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import (
     END_OF_GROUP,
     FLAG,
-    Header,
     encode_section,
     entries,
 )
@@ -87,26 +84,48 @@ def dealt_sections(
     return sections
 
 
-def keys_of(
-    handle: KeyGroups, header: Header, prefix: int, streams: Streams
-) -> Iterator[bytes | None]:
-    """Yield the key of each entry of a file."""
+def hashes_of(file: KeyedFile) -> Iterator[Ints]:
+    """Yield the hashes of a file's keys, batch by batch, as `hashes_in` checks them."""
     size = min(BATCH_BYTES, bounds.piece())
-    pieces = plain_pieces(handle, streams, size)
-    for columns in columns_in(pieces, prefix, len(header.states), size):
-        numbers = (columns.states, columns.places + 4, columns.key_sizes)
-        for state, place, end in zip(*(each.tolist() for each in numbers), strict=True):
-            raw = columns.content[place + prefix : max(place + prefix, place + end)].tobytes()
-            yield key_of(header, state, raw)
+    states = len(file.known_header.states)
+    for columns in columns_in(file.parts(size), prefix_bytes(file.was), states, size):
+        yield hashes_in(file, columns)
+
+
+def hashes_in(file: KeyedFile, columns: Columns) -> Ints:
+    """Return the hash of each entry's key, of which its key group follows; refuse keys that were
+    not in their own.
+    """
+    header, prefix = file.known_header, prefix_bytes(file.was)
+    assert header.key is not None, "asked before: why_not"
+    starts = np.array([key_start(header, state) for state in range(len(header.states))])
+    keys = columns.places + 4 + prefix
+    ends = columns.places + 4 + columns.key_sizes
+    begins = keys + starts[columns.states]
+    if file.hash_keys is not None:
+        if (begins > ends).any():
+            raise FormatError("a key ends before it begins", None, None)
+        codes = file.hash_keys(columns.content, begins, ends)
+    else:
+        codes, odd = hash_codes(header.key, columns.content, begins, ends)
+        for row in np.flatnonzero(odd).tolist():
+            key = columns.content[keys[row] : max(keys[row], ends[row])].tobytes()
+            codes[row] = hash_of(header, int(columns.states[row]), key)
+    mixed = murmur_of_each(codes)
+    wrong = mixed % file.was != columns.groups
+    if wrong.any():
+        by_classes = None if file.hash_keys is None else f"{wrong.sum():,} of {len(wrong):,}"
+        refuse_other_hash(int(columns.groups[np.argmax(wrong)]), by_classes)
+    return mixed
 
 
 class _Dealing:
     """Entries in the order of their new groups and states, the old order within one."""
 
     def __init__(self, file: KeyedFile, columns: Columns, becomes: int) -> None:
-        self._file, self._columns = file, columns
+        self._columns = columns
         self._was_prefix, self._prefix = prefix_bytes(file.was), prefix_bytes(becomes)
-        groups, states = self._groups(becomes), columns.states
+        groups, states = hashes_in(file, columns) % becomes, columns.states
         if file.states:
             states = np.array(file.states)[states]
         # By groups, of one group by states. Both have 16 bits at most: such numbers are sorted
@@ -141,23 +160,6 @@ class _Dealing:
         sources = self._columns.places[self._order] + 4 + self._was_prefix
         _copy(self._columns.content, sources, made, begins + 4 + self._prefix, self._behind)
         return made
-
-    def _groups(self, becomes: int) -> Ints:
-        """Return the new key group of each entry; refuse those that were not in their own."""
-        columns, header = self._columns, self._file.known_header
-        assert header.key is not None, "asked before: why_not"
-        starts = np.array([key_start(header, state) for state in range(len(header.states))])
-        keys = columns.places + 4 + self._was_prefix
-        ends = columns.places + 4 + columns.key_sizes
-        codes, odd = hash_codes(header.key, columns.content, keys + starts[columns.states], ends)
-        for row in np.flatnonzero(odd).tolist():
-            key = columns.content[keys[row] : max(keys[row], ends[row])].tobytes()
-            codes[row] = hash_of(header, int(columns.states[row]), key)
-        mixed = murmur_of_each(codes)
-        wrong = mixed % self._file.was != columns.groups
-        if wrong.any():
-            refuse_other_hash(int(columns.groups[np.argmax(wrong)]))
-        return mixed % becomes
 
 
 def _copy(source: Any, sources: Ints, made: Any, places: Ints, sizes: Ints) -> None:
@@ -289,17 +291,34 @@ def _records(files: list[KeyedFile], becomes: int) -> Iterator[tuple[bytes, byte
     count = 0
     for index, file in enumerate(files):
         for group, content in file.sections():
-            for state, key, raw in _entries(file, content, group):
-                new_group = group
-                if file.was != becomes:
-                    code = hash_of(file.known_header, state, key)
-                    if key_group(code, file.was) != group:
-                        refuse_other_hash(group)
-                    new_group = key_group(code, becomes)
+            entries_of_group = list(_entries(file, content, group))
+            groups = [group] * len(entries_of_group)
+            if file.was != becomes:
+                groups = _new_groups(file, group, entries_of_group, becomes)
+            for (state, key, raw), new_group in zip(entries_of_group, groups, strict=True):
                 behind = _BEHIND.pack(index, state, len(key))
                 sorted_by = _SORTED_BY.pack(new_group, file.renumbered(state), count)
                 yield sorted_by, b"".join((behind, key, raw))
                 count += 1
+
+
+def _new_groups(
+    file: KeyedFile, group: int, entries_of_group: list[tuple[int, bytes, bytes]], becomes: int
+) -> list[int]:
+    """Return the new key groups of the entries of one group; refuse keys that were not in it."""
+    header = file.known_header
+    if file.hash_keys is None:
+        codes = [hash_of(header, state, key) for state, key, _ in entries_of_group]
+    else:
+        keys = [key[key_start(header, state) :] for state, key, _ in entries_of_group]
+        edges = np.cumsum([0, *map(len, keys)])
+        content = np.frombuffer(b"".join(keys), np.uint8)
+        codes = file.hash_keys(content, edges[:-1], edges[1:]).tolist()
+    wrong = sum(key_group(code, file.was) != group for code in codes)
+    if wrong:
+        by_classes = None if file.hash_keys is None else f"{wrong:,} of {len(codes):,}"
+        refuse_other_hash(group, by_classes)
+    return [key_group(code, becomes) for code in codes]
 
 
 def _entry(files: list[KeyedFile], sorted_by: bytes, packed: bytes) -> _Entry:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final
 from stateshift.engines.flink.entries.edits import Edit
 from stateshift.engines.flink.entries.image import header_of, is_canonical
 from stateshift.engines.flink.entries.operators import first_section
-from stateshift.engines.flink.image import CANONICAL, Obstacle
+from stateshift.engines.flink.image import AS_IT_IS, CANONICAL, Obstacle
 from stateshift.engines.flink.rewrite.keyed_files import (
     Cut,
     KeyedFile,
@@ -41,6 +41,7 @@ from stateshift.engines.flink.rewrite.keyed_files import (
     Sections,
     cut_of,
     edited_file,
+    keyed_file,
     keyed_files,
     keyed_handles,
     nothing,
@@ -66,13 +67,13 @@ from stateshift.formats.flink.serializers import snapshot_name
 if TYPE_CHECKING:
     from stateshift.formats.sorting import Scratch
 
+KEY_HASH: Final = "key-hash"  # the waiver
 EVIDENCE: Final = 20  # bits that key groups have to tell: by chance it is one image of a million
 
 
-def why_not(
-    operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False
-) -> Obstacle | None:
+def why_not(origin: Origin, max_parallelism: int, united: bool = False) -> Obstacle | None:
     """Return the obstacle to cutting, uniting or redistributing keyed state."""
+    operator, streams = origin.operator, origin.streams
     has_raw_keyed_state = any(subtask.raw_keyed is not None for subtask in operator.all_subtasks)
     if has_raw_keyed_state:
         return Obstacle("it has raw keyed state, which only its own code can divide")
@@ -81,14 +82,16 @@ def why_not(
     if is_dealt:
         for handle in handles:
             header = _any_header(handle, streams)
-            if header is not None and not hashable(header.key):
-                return Obstacle(_of_keys(header))
+            if header is None or hashable(header.key):
+                continue
+            if origin.hashing is None or header.key is None:
+                return _of_keys(header)
     files = [handle for handle in handles if isinstance(handle, KeyGroups)]
     if len(files) < len(handles):
         return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
     filled = [file for file in files if first_section(file) is not None]
     if all(is_canonical(file, streams) for file in filled):
-        return _not_shown(filled, operator.max_parallelism, streams) if is_dealt else None
+        return _not_shown(origin) if is_dealt else None
     of_hashmap = "it is in the hashmap backend's own format"
     if is_dealt or united:
         return Obstacle(f"{of_hashmap}, which is not taken apart", CANONICAL)
@@ -228,47 +231,61 @@ def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
     return None
 
 
-def _not_shown(files: Sequence[KeyGroups], groups: int, streams: Streams) -> Obstacle | None:
-    """Return the obstacle of keys that some jobs hash otherwise than it is done here, where too few
-    of them can show by their key groups that this job does not.
+def _not_shown(origin: Origin) -> Obstacle | None:
+    """Return the obstacle of keys that jobs hash in ways of their own: they are not in the key
+    group that their hash says, or too few of them show that they are.
     """
-    bits, keys = math.log2(groups), set[bytes | None]()
-    fact = "jobs hash Rows and RowData in several ways, and"
+    groups = origin.operator.max_parallelism
+    bits, hashes = math.log2(groups), set[int]()
+    fact = "jobs hash such keys in several ways, and"
     leave = 'leave it behind: {"kind": "drop", "operators": [...]}'
-    for file in files:
-        header = header_of(file, streams)
-        if header is None or has_one_hash(header.key):
+    for handle in keyed_handles(origin.operator):
+        file = keyed_file(0, origin, handle)
+        if file is None or file.header is None or has_one_hash(file.header.key):
             continue
         # It loads Arrow, for which no other plan should wait.
-        from stateshift.engines.flink.rewrite.regroup import keys_of
+        from stateshift.engines.flink.rewrite.regroup import hashes_of
 
-        for key in keys_of(file, header, prefix_bytes(groups), streams):
-            keys.add(key)
-            if not bits:
-                return Obstacle(f"{fact} one key group does not show how this one does", leave)
-            if len(keys) * bits >= EVIDENCE:
-                return None
-    if not keys:
+        try:
+            for own in hashes_of(file):
+                hashes.update(own.tolist())
+                if len(hashes) * bits >= EVIDENCE or (hashes and not bits):
+                    break
+        except Incompatible as error:
+            return Obstacle(error.fact, error.hint or leave)
+        if len(hashes) * bits >= EVIDENCE:
+            return None
+    if not hashes:
         return None
+    if not bits:
+        return Obstacle(f"{fact} one key group does not show how this one does", leave)
     enough = math.ceil(EVIDENCE / bits)
     return Obstacle(
-        f"{fact} {len(keys)} keys in {groups} key groups do not show how this one does",
-        f"take a savepoint once it has {enough} keys, or {leave}",
+        f"{fact} {len(hashes)} keys in {groups} key groups do not show how this one does",
+        f"take a savepoint once it has {enough} keys, or {leave}; or, where you know that its keys "
+        f'have the usual hash, "waive": ["{KEY_HASH}"]',
+        KEY_HASH,
     )
 
 
-def _of_keys(header: Header) -> str:
+def _of_keys(header: Header) -> Obstacle:
     """Return the obstacle of keys that cannot be hashed here: only known serializers tell how."""
     key = header.key
     if key is None:
         name = snapshot_name(header.unknown) if header.unknown else "a serializer that is not known"
-        return f"its keys are written by {name}, and are not hashed here"
+        return Obstacle(f"its keys are written by {name}, and are not hashed here")
     while key.name in COMPOSED:  # of which no part may be RowData
         others = [inner for inner in key.inner if inner.name == ROW_DATA]
         key = next(chain(others, filterfalse(hashable, key.inner)))
+    fact = f"its keys are written by {key.name}, and are not hashed here"
     match key.name:
-        case "PojoSerializer" | "KryoSerializer":
-            return f"its keys are objects of {key.type}: only the job's own code tells their hash"
         case "EnumSerializer":
-            return f"its keys are constants of {key.type}, whose hash is another in every JVM"
-    return f"its keys are written by {key.name}, and are not hashed here"
+            kind = f"its keys are constants of {key.type}"
+            return Obstacle(f"{kind}, whose hash is another in every JVM")
+        case "PojoSerializer" | "KryoSerializer":
+            fact = f"its keys are objects of {key.type}: only the job's own code tells their hash"
+    return Obstacle(
+        fact,
+        "stateshift repartition --classes JOB.jar --flink FOLDER computes it by the job's own "
+        f'code, in a JVM (in a spec, "classes" of the rescale); or {AS_IT_IS}',
+    )

@@ -378,12 +378,13 @@ class _Target:
     @classmethod
     def of(cls, operator: OperatorState, name: str, number: int, template: Template) -> _Target:
         """Return the operator, refused if its files cannot be written."""
-        obstacle = why_not(operator, template.streams, operator.max_parallelism, united=True)
+        origin = Origin(operator, template.streams)
+        obstacle = why_not(origin, operator.max_parallelism, united=True)
         if obstacle is None and flink_facts(template.image).unaligned:
             obstacle = Obstacle("records are in flight, which belong to the state as it is")
         if obstacle is not None:
             raise PlanError(f"operator {name}: {obstacle.fact}", hint=CANONICAL)
-        files = keyed_files([Origin(operator, template.streams)])
+        files = keyed_files([origin])
         if not files:
             return cls(name, number, operator, [], {})
         header = files[0].known_header

@@ -13,7 +13,7 @@ Metadata is made last: it reads what `flink.rescale` says of its files (`Rewritt
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from io import BytesIO
@@ -26,7 +26,7 @@ from stateshift.engines.flink.new_offsets import (
     rewrite_operator,
 )
 from stateshift.engines.flink.places import PlainPlaces, places
-from stateshift.engines.flink.rewrite.keyed_files import Origin
+from stateshift.engines.flink.rewrite.keyed_files import Hashing, Origin
 from stateshift.engines.flink.rewrite.metadata import (
     RewrittenOperator,
     SubtaskPart,
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from stateshift.formats.sorting import Scratch
 
 KEEP, CUT, METADATA, RESCALE = "flink.keep", "flink.cut", "flink.metadata", "flink.rescale"
+
+# The hashing by a job's jars, in a JVM of that distribution of Flink.
+OpenHashing = Callable[[tuple[str, ...], str | None], Hashing]
 
 # The options of a step of a plan, of which each transform has keys of its own.
 Options = JsonObject
@@ -112,7 +115,10 @@ def _with_new_offsets(image: Metadata, changed: PlainChanged, files: Sequence[In
 
 
 def rescale(
-    options: Options, inputs: Sequence[Input], scratch: Scratch = BytesIO
+    options: Options,
+    inputs: Sequence[Input],
+    scratch: Scratch = BytesIO,
+    open_hashing: OpenHashing | None = None,
 ) -> Sequence[Content]:
     """Rewrite an operator's state for other subtasks.
 
@@ -120,7 +126,7 @@ def rescale(
     options name. Outputs are a file for each new subtask; for each role of operator state that is
     rewritten too, one each; and what `metadata` reads of them.
     """
-    new = _NewFiles(options, inputs, scratch)
+    new = _NewFiles(options, inputs, scratch, open_hashing)
     outputs = [partial(new.keyed, number) for number in range(len(new.names))]
     for role, files in new.unkeyed_names.items():
         outputs += [partial(new.unkeyed, number, role) for number in range(len(files))]
@@ -130,10 +136,17 @@ def rescale(
 class _NewFiles:
     """The new files of an operator. Nothing is read before one of them is."""
 
-    def __init__(self, options: Options, inputs: Sequence[Input], scratch: Scratch) -> None:
+    def __init__(
+        self,
+        options: Options,
+        inputs: Sequence[Input],
+        scratch: Scratch,
+        open_hashing: OpenHashing | None,
+    ) -> None:
         self.names: list[str] = options["names"]
         self.unkeyed_names: dict[str, list[str]] = options["loose"]  # by role
         self._options, self._inputs, self._scratch = options, inputs, scratch
+        self._open_hashing = open_hashing
         self._joined: dict[tuple[int, str], Joined] = {}
 
     def keyed(self, number: int) -> Iterator[bytes]:
@@ -163,12 +176,16 @@ class _NewFiles:
 
     @cached_property
     def _rescaler(self) -> Rescaler:
-        origins, left = [], list(self._inputs)
-        for origin in self._options["origins"]:
-            count = 1 + len(origin["paths"])
-            origins.append(_origin(origin, left[:count]))
-            left = left[count:]
         options, plain = self._options, self._options.get("edit")
+        hashing, classes = None, options.get("classes")
+        if classes:
+            assert self._open_hashing is not None, "only the engine's own transforms have classes"
+            hashing = self._open_hashing(tuple(classes), options.get("flink"))
+        origins, left = [], list(self._inputs)
+        for origin in options["origins"]:
+            count = 1 + len(origin["paths"])
+            origins.append(replace(_origin(origin, left[:count]), hashing=hashing))
+            left = left[count:]
         parallelism, most = options["parallelism"], options["max_parallelism"]
         edit = None if plain is None else Edit.of(plain)
         return Rescaler(origins, parallelism, most, self._scratch, edit)

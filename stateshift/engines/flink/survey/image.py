@@ -17,7 +17,9 @@ from stateshift.engines.findings import of_images_below
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.operators import endpoints_of, operators_of
 from stateshift.engines.flink.image import Beginnings, FlinkImage, Obstacle, flink_image
+from stateshift.engines.flink.jvm import hashing
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
+from stateshift.engines.flink.rewrite.keyed_files import Origin
 from stateshift.engines.flink.rewrite.rescale import heads_of, keyed_heads, why_not
 from stateshift.engines.flink.rewrite.unkeyed import KEYED, UNKEYED
 from stateshift.engines.flink.streams import Streams, decode_once
@@ -26,7 +28,7 @@ from stateshift.engines.registry import folder_of_single
 from stateshift.engines.views import Opening
 from stateshift.errors import FormatError, StorageError
 from stateshift.formats import bounds
-from stateshift.formats.flink.metadata import Metadata, OperatorState
+from stateshift.formats.flink.metadata import Metadata
 from stateshift.formats.flink.properties import decode_properties
 from stateshift.formats.flink.references import files_named, references
 from stateshift.formats.flink.stream_handles import (
@@ -186,6 +188,10 @@ def _with_obstacles(kept: FlinkImage, changes: Sequence[Change], streams: Stream
         return kept
     operators = kept.metadata.operators
     most = None if rescale is None else rescale.max_parallelism
+    by_classes = None
+    if rescale is not None and rescale.classes:
+        by_classes = hashing(rescale.classes, rescale.flink)
+    origins = [Origin(operator, streams, by_classes) for operator in operators]
     heads: dict[str, Beginnings] = {}
     for operator in operators:
         by_role = {role: heads_of(operator, streams, role) for role in UNKEYED}
@@ -195,19 +201,17 @@ def _with_obstacles(kept: FlinkImage, changes: Sequence[Change], streams: Stream
     return replace(
         kept,
         heads=heads,
-        rigid={} if rescale is None else _obstacles(operators, streams, most, united=False),
-        apart=_obstacles(operators, streams, most, united=True) if united or edited else {},
+        rigid={} if rescale is None else _obstacles(origins, most, united=False),
+        apart=_obstacles(origins, most, united=True) if united or edited else {},
     )
 
 
-def _obstacles(
-    operators: Sequence[OperatorState], streams: Streams, most: int | None, united: bool
-) -> Mapping[str, Obstacle]:
+def _obstacles(origins: Sequence[Origin], most: int | None, united: bool) -> Mapping[str, Obstacle]:
     obstacles: dict[str, Obstacle] = {}
-    for operator in operators:
-        why = why_not(operator, streams, most or operator.max_parallelism, united)
+    for origin in origins:
+        why = why_not(origin, most or origin.operator.max_parallelism, united)
         if why is not None:
-            obstacles[operator.id.hex()] = why
+            obstacles[origin.operator.id.hex()] = why
     return obstacles
 
 
