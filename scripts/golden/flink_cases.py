@@ -79,6 +79,8 @@ CASES = {
     "count-canonical-tuple": Case(
         "canonical", words=("--kind", "tuple"), parallelism=3, max_parallelism=128
     ),
+    "count-canonical-named": Case("canonical", words=("--kind", "named"), since=(2, 3)),
+    "count-canonical-generic": Case("canonical", words=("--kind", "generic"), since=(2, 3)),
     "count-canonical-int-200": Case(
         "canonical", backend="rocksdb", words=("--kind", "int"), max_parallelism=200
     ),

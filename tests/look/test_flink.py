@@ -21,10 +21,14 @@ from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 
+# Rows as keys, whose text in Java is another: their hash is tested in test_moving.
+ROWS = ("-named", "-generic")
 COUNTS = [
     name
     for name in golden.NAMES
-    if "/count-canonical" in name and "orders-count" in golden.told(name).get("held", {})
+    if "/count-canonical" in name
+    and not name.endswith(ROWS)
+    and "orders-count" in golden.told(name).get("held", {})
 ]
 
 

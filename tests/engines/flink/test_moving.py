@@ -480,6 +480,12 @@ def test_what_is_set_to_one_key_group_stays_so_where_it_alone_has_keys(tmp_path:
     union = {"kind": "union", "operators": in_both(ground, places)}
     grounds[1].apply(spec_of(single, transform=[more]))
     grounds[2].apply(spec_of(*places, new_savepoint_path=united, transform=[union, more]))
+    several = spec_of(places[0], source, transform=[{**union, "operators": ["orders-count"]}, more])
+    (plan,) = grounds[1].propose(several).plans
+    (told,) = [
+        each for each in plan.refusals if "in one key group, as its code says" in each.message
+    ]
+    assert '{"kind": "drop", "operators": ["UID"], "of": ' in (told.hint or "")
     for target in (TARGET, united):
         assert entries(ground.disk, target)[counted] == entries(ground.disk, single)[counted]
         for operator in decode_metadata(ground.held(target)["_metadata"]).operators:
@@ -666,6 +672,9 @@ def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> No
         ("count-changelog-memory", {"parallelism": 1}, "a changelog"),
         ("count-canonical-hashmap", {"parallelism": 9}, "more than 8 key groups"),
         ("typed-canonical", {"max_parallelism": 32}, r"objects of jobs.Typed\$Id: only the job's"),
+        # Row.withNames() and GenericRowData, as a real Flink has hashed them.
+        ("count-canonical-named", {"max_parallelism": 32}, "hashes its keys in a way of its own"),
+        ("count-canonical-generic", {"max_parallelism": 32}, "hashes its keys in a way of its own"),
     ],
 )
 def test_state_that_cannot_be_dealt_out_is_refused_with_the_reason(

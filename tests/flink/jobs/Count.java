@@ -27,7 +27,7 @@ import org.apache.flink.util.Collector;
  *                                share of the numbers, by its place in --regions north,south, and so keys of its own
  *                                (if there are as many regions as divide the keys). A job of one region alone is told
  *                                --region north
- *   --keys 10 --kind string      how many keys, of which type (string, long, int, tuple, pojo, kryo)
+ *   --keys 10 --kind string      how many keys, of which type (see Keys)
  *   --output FOLDER              lines are written to FOLDER/orders/*.txt
  *   --slow-us 0                  how long a count takes: with a fast source, records pile up before it
  *   --counted long               the type of the counts in the state; int: it is not started, but planned and refused

@@ -4,6 +4,12 @@ import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.java.functions.KeySelector;
 import org.apache.flink.api.java.tuple.Tuple2;
+import org.apache.flink.table.data.GenericRowData;
+import org.apache.flink.table.data.StringData;
+import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
+import org.apache.flink.table.types.logical.BigIntType;
+import org.apache.flink.table.types.logical.VarCharType;
+import org.apache.flink.types.Row;
 
 /** A number's key, of one of several types: the number's rest is told in each of them, in ways that vary bytes. */
 final class Keys implements KeySelector<Long, Object> {
@@ -11,7 +17,7 @@ final class Keys implements KeySelector<Long, Object> {
     private final String kind;
     private final long keys;
 
-    /** `kind` is string, long, int, tuple, pojo or kryo. */
+    /** `kind` is string, long, int, tuple, pojo or kryo; named and generic are Rows and RowData that hash otherwise than most. */
     Keys(String kind, long keys) {
         this.kind = kind;
         this.keys = keys;
@@ -36,8 +42,15 @@ final class Keys implements KeySelector<Long, Object> {
                 return Point.of(rest);
             case "kryo":
                 return new Hidden(rest);
+            case "named":
+                Row row = Row.withNames();
+                row.setField("name", text(rest));
+                row.setField("number", whole(rest));
+                return row;
+            case "generic":
+                return GenericRowData.of(StringData.fromString(text(rest)), whole(rest));
             default:
-                throw new IllegalArgumentException("keys are string, long, int, tuple, pojo or kryo, not " + kind);
+                throw new IllegalArgumentException("no kind of keys: " + kind);
         }
     }
 
@@ -48,6 +61,8 @@ final class Keys implements KeySelector<Long, Object> {
                 : kind.equals("int") ? Types.INT
                 : kind.equals("pojo") ? Types.POJO(Point.class)
                 : kind.equals("kryo") ? Types.GENERIC(Hidden.class)
+                : kind.equals("named") ? Types.ROW_NAMED(new String[] {"name", "number"}, Types.STRING, Types.LONG)
+                : kind.equals("generic") ? InternalTypeInfo.ofFields(new VarCharType(VarCharType.MAX_LENGTH), new BigIntType())
                 : Types.TUPLE(Types.STRING, Types.LONG);
         return (TypeInformation<Object>) type;
     }

@@ -58,6 +58,11 @@ OF_PRODUCER = {"next-transactional-id-hint", "next-transactional-id-hint-v2"}
 _RESCALED = "cannot get another number of subtasks or key groups"
 _UNITED = "cannot become one of several"
 _EDITED = "cannot be changed so"
+_SET_TO_ONE = Obstacle(
+    "one image has it in one key group, as its code says, and another has it in more",
+    "these are different operators under one id. Take that of one image: "
+    '{"kind": "drop", "operators": ["UID"], "of": "the other savepoint"}',
+)
 FIELD_PARTS = ("add", "widen", "rename", "drop", "nullable", "order")
 
 
@@ -188,6 +193,9 @@ def redistribute(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Red
         images = (metadata_of(surveys[number].images[0]) for number, _ in sources)
         if any(map(is_set_to_one, operators, images)):
             wanted = Rescale()  # Flink takes no other max parallelism, so no other parallelism
+            if len({operator.max_parallelism for operator in operators}) > 1:
+                obstacles.append((candidate.operator, _UNITED, _SET_TO_ONE))
+                continue
         match _redistributed_operator(candidate, surveys, wanted, job.waive):
             case Rewritten() as result:
                 rewritten.append(result)
