@@ -18,8 +18,10 @@ _NAME = (
 )
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _DONE = r"\*{3}(?:['\"\s,;&}]|$)"  # it is hidden already, maybe within quotes
+# A name is tried at its beginning alone: a word may be a whole file in base64.
 _ASSIGNED = re.compile(
-    rf"({_NAME}[\"']?\s*[=:]\s*)(?!{_DONE})(\"[^\"]*\"|'[^']*'|[^\s,;&}}]+)", re.IGNORECASE
+    rf"((?<![\w.\-]){_NAME}[\"']?\s*[=:]\s*)(?!{_DONE})(\"[^\"]*\"|'[^']*'|[^\s,;&}}]+)",
+    re.IGNORECASE,
 )
 _OPTION = re.compile(rf"(--?{_NAME}\s+)(?!-)(\S+)", re.IGNORECASE)
 _LISTED = re.compile(

@@ -158,8 +158,11 @@ class TaggedCluster(UnknownAnswers, ABC):
         return not state.alive and state is not JobState.UNKNOWN
 
     def is_stopping(self, request: StopRequest) -> bool:
-        status, note = self.find_source(request), self.notes.read(_kill_note(request)) or {}
-        return status.state.alive and status.id is not None and note.get("id") == status.id
+        killed = (self.notes.read(_kill_note(request)) or {}).get("id")
+        if killed is None:
+            return False
+        status = self.find_source(request)
+        return status.state.alive and status.id == killed
 
     def kill_noted(self, request: StopRequest, id: str | None, kill: Callable[[], None]) -> None:
         """Kill a job, which may take its time to end. A refusal leaves it as it is."""

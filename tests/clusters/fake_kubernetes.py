@@ -72,6 +72,8 @@ class FakeKubernetes(StandIn):
     events: list[dict[str, Any]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)  # pods
     launcher: str = ""  # "dies": spark-submit, once its pod is made
+    log: str = "started with password=hunter22\n"  # of any pod
+    queries: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # the last of each kind
     folder: str = "file:///taken"
     epoch: int | None = 1_000
     up: bool = True
@@ -137,6 +139,7 @@ class FakeKubernetes(StandIn):
             user = "system:serviceaccount:shop:stateshift"
             said = f'{resource} is forbidden: User "{user}" cannot {verb} resource "{resource}"'
             return _status(403, "Forbidden", said)
+        self.queries[resource] = query
         if plural == "events":
             about = query["fieldSelector"][0].partition("=")[2]
             items = [each for each in self.events if each["involvedObject"]["name"] == about]
@@ -157,7 +160,7 @@ class FakeKubernetes(StandIn):
             self.deleted.append(name[0])
             self.delete(name[0])
             return 200, pod
-        return 200, "started with password=hunter22\n" if name[1:] else pod
+        return 200, self.log if name[1:] else pod
 
     def _pod(self, body: Any, trial: bool) -> tuple[int, Any]:
         """What is made of a pod that spark-submit, or a trial of ours, wants."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -20,11 +21,14 @@ import pytest
 
 from stateshift.clusters.http import Unanswered
 from stateshift.clusters.kind import Contacts, check_submit, open_cluster
+from stateshift.clusters.kubernetes import credentials
 from stateshift.clusters.kubernetes.calls import POD, POD_NEEDS, KubernetesCalls
+from stateshift.clusters.kubernetes.spark_resources import place_of
 from stateshift.clusters.noted import digest
-from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
+from stateshift.clusters.protocol import JobState, JobStatus, Remedy, StopRequest, Submission
+from stateshift.clusters.spark_submit import driver_pods
 from stateshift.clusters.spark_submit.driver_pods import DriverPods
-from stateshift.errors import JOB_DOWN, ClusterError, SpecError
+from stateshift.errors import JOB_DOWN, ClusterError, PlanError, SpecError
 from stateshift.formats.marks import STOP, STOPPING
 from stateshift.specification import Spec, parse_spec
 from stateshift.specification.model import ClusterSpec
@@ -36,6 +40,7 @@ from tests.support.ground import Ground
 from tests.support.processes import in_time
 
 SUBMIT = str(Path(__file__).with_name("fake_pod_submit.py"))
+OTHER_ACCESS = "spark.kubernetes.authenticate.submission"
 SOURCE, TARGET = "s3a://here/orders", "s3a://there/orders"
 APPLICATION = {"application": "local:///opt/orders.py"}
 ORDERS = Submission("run-1.orders", "orders", TARGET, options=APPLICATION)
@@ -311,6 +316,16 @@ def test_a_node_that_is_gone_leaves_a_job_of_which_a_person_has_to_decide(
         cluster.stop(stopping(ORDERS.tag))
     assert f"kubectl delete pod {id} -n shop --force" in raised.value.fact
     assert server.deleted == []
+    follow(raised.value)
+    assert cluster.stop(stopping(ORDERS.tag)).state is JobState.FINISHED
+    only(server)["status"]["phase"] = "Running"
+    assert cluster.find(ORDERS.tag).state is JobState.RUNNING, "what is seen goes first"
+
+
+def follow(error: ClusterError) -> None:
+    """Do what a hint says, once the job has ended."""
+    touch = str(error.hint).partition(": ")[2].partition(";")[0]
+    subprocess.run(touch, shell=True, check=True)
 
 
 def test_a_pod_that_somebody_deletes_is_a_job_that_failed(
@@ -322,8 +337,70 @@ def test_a_pod_that_somebody_deletes_is_a_job_that_failed(
     server.drivers.clear()
     status = cluster.find(ORDERS.tag)
     assert (status.state, "its pod is gone" in str(status.detail)) == (JobState.FAILED, True)
+    failure = cluster.failure(ORDERS.tag)
+    assert failure is not None and failure.remedy is Remedy.UNKNOWN, "its submit is right"
     cluster.submit(ORDERS)
     assert server.started == {ORDERS.tag: 1}
+
+
+@pytest.mark.parametrize(
+    ("phase", "state"), [("Succeeded", JobState.FINISHED), ("Failed", JobState.FAILED)]
+)
+def test_an_end_that_was_seen_holds_when_the_pod_is_removed(
+    server: FakeKubernetes, cluster: DriverPods, phase: str, state: JobState
+) -> None:
+    id = cluster.submit(ORDERS)
+    only(server)["status"] = {"phase": phase, "reason": "Evicted" if phase == "Failed" else ""}
+    seen = cluster.find(ORDERS.tag)
+    server.drivers.clear()
+    assert (seen.state, seen.id, cluster.find(ORDERS.tag)) == (state, id, seen)
+
+
+def test_what_spark_submit_was_refused_is_told_where_it_has_deleted_its_pod(
+    server: FakeKubernetes, cluster: DriverPods, tmp_path: Path
+) -> None:
+    cluster.submit(ORDERS)
+    server.drivers.clear()
+    (tmp_path / "state" / f"{ORDERS.tag}.exit").write_text("1")
+    assert cluster.find(ORDERS.tag).detail == "spark-submit ended with 1"
+
+
+def test_a_request_without_an_answer_may_still_make_the_pod(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    server.quota = True
+    cluster = opened(server, tmp_path, settle_seconds=20)
+    cluster.submit(ORDERS)
+    said = "Operation: [create]  for kind: [Pod]  with name: [null]  in namespace: [shop]  failed."
+    (tmp_path / "state" / f"{ORDERS.tag}.log").write_text(said)
+    timer = threading.Timer(0.3, lambda: server.drivers.update({"late": fake_pod(ORDERS.tag)}))
+    timer.start()
+    assert cluster.find(ORDERS.tag).state is JobState.RUNNING
+    timer.join()
+
+
+@pytest.mark.parametrize(
+    ("main", "mounts"), [("main", ()), ("main", ("settings",)), ("spark-kubernetes-driver", ())]
+)
+def test_a_template_names_the_container_of_the_driver(
+    server: FakeKubernetes, cluster: DriverPods, main: str, mounts: tuple[str, ...]
+) -> None:
+    driver: dict[str, Any] = {"name": main, "args": ["driver"]}
+    containers = [{"name": "istio-proxy"}, driver]
+    if mounts:  # a sidecar was injected after it
+        driver["volumeMounts"] = [{"name": "spark-conf-volume-driver", "mountPath": "/opt"}]
+        containers.append({"name": "vault", "volumeMounts": [{"name": "token"}]})
+    pod = stranger(server)
+    pod["spec"]["containers"] = containers
+    ended = {"name": main, "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}
+    others = [{"name": "istio-proxy", "state": {"terminated": {"exitCode": 0}}}]
+    pod["status"] = {"phase": "Running", "containerStatuses": others}
+    assert cluster.find_source(stopping()).state is JobState.RUNNING
+    pod["status"]["containerStatuses"] = [ended, *others]
+    assert cluster.find_source(stopping()).state is JobState.FAILED
+    pod["status"] = {"phase": "Running"}
+    cluster.stop(stopping())
+    assert server.queries["pods/log"]["container"] == [main]
 
 
 # ---- which job
@@ -332,14 +409,12 @@ def test_a_pod_that_somebody_deletes_is_a_job_that_failed(
 def test_a_job_of_somebody_else_is_found_by_its_name_or_by_its_pod(
     server: FakeKubernetes, cluster: DriverPods
 ) -> None:
-    assert cluster.find_source(stopping()).state is JobState.ABSENT
-    stranger(server)
     stranger(server, "moved", labels={"stateshift/place": "of another location"})
+    stranger(server)
     stranger(server, "over")["status"]["phase"] = "Failed"
     stranger(server, "executor", labels={"spark-role": "executor"})
     assert cluster.find_source(stopping()).id == "theirs"
-    assert cluster.find_source(stopping(app_name="Orders")).id == "theirs"
-    assert cluster.find_source(stopping(app_name="totals")).state is JobState.ABSENT
+    assert cluster.find_source(stopping(app_name="totals")).state is JobState.UNKNOWN
     stranger(server, "second")
     with pytest.raises(ClusterError, match="several are alive: theirs, second"):
         cluster.stop(stopping())
@@ -373,7 +448,198 @@ def test_a_driver_that_somebody_would_start_again_is_refused(
     assert server.deleted == [] and not list((tmp_path / "state").glob("*.killed.json"))
 
 
+@pytest.mark.parametrize("job", ["заказы", "orders_EU", "Orders", "o" * 64])
+def test_a_label_that_other_names_have_as_well_is_not_taken_for_the_job(
+    server: FakeKubernetes, cluster: DriverPods, job: str
+) -> None:
+    """Labels as Spark 4.3 makes them (KubernetesConf.getAppNameLabel)."""
+    for name, label in (("payments", ""), ("eu", "orders-eu"), ("long", "o" * 63), ("o", "orders")):
+        stranger(server, name, labels={"spark-app-name": label})
+    ask = StopRequest(job, TARGET, None, 2.0, {})
+    with pytest.raises(ClusterError, match=f"cannot tell whether {job} runs") as raised:
+        cluster.stop(ask)
+    said = f"{raised.value.fact}: {raised.value.hint}"
+    assert "payments" not in said and '"stop": {"pod": …}' in said
+    assert server.deleted == []
+    cluster.stop(replace(ask, options={"pod": "payments"}))
+    assert server.deleted == ["payments"]
+
+
+def test_a_job_that_is_not_seen_may_run_in_another_namespace(
+    server: FakeKubernetes, cluster: DriverPods
+) -> None:
+    status = cluster.find_source(stopping())
+    assert (status.state, status.detail) == (
+        JobState.UNKNOWN,
+        f"no driver of it is in namespace shop of {server.url}, and it may run elsewhere",
+    )
+    stranger(server)
+    assert cluster.stop(stopping()) == JobStatus(JobState.FINISHED, "theirs", "stopped")
+    assert not cluster.stop(stopping()).state.alive, "by our own note"
+
+
+def test_the_newest_driver_of_a_location_tells_of_it(
+    server: FakeKubernetes, cluster: DriverPods
+) -> None:
+    for name, began, phase in (("a-new", "02", "Failed"), ("b-old", "01", "Succeeded")):
+        label = {"stateshift/place": place_of(TARGET)}
+        pod = stranger(server, name, labels=label, creationTimestamp=f"2026-{began}-01T00:00:00Z")
+        pod["status"]["phase"] = phase
+    assert cluster.find_source(stopping()).id == "a-new"
+
+
+def test_a_pod_that_is_no_driver_is_refused(server: FakeKubernetes, cluster: DriverPods) -> None:
+    stranger(server, "web", labels={"spark-role": ""})
+    with pytest.raises(ClusterError, match="web is no driver of Spark's"):
+        cluster.stop(stopping(pod="web"))
+    assert server.deleted == []
+
+
+@pytest.mark.parametrize("options", [{"pod": "theirs"}, {"app_name": "orders"}])
+def test_a_pod_of_a_job_elsewhere_than_in_kubernetes_is_refused(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    plain = {"master": "local[2]", "state_dir": str(tmp_path)}
+    local = open_cluster(ClusterSpec("here", "spark_submit", plain), str(tmp_path))
+    with pytest.raises(ClusterError, match=f'"{next(iter(options))}" of its "stop" is for drivers'):
+        local.find_source(stopping(**options))
+
+
+def test_a_cluster_that_is_another_by_now_does_not_take_a_job_for_ended(
+    server: FakeKubernetes, cluster: DriverPods, tmp_path: Path
+) -> None:
+    id = cluster.submit(ORDERS)
+    only_in(server, "shop")
+    other = opened(server, tmp_path, conf={"spark.kubernetes.namespace": "other"})
+    status = other.find(ORDERS.tag)
+    assert (status.state, status.id) == (JobState.UNKNOWN, id)
+    assert f"was submitted to namespace shop of {server.url}" in str(status.detail)
+    with pytest.raises(ClusterError, match="cannot tell whether orders runs"):
+        other.stop(stopping(ORDERS.tag))
+    other.submit(ORDERS)
+    assert running(server) == [id] and server.started == {ORDERS.tag: 1}
+
+
+def only_in(server: FakeKubernetes, namespace: str) -> None:
+    """All pods are in this namespace; another one is empty, whether there is one or not."""
+    answer = server.answer
+
+    def by_namespace(
+        method: str, path: str, query: dict[str, list[str]], body: Any
+    ) -> tuple[int, Any]:
+        if method == "GET" and f"/namespaces/{namespace}/" not in path:
+            name = path.partition("/pods/")[2]
+            items = {"kind": "PodList", "metadata": {}, "items": []}
+            return (404, {"kind": "Status", "reason": "NotFound"}) if name else (200, items)
+        return answer(method, path, query, body)
+
+    server.answer = by_namespace  # type: ignore[method-assign]
+
+
+# ---- runs of older versions, which labelled nothing and noted no pod
+
+
+def older(folder: Path, held: bool) -> subprocess.Popen[bytes] | None:
+    """What such a run has left, and its launcher if that still waits."""
+    stem = folder / "state" / ORDERS.tag
+    stem.parent.mkdir()
+    driver = {"master": "k8s://https://east:6443", "waits": held}
+    stem.with_name(f"{stem.name}.deployed").write_text(json.dumps(driver))
+    stem.with_name(f"{stem.name}.log").write_text("\t pod name: theirs\n\t namespace: shop\n")
+    stem.with_name(f"{stem.name}.lock").touch()
+    if not held:
+        stem.with_name(f"{stem.name}.pid").write_text("999999")
+        stem.with_name(f"{stem.name}.exit").write_text("0")
+        return None
+    words = f"exec 9<>{stem}.lock; flock -x 9; echo $$ >{stem}.pid; exec sleep 600"
+    launcher = subprocess.Popen(["sh", "-c", words], start_new_session=True)
+    assert in_time(lambda: stem.with_name(f"{stem.name}.pid").is_file())
+    return launcher
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_driver_of_an_older_version_is_found_by_what_spark_submit_has_said(
+    server: FakeKubernetes, tmp_path: Path, held: bool
+) -> None:
+    launcher = older(tmp_path, held)
+    stranger(server)
+    cluster = opened(server, tmp_path, seconds_max=2)
+    try:
+        assert cluster.find(ORDERS.tag) == JobStatus(JobState.RUNNING, "theirs")
+        assert cluster.submit(ORDERS) == "theirs"
+        assert cluster.stop(stopping(ORDERS.tag)).state is JobState.FINISHED
+        assert (server.deleted, sum(server.started.values())) == (["theirs"], 0)
+        assert cluster.find(ORDERS.tag).state is JobState.FINISHED
+    finally:
+        if launcher is not None:
+            launcher.kill()
+            launcher.wait()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_driver_of_an_older_version_that_is_not_seen_is_unknown_and_not_started_again(
+    server: FakeKubernetes, tmp_path: Path, held: bool
+) -> None:
+    launcher = older(tmp_path, held)
+    cluster = opened(server, tmp_path, seconds_max=2)
+    try:
+        assert cluster.find(ORDERS.tag).state is JobState.UNKNOWN
+        cluster.submit(ORDERS)
+        assert not server.started
+        with pytest.raises(ClusterError, match="cannot tell whether orders runs") as raised:
+            cluster.stop(stopping(ORDERS.tag))
+        follow(raised.value)
+        assert cluster.stop(stopping(ORDERS.tag)).state is JobState.FINISHED
+    finally:
+        if launcher is not None:
+            launcher.kill()
+            launcher.wait()
+
+
 # ---- the stop
+
+
+@pytest.mark.parametrize("options", [{}, {"pod": "theirs"}])
+def test_a_kept_driver_is_not_asked_to_stop_before_it_is_refused(
+    server: FakeKubernetes, tmp_path: Path, options: dict[str, str]
+) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(), SOURCE)
+    stranger(server, ownerReferences=[{"kind": "Job", "name": "orders", "controller": True}])
+    asked: list[str] = []
+
+    def open_storage(location: str) -> Any:
+        asked.append(location)
+        return ground.open(location)
+
+    cluster = opened(server, tmp_path, open_storage, graceful_seconds=5)
+    request = stopping(location=SOURCE, **options)
+    with pytest.raises(ClusterError, match="theirs is kept by Job orders"):
+        cluster.stop(request)
+    assert asked == [] and running(server) == ["theirs"]
+    assert not cluster.is_stopping(request), "nothing of it is to be taken back"
+
+
+def test_a_log_without_end_delays_no_stop_and_neither_does_a_full_disk(
+    server: FakeKubernetes, cluster: DriverPods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.log = "".join(
+        f"{number:7} word=1 token abc/def:8080 {'x' * 8_000}\n" for number in range(9_999)
+    )
+    stranger(server)
+    began = time.monotonic()
+    cluster.stop(stopping())
+    assert time.monotonic() - began < 20, "the time to redact it all is minutes"
+    kept = (tmp_path / "state" / "theirs.pod.log").read_text()
+    assert kept.startswith("   9") and len(kept) <= 1 << 18 and "9998 word" in kept
+
+    def full(*words: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(driver_pods, "write_whole", full)
+    stranger(server, "second")
+    cluster.stop(stopping(pod="second"))
+    assert server.deleted == ["theirs", "second"]
 
 
 def test_what_a_driver_has_said_is_kept_before_its_pod_is_deleted(
@@ -461,6 +727,9 @@ def test_a_start_is_tried_before_the_old_job_is_stopped(
     server.namespace_is_gone = True
     assert "there is no namespace shop" in str(cluster.try_start(ORDERS).hint)
     assert server.drivers == {} and not server.started
+    server.quota = server.namespace_is_gone = False
+    nowhere = replace(ORDERS, options={"application": "local:///nowhere.py"})
+    assert "whether local:///nowhere.py is there is not known" in cluster.try_start(nowhere).untried
 
 
 def test_what_spark_submit_is_refused_is_told_in_its_words(
@@ -491,7 +760,8 @@ def test_an_api_server_that_is_away_is_no_end_of_a_job(
         server.turns(1_000)
     thread.join()
     assert server.drivers == {}
-    away = opened(server, tmp_path, master="k8s://http://127.0.0.1:1")
+    conf = {"spark.kubernetes.context": "shop"}
+    away = opened(server, tmp_path, master="k8s://http://127.0.0.1:1", conf=conf)
     with pytest.raises(Unanswered, match="does not answer") as raised:
         away.find(ORDERS.tag)
     assert raised.value.exit_code == 7 and "resume WORKDIR" in str(raised.value.hint)
@@ -516,12 +786,13 @@ def test_the_master_the_context_and_the_namespace_are_those_of_spark_submit(
 ) -> None:
     access = opened(server, tmp_path).calls.access
     assert (access.server, access.namespace) == (server.url, "shop")
-    plain = spec(server, tmp_path, conf={}, master="k8s://east:6443")
-    conf = {"conf": {"spark.kubernetes.context": "shop"}}
-    unnamed = open_cluster(replace(plain, options={**plain.options, **conf}), str(tmp_path))
-    assert isinstance(unnamed, DriverPods)
-    access = unnamed.calls.access
-    assert (access.server, access.namespace) == ("https://east:6443", "default"), "as Spark has it"
+    conf = {"spark.kubernetes.context": "shop", "spark.kubernetes.namespace": "default"}
+    access = opened(server, tmp_path, conf=conf, master="k8s://east:6443/").calls.access
+    assert (access.server, access.namespace) == ("https://east:6443", "default")
+    plain = spec(server, tmp_path)
+    unnamed = replace(plain, options={**plain.options, "conf": {}})
+    with pytest.raises(ClusterError, match=r"has no spark\.kubernetes\.namespace"):
+        open_cluster(unnamed, str(tmp_path)).find_source(stopping())
     for refused, words in (
         ({"master": "k8s://http://east:6443"}, "is not https"),
         ({"conf": {"spark.kubernetes.trust.certificates": True}}, "trust.certificates is not done"),
@@ -537,6 +808,64 @@ def test_the_master_the_context_and_the_namespace_are_those_of_spark_submit(
     assert opened(server, tmp_path, conf=fine).find("t").state is JobState.ABSENT
 
 
+@pytest.mark.parametrize("other", ["http://127.0.0.1:1", "https://east", "https://127.0.0.1:x"])
+def test_a_token_goes_to_the_server_that_it_is_of(
+    server: FakeKubernetes, tmp_path: Path, other: str
+) -> None:
+    with pytest.raises(ClusterError, match="its token is not shown to") as raised:
+        opened(server, tmp_path, master=f"k8s://{other}").find("t")
+    assert "spark.kubernetes.context" in str(raised.value.hint)
+    assert (
+        opened(server, tmp_path, master=f"k8s://{server.url}/").find("t").state is JobState.ABSENT
+    )
+
+
+def test_a_plug_in_is_told_the_server_that_is_asked(server: FakeKubernetes, tmp_path: Path) -> None:
+    info = tmp_path / "info"
+    script = f'printf %s "$KUBERNETES_EXEC_INFO" >{info}; exit 1'
+    version = "client.authentication.k8s.io/v1"
+    plug_in: dict[str, Any] = {"apiVersion": version, "command": "sh", "args": ["-c", script]}
+    plug_in |= {"provideClusterInfo": True, "interactiveMode": "Never"}
+    config = server.kubeconfig(tmp_path / "exec", exec=plug_in)
+    conf = {"spark.kubernetes.context": "shop"}
+    environment = {"KUBECONFIG": config}
+    asked = {"conf": conf, "environment": environment, "master": "k8s://https://east:6443"}
+    with pytest.raises(ClusterError, match="ended with 1"):
+        opened(server, tmp_path, **asked).find("t")
+    assert json.loads(info.read_text())["spec"]["cluster"]["server"] == "https://east:6443"
+
+
+@pytest.mark.parametrize(
+    ("master", "shown"),
+    [
+        ("https://10.1.2.3", True),
+        ("https://kubernetes.default.svc:443/", True),
+        ("https://east:6443", False),
+    ],
+)
+def test_a_pods_account_is_shown_to_its_own_server(
+    server: FakeKubernetes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    master: str,
+    shown: bool,
+) -> None:
+    for name in ("token", "namespace", "ca.crt"):
+        (tmp_path / name).write_text("x")
+    monkeypatch.setattr(credentials, "_ACCOUNT", tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.1.2.3")
+    monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    cluster = opened(server, tmp_path, master=f"k8s://{master}", environment={"KUBECONFIG": ""})
+    if shown:
+        access = cluster.calls.access
+        assert (access.server, access.namespace) == (master.rstrip("/"), "shop")
+        return
+    with pytest.raises(ClusterError, match="its token is not shown to https://east:6443"):
+        _ = cluster.calls.access
+
+
 @pytest.mark.parametrize(
     ("cluster", "submit", "connection", "words"),
     [
@@ -546,6 +875,7 @@ def test_the_master_the_context_and_the_namespace_are_those_of_spark_submit(
         ({}, {"conf": {"spark.kubernetes.context": "west"}}, None, "context is where"),
         ({}, {"environment": {"KUBECONFIG": "/x"}}, None, "KUBECONFIG"),
         ({}, {"conf": {"spark.kubernetes.driver.pod.name": "x"}}, None, "made of the tag"),
+        ({}, {"conf": {f"{OTHER_ACCESS}.oauthToken": "s3cret"}}, None, "be somebody else"),
         ({}, {"application": __file__}, None, "file.upload.path"),
         ({}, {"py_files": ["a.zip"]}, None, "file.upload.path"),
         (
@@ -572,8 +902,9 @@ def test_a_start_that_would_be_looked_for_in_another_place_is_refused(
     if not words:
         check_submit(spec(server, tmp_path, **cluster), given, "/jobs/0/submit", connection)
         return
-    with pytest.raises(SpecError, match=words):
+    with pytest.raises(SpecError, match=words) as raised:
         check_submit(spec(server, tmp_path, **cluster), given, "/jobs/0/submit", connection)
+    assert "s3cret" not in str(raised.value)
 
 
 # ---- whole moves
@@ -718,6 +1049,16 @@ def test_a_run_killed_anywhere_and_taken_back_runs_the_old_job_alone(
             if name != "theirs":
                 conf = json.loads(server.drivers[name]["metadata"]["annotations"]["test/conf"])
                 assert conf["spark.stateshift.checkpoint"] == SOURCE, number
+
+
+def test_a_job_that_is_not_where_the_spec_says_is_not_started_a_second_time(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    ground, plain = place(tmp_path, server), spec_of(server, tmp_path)
+    only_in(server, "theirs")
+    with pytest.raises(PlanError, match="no driver of it is in namespace shop of"):
+        ground.apply(plain)
+    assert running(server) == ["theirs"] and not server.started
 
 
 def test_no_right_is_used_that_no_page_asks_for(server: FakeKubernetes, tmp_path: Path) -> None:

@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from stateshift import migration
+from stateshift.clusters.detached import Trace
 from stateshift.clusters.kind import check_submit, open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
+from stateshift.clusters.spark_submit.deploy import Deployed, driver_in_cluster, status_of
 from stateshift.errors import ClusterError, PlanError, SpecError
 from stateshift.formats.marks import STOP
 from stateshift.specification.model import ClusterSpec
@@ -30,6 +32,7 @@ ACCEPTED = f"INFO YarnClientImpl: Submitted application {APPLICATION}"
 LOST = f"ERROR Client: Failed to contact YARN for application {APPLICATION}."
 KILLED = f"org.apache.spark.SparkException: Application {APPLICATION} finished with killed status"
 TAG = "run.orders"
+POD_LOST = "pod name: orders-1-driver\n\t phase: Running\nException: connection reset"
 
 
 class Place:
@@ -305,3 +308,25 @@ def test_a_job_of_which_nobody_knows_whether_it_runs_is_not_fenced(tmp_path: Pat
     assert not waived.refusals
     report = migration.apply(waived, "run-waived", ground.workdir("waived"), adapters)
     assert report.state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("code", "waits", "log", "state"),
+    [
+        (1, True, POD_LOST, JobState.UNKNOWN),
+        (1, True, POD_LOST.replace("Running", "Failed"), JobState.FAILED),
+        (0, True, POD_LOST, JobState.FINISHED),
+        (0, False, POD_LOST, JobState.UNKNOWN),
+        (1, False, "no pod was made", JobState.FAILED),
+    ],
+)
+def test_a_driver_in_kubernetes_whose_mode_only_its_submit_has_named(
+    code: int, waits: bool, log: str, state: JobState
+) -> None:
+    """A run of an older version: its cluster is opened as one of processes."""
+    driver = Deployed("k8s://https://east:6443", waits)
+    assert status_of(driver, Trace(False, 7, code), log, ended=False).state is state
+    assert driver_in_cluster("k8s://https://east:6443", {}).waits
+    killing = "spark-submit --master k8s://https://east:6443 --kill "
+    assert driver.to_kill("") == f"{killing}<namespace>:<driver pod>"
+    assert driver.to_kill(POD_LOST) == f"{killing}orders-1-driver"

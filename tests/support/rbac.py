@@ -1,20 +1,32 @@
-"""The role that an account of stateshift needs in Kubernetes, made from the table that the calls
-are held to: `python -m tests.support.rbac` writes the file that is shipped.
+"""The roles that an account of stateshift needs in Kubernetes, made from the tables that the calls
+are held to: `python -m tests.support.rbac` writes the files that are shipped.
 """
 
 from __future__ import annotations
 
-from stateshift.clusters.kubernetes.calls import NEEDS
+from pathlib import Path
+from typing import Final
+
+from stateshift.clusters.kubernetes.calls import FLINK_NEEDS, POD_NEEDS, SPARK_NEEDS, Rights
 from tests.acceptance.support import ROOT
 
-FILE = ROOT / "configs" / "deploy" / "kubernetes-rbac.yaml"
-_HEAD = """\
+_DEPLOY: Final = ROOT / "configs" / "deploy"
+_OF_OPERATORS: Final = """\
 # The rights that stateshift uses with clusters of kind flink_operator (flink.apache.org and
-# services/proxy), spark_operator (sparkoperator.k8s.io, pods: get, pods/log, events) and
-# spark_submit with a master k8s://... (pods, pods/log, events), in the namespace of the jobs:
+# services/proxy) and spark_operator (the others), in the namespace of the jobs:
 #   kubectl -n NAMESPACE apply -f kubernetes-rbac.yaml
 # services/proxy: to ask JobManagers through the API server; not needed where "rest_url" is given.
 # It may be narrowed to theirs: resourceNames: ["orders-rest:8081"].
+"""
+_OF_PODS: Final = """\
+# The rights that stateshift uses with clusters of kind spark_submit whose drivers are pods (a master
+# k8s://..., cluster mode), in the namespace of the jobs, and only there:
+#   kubectl -n NAMESPACE apply -f kubernetes-rbac-pods.yaml
+# An account that may create pods may run as any account of its namespace. stateshift itself creates
+# none, but tries one (dryRun); spark-submit, which runs as the same account, creates the driver, and
+# needs services, configmaps and networkpolicies (create, patch) besides.
+"""
+_ACCOUNT: Final = """\
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -23,34 +35,43 @@ metadata:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: stateshift
+  name: {role}
 rules:
 """
-_TAIL = """\
+_TAIL: Final = """\
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: stateshift
+  name: {role}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: stateshift
+  name: {role}
 subjects:
   - kind: ServiceAccount
     name: stateshift
 """
 
 
-def manifest() -> str:
+def manifest(head: str, role: str, needs: Rights) -> str:
     rules = []
-    for (group, resource), verbs in NEEDS.items():
+    for (group, resource), verbs in needs.items():
         rules.append(
             f'  - apiGroups: ["{group}"]\n    resources: ["{resource}"]\n'
             f"    verbs: [{', '.join(verbs)}]\n"
         )
-    return _HEAD + "".join(rules) + _TAIL
+    return head + _ACCOUNT.format(role=role) + "".join(rules) + _TAIL.format(role=role)
+
+
+def manifests() -> dict[Path, str]:
+    operators = {**FLINK_NEEDS, **SPARK_NEEDS}
+    return {
+        _DEPLOY / "kubernetes-rbac.yaml": manifest(_OF_OPERATORS, "stateshift", operators),
+        _DEPLOY / "kubernetes-rbac-pods.yaml": manifest(_OF_PODS, "stateshift-pods", POD_NEEDS),
+    }
 
 
 if __name__ == "__main__":
-    FILE.write_text(manifest())
+    for path, text in manifests().items():
+        path.write_text(text)

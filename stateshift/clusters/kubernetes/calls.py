@@ -57,7 +57,6 @@ _CHANGE_SECONDS: Final = 3600.0
 _CONFLICTS_MAX: Final = 32  # each means that somebody else has written in between
 _FLINK: Final = "flink.apache.org"
 _SPARK: Final = "sparkoperator.k8s.io"
-_RIGHTS: Final = "configs/deploy/kubernetes-rbac.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +124,7 @@ class KubernetesCalls:
     cluster: str
     options: Options
     interrupt: Event | None = None
+    rights: str = "configs/deploy/kubernetes-rbac.yaml"
 
     @cached_property
     def access(self) -> Access:
@@ -307,7 +307,7 @@ class KubernetesCalls:
             case 403 if f"cannot {verb}" in words:
                 hint = (
                     f'the account needs "{verb}" of {what.words} in the namespace '
-                    f"{namespace}: bind it to the role in {_RIGHTS}"
+                    f"{namespace}: bind it to the role in {self.rights}"
                 )
             case 403 if "being terminated" in words:
                 hint = f"the namespace {namespace} is being deleted: use another one"

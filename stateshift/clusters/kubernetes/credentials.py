@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from requests import PreparedRequest
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_IN_POD: Final = "kubernetes.default"  # the names of the API server within its cluster
 _EXEC: Final = "client.authentication.k8s.io/"
 _EXEC_VERSIONS: Final = (f"{_EXEC}v1", f"{_EXEC}v1beta1")
 _PLUGIN_SECONDS_MAX: Final = 60.0
@@ -94,7 +95,7 @@ class Access:
 
 def access_of(cluster: str, options: Options) -> Access:
     """Return the access that a cluster's options name, else kubectl's own. "server", which is in no
-    spec, goes before that of the kubeconfig.
+    spec, goes before that of the kubeconfig. A context that nobody has named goes to its own alone.
     """
     named = options.get("kubeconfig") or os.environ.get("KUBECONFIG")
     if named:
@@ -115,13 +116,37 @@ def access_of(cluster: str, options: Options) -> Access:
     namespace = options.get("namespace") or read_secret(
         _ACCOUNT / "namespace", "namespace", cluster
     )
+    own, words = f"https://{bracketed}:{port}", "the pod's service account"
+    named_server = str(options.get("server") or "")
+    if _address(named_server)[0].startswith(_IN_POD):
+        own = named_server
     return Access(
-        str(options.get("server") or f"https://{bracketed}:{port}"),
+        _server(cluster, options, own, words),
         str(namespace).strip(),
         str(_ACCOUNT / "ca.crt"),
         lambda _: Proof(read_secret(_ACCOUNT / "token", "token", cluster).strip()),
-        "the pod's service account",
+        words,
     )
+
+
+def _server(cluster: str, options: Options, own: str, words: str) -> str:
+    """Return the server that options name, else our own. Another one is shown who we are only where
+    somebody has named the context for it.
+    """
+    url = str(options.get("server") or own).rstrip("/")
+    if options.get("context") or _address(url) == _address(own):
+        return url
+    fact = f"{words} is for {redact(own)}, and its token is not shown to {redact(url)}"
+    hint = "name the context that is for it: spark.kubernetes.context"
+    raise ClusterError(fact, cluster=cluster, hint=hint)
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    try:
+        return parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:  # a port that is no number
+        return "", 0
 
 
 @dataclass(frozen=True)
@@ -152,7 +177,8 @@ class _Kubeconfig:
             for key, way_out in _NOT_DONE.items():
                 if server.get(key) or user.get(key):
                     raise self._error(f'asks for "{key}", which is not done', way_out)
-            url = str(options.get("server") or server["server"]).rstrip("/")
+            words = f"the context {name} of {', '.join(map(str, self.files))}"
+            url = _server(self.cluster, options, str(server["server"]), words)
             if server.get("insecure-skip-tls-verify"):
                 fact = '"insecure-skip-tls-verify" would show our token to whoever answers'
                 raise self._error(fact, 'name its "certificate-authority" there')
@@ -162,8 +188,8 @@ class _Kubeconfig:
                 url,
                 str(options.get("namespace") or context.get("namespace") or "default"),
                 self._file(folder, server, "certificate-authority"),
-                self._proving(its_folder, user, server),
-                f"the context {name} of {', '.join(map(str, self.files))}",
+                self._proving(its_folder, user, {**server, "server": url}),
+                words,
             )
         except OTHER_FIELDS as error:
             fact = f"is not one that kubectl would read: {type(error).__name__} {error}"

@@ -150,6 +150,9 @@ class SparkSubmit(TaggedCluster):
         return JobStatus(JobState.FAILED, id, detail)
 
     def find_untagged(self, request: StopRequest) -> JobStatus:
+        for key in self.stop_options(request).keys() & {"pod", "app_name"}:
+            fact = f'"{key}" of its "stop" is for drivers in Kubernetes (k8s://…, in cluster mode)'
+            raise self.error(request.job, fact, "leave it out, or correct the cluster")
         if not processes.visible():
             why = "this system has no /proc: processes cannot be seen"
             return JobStatus(JobState.UNKNOWN, None, why)
@@ -160,7 +163,7 @@ class SparkSubmit(TaggedCluster):
             return JobStatus(JobState.ABSENT)  # the spec names the process that it is
         stopped = self._notes.stopped(request)
         if stopped:
-            return JobStatus(JobState.FINISHED, str(stopped[0]), "stopped")
+            return JobStatus(JobState.FINISHED, stopped[0], "stopped")
         master = self.master(None)
         if not is_local(master):
             why = "its driver may run in the cluster, or be started from another host"

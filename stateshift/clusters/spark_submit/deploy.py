@@ -8,8 +8,9 @@
                                         cluster
     <state_dir>/<tag>.ended             put there by a person, who has seen that the application is
                                         over
-    <state_dir>/<location>.source.json  {"job", "location", "workdir", "pids"}: processes of a job
-                                        that we did not submit, written before they are stopped.
+    <state_dir>/<location>.source.json  {"job", "location", "workdir", "pids"}: processes, or the
+                                        pod, of a job that we did not submit, written before they
+                                        are stopped.
                                         They count for the run of this workdir alone: after it
                                         anybody may have started the job again
 
@@ -44,17 +45,22 @@ _IN_CONF: Final = "spark.submit.deployMode"
 # Whether the launcher waits for the end of the application, and what is so where nothing is said.
 _WAITING: Final = {
     "yarn": ("spark.yarn.submit.waitAppCompletion", True),
+    "k8s": ("spark.kubernetes.submission.waitAppCompletion", True),
     "spark": ("spark.standalone.submit.waitAppCompletion", False),
 }
 _ACCEPTED: Final = {
     "yarn": re.compile(r"\bapplication_\d+_\d+\b"),
+    "k8s": re.compile(r"pod name: (\S+)"),
     "spark": re.compile(r"\bdriver-\d{14}-\d+\b"),
 }
 # The application's id in a command that ends it, if the launcher has said none.
-_PLACEHOLDERS: Final = {"yarn": "<the id that `yarn application -list` shows>"}
+_PLACEHOLDERS: Final = {
+    "yarn": "<the id that `yarn application -list` shows>",
+    "k8s": "<namespace>:<driver pod>",
+}
 _OVER: Final = re.compile(
     r"Application \S+ finished with (?:failed|killed) status|final status: "
-    r"(?:FAILED|KILLED)"
+    r"(?:FAILED|KILLED)|phase: Failed"
 )
 
 
@@ -74,7 +80,7 @@ class Deployed:
         pattern = _ACCEPTED.get(self.kind)
         if pattern is None:
             return None
-        ids = pattern.findall(log)
+        ids = [match[pattern.groups] for match in pattern.finditer(log)]
         return ids[-1] if ids else None
 
     def to_kill(self, log: str) -> str:
@@ -110,16 +116,16 @@ class DriverNotes:
     def ended_path(self, tag: str) -> Path:
         return self._of_tag(tag, "ended").absolute()
 
-    def stopping(self, request: StopRequest, pids: Sequence[int]) -> None:
-        """Note processes before they are gone: a repeated stop would not know of the end."""
+    def stopping(self, request: StopRequest, pids: Sequence[int | str]) -> None:
+        """Note processes, or a pod, before they are gone: a repeated stop would know nothing."""
         if pids:
             plain = {**self._stopped_by(request), "pids": list(pids)}
             write_object(self._of_source(request.location), plain)
 
-    def stopped(self, request: StopRequest) -> tuple[int, ...]:
+    def stopped(self, request: StopRequest) -> tuple[str, ...]:
         plain = read_object(self._of_source(request.location)) or {}
         noted = {name: plain.get(name) for name in ("job", "location", "workdir")}
-        return tuple(map(int, plain["pids"])) if noted == self._stopped_by(request) else ()
+        return tuple(map(str, plain["pids"])) if noted == self._stopped_by(request) else ()
 
     def _stopped_by(self, request: StopRequest) -> dict[str, object]:
         return {"job": request.job, "location": request.location, "workdir": self.workdir}

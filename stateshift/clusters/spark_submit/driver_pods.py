@@ -3,8 +3,10 @@ k8s://… in cluster mode. The master's API server finds a driver, tells how it 
 asked as spark-submit asks it (`spark.kubernetes.context` and `.namespace`, see `credentials`).
 
     <state_dir>/<tag>.log, .lock, .pid, .exit   of spark-submit, see `detached`
-    <state_dir>/<tag>.json                      {"begun", "options", "id": the pod once it is seen,
-                                                "stopped", "died"}, see `noted`
+    <state_dir>/<tag>.json                      {"begun", "options", "place": namespace and server,
+                                                "id": the pod once it is seen, "ended": [state,
+                                                detail] once that is, "stopped", "died"}, `noted`
+    <state_dir>/<tag>.deployed, .ended          see `deploy`; runs of older versions have no .json
     <state_dir>/<pod>.pod.log                   what a driver has said, read before it is deleted
 
 Two labels go with a driver, which any run finds it by: stateshift/tag and stateshift/place, digests
@@ -16,7 +18,9 @@ that waits for it. It ends once the pod is there (waitAppCompletion=false), unle
 otherwise; what it is and says is of no account once the pod is seen.
 
 A pod is deleted by its uid, with Kubernetes' own time to end. Its restart policy is Never: a driver
-is over when its container is, also where a sidecar runs on, and when its pod is gone.
+is over when its container is, also where a sidecar runs on, and when its pod is gone from where it
+was. One that is not seen from anywhere else says nothing: the job is `unknown`. A job without a tag
+is unknown, too, where it has no pod: it may be in another namespace.
 """
 
 from __future__ import annotations
@@ -26,10 +30,11 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from shlex import quote
 from typing import Final
 
 from stateshift.clusters import detached
@@ -61,7 +66,7 @@ from stateshift.clusters.spark_submit.cluster import (
     master_of,
 )
 from stateshift.clusters.tagged import TaggedCluster
-from stateshift.clusters.waiting import wait_until_settled
+from stateshift.clusters.waiting import wait_for, wait_until_settled
 from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
@@ -72,23 +77,27 @@ _CONTEXT: Final = "spark.kubernetes.context"
 _POD_NAME: Final = "spark.kubernetes.driver.pod.name"
 _WAITS: Final = "spark.kubernetes.submission.waitAppCompletion"
 _UPLOADS: Final = "spark.kubernetes.file.upload.path"
-# Settings by which spark-submit would be somebody else than a kubeconfig says.
 _OTHER_ACCESS: Final = (
     "spark.kubernetes.authenticate.submission.",
     "spark.kubernetes.trust.certificates",
 )
+_SOMEBODY_ELSE: Final = "spark-submit would be somebody else there than we are"
+_AS_CONTEXT: Final = f"a kubeconfig that has it, and the cluster's {_CONTEXT} names its context"
 _APP_NAME: Final = "spark-app-name"  # labels of Spark's own, this one since 3.3
 _ROLE: Final = "spark-role"
 _CONTAINER: Final = "spark-kubernetes-driver"
 _PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _SECONDS_MAX: Final = 300.0  # spark-submit may upload files first
 _SETTLE_SECONDS: Final = 60.0
+_KILL_SECONDS: Final = 10.0
 _LABEL_MAX: Final = 63
 _OVER: Final = ("Succeeded", "Failed")  # phases
 _KEPT: Final = ".pod.log"
-_KEPT_LINES: Final = 10_000
 _SIGNALLED: Final = 128  # above it, the shell says which signal ended it
-_GONE: Final = "its pod is gone: somebody has deleted it, or its node was drained"
+_UNANSWERED: Final = re.compile(r"Operation: \[create\]|An error has occurred|timed? ?out", re.I)
+_GONE: Final = "its pod is gone, and how it ended was not seen: it was deleted, or its node drained"
+_CONF_VOLUME: Final = "spark-conf-volume-driver"  # BasicDriverFeatureStep, KubernetesUtils
+_RIGHTS: Final = "configs/deploy/kubernetes-rbac-pods.yaml"
 
 
 class DriverPods(SparkSubmit):
@@ -103,70 +112,94 @@ class DriverPods(SparkSubmit):
         if not url.startswith("https://") and host_of(url) != "":
             fact, hint = f"the master {redact(master)} is not https", "tokens go over TLS alone"
             raise ClusterError(fact, cluster=self.name, hint=hint)
-        for key, value in conf.items():
-            if key.startswith(_OTHER_ACCESS) and value != "false":
-                fact = f"{key} is not done: spark-submit would be somebody else there than we are"
-                hint = f"put it into a kubeconfig, and name its context: {_CONTEXT}"
-                raise ClusterError(fact, cluster=self.name, hint=hint)
+        for key in _other_access(conf):
+            fact, hint = f"{key} is not done: {_SOMEBODY_ELSE}", _AS_CONTEXT
+            raise ClusterError(fact, cluster=self.name, hint=hint)
+        if _NAMESPACE not in conf:
+            fact = f'its "conf" has no {_NAMESPACE}: its drivers may be in any namespace'
+            hint = "say it there, also where it is default, or spark-defaults.conf has it"
+            raise ClusterError(fact, cluster=self.name, hint=hint)
         of_jobs = settings(self.options.get("environment"))
         access = {
             **self.options,
             "server": url,
             "kubeconfig": of_jobs.get("KUBECONFIG"),
             "context": conf.get(_CONTEXT),
-            "namespace": conf.get(_NAMESPACE, "default"),  # not the context's, says Spark
+            "namespace": conf[_NAMESPACE],
         }
-        return KubernetesCalls(self.name, access, self.interrupt)
+        return KubernetesCalls(self.name, access, self.interrupt, _RIGHTS)
 
     # ---- finding
 
     def find(self, tag: str) -> JobStatus:
         # Before the API server is asked: what a spark-submit that is over has made is there then.
-        trace, record = detached.trace(self._stem(tag)), self.notes.read(tag)
+        trace, record = detached.trace(self._stem(tag)), self.notes.read(tag) or {}
         pod = self._of_tag(tag)
-        if pod is not None:
-            if record is not None and "id" not in record:
-                self.notes.add(tag, id=_name(pod))
-            status = self._status(pod)
-        elif trace.held and "id" not in (record or {}):
-            return JobStatus(JobState.QUEUED)
-        elif record is None or not trace.started:
-            return JobStatus(JobState.ABSENT)
-        else:
+        if pod is None:
             status = self._of_launcher(tag, trace, record)
-        if record is not None and record.get("stopped") and status.state is JobState.FAILED:
+        else:
+            status = self._status(pod)
+            seen: Record = {"id": status.id}
+            if status.state in (JobState.FINISHED, JobState.FAILED):
+                seen["ended"] = [str(status.state), status.detail]
+            if not record:
+                seen |= {"begun": time.time(), "place": self.calls.place}
+            is_ours = bool(record) or trace.started
+            if is_ours and any(record.get(key) != value for key, value in seen.items()):
+                self.notes.add(tag, **seen)
+        if record.get("stopped") and status.state is JobState.FAILED:
             return JobStatus(JobState.FINISHED, status.id, "stopped")
+        if status.state is JobState.UNKNOWN and self._notes.ended_path(tag).exists():
+            return JobStatus(JobState.FINISHED, status.id, "a person has seen that it is over")
         return status
 
     def _of_tag(self, tag: str) -> Json | None:
-        """Return the driver that is alive, else the newest."""
+        """Return the driver that is alive, else the newest, by its label, else by its name."""
         pods = self.calls.every(POD, TAG, digest(tag))
-        pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
-        alive = [pod for pod in pods if _phase(pod) not in _OVER]
-        last = alive or pods
-        return last[-1] if last else None
+        if pods:
+            return _newest([pod for pod in pods if _phase(pod) not in _OVER] or pods)
+        record, driver = self.notes.read(tag), self._notes.deployed(tag)
+        name = (record or {}).get("id")
+        if record is None and driver is not None:  # of an older version, which wrote no labels
+            name = driver.accepted_as(detached.output_of(self._stem(tag), bytes_max=1 << 26))
+        return None if name is None else self.calls.get(POD, str(name))
 
     def _of_launcher(self, tag: str, trace: detached.Trace, record: Record) -> JobStatus:
-        """Return the status of a job that has no pod."""
-        pid, known = str(trace.pid), record.get("id")
+        """Return the status of a job whose pod is not seen."""
+        place, known = self.calls.place, record.get("id")
+        id = str(known or trace.pid)
+        if not record and trace.started:
+            status = super().find(tag)  # of an older version, which knew the launcher alone
+            why = f"spark-submit waits for it, and no pod of it is seen in {place}"
+            return JobStatus(JobState.UNKNOWN, id, why) if status.state.alive else status
+        if known is None and (trace.held or not trace.started):
+            return JobStatus(JobState.QUEUED if trace.held else JobState.ABSENT)
+        if "ended" in record:
+            state, detail = record["ended"]
+            return JobStatus(JobState(state), id, detail)
+        if record.get("place", place) != place:
+            why = f"it was submitted to {record['place']}, and is not seen in {place}"
+            return JobStatus(JobState.UNKNOWN, id, why)
+        said = detached.output_of(self._stem(tag))
+        is_refused = trace.code and trace.code <= _SIGNALLED and not _UNANSWERED.search(said)
+        if is_refused:  # then Spark also deletes a pod that it has made
+            return JobStatus(JobState.FAILED, id, f"spark-submit ended with {trace.code}")
         if known is not None or trace.code == 0:
-            return JobStatus(JobState.FAILED, str(known or pid), _GONE)
-        if trace.code is not None and trace.code <= _SIGNALLED:
-            return JobStatus(JobState.FAILED, pid, f"spark-submit ended with {trace.code}")
+            return JobStatus(JobState.FAILED, id, _GONE)
 
         def look(over: bool) -> JobStatus | None:
             pod = self._of_tag(tag)
             if pod is not None:
                 return self._status(pod)
-            why = "spark-submit was killed before it had made the pod"
-            return JobStatus(JobState.FAILED, pid, why) if over else None
+            why = "spark-submit ended before it had made the pod"
+            return JobStatus(JobState.FAILED, id, why) if over else None
 
         if "died" not in record:
             self.notes.add(tag, died=time.time())
         died = float((self.notes.read(tag) or record)["died"])
         seconds = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
         settled = wait_until_settled(look, died + seconds, self.interrupt)
-        return settled or JobStatus(JobState.UNKNOWN, pid, "the API server did not answer in time")
+        return settled or JobStatus(JobState.UNKNOWN, id, "the API server did not answer in time")
 
     def find_untagged(self, request: StopRequest) -> JobStatus:
         """Return the driver that the spec names, else the one for this location, else the one that
@@ -174,37 +207,57 @@ class DriverPods(SparkSubmit):
         """
         options, calls = self.stop_options(request), self.calls
         if options.get("pod"):
-            named = calls.get(POD, str(options["pod"]))
-            if named is None:
+            pod = calls.get(POD, str(options["pod"]))
+            if pod is None:
                 return JobStatus(JobState.ABSENT)
-            self._refuse_kept(named, request.job)
-            return self._status(named)
-        of_place = calls.every(POD, PLACE, place_of(request.location))
-        alive = [pod for pod in of_place if _phase(pod) not in _OVER]
-        if not alive and request.tag is None:
-            app = _label(str(options.get("app_name") or request.job))
-            executors: list[str] = []
-            for pod in calls.every(POD, _APP_NAME, app):
-                labels = _labels(pod)
-                if _phase(pod) not in _OVER and labels.get(_ROLE) == "executor":
-                    executors.append(_name(pod))
-                elif _phase(pod) not in _OVER and PLACE not in labels:
-                    alive.append(pod)
-            if executors and not alive:
-                why = f"executors of it run ({executors[0]}), and no driver of it: it may be in "
-                return JobStatus(JobState.UNKNOWN, None, f"{why}client mode, elsewhere")
-        if len(alive) > 1:
-            names = ", ".join(map(_name, alive))
+            self._refuse_kept(pod, request.job)
+            return self._status(pod)
+        pods = calls.every(POD, PLACE, place_of(request.location))
+        app = str(options.get("app_name") or request.job)
+        label = _label(app)
+        named: list[Json] = []
+        executors: list[str] = []
+        if label and request.tag is None and all(_phase(pod) in _OVER for pod in pods):
+            named, executors = self._named(label)
+        alive = [pod for pod in (*pods, *named) if _phase(pod) not in _OVER]
+        names = ", ".join(map(_name, alive))
+        why, stopped = "", self._notes.stopped(request)
+        if alive and named and label != app:
+            why = f"{names} may be it: Spark labels {app} as {label}, and others so as well; "
+            why += f'"stop": {{"pod": …}} says which it is, or {{"app_name": "{label}"}}'
+        elif len(alive) > 1:
             why = f'several are alive: {names}; "stop": {{"pod": …}} says which it is'
-            return JobStatus(JobState.UNKNOWN, None, why)
-        last = alive or of_place
-        if not last:
+        elif executors and not alive:
+            why = f"executors of it run ({executors[0]}), and no driver of it: it may be in "
+            why += "client mode, elsewhere"
+        elif stopped and not alive:
+            return JobStatus(JobState.FINISHED, stopped[0], "stopped")
+        last = _newest(alive or pods or (named if label == app else []))
+        if last is None and not why and request.tag is not None:
             return JobStatus(JobState.ABSENT)
-        self._refuse_kept(last[-1], request.job)
-        return self._status(last[-1])
+        if last is None or why:
+            nowhere = f"no driver of it is in {calls.place}, and it may run elsewhere"
+            return JobStatus(JobState.UNKNOWN, None, why or nowhere)
+        self._refuse_kept(last, request.job)
+        return self._status(last)
+
+    def _named(self, label: str) -> tuple[list[Json], list[str]]:
+        """Return the drivers with a name, without those of ours, and its executors that run."""
+        drivers: list[Json] = []
+        executors: list[str] = []
+        for pod in self.calls.every(POD, _APP_NAME, label):
+            labels = _labels(pod)
+            if labels.get(_ROLE) == "executor" and _phase(pod) not in _OVER:
+                executors.append(_name(pod))
+            elif labels.get(_ROLE) == "driver" and PLACE not in labels:
+                drivers.append(pod)
+        return drivers, executors
 
     def _refuse_kept(self, pod: Json, job: str) -> None:
-        """Refuse a driver that somebody would start again once it has ended."""
+        """Refuse a driver that somebody would start again once it has ended, and what is none."""
+        if _labels(pod).get(_ROLE) != "driver":
+            fact = f"the pod {_name(pod)} is no driver of Spark's: it has no label {_ROLE}=driver"
+            raise self.error(job, fact, 'correct "pod" of its "stop"')
         keepers = [f"the SparkApplication {_labels(pod)[APP]}"] if APP in _labels(pod) else []
         for owner in pod["metadata"].get("ownerReferences") or ():
             if owner.get("controller"):
@@ -253,6 +306,7 @@ class DriverPods(SparkSubmit):
         trial = super().try_start(submission)
         if trial.refused:
             return trial
+        untried = [trial.untried] if trial.untried else []
         container = {"name": _CONTAINER, "image": "spark"}
         pod = {
             "apiVersion": POD.api,
@@ -267,20 +321,20 @@ class DriverPods(SparkSubmit):
             is_sure = any(each in refused.fact for each in ("cannot create", "being terminated"))
             if is_sure or refused.status in (401, 404):
                 return Trial(refused.fact, refused.hint)
-            return Trial(untried=f"a plain pod would not be admitted: {refused.fact}")
+            untried.append(f"a plain pod would not be admitted: {refused.fact}")
         except ClusterError as error:
             return Trial(error.fact, error.hint)
-        return Trial(untried="whether its image can be pulled shows when the pod is there")
-
-    def has_begun(self, tag: str) -> bool:
-        return self.notes.read(tag) is not None and super().has_begun(tag)
+        else:
+            untried.append("whether its image can be pulled shows when the pod is there")
+        return Trial(untried="; ".join(untried))
 
     def prepare(self, submission: Submission, given: Options) -> Callable[[int | None], str]:
         begin = super().prepare(submission, {**given, "conf": self._settings(submission, given)})
         tag = submission.tag
 
         def start(lock: int | None) -> str:
-            self.notes.add(tag, begun=time.time(), options=dict(submission.options))
+            options, place = dict(submission.options), self.calls.place
+            self.notes.add(tag, begun=time.time(), options=options, place=place)
             pid = begin(lock)
 
             def accepted() -> str | None:
@@ -309,7 +363,7 @@ class DriverPods(SparkSubmit):
             **of_cluster,
             **settings(given.get("conf")),
             # Also where spark-defaults.conf has another one. Without a name, it is the current one.
-            _NAMESPACE: of_cluster.get(_NAMESPACE, "default"),
+            _NAMESPACE: self.calls.access.namespace,
             _CONTEXT: of_cluster.get(_CONTEXT, ""),
             _POD_NAME: f"{job}-{digest(submission.tag)[:24]}-driver",  # at most 63 letters
             f"{label}{TAG}": digest(submission.tag),
@@ -331,23 +385,40 @@ class DriverPods(SparkSubmit):
         tag, record = request.tag, self.notes.read(request.tag)
         if tag is not None and record is not None and "id" not in record:
             # Whoever still submits it is ended first: there is no pod to delete yet.
-            is_held = detached.trace(self._stem(tag)).held
-            if is_held and self._of_tag(tag) is None:
+            stem = self._stem(tag)
+            if detached.trace(stem).held and self._of_tag(tag) is None:
                 self.notes.add_stopped(tag)
                 self._signal(request, signal.SIGKILL)
+                wait_for(lambda: not detached.is_held(stem) or None, _KILL_SECONDS, self.interrupt)
+        status = self._known(request)
+        if status.state.alive and status.id is not None:
+            self._notes.stopping(request, [status.id])
 
         def kill(id: str) -> None:
             pod = self.calls.get(POD, id)
             if pod is not None and _phase(pod) not in _OVER:
-                text = self._said(pod, _KEPT_LINES)
-                kept = self.state_dir / f"{id}{_KEPT}"
-                write_whole(kept, text.encode("utf-8", "replace"))
+                text = self._said(pod, LOG_LINES)
+                with suppress(OSError):  # a full disk keeps nobody from stopping
+                    kept = self.state_dir / f"{id}{_KEPT}"
+                    write_whole(kept, text.encode("utf-8", "replace"))
                 self.calls.delete(POD, pod)
 
         namespace = self.calls.access.namespace
         look = f"kubectl describe pod {{id}} -n {namespace}; if its node is gone for good: kubectl "
         look += f"delete pod {{id}} -n {namespace} --force; then: stateshift resume WORKDIR"
         return self.end(request, kill, look)
+
+    def _known(self, request: StopRequest) -> JobStatus:
+        status = self.find_source(request)
+        if status.state is not JobState.UNKNOWN:
+            return status
+        hint = 'say which it is: "stop": {"pod": …}; or see that it does not run, and use a '
+        hint += "cluster of kind manual for the source"
+        if request.tag is not None and status.id is not None:
+            ended = quote(str(self._notes.ended_path(request.tag)))
+            hint = f"once it runs no more: touch {ended}; then: stateshift resume WORKDIR"
+        fact = f"cannot tell whether {request.job} runs: {status.detail}"
+        raise self.error(request.job, fact, hint)
 
     def has_ended(self, request: StopRequest) -> bool:
         """Whether the driver has, also through an outage of the API server."""
@@ -370,12 +441,11 @@ class DriverPods(SparkSubmit):
 
     def _said(self, pod: Json, lines_max: int) -> str:
         """Return the end of a driver's log, and the reasons of its pod, without secrets."""
-        containers = (pod.get("spec") or {}).get("containers") or ()
-        names = [str(each["name"]) for each in containers]
-        container = _CONTAINER if _CONTAINER in names else "".join(names[:1])
         said: list[str] = []
         try:
-            said.append(self.calls.pod_log(_name(pod), lines_max, container))
+            text = self.calls.pod_log(_name(pod), lines_max, _driver_of(pod))
+            # More takes long to redact, while the job writes on.
+            said.append(text if len(text) <= LOG_BYTES else text[-LOG_BYTES:].partition("\n")[2])
         except ClusterError as error:
             said.append(f"(the log of {_name(pod)}: {error.fact})")
         said += [words_of(pod), *self._warnings(_name(pod))]
@@ -390,7 +460,8 @@ class DriverPods(SparkSubmit):
         status = self.find(tag)
         if status.state not in (JobState.QUEUED, JobState.FAILED):
             return None
-        return JobFailure(status.detail or str(status.state), Remedy.OTHER_SUBMIT)
+        remedy = Remedy.UNKNOWN if status.detail == _GONE else Remedy.OTHER_SUBMIT
+        return JobFailure(status.detail or str(status.state), remedy)
 
 
 def _name(pod: Json) -> str:
@@ -401,12 +472,30 @@ def _labels(pod: Json) -> dict[str, str]:
     return pod["metadata"].get("labels") or {}
 
 
+def _newest(pods: Sequence[Json]) -> Json | None:
+    ordered = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+    return ordered[-1] if ordered else None
+
+
+def _driver_of(pod: Json) -> str:
+    """Return the container of the driver. A pod template names it as it likes, and sidecars stand
+    before and after it; Spark mounts its settings into it alone (BasicDriverFeatureStep).
+    """
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    names = [str(each["name"]) for each in containers]
+    for each in containers:
+        mounts = each.get("volumeMounts") or ()
+        if any(mount.get("name") == _CONF_VOLUME for mount in mounts):
+            return str(each["name"])
+    return _CONTAINER if _CONTAINER in names or not names else names[-1]
+
+
 def _phase(pod: Json) -> str:
     """Return the phase of a pod; of one in which only sidecars run on, by its driver's end."""
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
-        if container.get("name") == _CONTAINER and ended:
+        if container.get("name") == _driver_of(pod) and ended:
             return "Failed" if ended.get("exitCode") else "Succeeded"
     return str(status.get("phase"))
 
@@ -415,6 +504,12 @@ def _label(name: str) -> str:
     """Return Spark's label for an application's name (KubernetesConf.getAppNameLabel)."""
     plain = re.sub(r"[^a-z0-9-]", "-", name.strip().lower())
     return re.sub("-+", "-", plain)[:_LABEL_MAX].removeprefix("-").removesuffix("-")
+
+
+def _other_access(conf: Mapping[str, str]) -> list[str]:
+    """Return the settings by which spark-submit would be somebody else than a kubeconfig says."""
+    names = (name for name in conf if name.startswith(_OTHER_ACCESS))
+    return [name for name in names if conf[name] != "false"]
 
 
 def is_driver_pods(options: Options, given: Options, connection: str | None = None) -> bool:
@@ -447,6 +542,8 @@ def check_start(cluster: ClusterSpec, submit: Submit) -> None:
 
 def _unlike_cluster(options: Options, given: Options, pointer: str) -> Iterator[Complaint]:
     of_cluster, own = settings(options.get("conf")), settings(given.get("conf"))
+    for key in _other_access(own):
+        yield Complaint(f"{pointer}/conf", f"it is not done: {_SOMEBODY_ELSE}", key, _AS_CONTEXT)
     for key in (_NAMESPACE, _CONTEXT):
         if key in own and own[key] != of_cluster.get(key):
             fact = f"the cluster's {key} is where the job would be looked for"
@@ -462,7 +559,8 @@ def _unlike_cluster(options: Options, given: Options, pointer: str) -> Iterator[
             is_here = "{" not in file and file.rpartition(":")[0] in ("", "file")
             if is_here and file not in IN_SPARK:
                 fact = f"a file of this machine does not reach a pod without {_UPLOADS}"
-                yield Complaint(pointer, fact, file, "local:///… in the image, or s3a://…")
+                expected = "local:///… in the image, s3a://…, or it in conf, not in "
+                yield Complaint(pointer, fact, file, f"{expected}spark-defaults.conf alone")
 
 
 KIND = ClusterKind("spark_submit", SparkSubmit.takes.cluster, open_launcher, check_start)
