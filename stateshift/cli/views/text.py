@@ -186,8 +186,8 @@ STYLES: dict[Tone, str] = {
 
 
 def rich_blocks(blocks: Iterable[Block]) -> Iterator[RenderableType]:
-    """Yield the same as rich renderables: wrapped to the terminal's width, never cut. What holds a
-    command is not wrapped: it could not be pasted.
+    """Yield the same as rich renderables: wrapped to the terminal's width, never cut. A line
+    with a command is not wrapped: it could not be pasted.
     """
     for block in blocks:
         match block:

@@ -19,7 +19,7 @@ command line, without the variables.
 that answers has the rest of the time to stop between two batches. One that does not, or does not
 end, gets SIGTERM, and SIGKILL after that. Being killed is safe too: Spark then repeats the batch it
 was in. A driver in the cluster is asked by the marker alone: to kill it from here is refused, with
-the command that does it. Of one that is a pod, `driver_pods` knows more.
+the command that does it. `driver_pods` tells of a driver that is a pod.
 
 A Spark home, whose version is read without Java or pyspark, is recognised by one of these (pyspark
 from PyPI has the first and the last, a binary release the others):

@@ -11,8 +11,8 @@ An application carries two tags of YARN: a digest of our tag, by which a second 
 the first, whoever asks and wherever; and a digest of the location, by which any run finds the job
 that has its checkpoint there. `spark-submit` does not wait for the application's end
 (waitAppCompletion=false): once YARN has accepted it, only YARN is asked. As long as `spark-submit`
-runs, an application may still appear, and for `settle_seconds` after one is seen to be killed. What
-it says to have submitted, and YARN does not know, is not known.
+runs, an application may still appear, and for `settle_seconds` after one is seen to be killed. An
+application that it says to have submitted, and that YARN does not know, is not known.
 
 In client mode the driver is the process that was started here: the job is over when both are.
 
