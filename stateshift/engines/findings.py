@@ -29,7 +29,7 @@ from stateshift.survey import Facts, FileInfo, Finding, NewPosition, Room, Surve
 SHOWN_MAX: Final = 3  # partitions that a message names
 BELOW_MAX: Final = 8  # images that a message names
 # The file that makes an image one: of Flink, and of Spark.
-_BELOW: Final = re.compile(r"(.+)/(?:_metadata|offsets/\d+)$")
+_BELOW: Final = re.compile(r"(.+)/(?:_metadata|offsets/\d+)\Z", re.DOTALL)
 BYTES_MIN: Final = 1024**3  # less is not worth a person's time
 
 
@@ -58,26 +58,43 @@ def with_waiver(finding: Finding, waived: Collection[str]) -> Finding:
     return replace(finding, level="warn", message=message, hint=None)
 
 
-def of_images_below(location: str, files: Iterable[FileInfo]) -> Iterator[Finding]:
-    """Refuse a place that holds no image itself, and name those below it, the newest first."""
-    newest: dict[str, float] = {}
+def images_below(files: Iterable[FileInfo]) -> dict[str, FileInfo]:
+    """Return the folders that hold an image, each with the newest file that makes it one. A table
+    of Parquet is none: its writers call their summary as Flink calls the begin of an image.
+    """
+    newest: dict[str, FileInfo] = {}
+    tables = set[str]()
     for file in files:
         found = _BELOW.match(file.path)
         if found is not None and FOLDER not in found[1].split("/"):
-            newest[found[1]] = max(newest.get(found[1], 0.0), file.modified or 0.0)
+            newest[found[1]] = max(newest.get(found[1], file), file, key=lambda each: each.modified)
+        folder = file.path
+        while file.path.endswith(".parquet") and "/" in folder:
+            folder = folder.rpartition("/")[0]
+            tables.add(folder)
+    for folder in tables & newest.keys():
+        if newest[folder].path.endswith("/_metadata"):
+            del newest[folder]
+    return newest
+
+
+def of_images_below(location: str, files: Iterable[FileInfo]) -> Iterator[Finding]:
+    """Refuse a place that holds no image itself, and name those below it, the newest first."""
+    newest = images_below(files)
     if not newest:
         return
 
     def order(folder: str) -> tuple[float, list[tuple[int, str]]]:
         # chk-10 is after chk-9
         parts = re.findall(r"\d{1,18}|\D+|\d+", folder)
-        return newest[folder], [(int(p) if p.isdecimal() else -1, p) for p in parts]
+        return newest[folder].modified, [(int(p) if p.isdecimal() else -1, p) for p in parts]
 
     ordered = sorted(newest, key=order, reverse=True)
     count, shown = len(ordered), ", ".join(ordered[:BELOW_MAX])
     more = f" and {count - BELOW_MAX} more" if count > BELOW_MAX else ""
     images = "one image is" if count == 1 else f"{count} images are"
-    order_told = "" if count == 1 else ", the newest first"
+    has_times = any(file.modified for file in newest.values())
+    order_told = ", the newest first" if count > 1 and has_times else ""
     first = locations.join(location, ordered[0])
     yield Finding(
         "refuse",

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.engines.findings import of_images_below
+from stateshift.engines.findings import images_below, of_images_below
+from stateshift.engines.registry import recognise
 from stateshift.formats.marks import FOLDER
 from stateshift.survey import FileInfo
 from tests.cli.support import Outside
 from tests.engines.flink import golden
+from tests.support.checkpoints import put
 
 CHECKPOINT = "flink-2.3.0/count-checkpoint-incremental"
 SAVEPOINT = "flink-2.3.0/count-canonical-hashmap"
@@ -45,7 +47,7 @@ def test_images_of_both_engines_are_named_newest_first() -> None:
 def test_of_many_images_the_newest_are_named() -> None:
     files = [FileInfo(f"job/chk-{number}/_metadata", 1) for number in range(100)]
     message, hint = below(*files)
-    assert "100 images are below it, the newest first: job/chk-99, job/chk-98, " in message
+    assert "100 images are below it: job/chk-99, job/chk-98, " in message
     assert message.endswith("job/chk-92 and 92 more") and hint.endswith("/job/chk-99")
 
 
@@ -99,3 +101,40 @@ def test_a_copied_checkpoint_is_called_by_its_own_folder() -> None:
     assert [line.split() for line in facts if line.startswith("  files below")] == [
         ["files", "below", "file:///tmp"]
     ]
+
+
+@pytest.mark.parametrize(
+    "tables", [["out/t1"], ["out/t1", "out/t2"], ["out/a/b/c"], ["a", "b", "c/d"]]
+)
+def test_a_summary_of_parquet_does_not_make_a_workflow_of_spark_one_of_flink(
+    tmp_path: Path, tables: list[str]
+) -> None:
+    outside = Outside()
+    workflow = outside.disk.open("file:///wf")
+    for query, digit in (("q1", 1), ("q2", 2)):
+        files = {
+            "metadata": json.dumps({"id": f"6f1c2e1a-0f0e-4a57-9a52-0a8f4ac3d6b{digit}"}),
+            "offsets/0": 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{}',
+            "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+        }
+        for name, text in files.items():
+            put(workflow, f"{query}/{name}", text.encode())
+    for table in tables:
+        put(workflow, f"{table}/_metadata", b"PAR1")
+    assert recognise(workflow) == "spark"
+    diff = outside.run("diff", "file:///wf", "file:///wf")
+    export = outside.run("export", "file:///wf", "--to", "-")
+    work = ("--yes", "--workdir", str(tmp_path / "w"))
+    move = outside.run("move", "file:///wf", "--to", "file:///new", *work)
+    assert (diff.code, export.code, move.code) == (0, 0, 0), move.err
+
+
+def test_a_lake_of_parquet_is_no_folder_of_images() -> None:
+    lake = [FileInfo(f"{table}/_metadata", 1) for table in ("t1", "t2", "deep/t3")]
+    parts = [FileInfo(f"{table}/day=1/part-0.parquet", 1) for table in ("t1", "t2", "deep/t3")]
+    assert [*of_images_below("file:///lake", [*lake, *parts])] == []
+
+
+def test_a_folder_may_have_any_name() -> None:
+    files = [FileInfo("a\nb/chk-1/_metadata", 1), FileInfo("c/_metadata\n", 1)]
+    assert list(images_below(files)) == ["a\nb/chk-1"]

@@ -55,9 +55,21 @@ class FlinkEngine:
     decodes_files = False
 
     def recognises(self, storage: Storage) -> bool:
-        # Several below are Flink's as well: its survey says which is meant.
-        files = storage.list()
-        return any(file.path.rpartition("/")[2] == METADATA for file in files)
+        from stateshift.engines.findings import images_below
+        from stateshift.engines.flink.survey.image import image_folder
+        from stateshift.formats.flink.metadata import MAGIC
+
+        folder = image_folder(storage)
+        if folder == "":
+            return True
+        # Several below are Flink's as well: its survey says which is meant. Beside checkpoints of
+        # Spark, a file of this name may be a summary of Parquet's.
+        files = tuple(storage.list())
+        below = {file.path.rpartition("/")[2] for file in images_below(files).values()}
+        if below <= {METADATA} and not any(file.path.endswith("/metadata") for file in files):
+            return bool(below)
+        begin = b"" if folder is None else b"".join(storage.chunks(f"{folder}/{METADATA}", 0, 4))
+        return begin[:4] == MAGIC.to_bytes(4, "big")
 
     def survey(
         self,
