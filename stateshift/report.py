@@ -397,7 +397,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         compared["files"] += len(kept)
     rounds = _rounds(progress, name, plans)
     idle = any(confirmed.idle for confirmed in _evidence(steps, JobConfirmed))
-    notes = []
+    notes = [warning.message for warning in progress.warned if warning.job == name]
     if idle:
         notes.append("the job restored its state and had nothing to read: no batch yet")
     images = _evidence([*_steps_of(halts), *steps], ImageTaken)

@@ -3,7 +3,7 @@
     survey, own_part, misplaced      what is there
     identity, plan, plan_round,      what is done to move it
     plan_standby, plan_hiding,
-    as_copied
+    as_copied, findings_at_start
     transforms, entries_reader       pure functions of files: the plans name the first, comparisons
                                      read with the second
     judge, way_out, find_repair, first_entries,   an image, for whoever looks at it without a run
@@ -226,6 +226,16 @@ class Engine(Protocol):
             should be known first.
         Raises:
             PlanError: the request cannot be planned at all.
+        """
+        ...
+
+    def findings_at_start(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
+        """Return the findings on jobs that run, right before the new one is started.
+
+        Args:
+            spec: the whole request.
+            job: one of which only the files of its image are known (`is_known_by_files`).
+            facts: as they are now.
         """
         ...
 

@@ -53,6 +53,7 @@ from stateshift.journal.records import (
     StepFinished,
     StepStarted,
     StepUndone,
+    Warned,
     WaveGivenUp,
 )
 
@@ -90,6 +91,7 @@ __all__ = [
     "StepProgress",
     "StepStarted",
     "StepUndone",
+    "Warned",
     "WaveGivenUp",
     "advance",
     "decode_records",

@@ -101,6 +101,7 @@ class Progress:
     rpo_passed: Mapping[str, float] = field(default_factory=dict)  # by job, since when
     seen: tuple[records.RoundSeen, ...] = ()
     steered: tuple[records.Steered, ...] = ()
+    warned: tuple[records.Warned, ...] = ()
     records: int = 0
     forgotten: Mapping[str, int] = field(default_factory=dict)  # rounds of each job
     rehearses: bool = False  # it is a drill
@@ -227,6 +228,9 @@ def advance(progress: Progress, record: Record) -> Progress:
         case records.OriginNoted():
             _expect(progress.state == "running", progress, record)
             return after
+        case records.Warned():
+            _expect(progress.state == "running", progress, record)
+            return replace(after, warned=(*progress.warned, record))
         case records.Steered():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             idle = rested if record.what == "go on" else progress.idle

@@ -223,6 +223,16 @@ class RpoJudged:
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """A warning that a run came upon after its plan was shown."""
+
+    kind: ClassVar[str] = "warned"
+    at: float
+    job: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Steered:
     """A request is heeded from here on: cutover, pause, go on, throttle."""
 
@@ -344,6 +354,7 @@ Record = (
     | SourceLost
     | RpoJudged
     | Steered
+    | Warned
     | RunFailed
     | WaveGivenUp
     | Rehearsed

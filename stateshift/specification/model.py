@@ -389,6 +389,12 @@ class JobSpec:
         return self.flink.job_ids
 
     @property
+    def is_known_by_files(self) -> bool:
+        """Whether the old job, which is to be over, is known by the files of its image alone."""
+        is_of_standby = self.takes_over is not None or self.rehearses
+        return self.flink is not None and self.moves and not (self.image_writers or is_of_standby)
+
+    @property
     def further_images(self) -> tuple[str, ...]:
         """Images beside the source whose state the job starts from, too."""
         return () if self.flink is None else self.flink.existing_savepoints[1:]

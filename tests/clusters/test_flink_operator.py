@@ -183,6 +183,23 @@ def test_files_alone_are_not_moved_beside_their_job_that_runs(
     assert not ground.propose(spec).refusals
 
 
+def test_a_session_cluster_may_have_the_job_of_files_alone(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    """Jobs that were submitted to its JobManager have no resource."""
+    ground = place(tmp_path, server)
+    assert server.on_savepoint is not None
+    server.on_savepoint(f"{TAKEN}/by-hand")
+    session = server.objects["flinkdeployments", "orders"]
+    session["spec"].pop("job")
+    session["status"].pop("jobStatus", None)
+    files = {"job_ids": None, "target_directory": None, "name": "moved"}
+    proposal = ground.propose(spec_of(**files, existing_savepoint_paths=[f"{TAKEN}/by-hand"]))
+    warned = [finding.message for plan in proposal.plans for finding in plan.findings]
+    known = "old does not tell of session cluster orders (flinkdeployment/orders)"
+    assert [message for message in warned if message.startswith(known)]
+
+
 @pytest.mark.parametrize("rounds", [0, 4])  # of the operator, before we are there again
 def test_a_run_killed_at_any_write_ends_with_one_savepoint_and_one_job(
     tmp_path: Path, rounds: int

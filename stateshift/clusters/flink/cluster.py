@@ -35,7 +35,7 @@ from stateshift.clusters.flink.jobs import (
     job_settings,
     job_to_stop,
     jobs_of_name,
-    live_job,
+    live_jobs,
     log_of,
     progress_of,
     rescale,
@@ -263,12 +263,11 @@ class FlinkRest(UnknownAnswers):
         """Return the jobs that run, with what they have written; none of a cluster that is gone."""
         calls = self._calls(None)
         try:
-            alive = calls.alive()
+            return live_jobs(calls)
         except Unanswered:
             if not calls.of_one_application:
                 raise
             return ()
-        return tuple(live_job(calls, job.id, job.name) for job in alive)
 
     def ended_as(self, name: str) -> str | None:
         return self._calls(None).ended_as(name)

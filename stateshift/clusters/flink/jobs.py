@@ -15,6 +15,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from typing import Final
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import Cause, cause_of, hopeless, without_frames
-from stateshift.clusters.flink.values import Checkpoints, Job, job_of, lasting_of, release_of
+from stateshift.clusters.flink.values import ENDED, Checkpoints, Job, job_of, lasting_of, release_of
 from stateshift.clusters.http import Json, Refused, Unanswered, through_outages
 from stateshift.clusters.noted import Notes
 from stateshift.clusters.options import Options, settings
@@ -39,6 +40,7 @@ from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 from stateshift.survey import LiveJob
 
+ASKED_AT_ONCE: Final = 16
 _CHECKPOINTING: Final = "execution.checkpointing."
 # A page's field, its key, and its value by itself.
 _TIMES: Final = (("timeout", "timeout", 600_000), ("min_pause", "min-pause", 0))
@@ -107,8 +109,21 @@ def running_of(calls: FlinkCalls, job: Job) -> RunningJob:
     return RunningJob(job.id, job.name, job.state, settings, vertices, lasting_of(settings))
 
 
+def live_jobs(calls: FlinkCalls) -> tuple[LiveJob, ...]:
+    """Return the jobs that have not ended, also those that Flink calls SUSPENDED. Several are asked
+    at once: a page that hangs is waited for once.
+    """
+    jobs = [(id, name) for id, name, word in calls.jobs() if word not in ENDED]
+    if not jobs:
+        return ()
+    with ThreadPoolExecutor(min(len(jobs), ASKED_AT_ONCE), "live") as threads:
+        return tuple(threads.map(lambda job: live_job(calls, *job), jobs))
+
+
 def live_job(calls: FlinkCalls, id: str, name: str, label: str = "") -> LiveJob:
-    """Return a job that runs, with its images and operators as far as its pages tell them."""
+    """Return a job that runs, with its images and operators as far as its pages tell them: one that
+    is INITIALIZING tells none.
+    """
     known = LiveJob(id, name, label or id)
     try:
         made, page = calls.checkpoints(id), calls.page(id)
@@ -116,11 +131,13 @@ def live_job(calls: FlinkCalls, id: str, name: str, label: str = "") -> LiveJob:
             job = None if page is None else job_of(page)
     except (Refused, Unanswered):
         return known
+    if job is None or not job.vertices or job.flink_state == "INITIALIZING":
+        return known
     return replace(
         known,
         images=tuple(sorted(made.paths)),
         restored=None if made.restored is None else made.restored[1],
-        operators=None if job is None else tuple(vertex.id for vertex in job.vertices),
+        operators=tuple(vertex.id for vertex in job.vertices),
     )
 
 

@@ -169,13 +169,18 @@ class FlinkOperator(OperatedJobs[FlinkResource]):
         return tuple(job for job in jobs if job.state.alive)
 
     def live(self) -> tuple[LiveJob, ...]:
-        """Return the jobs that run, with what their resources and JobManagers tell of images."""
+        """Return the jobs that run, with what their resources and JobManagers tell of images. A
+        session cluster, which may have jobs without a resource, is one that tells nothing.
+        """
         jobs = []
         for resource in self.each("", self.calls.every):
-            if resource.job is None or not resource.job_status.state.alive:
+            if resource.job is None:
+                jobs.append(LiveJob("", f"session cluster {resource.name}", resource.id))
+                continue
+            if not resource.job_status.state.alive:
                 continue
             id = resource.flink_id
-            job = LiveJob("", resource.name, resource.id)
+            job = LiveJob(id or "", resource.name, resource.id)
             if id is not None and resource.runs:
                 job = live_job(self._jobs(resource), id, resource.name, resource.id)
             named = (resource.savepoint,) if resource.savepoint else ()

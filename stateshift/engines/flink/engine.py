@@ -132,6 +132,13 @@ class FlinkEngine:
 
         return plan(spec, job, facts)
 
+    def findings_at_start(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
+        from stateshift.engines.findings import findings_of
+        from stateshift.engines.flink.findings.taking import of_live_jobs
+        from stateshift.engines.flink.rewrite.move import Move
+
+        return findings_of(Move(spec, job, facts), (of_live_jobs,))
+
     def plan_round(self, spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
         from stateshift.engines.flink.plan.move import round_plan
 

@@ -132,6 +132,9 @@ class SparkEngine:
 
         return plan(spec, job, facts)
 
+    def findings_at_start(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
+        return ()  # a job of Spark is found by its checkpoint
+
     def plan_round(self, spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
         from stateshift.engines.spark.plan.rounds import round_plan
 

@@ -15,7 +15,14 @@ from dataclasses import dataclass, replace
 
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import PlanError, StalePlan
-from stateshift.journal import PlanProgress, StepFinished, StepProgress, StepStarted, StepUndone
+from stateshift.journal import (
+    PlanProgress,
+    StepFinished,
+    StepProgress,
+    StepStarted,
+    StepUndone,
+    Warned,
+)
 from stateshift.migration.context import RunContext, WaveState
 from stateshift.migration.halts import undo_halts
 from stateshift.migration.history import attempt_number, has_moved
@@ -38,7 +45,7 @@ from stateshift.migration.target_locks import (
 )
 from stateshift.migration.trials import try_starts
 from stateshift.migration.way_back import take_wave_back
-from stateshift.plan import Plan
+from stateshift.plan import PHASES, Plan
 from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, CompareImages, SubmitJob, TransformShard
 from stateshift.step.evidence import ImageTaken, require_known
@@ -291,8 +298,49 @@ def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:
 
 
 def execute_plans(context: RunContext, wave: WaveState) -> None:
-    """Carry out what is left of the wave's plans, together, phase by phase."""
+    """Carry out what is left of the wave's plans, together, phase by phase. A job of which only the
+    files are known may have been begun since it was looked for: that is looked at again right
+    before a new one starts.
+    """
+    by_files = [job for job in wave.pending if job.is_known_by_files]
+    if by_files:
+        context.execute(wave.moves, PHASES[: PHASES.index("submit")])
+    for job in by_files:
+        _look_beside_start(context, job)
     context.execute(wave.moves)
+
+
+def _look_beside_start(context: RunContext, job: JobSpec) -> None:
+    """Refuse to start a job beside the one whose image it has. The report gets what the plan that
+    was shown did not warn of. A new job that is there already would be taken for the old one.
+    """
+    adopted = context.plans.adopted(job, "move")
+    if adopted is None:
+        return
+    number, plan = adopted
+    begun = context.progress.plans[number].steps
+    for step in plan:
+        if not isinstance(step, SubmitJob) or step.name not in begun:
+            continue
+        if step.status(context.world).state is not JobState.ABSENT:
+            return
+    facts = facts_of(context, job, "round")
+    clusters = filter(None, (facts.source_cluster, facts.target_cluster))
+    findings = [*context.engine.findings_at_start(context.spec, job, facts)]
+    for cluster in clusters:
+        findings += [finding for finding in cluster.findings if finding.level == "warn"]
+    shown = {finding.message for finding in context.plans.proposed_for(job)[-1].findings}
+    shown.update(warned.message for warned in context.progress.warned)
+    for finding in findings:
+        if finding.level == "refuse":
+            raise StalePlan(
+                finding.message,
+                hint="where it has ended since, `stateshift resume WORKDIR`; else `stateshift "
+                f"rollback WORKDIR`, and plan again: {finding.hint}",
+            )
+        if finding.level == "warn" and finding.message not in shown:
+            context.say(f"{job.name}: {finding.message}")
+            context.record(Warned(context.now(), job.name, finding.message))
 
 
 STAGES: tuple[Stage, ...] = (

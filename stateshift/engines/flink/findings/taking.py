@@ -7,6 +7,7 @@ one; a native one does where nothing needs the other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from stateshift.engines.flink.findings.target import of_reading, of_writing
@@ -35,6 +36,11 @@ from stateshift.survey import (
 # The clusters that can be asked for savepoints, and for a job's progress since.
 ASKABLE = ("flink_rest", "flink_operator", "memory")
 FRESH_SECONDS = 60.0
+STOPPED = "job-stopped"
+# Application mode with high availability gives a job no id of its own, but 0 (ZERO_JOB_ID of
+# Flink's ApplicationDispatcherBootstrap) or, later, a signed hash of its cluster's id.
+FIXED_IDS = ("000000", "ffffffff")
+_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")  # as Flink names it
 LISTED_MAX = 8  # jobs that a hint names
 REWRITE_STATE = ("rescale", "union")  # changes that read keyed state, key by key
 _BACKENDS = ("state.backend.type", "state.backend")
@@ -159,18 +165,20 @@ def of_live_jobs(move: Move) -> Iterator[Finding]:
     """Refuse to start a job beside the one whose image this is, and warn of one that may be it."""
     job, facts, source = move.job, move.facts, move.facts.source_cluster
     cluster = source or facts.target_cluster
-    if cluster is None or facts.stopped or not job.moves or job.image_writers:
+    if cluster is None or facts.stopped or not job.is_known_by_files:
         return
     spec = "the spec names it" if job.ids_on_cluster or job.stop else "it has the job's name"
     is_named = source is not None and source.state in ("running", "queued")
-    silent, own = [], set[str]()
-    for survey in move.surveys:
-        own.update(operator.id.hex() for operator in metadata_of(survey.images[0]).operators)
-    for live in cluster.live:
+    silent = []
+    jobs = cluster.live
+    if is_named and job.ids_on_cluster:
+        jobs = (LiveJob(cluster.job or "", job.name, cluster.job or job.ids_on_cluster[0]),)
+    for live in jobs:
         known = f"{live.name} ({live.label})"
         why = spec if is_named and cluster.job in (live.id, live.label) else None
         ties = (_tie(move, survey, live) for survey in move.surveys)
-        why = next(filter(None, ties), why)
+        tie = next(filter(None, ties), None)
+        why, likeness = tie or why, _likeness(move, live)
         fact = f"{known} runs on {cluster.name}"
         end = (
             f'"job_ids": ["{live.label}"] in place of "existing_savepoint_paths" ends it with a '
@@ -179,20 +187,21 @@ def of_live_jobs(move: Move) -> Iterator[Finding]:
         if why is not None and job.flink is not None and job.flink.cancel_job is False:
             yield warn(f"{fact}, and {why}: it goes on beside the new job, and both write")
         elif why is not None:
+            # A fork starts from the image of another job, and ids and names may be alike.
+            other = f'if that is another job, "waive": ["{STOPPED}"]; if it is this one, '
             yield refuse(
                 f"{fact}, and {why}: it would run on, beside a job that starts from what it was "
                 "before",
-                waive="job-stopped",
-                hint=f'{end}; or "mode": "fork", where both are to run',
+                waive=STOPPED,
+                hint=f'{other if tie else ""}{end}; or "mode": "fork", where both are to run',
+            )
+        elif likeness is not None:
+            yield warn(
+                f"{fact} with {likeness}: if that is its job, it runs on beside the new one",
+                hint=f"if it is: {end}",
             )
         elif live.operators is None:
             silent.append(known)
-        elif source is not None and live.operators and own.issuperset(live.operators):
-            yield warn(
-                f"{fact} with the operators of this image: if that is its job, it runs on beside "
-                "the new one",
-                hint=f"if it is: {end}",
-            )
     if silent:
         yield warn(
             f"{cluster.name} does not tell of {', '.join(silent[:LISTED_MAX])} what it has "
@@ -200,18 +209,37 @@ def of_live_jobs(move: Move) -> Iterator[Finding]:
         )
 
 
-def _tie(move: Move, survey: Survey, live: LiveJob) -> str | None:
-    """Return the reason to call a running job the image's own, if there is one. Flink names the
-    folder of checkpoints for the job, and a savepoint for the first six digits of its id.
+def _likeness(move: Move, live: LiveJob) -> str | None:
+    """Return the likeness of a running job to an image that may be another job's, if any."""
+    if any(_is_named_for(survey, live) for survey in move.surveys):
+        return "an id that many jobs have, for which this image is named"
+    if move.facts.source_cluster is None or not live.operators:
+        return None
+    own = set[str]()
+    for survey in filter(is_readable, move.surveys):
+        own.update(operator.id.hex() for operator in metadata_of(survey.images[0]).operators)
+    return "the operators of this image" if own.issuperset(live.operators) else None
+
+
+def _is_named_for(survey: Survey, live: LiveJob) -> bool:
+    """Whether an image has the name that Flink gives to those of this job: it calls the folder of
+    checkpoints by the job's id, and a savepoint by the first six digits of that.
     """
+    of_savepoint = f"savepoint-{live.id[:6]}-"
+    is_named = locations.name(survey.place).startswith(of_savepoint)
+    return bool(live.id) and (is_named or live.id in survey.place.split("/"))
+
+
+def _tie(move: Move, survey: Survey, live: LiveJob) -> str | None:
+    """Return the reason to call a running job the image's own, if there is one."""
     place, name = survey.place, locations.name(survey.place)
-    if live.id and (live.id in place.split("/") or name.startswith(f"savepoint-{live.id[:6]}-")):
+    if _is_named_for(survey, live) and not live.id.startswith(FIXED_IDS):
         return "this image is named for it"
 
     def is_it(image: str) -> bool:
         there = location_of(image, place)
-        is_same_name = name.startswith("savepoint-") and locations.name(image.rstrip("/")) == name
-        return is_same_name or (there is not None and relation(there, place) == "same")
+        is_same_name = _SAVEPOINT.fullmatch(name) and locations.name(image.rstrip("/")) == name
+        return bool(is_same_name) or (there is not None and relation(there, place) == "same")
 
     if any(map(is_it, live.images)):
         return "this image is one of its own"

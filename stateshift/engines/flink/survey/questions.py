@@ -89,15 +89,9 @@ def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFa
         running = asks.running(job.ids_on_cluster[0])
         settings = asks.job_settings(running[-1].id) if running else {}
     known = replace(known, settings=settings)
-    if _takes_files(job) and _tells(cluster, "live"):
-        try:
-            return replace(known, live=asks.live())
-        except ClusterError as error:
-            fact = f"{known.name} does not tell which jobs run there: {error.fact}"
-            warning = warn(
-                f"{fact}. If {job.name} does, it runs on beside the new one", hint=error.hint
-            )
-            return replace(known, findings=(*known.findings, warning))
+    # A job that the spec names has been found, or this run has stopped it: no other is its own.
+    if job.is_known_by_files and not job.ids_on_cluster and _tells(cluster, "live"):
+        return _with_live_jobs(cluster, job, known)
     if not job.image_writers or not _tells(cluster, "running"):
         return known
     findings = known.findings
@@ -121,10 +115,14 @@ def ask_source(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFa
     return replace(known, findings=findings, savable=savable)
 
 
-def _takes_files(job: JobSpec) -> bool:
-    """Whether the old job, which is to be over, is known by the files of its image alone."""
-    is_of_standby = job.takes_over is not None or job.rehearses
-    return job.moves and not job.image_writers and not is_of_standby
+def _with_live_jobs(cluster: Cluster, job: JobSpec, known: ClusterFacts) -> ClusterFacts:
+    """Return the facts with the jobs that run there, or with a warning that they are not told."""
+    try:
+        return replace(known, live=cast(AsksFlink, cluster).live())
+    except ClusterError as error:
+        fact = f"{known.name} does not tell which jobs run there: {error.fact}"
+        message = f"{fact}. If {job.name} does, it runs on beside the new one"
+        return replace(known, findings=(*known.findings, warn(message, hint=error.hint)))
 
 
 def _savable(cluster: Cluster, id: str) -> Savable:
@@ -150,11 +148,11 @@ def ask_target(
     if job.submit is None or job.flink is None:
         return known
     try:
-        if source is None and _takes_files(job) and _tells(cluster, "live"):
-            known = replace(known, live=cast(AsksFlink, cluster).live())
         findings = (*_of_jar(cluster, job), *_of_slots(cluster, job, source))
     except ClusterError:
         return known
+    if source is None and job.is_known_by_files and _tells(cluster, "live"):
+        known = _with_live_jobs(cluster, job, known)
     given = cast(AsksFlink, cluster).given_settings() if _tells(cluster, "given_settings") else {}
     return replace(known, findings=(*known.findings, *findings), settings=given)
 
