@@ -6,16 +6,22 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from stateshift import api, look
-from stateshift.engines.spark.entries.row_columns import Misfit, RowColumns
+from stateshift.engines.spark.entries.row_columns import Misfit, RowColumns, _in_own_type
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.formats.spark.types import decode_struct
+from stateshift.engines.spark.entries.vectors import arrow_type
+from stateshift.formats.spark.types import StructType, decode_struct
 from stateshift.table.rows import batches_in
 from stateshift.table.tables import tables_of
 from tests.cli.support import Said, said
@@ -177,6 +183,7 @@ def test_families_without_rows_keep_those_of_the_template(tmp_path: Path) -> Non
 
 
 FLOAT, LONG, DECIMAL = "float", "long", "decimal(4,2)"
+DAY_TIME = "interval day to second"
 MAP = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
 LIST = {"type": "array", "elementType": "short", "containsNull": True}
 
@@ -200,6 +207,8 @@ def written(kind: object, value: object) -> object:
         (LONG, Decimal(7), 7),
         (DECIMAL, Decimal("1.5"), Decimal("1.50")),
         (DECIMAL, "-99.99", Decimal("-99.99")),
+        (DECIMAL, Decimal("-1.5000"), Decimal("-1.50")),
+        (DECIMAL, Decimal("40"), Decimal("40.00")),
         (
             "timestamp",
             datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))),
@@ -252,6 +261,17 @@ def test_a_value_is_what_its_row_says(kind: object, value: object, expected: obj
 def test_a_value_that_is_none_of_its_type_is_refused(kind: object, value: object) -> None:
     with pytest.raises(Misfit):
         written(kind, value)
+
+
+def test_a_time_with_nanoseconds_is_refused() -> None:
+    for kind, unit in (("timestamp", pa.timestamp("ns")), (DAY_TIME, pa.duration("ns"))):
+        columns, keys = of_columns(kind), pa.array([{"v": 1}])
+        for count, is_refused in ((1_000, False), (1_001, True)):
+            values = pa.array([{"v": count}]).cast(pa.struct([("v", unit)]))
+            with pytest.raises(Misfit) if is_refused else nullcontext():
+                columns.entries(keys, values)
+            with pytest.raises(Misfit) if is_refused else nullcontext():
+                columns.entries(keys.to_pylist(), values)
 
 
 def test_a_value_too_large_for_spark_is_refused() -> None:
@@ -325,3 +345,144 @@ def test_a_line_may_have_a_mark_and_half_a_character(tmp_path: Path) -> None:
     file.write_bytes(b'{"value": "x"}\n\xef\xbb\xbf{"value": "\xed\xa0\x80"}\n')
     (batch,) = batches_in(str(file), look.open_patiently)
     assert batch.columns == {"value": ["x", "\ud800"]}
+
+
+LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+WHOLES = [0, -1, 127, 128, -129, 1 << 15, 1 << 24, (1 << 24) + 1, (1 << 31) - 1, -(1 << 31) - 1]
+WHOLES += [1 << 53, (1 << 53) + 1, -(1 << 53) - 1, LONG_MIN, LONG_MAX, (1 << 64) - 1]
+DECIMALS = ["0", "-0.00", "1.5", "1.50", "99.99", "100", "-99.995", "7.000", "127", "128.0"]
+DECIMALS += [str(LONG_MAX), str(LONG_MIN), str(1 << 63), "9" * 20, "12345678901234.56"]
+FLOATS = [0.0, -0.0, math.nan, math.inf, -math.inf, 0.1, 1.5, 1e300, 5e-324, 3.4028234663852886e38]
+TIMES = [0, 1, -1, 999, 1000, -1_000_001, 86_400_000_000, 1_767_225_600_000_000, 253_402_300_800]
+TIMES += [-62_135_596_801, 253_402_300_799_999_999, 1_792_890_000_000_000, LONG_MIN, LONG_MAX]
+TEXTS = ["", "x", "\u00e9\U0001f600", "a text of more than twelve bytes", "7", "NaN"]
+UNITS = "s", "ms", "us", "ns"
+INTEGERS = pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.uint64()
+GIVEN: list[tuple[pa.DataType, list[Any]]] = [
+    *((kind, WHOLES) for kind in INTEGERS),
+    *((pa.timestamp(unit), TIMES) for unit in UNITS),
+    *((pa.timestamp(unit, zone), TIMES) for unit in UNITS for zone in ("UTC", "Europe/Berlin")),
+    *((pa.duration(unit), TIMES) for unit in UNITS),
+    *((kind, DECIMALS) for kind in (pa.decimal128(38, 2), pa.decimal128(20, 0))),
+    *((kind, DECIMALS) for kind in (pa.decimal128(4, 1), pa.decimal128(18, 3))),
+    *((kind, DECIMALS) for kind in (pa.decimal256(60, 5), pa.decimal128(10, -2))),
+    *((kind, FLOATS) for kind in (pa.float16(), pa.float32(), pa.float64())),
+    *((kind, TEXTS) for kind in (pa.string(), pa.large_string())),
+    *((kind, TEXTS) for kind in (pa.binary(), pa.large_binary(), pa.binary(1))),
+    *((getattr(pa, name)(), TEXTS) for name in ("string_view", "binary_view") if name in dir(pa)),
+    (pa.date32(), [0, -719_163, -719_162, 2_932_896, 2_932_897, 1 << 30]),
+    (pa.date64(), [0, 86_400_000, 1]),
+    (pa.bool_(), [True, False]),
+    (pa.null(), []),
+]
+KINDS = ["byte", "short", "integer", "long", FLOAT, "double", DECIMAL, "decimal(18,6)", "boolean"]
+KINDS += ["decimal(38,2)", "decimal(18,0)", "date", "timestamp", "timestamp_ntz", "string"]
+KINDS += [DAY_TIME, "interval year to month", "binary", "void"]
+# Types that must go the fast way: a test in which all goes one by one would show nothing.
+BY_CAST = {
+    ("long", pa.int32()): 9,
+    ("byte", pa.int64()): 3,
+    ("timestamp", pa.int64()): 15,
+    ("timestamp", pa.timestamp("ns")): 5,
+    ("timestamp", pa.timestamp("ms", "Europe/Berlin")): 9,
+    ("timestamp_ntz", pa.timestamp("ms")): 9,
+    ("double", pa.int64()): 11,
+    ("double", pa.float32()): 10,
+    (DECIMAL, pa.decimal128(38, 2)): 6,
+    ("decimal(18,6)", pa.int64()): 10,
+    ("long", pa.decimal128(38, 2)): 8,
+    ("string", pa.large_string()): 6,
+    ("binary", pa.binary(1)): 2,
+}
+
+
+def column_of(kind: pa.DataType, values: Sequence[Any]) -> list[pa.Array]:
+    """Columns of one value each, of those that the type can hold."""
+    columns = []
+    for value in values:
+        given = value
+        if pa.types.is_decimal(kind):
+            given = Decimal(value)
+        elif "binary" in str(kind):
+            given = value.encode()
+        elif pa.types.is_temporal(kind):
+            width = pa.int32() if kind == pa.date32() else pa.int64()
+            columns.append(pa.array([value], width).view(kind))
+            continue
+        with suppress(pa.ArrowInvalid, OverflowError):
+            columns.append(pa.array([given], kind))
+    return [*columns, pa.nulls(1, kind)]
+
+
+def columns_of(kind: pa.DataType, values: Sequence[Any]) -> Iterator[pa.Array]:
+    """Columns of one value each: those that the type can hold, and null."""
+    for value in values:
+        if pa.types.is_temporal(kind):
+            width = pa.int32() if kind == pa.date32() else pa.int64()
+            yield pa.array([value], width).view(kind)
+            continue
+        given: Any = Decimal(value) if pa.types.is_decimal(kind) else value
+        with suppress(pa.ArrowInvalid, OverflowError):
+            yield pa.array([given.encode() if "binary" in str(kind) else given], kind)
+    yield pa.nulls(1, kind)
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_of_another_type_becomes_what_its_values_become_one_by_one(kind: str) -> None:
+    columns = of_columns(kind)
+    key_kind, value_kind = columns.view.key, columns.view.value
+    assert isinstance(key_kind, StructType) and isinstance(value_kind, StructType)
+
+    def entries(column: pa.Array) -> list[bytes] | None:
+        keys = pa.array([{"v": 1}] * len(column), arrow_type(key_kind))
+        values = pa.StructArray.from_arrays([column], names=["v"])
+        try:
+            one_by_one = columns._one_by_one(keys, values, (key_kind, value_kind)).values
+        except Misfit:
+            with pytest.raises(Misfit):
+                columns.entries(keys, values)
+            return None
+        together: list[bytes] = columns.entries(keys, values).values.to_pylist()
+        assert together == one_by_one.to_pylist(), (kind, column)
+        return together
+
+    for given, values in GIVEN:
+        if given == arrow_type(value_kind.types[0]):
+            continue
+        pieces = list(columns_of(given, values))
+        made = [entries(piece) for piece in pieces]
+        fitting = [piece for piece, entry in zip(pieces, made, strict=True) if entry]
+        several = pa.concat_arrays([pieces[0], *fitting, *fitting[::-1]])[1:]
+        wanted = chain.from_iterable(filter(None, [*made, *made[::-1]]))
+        assert entries(several) == list(wanted), (kind, given)
+        with suppress(pa.ArrowNotImplementedError):
+            assert entries(several.dictionary_encode()) == entries(several), (kind, given)
+        cast = [_in_own_type(piece, value_kind.types[0]) for piece in pieces[:-1]]
+        count = sum(column is not None for column in cast)
+        assert count == BY_CAST.get((kind, given), count), (kind, given)
+
+
+def test_a_struct_goes_by_its_names_and_keeps_its_nulls() -> None:
+    inner = json.loads(
+        '{"type":"struct","fields":[{"name":"a","type":"long","nullable":false},'
+        '{"name":"b","type":"string","nullable":true}]}'
+    )
+    columns = of_columns(inner)
+    given = pa.struct([pa.field("b", pa.large_string()), pa.field("a", pa.int16(), nullable=False)])
+    rows = [{"v": {"a": 1, "b": "x"}}, {"v": None}, {"v": {"a": -2, "b": None}}]
+    keys = pa.array([{"v": 1}] * 3, pa.struct([("v", pa.int64())]))
+    block = columns.entries(keys, pa.array(rows, pa.struct([("v", given)])))
+    assert block.values.to_pylist() == columns.entries(keys.to_pylist(), rows).values.to_pylist()
+    with pytest.raises(Misfit, match=r"value\.v\.a is null"):
+        with_null = pa.struct([("v", pa.struct([("b", pa.string()), ("a", pa.int16())]))])
+        columns.entries(keys[:1], pa.array([{"v": {"a": None, "b": "x"}}], with_null))
+
+
+def test_text_that_is_not_utf_8_is_refused_in_each_type() -> None:
+    for text in (pa.large_string(), pa.dictionary(pa.int8(), pa.string())):
+        raw = pa.array([b"\xff"], pa.large_binary()).view(pa.large_string())
+        column = raw if text == pa.large_string() else pa.DictionaryArray.from_arrays([0], raw)
+        values = pa.StructArray.from_arrays([column], names=["v"])
+        with pytest.raises(Misfit):
+            of_columns("string").entries(pa.array([{"v": 1}]), values)

@@ -1,9 +1,11 @@
 """Rows of other programs as the keys and values of a store: by the names, types and nulls of its
 columns. Pure.
 
-Arrow's arrays of the store's own types are encoded column by column. Others, and plain JSON as an
-export's lines have it, are read value by value: numbers that fit, text, times (whole numbers as
-Spark counts them, ISO 8601, or Python's), decimals, bytes. No text becomes a number.
+Arrow's arrays of the store's own types are encoded column by column, and so are those of types
+that become them without a change: wider and narrower numbers, times of other units, dictionaries.
+Others, and plain JSON as an export's lines have it, are read value by value: numbers that fit,
+text, times (whole numbers as Spark counts them, ISO 8601, or Python's), decimals, bytes. No text
+becomes a number. That both ways agree is tested for every pair of types.
 
 Columns go by name, all of them and no others. A null fits where the schema allows one.
 """
@@ -70,11 +72,12 @@ class RowColumns:
         """
         kinds = cast(StructType, self.view.key), cast(StructType, self.view.value)
         block = None
-        if not isinstance(keys, list) and (keys.type, values.type) == (*map(arrow_type, kinds),):
-            encoded = encoded_keys(self.view, keys), encoded_values(self.view, values)
+        columns = list(map(_in_own_type, (keys, values), kinds))
+        if columns[0] is not None and columns[1] is not None:
+            encoded = encoded_keys(self.view, columns[0]), encoded_values(self.view, columns[1])
             if None not in encoded:
-                self._refuse_nulls(keys, "key")
-                self._refuse_nulls(values, "value")
+                self._refuse_nulls(columns[0], "key")
+                self._refuse_nulls(columns[1], "value")
                 block = RowBlock(*encoded)
         block = block or self._one_by_one(keys, values, kinds)
         for name, column in (("key", block.keys), ("value", block.values)):
@@ -163,6 +166,71 @@ _TIMES = {
     "date": pa.int32(),
     **dict.fromkeys(("timestamp", "timestamp_ntz", "day-time"), pa.int64()),
 }
+# A day within the years that Python has, in microseconds: no time zone leads out of them.
+_TIME_MIN, _TIME_MAX = -62_135_510_400_000_000, 253_402_214_400_000_000
+# By name, as not every release of Arrow has all of them. No float becomes a shorter one.
+_CASTS = {
+    "double": ("float",),
+    "day-time": ("duration",),
+    "string": ("large_string", "string_view"),
+    "binary": ("large_binary", "binary_view", "fixed_size_binary"),
+}
+
+
+def _in_own_type(given: Rows, kind: DataType) -> pa.Array | None:
+    """Return a column in the store's type, each value what `_read` makes of it; None where a value
+    would be another one, or a loop has to look at it.
+    """
+    if isinstance(given, list):
+        return None
+    if given.type == arrow_type(kind):
+        return given
+    try:
+        column = _cast(given, kind)
+        if column is not None:
+            column.validate(full=True)  # text is UTF-8, decimals fit their precision
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return column
+
+
+def _cast(given: pa.Array, kind: DataType) -> pa.Array | None:  # noqa: C901 (flat, over types)
+    own, wanted = given.type, arrow_type(kind)
+    if own == wanted:
+        return given
+    if pa.types.is_dictionary(own):
+        return _cast(given.dictionary_decode(), kind)
+    is_number = pa.types.is_integer(own) or pa.types.is_decimal(own)
+    match kind:
+        case StructType(names) if names and pa.types.is_struct(own):
+            named = dict(zip([part.name for part in own], given.flatten(), strict=True))
+            if own.num_fields != len(names) or set(named) != set(unique(names)):
+                return None
+            parts = list(map(_cast, [named[name] for name in unique(names)], kind.types))
+            if any(part is None for part in parts):
+                return None
+            mask = given.is_null()
+            return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
+        case DecimalType() if is_number:
+            # Arrow asks for room for the largest number of a type, not of the column.
+            digits = given.cast(pa.decimal128(20)) if pa.types.is_integer(own) else given
+            return digits.cast(wanted)
+        case Atomic("timestamp" | "timestamp_ntz" as name) if pa.types.is_timestamp(own):
+            if own.tz is not None and name == "timestamp_ntz":
+                return None
+            times = given.cast(pa.timestamp("us", own.tz)).view(pa.int64())
+            bounds = pc.min_max(times).as_py()
+            is_known = bounds["min"] is None or (
+                bounds["min"] >= _TIME_MIN and bounds["max"] <= _TIME_MAX
+            )
+            return times.view(wanted) if is_known else None
+        case Atomic(name) if is_number and (name in _TIMES or pa.types.is_integer(wanted)):
+            return given.cast(_TIMES.get(name, wanted)).view(wanted)
+        case Atomic("float" | "double") if pa.types.is_integer(own):
+            return given.cast(wanted)
+        case Atomic(name) if str(own).partition("[")[0] in _CASTS.get(name, ()):
+            return given.cast(wanted)
+    return None
 
 
 def _required(plain: object, above: Path) -> Iterator[Path]:
@@ -186,7 +254,7 @@ def _required(plain: object, above: Path) -> Iterator[Path]:
         yield from _required(plain["valueType"], f"{above}.value")
 
 
-def _atomic(given: object, kind: DataType, path: Path) -> Value:
+def _atomic(given: object, kind: DataType, path: Path) -> Value:  # noqa: C901 (flat, over types)
     plain = given
     match given:
         case dict() if kind == _BINARY:
@@ -195,6 +263,8 @@ def _atomic(given: object, kind: DataType, path: Path) -> Value:
             plain = given.hex() if kind == _BINARY else None
         case str() if kind == _BINARY:
             plain = None  # bytes are no text
+        case datetime() | timedelta() if _has_nanoseconds(given):
+            plain = None
         case datetime() if given.tzinfo is not None:
             plain = given.astimezone(UTC).isoformat()
         case date():
@@ -203,7 +273,10 @@ def _atomic(given: object, kind: DataType, path: Path) -> Value:
             plain = given // timedelta(microseconds=1)
         case Decimal():
             is_whole = isinstance(kind, Atomic) and given == given.to_integral_value()
-            plain = int(given) if is_whole else format(given, "f")
+            text = format(given, "f")
+            plain = int(given) if is_whole else text
+            if isinstance(kind, DecimalType) and "." in text:
+                plain = text.rstrip("0")  # a longer scale is no other number
     try:
         if plain is None or _is_rounded(plain, kind):
             raise ValueError
@@ -223,6 +296,14 @@ def _is_rounded(number: object, kind: DataType) -> bool:
         digits = Decimal(repr(number)).as_tuple().digits
         return len(digits) > FLOAT_DIGITS
     return isinstance(number, int) and kind in _EXACT and abs(number) > _EXACT[kind]
+
+
+def _has_nanoseconds(time: datetime | timedelta) -> bool:
+    """Whether a time has more digits than Spark holds: pandas' times, which Arrow returns where it
+    is installed, are subclasses of Python's, and have nanoseconds beside.
+    """
+    names = ("nanosecond", "nanoseconds")
+    return any(getattr(time, name, 0) for name in names)
 
 
 def _null_at(path: Path) -> Misfit:
