@@ -108,7 +108,9 @@ class Crew:
     # -- what the executor asks
 
     def takes(self, step: Step) -> bool:
-        return isinstance(step, TAKEN)
+        # The jars of a job, and Flink, are on this machine.
+        has_classes = isinstance(step, TransformShard) and "classes" in step.options
+        return isinstance(step, TAKEN) and not has_classes
 
     def is_worth(self, bytes: int) -> bool:
         return True

@@ -288,11 +288,11 @@ TRANSFORMS: Mapping[str, Keys] = {
             "Of the operators with keyed state; Flink redistributes the other state itself."
         ),
         max_parallelism=COUNT("The number of key groups, for all operators."),
-        classes=TEXTS(
+        classes=LOCATIONS(
             "Jars of the job on this machine, which compute the hash codes of keys that are its "
-            "own objects. A JVM runs their code."
+            "own objects. A JVM runs their code, already to plan."
         ),
-        flink=TEXT("The folder of the Flink in whose JVM they run: $FLINK_HOME."),
+        flink=LOCATION("The folder of the Flink in whose JVM they run: $FLINK_HOME."),
     ),
     "union": _change(
         Union,

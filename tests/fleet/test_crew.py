@@ -115,6 +115,16 @@ def told_of(journal: Journal) -> dict[str, Any]:
     }
 
 
+def test_a_fleet_takes_no_step_that_runs_a_jobs_jars() -> None:
+    """They are on this machine, as is the Flink in whose JVM they run."""
+    step = plan().phase("transform")
+    assert step is not None
+    with_jars = [replace(own, options={"classes": {"/job.jar": "0"}}) for own in step.steps]
+    crew = Crew(MemoryCarrier(worlds_of(ground())))
+    assert all(map(crew.takes, step.steps))
+    assert not any(map(crew.takes, with_jars))
+
+
 def test_a_fleet_leaves_the_same_bytes_and_the_same_journal() -> None:
     here, there = ground(), ground()
     alone, together = journal_of(plan()), journal_of(plan())

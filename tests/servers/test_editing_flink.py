@@ -5,15 +5,20 @@ real Flink restores what was written, and has nothing to migrate.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import zipfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stateshift import look
+from stateshift.engines.flink import jvm
+from stateshift.errors import ClusterError, PlanError
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import decode_header
 from stateshift.formats.flink.metadata import decode_metadata
@@ -386,6 +391,54 @@ def test_keys_of_a_jobs_own_classes_get_another_max_parallelism_by_its_jar(
     held.cluster.cancelled(counted("second", ALL, 300, target))
     for line in lines(tmp_path / "second" / "orders"):
         assert line.count == line.number // keys + 1
+
+
+@pytest.mark.slow
+def test_keys_are_hashed_in_a_jvm_that_no_ctrl_c_reaches_and_that_can_be_replaced(
+    held: Held, tmp_path: Path
+) -> None:
+    """Also those that Py4J would turn into numbers of Python."""
+    home, own = str(held.cluster.lib.parent), tmp_path / "job.jar"
+    with zipfile.ZipFile(own, "w") as packed:
+        packed.writestr("nothing", "")
+    digests = jvm.digests_of([str(own)])
+    gateway = jvm.gateway_of((*jvm.distribution(home)[1], str(own)), tuple(digests.values()))
+    java, flink = gateway.jvm.java, gateway.jvm.org.apache.flink
+    base = flink.api.common.typeutils.base
+
+    def snapshot_of(serializer: Any) -> bytes:
+        written, snapshots = flink.core.memory.DataOutputSerializer(64), flink.api.common.typeutils
+        snapshots.TypeSerializerSnapshot.writeVersionedSnapshot(
+            written, serializer.snapshotConfiguration()
+        )
+        return bytes(written.getCopyOfBuffer())
+
+    def bytes_of(serializer: Any, key: Any) -> bytes:
+        written = flink.core.memory.DataOutputSerializer(64)
+        serializer.serialize(key, written)
+        return bytes(written.getCopyOfBuffer())
+
+    def hashed(raw: bytes, snapshot: bytes) -> int:
+        where = np.array([0]), np.array([len(raw)])
+        (code,) = jvm.hashing(digests, home)(snapshot)(np.frombuffer(raw, np.uint8), *where)
+        return int(code)
+
+    days = java.util.concurrent.TimeUnit.DAYS
+    decimals, texts = base.BigDecSerializer.INSTANCE, base.StringSerializer.INSTANCE
+    enums, snapshot = base.EnumSerializer(days.getDeclaringClass()), snapshot_of(texts)
+    price = bytes_of(decimals, java.math.BigDecimal("1.50"))
+    assert hashed(price, snapshot_of(decimals)) == 31 * 150 + 2
+    text = bytes_of(texts, "ab")
+    assert hashed(text, snapshot) == 97 * 31 + 98
+    with pytest.raises(PlanError, match="TimeUnit have no hashCode of their own"):
+        hashed(bytes_of(enums, days), snapshot_of(enums))
+    process = int(java.lang.ProcessHandle.current().pid())
+    assert os.getpgid(process) == process  # Ctrl-C in a terminal goes to the group of this one
+    hasher = jvm.hashing(digests, home)(snapshot)
+    os.kill(process, signal.SIGKILL)
+    with pytest.raises(ClusterError, match="has ended"):
+        hasher(np.frombuffer(text, np.uint8), np.array([0]), np.array([len(text)]))
+    assert hashed(text, snapshot) == 97 * 31 + 98
 
 
 def with_other_keys(lib: Path, folder: Path, was: str, becomes: str) -> Path:

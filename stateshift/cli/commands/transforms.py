@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as plain_json
-import os
 from contextlib import suppress
 from typing import Annotated
 
@@ -115,8 +114,7 @@ def repartition(
         )
     change: Keys = {"kind": "repartition", "partitions": partitions}
     if rescaled:
-        jars = [os.path.abspath(jar) for jar in classes or ()]
-        change = {"kind": "rescale", **rescaled, **drop_empty(classes=jars or None, flink=flink)}
+        change = {"kind": "rescale", **rescaled, **drop_empty(classes=classes, flink=flink)}
     job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
     return run_jobs(terminal, options, [job], "flink" if rescaled else None)
 

@@ -47,6 +47,7 @@ class FlinkImage:
     operator_states  operator -> the version of its operator state's header
     rigid            operator -> why it cannot be rescaled; only where that is asked for
     apart            operator -> why it cannot become one with others; only where that is asked for
+    jars             operator whose keys the job's own classes hash -> jar -> its SHA-256
     heads            operator -> role -> how the files of its operator state begin; only for these
                      two, and of its keyed state (`keyed`) for those that change its entries
     """
@@ -59,6 +60,7 @@ class FlinkImage:
     operator_states: Mapping[str, int] = field(default_factory=dict)
     rigid: Mapping[str, Obstacle] = field(default_factory=dict)
     apart: Mapping[str, Obstacle] = field(default_factory=dict)
+    jars: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     heads: Mapping[str, Beginnings] = field(default_factory=dict)
 
     @property

@@ -3,25 +3,31 @@ hash codes of keys whose `hashCode` is a job's own code.
 
     distribution(home)           the folder of a distribution, and its class path
     launch(jars, scratch)        a gateway to a JVM with these classes
-    hashing(jars, home)          a function that restores a key's serializer of its snapshot, and
+    digests_of(jars)             the SHA-256 of each, by its path on this machine
+    hashing(digests, home)       a function that restores a key's serializer of its snapshot, and
                                  returns the function that hashes keys by it
 
 Keys go over in batches. No code of ours runs in the JVM: method handles put together what is done
 with each key, `serializer.deserialize(new DataInputDeserializer(bytes)).hashCode()`. This runs the
-code of the job, and of whatever class a snapshot names: it is done only where a user named jars.
+code of the job, and of whatever class a snapshot names: it is done only where a user named jars,
+and only while these have the bytes that the plan was made from.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 from typing import Any as Java  # an object of the JVM, as Py4J shows it
 
-from stateshift.errors import PlanError, SpecError
+from stateshift.errors import ClusterError, PlanError, SpecError
+from stateshift.storage import locations
 
 if TYPE_CHECKING:
     from stateshift.engines.flink.rewrite.keyed_files import Hashing, HashKeys
@@ -37,9 +43,11 @@ OPEN = (
 )
 KEYS_AT_ONCE = 1 << 15
 BYTES_AT_ONCE = 4 * 1024 * 1024
+KEY_BYTES_MAX = 64 * 1024 * 1024  # what the heap has room for, as Py4J sends it
 # Classes whose `hashCode` is another in every JVM.
 OF_IDENTITY = ("java.lang.Object", "java.lang.Enum")
 TEXT_MAX = 2_000
+_DROP = 'leave their operator behind: {"kind": "drop", "operators": [...]}'
 
 
 def distribution(home: str | None) -> tuple[str, list[str]]:
@@ -60,9 +68,12 @@ def distribution(home: str | None) -> tuple[str, list[str]]:
 def launch(
     jars: Iterable[str], options: Iterable[str] = (), output: Mapping[str, Java] | None = None
 ) -> Java:
-    """Start a JVM with these classes; return its gateway. It ends with this process."""
+    """Start a JVM with these classes; return its gateway. It ends with this process. `output`: what
+    else `launch_gateway` takes.
+    """
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it logs is raised as well
     opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPEN]
     opened.append("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
     java = os.environ.get("JAVA_HOME")
@@ -90,61 +101,107 @@ def causes(text: str) -> str:
 # ---- hash codes of keys
 
 
-def hashing(jars: tuple[str, ...], home: str | None) -> Hashing:
-    """Return the function from a key serializer's snapshot to one that hashes its keys.
+def digests_of(jars: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of each jar, by its path.
+
+    Raises:
+        SpecError: it is not there, or not on this machine.
+    """
+    digests: dict[str, str] = {}
+    for jar in jars:
+        path = locations.local_path(jar)
+        if path is None:
+            raise SpecError.of("--classes", f"{jar} is no file of this machine: download it", jar)
+        if not os.path.isfile(path):
+            raise SpecError.of("--classes", f"there is no file {path} on this machine", jar)
+        with open(path, "rb") as file:
+            digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
+
+
+def hashing(digests: Mapping[str, str], home: str | None) -> Hashing:
+    """Return the function from a key serializer's snapshot to one that hashes its keys, by the
+    classes of the jars of these digests.
 
     Raises:
         SpecError: a jar is not there, or no distribution of Flink.
+        PlanError: a jar has other bytes.
     """
-    for jar in jars:
-        if not os.path.isfile(jar):
-            raise SpecError.of("--classes", f"there is no file {jar} on this machine", jar)
-    path = (*distribution(home)[1], *jars)
+    for jar, digest in digests_of(digests).items():
+        if digest != digests[jar]:
+            raise PlanError(
+                f"{jar} is not the jar that the plan was made with: its SHA-256 is {digest}, and "
+                f"was {digests[jar]}",
+                hint="put that jar back; or make another plan with the new one",
+            )
+    folder = None if home is None else locations.local_path(home)
+    if home is not None and folder is None:
+        raise SpecError.of("--flink", f"{home} is no folder of this machine", home)
+    path = (*distribution(folder)[1], *digests)
 
     @cache
     def hash_by(snapshot: bytes) -> HashKeys:
-        return _KeyHasher(gateway_of(path), snapshot)
+        with _STARTING:
+            gateway = gateway_of(path, tuple(digests.values()))
+        return _KeyHasher(gateway, snapshot)
 
     return hash_by
 
 
+_STARTING = Lock()
+
+
 @lru_cache(maxsize=4)
-def gateway_of(jars: tuple[str, ...]) -> Java:
-    """Return the gateway to the JVM of these jars: there is one in a process."""
-    try:
-        return launch(jars)
-    except ModuleNotFoundError as error:
-        raise PlanError(
-            "this environment has no Py4J, through which keys are hashed", hint="pip install py4j"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise PlanError(f"no JVM could be started to hash keys: {error}") from error
+def gateway_of(jars: tuple[str, ...], digests: tuple[str, ...]) -> Java:
+    """Return the gateway to the JVM of these jars, with the classes of these digests: there is one
+    in a process.
+    """
+    from tempfile import TemporaryFile
+
+    with TemporaryFile("w+", errors="replace") as said:
+        try:
+            # Ctrl-C in a terminal is for this process, which lets the current write finish.
+            return launch(jars, (), {"redirect_stderr": said, "create_new_process_group": True})
+        except ModuleNotFoundError as error:
+            raise PlanError(
+                "this environment has no Py4J, through which keys are hashed",
+                hint="pip install py4j",
+            ) from error
+        except (OSError, ValueError) as error:
+            said.seek(0)
+            why = " ".join(said.read(TEXT_MAX).split()) or str(error)
+            raise ClusterError(
+                f"no JVM could be started to hash keys: {why}",
+                hint="$JAVA_HOME, or else the path, has to have a Java that Flink runs in, and "
+                f"{HEAP} of memory be free for it",
+            ) from error
 
 
 class _KeyHasher:
     """The hash codes of one serializer's keys, by the classes of its JVM."""
 
     def __init__(self, gateway: Java, snapshot: bytes) -> None:
-        self._gateway, java = gateway, gateway.jvm.java
-        flink = gateway.jvm.org.apache.flink
-        self._input = flink.core.memory.DataInputDeserializer
-        loader = java.lang.ClassLoader.getSystemClassLoader()
-        typeutils = flink.api.common.typeutils
-        with _refusing("restore their serializer"):
+        self._gateway, self._is_checked = gateway, False
+        with _refusing(gateway, "restore their serializer"):
+            java, flink = gateway.jvm.java, gateway.jvm.org.apache.flink
+            self._input = flink.core.memory.DataInputDeserializer
+            loader = java.lang.ClassLoader.getSystemClassLoader()
+            typeutils = flink.api.common.typeutils
             told = typeutils.TypeSerializerSnapshot.readVersionedSnapshot(
                 self._input(snapshot), loader
             )
             self._serializer = told.restoreSerializer()
-        array = typeutils.base.array.BytePrimitiveArraySerializer.INSTANCE
-        generic = typeutils.base.GenericArraySerializer
-        self._batches = generic(java.lang.Class.forName("[B"), array)
-        self._hash = self._hash_function()
-        self._is_checked = False
+            array = typeutils.base.array.BytePrimitiveArraySerializer.INSTANCE
+            generic = typeutils.base.GenericArraySerializer
+            self._batches = generic(java.lang.Class.forName("[B"), array)
+            self._hash, self._class_of = self._functions()
 
     def __call__(self, content: Content, starts: Ints, ends: Ints) -> Java:
         """Return the hash codes of the keys with which these bytes begin."""
         import numpy as np
 
+        if (ends - starts > KEY_BYTES_MAX).any():
+            raise PlanError(f"a key may have more than {KEY_BYTES_MAX:,} bytes", hint=_DROP)
         codes = np.empty(len(starts), np.uint32)
         edges = np.cumsum(ends - starts)
         at = 0
@@ -164,10 +221,11 @@ class _KeyHasher:
         parts = [len(keys).to_bytes(4, "big")]
         for key in keys:
             parts += (b"\x01", len(key).to_bytes(4, "big"), key)
-        java = self._gateway.jvm.java
-        with _refusing("read them"):
+        with _refusing(self._gateway, "read them"):
+            java = self._gateway.jvm.java
             if not self._is_checked:
-                self._refuse_identity(self._serializer.deserialize(self._input(keys[0])))
+                # Py4J would turn a key that is a text or a number into one of Python.
+                self._refuse_identity(self._class_of.invokeWithArguments([keys[0]]))
                 self._is_checked = True
             batch = self._batches.deserialize(self._input(b"".join(parts)))
             codes = self._gateway.new_array(self._gateway.jvm.int, len(keys))
@@ -180,8 +238,8 @@ class _KeyHasher:
             buffer.asIntBuffer().put(codes)
             return bytes(buffer.array())
 
-    def _hash_function(self) -> Java:
-        """Return a method handle from a key's bytes to its hash code."""
+    def _functions(self) -> tuple[Java, Java]:
+        """Return method handles from a key's bytes to its hash code, and to its class."""
         invoke = self._gateway.jvm.java.lang.invoke
         self._handles = invoke.MethodHandles
         lookup, kind = self._handles.publicLookup(), invoke.MethodType.methodType
@@ -196,18 +254,20 @@ class _KeyHasher:
         ).asType(kind(view, bytes_))
         read = lookup.findVirtual(serializer, "deserialize", kind(object_, view))
         hashed = lookup.findVirtual(object_, "hashCode", kind(number))
+        classed = lookup.findVirtual(object_, "getClass", kind(self._class("java.lang.Class")))
         key = self._handles.filterReturnValue(opened, read.bindTo(self._serializer))
-        return self._handles.filterReturnValue(key, hashed)
+        to_code, to_class = (self._handles.filterReturnValue(key, to) for to in (hashed, classed))
+        return to_code, to_class
 
-    def _refuse_identity(self, key: Java) -> None:
+    def _refuse_identity(self, kind: Java) -> None:
         nothing = self._gateway.new_array(self._gateway.jvm.Class, 0)
-        kind = self._gateway.jvm.java.util.Objects.requireNonNull(key).getClass()
         owner = str(kind.getMethod("hashCode", nothing).getDeclaringClass().getName())
         if owner in OF_IDENTITY:
             raise PlanError(
                 f"keys of class {kind.getName()} have no hashCode of their own: that of {owner} is "
                 "another in every JVM",
-                hint="Flink takes no such keys: --classes names the jars of the job that wrote it",
+                hint="--classes names the jars of the job that wrote it, where they have one; or "
+                f"{_DROP}",
             )
 
     def _class(self, name: str) -> Java:
@@ -215,13 +275,30 @@ class _KeyHasher:
 
 
 @contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Turn what a JVM refuses about keys into an error with Java's causes."""
-    from py4j.protocol import Py4JError
+def _refusing(gateway: Java, what: str) -> Iterator[None]:
+    """Turn what a JVM refuses about keys into an error with Java's causes, and its end into one
+    after which a run can go on: the next one gets another JVM.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
 
     try:
         yield
     except Py4JError as error:
+        if "java.lang.OutOfMemoryError" in str(error):
+            raise PlanError(
+                f"the keys are too large for the heap of {HEAP} of the JVM that hashes them",
+                hint=_DROP,
+            ) from error
+        try:
+            if not isinstance(error, Py4JJavaError):
+                gateway.jvm.java.lang.System.nanoTime()
+        except Py4JError:
+            gateway_of.cache_clear()
+            raise ClusterError(
+                "the JVM that hashes the keys has ended: somebody ended it, or memory ran out",
+                hint=f"see that {HEAP} of memory is free for it, and repeat: a run goes on by "
+                "stateshift resume WORKDIR",
+            ) from error
         raise PlanError(
             f"the classes that hash the keys cannot {what}: {causes(str(error))}",
             hint="--classes names the job's own jars, as the job that wrote the state had them",

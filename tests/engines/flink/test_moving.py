@@ -4,6 +4,7 @@ as Flink reads it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +47,9 @@ from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.serializers import Serializer, read_snapshot, value
 from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.formats.uid import flink_operator_id
+from stateshift.plan import Plan
 from stateshift.specification import Spec, parse_spec
+from stateshift.step import TransformShard
 from stateshift.step.images import CompareImages
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.contracts.faulty import Effects, Faulty, Killed, at
@@ -593,17 +596,18 @@ def test_objects_are_dealt_by_the_hash_codes_of_the_jobs_own_classes(
     grounds[1].disk = ground.disk
     sources = [golden.write(ground.disk, f"flink-2.3.0/{case}")]
     wanted = entries(ground.disk, sources[0])[flink_operator_id("pojos")]
-    asked: list[tuple[tuple[str, ...], str | None]] = []
-    times = 31
+    asked: list[tuple[dict[str, str], str | None]] = []
+    times, jar = 31, tmp_path / "job.jar"
+    jar.write_bytes(b"its classes")
 
-    def hashing(jars: tuple[str, ...], flink: str | None) -> Any:
-        asked.append((jars, flink))
+    def hashing(digests: dict[str, str], flink: str | None) -> Any:
+        asked.append((digests, flink))
         return lambda snapshot: partial(code_of_id, snapshot=snapshot, times=times)
 
     for module in (jvm, survey_of_image):
         monkeypatch.setattr(module, "hashing", hashing)
     monkeypatch.setattr(rescale, "EVIDENCE", 9)  # a few keys in eight key groups
-    rescaled = {"kind": "rescale", "max_parallelism": 300, "classes": ["/job.jar"], "flink": "/f"}
+    rescaled = {"kind": "rescale", "max_parallelism": 300, "classes": [str(jar)], "flink": "/f"}
     changes: list[Any] = [rescaled, {"kind": "drop", "operators": ["plain", "mixed"]}]
     if united:
         sources = [*halves(ground, case)]
@@ -613,7 +617,8 @@ def test_objects_are_dealt_by_the_hash_codes_of_the_jobs_own_classes(
         changes.append({"kind": "drop", "operators": leave, "of": sources[1]})
     spec = spec_of(*sources, transform=changes)
     assert ground.apply(spec).state == "finished"
-    assert set(asked) == {(("/job.jar",), "/f")}
+    digest = hashlib.sha256(b"its classes").hexdigest()
+    assert asked and all(each == ({str(jar): digest}, "file:///f") for each in asked)
     assert entries(ground.disk, TARGET)[flink_operator_id("pojos")] == wanted
     image = golden.looked_at(ground.disk, TARGET)[1].images[0]
     operator = next(each for each in metadata_of(image).operators if each.uid == "pojos")
@@ -636,9 +641,85 @@ def test_objects_are_dealt_by_the_hash_codes_of_the_jobs_own_classes(
     assert seen == len(wanted) > 0
     times = 33  # other classes
     with pytest.raises(
-        PlanError, match=r"\d of \d+ keys are not in the key group that the hashCode"
+        PlanError, match=r"of \d+ of \d+ entries at hand the keys are not in the key group that the"
     ):
         grounds[1].apply(spec_of(*sources, new_savepoint_path="file:///there/2", transform=changes))
+
+
+def test_classes_that_cannot_read_an_operators_keys_keep_no_other_from_going(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that is dropped no key is read; of one that goes along it is told as a refusal."""
+    ground, jar = Ground(tmp_path / "0"), tmp_path / "job.jar"
+    source = golden.write(ground.disk, "flink-2.3.0/typed-canonical")
+    jar.write_bytes(b"its classes")
+    asked: list[bytes] = []
+
+    def hashing(digests: dict[str, str], flink: str | None) -> Any:
+        def hash_by(snapshot: bytes) -> Any:
+            asked.append(snapshot)
+            raise PlanError("the classes that hash the keys cannot restore their serializer")
+
+        return hash_by
+
+    for module in (jvm, survey_of_image):
+        monkeypatch.setattr(module, "hashing", hashing)
+    monkeypatch.setattr(rescale, "EVIDENCE", 1)
+    rescaled = {"kind": "rescale", "max_parallelism": 300, "classes": [str(jar)], "flink": "/f"}
+    (plan,) = ground.propose(spec_of(source, transform=[rescaled])).plans
+    told = [each for each in plan.refusals if "cannot restore their serializer" in each.message]
+    (refused,) = told
+    assert flink_operator_id("pojos") in refused.message and '"drop"' in (refused.hint or "")
+    asked.clear()
+    left = {"kind": "drop", "operators": ["pojos"]}
+    proposal = ground.propose(spec_of(source, transform=[rescaled, left]))
+    (plan,) = proposal.plans
+    assert not asked and not [each for each in plan.findings if "runs in a JVM" in each.message]
+    assert not [step for step in copies_of(plan) if "classes" in step.options]
+    assert ground.apply(proposal).state == "finished"
+
+
+def copies_of(plan: Plan) -> list[TransformShard]:
+    steps = [step for phase in plan.phases for step in phase.steps]
+    return [step for step in steps if isinstance(step, TransformShard)]
+
+
+def test_few_keys_that_may_hold_an_enum_are_dealt_by_no_waiver() -> None:
+    """Of an enum's hash codes, which are another in each JVM, one of M agrees by chance."""
+    text, enum = Serializer("StringSerializer", 3), Serializer("EnumSerializer", 3)
+    plain = Serializer("PojoSerializer", 3, inner=(text,))
+    assert not rescale._has_enum(plain)
+    for key in (
+        Serializer("PojoSerializer", 3, inner=(text, Serializer("ListSerializer", 3, (enum,)))),
+        Serializer("PojoSerializer", 3, inner=(text,), others=(("Sub", enum),)),
+    ):
+        assert rescale._has_enum(key)
+
+
+@pytest.mark.parametrize("has_enum", [False, True])
+def test_few_objects_are_dealt_by_a_waiver_that_tells_its_price(
+    has_enum: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground, jar = Ground(tmp_path / "0"), tmp_path / "job.jar"
+    source = golden.write(ground.disk, "flink-2.3.0/typed-canonical")
+    jar.write_bytes(b"its classes")
+
+    def hashing(digests: dict[str, str], flink: str | None) -> Any:
+        return lambda snapshot: partial(code_of_id, snapshot=snapshot)
+
+    for module in (jvm, survey_of_image):
+        monkeypatch.setattr(module, "hashing", hashing)
+    monkeypatch.setattr(rescale, "EVIDENCE", 10_000)
+    monkeypatch.setattr(rescale, "_has_enum", lambda key: has_enum)
+    rescaled = {"kind": "rescale", "max_parallelism": 300, "classes": [str(jar)], "flink": "/f"}
+    changes = [rescaled, {"kind": "drop", "operators": ["plain", "mixed", "lines"]}]
+    asked = ground.propose(spec_of(source, transform=changes)).plans[0].refusals
+    (refused,) = (each for each in asked if flink_operator_id("pojos") in each.message)
+    price = "the hashCode of --classes"
+    assert (price in (refused.hint or "")) == (not has_enum)
+    assert ("never finds these keys again" in (refused.hint or "")) == (not has_enum)
+    waived = ground.propose(spec_of(source, transform=changes, waive=["key-hash"]))
+    assert bool(waived.plans[0].refusals) == has_enum
 
 
 def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> None:

@@ -209,11 +209,14 @@ def of_redistribution(move: Move) -> Iterator[Finding]:
     """Refuse keyed state that cannot be redistributed, and note operators that become one."""
     for operator, what, why in move.redistribution.obstacles:
         yield refuse(f"operator {operator} {what}: {why.fact}", why.waive, why.hint)
-    rescale = find_change(move.job.transform, Rescale)
-    if rescale is not None and rescale.classes:
+    jars: dict[str, str] = {}
+    for survey in move.surveys:
+        for own in flink_facts(survey.images[0]).jars.values():
+            jars.update(own)
+    if jars:
         yield note(
-            f"code of {', '.join(rescale.classes)} runs in a JVM on this machine: it hashes keys "
-            "that are the job's own objects"
+            f"code of {', '.join(jars)} runs in a JVM on this machine, for this plan already: it "
+            "hashes keys that are the job's own objects"
         )
     for rewritten in move.redistribution.rewritten:
         for number, operator in rewritten.sources:

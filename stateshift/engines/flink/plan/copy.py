@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from stateshift.engines.bundles import bundle_items
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.image import metadata_of, places_of
+from stateshift.engines.flink.image import flink_facts, metadata_of, places_of
 from stateshift.engines.flink.rewrite.choice import Choice
 from stateshift.engines.flink.rewrite.move import Move, Rewritten
 from stateshift.engines.flink.rewrite.transforms import CUT, RESCALE
@@ -25,6 +25,7 @@ from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.marks import FOLDER
 from stateshift.plain import JsonObject
+from stateshift.specification.transform import Rescale, find_change
 from stateshift.step import AnyStep, BringFiles, CompareImages, CopyFiles, Elsewhere, TransformShard
 from stateshift.survey import Facts, FileInfo, Image, Survey
 
@@ -138,9 +139,11 @@ def _wanted(move: Move, number: int) -> dict[str, Parts]:
 
 def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:
     origins, inputs = [], []
+    jars: dict[str, str] = {}
     for number, operator in rewritten.sources:
         survey, places = move.surveys[number], move.choice.taken[number].places
         image = survey.images[0]
+        jars.update(flink_facts(image).jars.get(operator, {}))
         infos = {file.path: file for file in survey.files}
         paths = paths_of(image, operator, rewritten.roles)
         metadata = layout.under(image.path, layout.METADATA)
@@ -149,8 +152,9 @@ def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:
     names = rewritten_names(move.choice, rewritten)
     unkeyed = unkeyed_names(move.choice, rewritten)
     by_classes: JsonObject = {}
-    if rewritten.classes:
-        by_classes = {"classes": list(rewritten.classes), "flink": rewritten.flink}
+    rescale = find_change(move.job.transform, Rescale)
+    if jars and rescale is not None:
+        by_classes = {"classes": jars, "flink": rescale.flink}
     return TransformShard(
         name=f"copy/anew-{rewritten.operator}",
         transform=RESCALE,

@@ -213,9 +213,10 @@ def refuse_other_hash(group: int, by_classes: str | None = None) -> NoReturn:
     """
     if by_classes is not None:
         raise Incompatible(
-            f"{by_classes} keys are not in the key group that the hashCode of --classes gives: "
-            "other classes wrote the state, or each JVM hashes them otherwise",
-            hint="name the jars of the job that wrote it, and of the same version",
+            f"of {by_classes} entries at hand the keys are not in the key group that the hashCode "
+            "of --classes gives: other classes wrote the state, or each JVM hashes them otherwise",
+            hint="--classes names the jars of the job that wrote it, of the same version, and "
+            "--flink the Flink that it ran in",
         )
     raise Incompatible(
         f"a key of group {group} does not belong there by its hash: the job hashes its keys in "

@@ -73,7 +73,6 @@ class Rewritten:
     sources  the operators that it is made of
     unkeyed  the roles of its state that belongs to no key, where that is rewritten too
     edit     how its keyed entries become others; those of every subtask stay its own
-    classes  the job's jars that hash its keys, where a user named them; in a JVM of that `flink`
     """
 
     operator: str
@@ -82,8 +81,6 @@ class Rewritten:
     max_parallelism: int
     unkeyed: tuple[str, ...]
     edit: Edit | None = None
-    classes: tuple[str, ...] = ()
-    flink: str | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -361,8 +358,6 @@ def _rewritten(candidate: _Candidate, rescale: Rescale) -> Rewritten | None:
         parallelism=parallelism,
         max_parallelism=max_parallelism,
         unkeyed=candidate.roles if moves_unkeyed else (),
-        classes=rescale.classes,
-        flink=rescale.flink,
     )
 
 

@@ -48,7 +48,7 @@ from stateshift.engines.flink.rewrite.keyed_files import (
 )
 from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_of, join_subtask
 from stateshift.engines.flink.streams import Streams
-from stateshift.errors import FormatError, Incompatible
+from stateshift.errors import FormatError, Incompatible, PlanError
 from stateshift.formats import bounds
 from stateshift.formats.flink.key_groups import (
     COMPOSED,
@@ -62,7 +62,7 @@ from stateshift.formats.flink.keyed_handles import Changelog, Incremental, Keyed
 from stateshift.formats.flink.keyed_state import Header, decode_header, encode_section, entries
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.operator_handles import Partitioned
-from stateshift.formats.flink.serializers import snapshot_name
+from stateshift.formats.flink.serializers import Serializer, snapshot_name
 
 if TYPE_CHECKING:
     from stateshift.formats.sorting import Scratch
@@ -80,10 +80,7 @@ def why_not(origin: Origin, max_parallelism: int, united: bool = False) -> Obsta
     handles = list(keyed_handles(operator))
     is_dealt = max_parallelism != operator.max_parallelism
     if is_dealt:
-        for handle in handles:
-            header = _any_header(handle, streams)
-            if header is None or hashable(header.key):
-                continue
+        for header in unhashed_headers(origin):
             if origin.hashing is None or header.key is None:
                 return _of_keys(header)
     files = [handle for handle in handles if isinstance(handle, KeyGroups)]
@@ -100,6 +97,12 @@ def why_not(origin: Origin, max_parallelism: int, united: bool = False) -> Obsta
     if sum(len(file.offsets) for file in files) == operator.max_parallelism:
         return None
     return Obstacle(f"{of_hashmap}, and not every subtask has some", CANONICAL)
+
+
+def unhashed_headers(origin: Origin) -> list[Header]:
+    """Return the headers of the files whose keys only the job's own classes hash."""
+    headers = [_any_header(handle, origin.streams) for handle in keyed_handles(origin.operator)]
+    return [header for header in headers if header is not None and not hashable(header.key)]
 
 
 class Rescaler:
@@ -240,18 +243,18 @@ def _not_shown(origin: Origin) -> Obstacle | None:
     fact = "jobs hash such keys in several ways, and"
     leave = 'leave it behind: {"kind": "drop", "operators": [...]}'
     for handle in keyed_handles(origin.operator):
-        file = keyed_file(0, origin, handle)
-        if file is None or file.header is None or has_one_hash(file.header.key):
-            continue
-        # It loads Arrow, for which no other plan should wait.
-        from stateshift.engines.flink.rewrite.regroup import hashes_of
-
         try:
+            file = keyed_file(0, origin, handle)
+            if file is None or file.header is None or has_one_hash(file.header.key):
+                continue
+            # It loads Arrow, for which no other plan should wait.
+            from stateshift.engines.flink.rewrite.regroup import hashes_of
+
             for own in hashes_of(file):
                 hashes.update(own.tolist())
                 if len(hashes) * bits >= EVIDENCE or (hashes and not bits):
                     break
-        except Incompatible as error:
+        except PlanError as error:
             return Obstacle(error.fact, error.hint or leave)
         if len(hashes) * bits >= EVIDENCE:
             return None
@@ -260,12 +263,24 @@ def _not_shown(origin: Origin) -> Obstacle | None:
     if not bits:
         return Obstacle(f"{fact} one key group does not show how this one does", leave)
     enough = math.ceil(EVIDENCE / bits)
+    fact = f"{fact} {len(hashes)} keys in {groups} key groups do not show how this one does"
+    hint = f"take a savepoint once it has {enough} keys, or {leave}"
+    by_classes = [header.key for header in unhashed_headers(origin)]
+    if any(map(_has_enum, by_classes)):  # its hash is another in every JVM: of M, one agrees
+        return Obstacle(f"{fact}, and they may hold constants of an enum", hint)
+    usual = "the hashCode of --classes" if by_classes else "the usual hash of Rows and RowData"
     return Obstacle(
-        f"{fact} {len(hashes)} keys in {groups} key groups do not show how this one does",
-        f"take a savepoint once it has {enough} keys, or {leave}; or, where you know that its keys "
-        f'have the usual hash, "waive": ["{KEY_HASH}"]',
+        fact,
+        f'{hint}; or, where you know that its job has {usual}, "waive": ["{KEY_HASH}"]. With '
+        "another hash Flink never finds these keys again",
         KEY_HASH,
     )
+
+
+def _has_enum(key: Serializer | None) -> bool:
+    if key is None:
+        return False
+    return key.name == "EnumSerializer" or any(map(_has_enum, key.within()))
 
 
 def _of_keys(header: Header) -> Obstacle:

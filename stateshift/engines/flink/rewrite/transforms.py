@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 KEEP, CUT, METADATA, RESCALE = "flink.keep", "flink.cut", "flink.metadata", "flink.rescale"
 
-# The hashing by a job's jars, in a JVM of that distribution of Flink.
-OpenHashing = Callable[[tuple[str, ...], str | None], Hashing]
+# The hashing by a job's jars of these SHA-256, in a JVM of that distribution of Flink.
+OpenHashing = Callable[[Mapping[str, str], str | None], Hashing]
 
 # The options of a step of a plan, of which each transform has keys of its own.
 Options = JsonObject
@@ -180,7 +180,7 @@ class _NewFiles:
         hashing, classes = None, options.get("classes")
         if classes:
             assert self._open_hashing is not None, "only the engine's own transforms have classes"
-            hashing = self._open_hashing(tuple(classes), options.get("flink"))
+            hashing = self._open_hashing(classes, options.get("flink"))
         origins, left = [], list(self._inputs)
         for origin in options["origins"]:
             count = 1 + len(origin["paths"])

@@ -16,11 +16,23 @@ from typing import Literal
 from stateshift.engines.findings import of_images_below
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.operators import endpoints_of, operators_of
-from stateshift.engines.flink.image import Beginnings, FlinkImage, Obstacle, flink_image
-from stateshift.engines.flink.jvm import hashing
-from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
+from stateshift.engines.flink.image import Beginnings, FlinkImage, Obstacle, flink_image, id_of
+from stateshift.engines.flink.jvm import digests_of, hashing
+from stateshift.engines.flink.places import (
+    Places,
+    absolute_places,
+    location_of,
+    moved_folders,
+    root_of,
+)
 from stateshift.engines.flink.rewrite.keyed_files import Origin
-from stateshift.engines.flink.rewrite.rescale import heads_of, keyed_heads, why_not
+from stateshift.engines.flink.rewrite.metadata import is_set_to_one
+from stateshift.engines.flink.rewrite.rescale import (
+    heads_of,
+    keyed_heads,
+    unhashed_headers,
+    why_not,
+)
 from stateshift.engines.flink.rewrite.unkeyed import KEYED, UNKEYED
 from stateshift.engines.flink.streams import Streams, decode_once
 from stateshift.engines.flink.survey.findings import findings_of
@@ -42,6 +54,7 @@ from stateshift.formats.flink.versions import WRITTEN_BY
 from stateshift.formats.marks import FOLDER
 from stateshift.specification.transform import (
     Change,
+    Drop,
     Evolve,
     Prune,
     Repair,
@@ -154,7 +167,7 @@ def _image(
         settings={},
         written_by=WRITTEN_BY[metadata.version],
         findings=findings,
-        details=_with_obstacles(kept, changes, streams),
+        details=_with_obstacles(kept, location, changes, streams),
     )
     return image, files
 
@@ -180,36 +193,54 @@ def _broken(at: str, path: str, error: FormatError) -> Image:
     )
 
 
-def _with_obstacles(kept: FlinkImage, changes: Sequence[Change], streams: Streams) -> FlinkImage:
-    """Return the same, with what changes want to know of an image before they are planned."""
+def _with_obstacles(
+    kept: FlinkImage, location: str, changes: Sequence[Change], streams: Streams
+) -> FlinkImage:
+    """Return the same, with what changes want to know of an image before they are planned. No code
+    of a job runs for an operator that is dropped, or keeps its one key group.
+    """
     rescale, united = find_change(changes, Rescale), find_change(changes, Union) is not None
     edited = any(isinstance(change, Evolve | Prune) for change in changes)
     if rescale is None and not united and not edited:
         return kept
     operators = kept.metadata.operators
-    most = None if rescale is None else rescale.max_parallelism
-    by_classes = None
+    digests: dict[str, str] = {}
+    by_classes, dropped = None, set[str]()
     if rescale is not None and rescale.classes:
-        by_classes = hashing(rescale.classes, rescale.flink)
-    origins = [Origin(operator, streams, by_classes) for operator in operators]
+        digests = digests_of(rescale.classes)
+        by_classes = hashing(digests, rescale.flink)
+    for change in changes:
+        if isinstance(change, Drop) and (change.of is None or location_of(change.of) == location):
+            dropped.update(map(id_of, change.operators))
+    asked: list[tuple[Origin, int]] = []
+    jars: dict[str, Mapping[str, str]] = {}
     heads: dict[str, Beginnings] = {}
     for operator in operators:
+        most = operator.max_parallelism
+        if rescale is not None and not is_set_to_one(operator, kept.metadata):
+            most = rescale.max_parallelism or most
+        origin, id_ = Origin(operator, streams), operator.id.hex()
+        is_dealt = most != operator.max_parallelism and id_ not in dropped
+        if by_classes is not None and is_dealt and unhashed_headers(origin):
+            origin, jars[id_] = replace(origin, hashing=by_classes), digests
+        asked.append((origin, most))
         by_role = {role: heads_of(operator, streams, role) for role in UNKEYED}
         if edited:
             by_role[KEYED] = keyed_heads(operator, streams)
-        heads[operator.id.hex()] = {role: own for role, own in by_role.items() if own}
+        heads[id_] = {role: own for role, own in by_role.items() if own}
     return replace(
         kept,
         heads=heads,
-        rigid={} if rescale is None else _obstacles(origins, most, united=False),
-        apart=_obstacles(origins, most, united=True) if united or edited else {},
+        jars=jars,
+        rigid={} if rescale is None else _obstacles(asked, united=False),
+        apart=_obstacles(asked, united=True) if united or edited else {},
     )
 
 
-def _obstacles(origins: Sequence[Origin], most: int | None, united: bool) -> Mapping[str, Obstacle]:
+def _obstacles(asked: Sequence[tuple[Origin, int]], united: bool) -> Mapping[str, Obstacle]:
     obstacles: dict[str, Obstacle] = {}
-    for origin in origins:
-        why = why_not(origin, most or origin.operator.max_parallelism, united)
+    for origin, most in asked:
+        why = why_not(origin, most, united)
         if why is not None:
             obstacles[origin.operator.id.hex()] = why
     return obstacles
