@@ -63,18 +63,21 @@ def inspect(
     a snapshot) it shows the decoded content.
     """
     from stateshift import api
+    from stateshift.cli.shell.progress import tell_if_slow
     from stateshift.cli.views import survey_text as render_survey
     from stateshift.documents.survey import store_rows
+    from stateshift.storage.locations import redact
 
     terminal.format_as(format)
-    inspection = api.inspect(
-        location,
-        uids=names_in(uids or ""),
-        files=files,
-        sources=sources,
-        entries=limit if entries else 0,
-        adapters=terminal.adapters_given,
-    )
+    with tell_if_slow(terminal, f"still reading {redact(location)}"):
+        inspection = api.inspect(
+            location,
+            uids=names_in(uids or ""),
+            files=files,
+            sources=sources,
+            entries=limit if entries else 0,
+            adapters=terminal.adapters_given,
+        )
     terminal.answer(
         "inspect",
         inspection.to_dict,

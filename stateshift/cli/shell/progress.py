@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_CHANGES = 1.0
+SECONDS_BEFORE_WORDS = 2.0
 
 V = TypeVar("V")
 
@@ -262,6 +263,21 @@ def tell_changes(
         terminal.say(line)
 
     yield tell
+
+
+@contextmanager
+def tell_if_slow(terminal: Terminal, words: str) -> Iterator[None]:
+    """Say `words`, once, if this lasts for some seconds and somebody watches or asked by -v."""
+    if not (terminal.verbose or sys.stderr.isatty()):
+        yield
+        return
+    timer = threading.Timer(SECONDS_BEFORE_WORDS, terminal.say, (words,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def draws_bar(terminal: Terminal) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Cell, Line, Row, TextTable, Tone, compact_json, section
-from stateshift.cli.views.units import amounts_compared, number
+from stateshift.cli.views.units import amounts_compared, many, number
 from stateshift.documents.diff import DiffFacts, Outcome
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
@@ -33,6 +33,10 @@ def differences(facts: DiffFacts, a: str, b: str, verbose: bool = False) -> Iter
     else:
         words, tone = _OUTCOMES[facts.outcome]
         yield Line(f"{words}: {both}", tone)
+    kept = [store for store in images.stores if store.store == "coordinator" and store.same == 1]
+    if kept and images.engine == "flink":
+        count = many(len(kept), "entry", "entries")
+        yield Line(f"{count} of coordinators of operators is counted, and not exported", "dim", 2)
     first, second = images.epochs
     if first != second:
         at = terms_of(images.engine).at
