@@ -4,6 +4,7 @@ states are told.
 
 from __future__ import annotations
 
+import re
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,10 @@ def test_a_command_says_of_metadata_what_it_says_of_its_folder(
     of_folder = outside.run(name, location, *flags)
     of_file = outside.run(name, f"{location}/_metadata", *flags)
     assert of_folder.code == 0
-    assert of_file.out.replace("/_metadata", "") == of_folder.out.replace("/_metadata", "")
+    plain = []
+    for out in (of_file.out, of_folder.out):
+        plain.append(re.sub(r" +\d+\.\d+ s", " N s", out.replace("/_metadata", "")))
+    assert plain[0] == plain[1]
     assert of_file.code == of_folder.code
 
 
