@@ -331,7 +331,7 @@ STOP_OPTIONS = (
         TEXT,
         "The name of the job's application.",
     ),
-    Option("pod", _SUBMIT, TEXT, "The pod of the driver that runs the job, with a Kubernetes master."),
+    Option("pod", _SUBMIT, TEXT, "The pod of the driver, with a Kubernetes master."),
     Option("application_id", _YARN, TEXT, "The id of the application that runs the job."),
     Option(
         "format",

@@ -4,8 +4,8 @@ states are told.
 
 from __future__ import annotations
 
-import re
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
