@@ -3,10 +3,12 @@
 import errno
 import sys
 import threading
+import time
 
 import pytest
 
-from stateshift.cli.shell.progress import Bar, Lines, Tally, draws_bar, tell_changes
+from stateshift.cli.shell import progress
+from stateshift.cli.shell.progress import Bar, Lines, Tally, draws_bar, tell_changes, tell_if_slow
 from stateshift.cli.shell.terminal import Terminal
 
 
@@ -124,3 +126,13 @@ def test_a_phase_that_moves_no_file_says_its_time_only() -> None:
     watched.seconds += 59
     watched.meter.close()
     assert watched.lines[-1] == "orders: halt took 59 s"
+
+
+def test_what_lasts_is_told_once_and_what_is_soon_done_never(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_WORDS", 0.05)
+    for verbose, lasts, said in ((True, 0.5, "still\n"), (True, 0, ""), (False, 0.5, "")):
+        with tell_if_slow(Terminal(verbose=verbose), "still"):
+            time.sleep(lasts)
+        assert capsys.readouterr().err == said, (verbose, lasts)
