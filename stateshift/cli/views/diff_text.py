@@ -33,9 +33,9 @@ def differences(facts: DiffFacts, a: str, b: str, verbose: bool = False) -> Iter
     else:
         words, tone = _OUTCOMES[facts.outcome]
         yield Line(f"{words}: {both}", tone)
-    kept = [store for store in images.stores if store.store == "coordinator" and store.same == 1]
-    if kept and images.engine == "flink":
-        count = many(len(kept), "entry", "entries")
+    same = [store.same for store in images.stores if store.store == "coordinator"]
+    if 1 in same and images.engine == "flink":
+        count = many(same.count(1), "entry", "entries")
         yield Line(f"{count} of coordinators of operators is counted, and not exported", "dim", 2)
     first, second = images.epochs
     if first != second:

@@ -225,7 +225,14 @@ class _KeyHasher:
             java = self._gateway.jvm.java
             if not self._is_checked:
                 # Py4J would turn a key that is a text or a number into one of Python.
-                self._refuse_identity(self._class_of.invokeWithArguments([keys[0]]))
+                kind = self._class_of.invokeWithArguments([keys[0]])
+                nothing = self._gateway.new_array(self._gateway.jvm.Class, 0)
+                owner = str(kind.getMethod("hashCode", nothing).getDeclaringClass().getName())
+                if owner in OF_IDENTITY:
+                    fact = f"keys of class {kind.getName()} have no hashCode of their own: that of "
+                    fact += f"{owner} is another in every JVM"
+                    hint = "--classes names the jars of the job that wrote it, where they have one"
+                    raise PlanError(fact, hint=f"{hint}; or {_DROP}")
                 self._is_checked = True
             batch = self._batches.deserialize(self._input(b"".join(parts)))
             codes = self._gateway.new_array(self._gateway.jvm.int, len(keys))
@@ -256,19 +263,8 @@ class _KeyHasher:
         hashed = lookup.findVirtual(object_, "hashCode", kind(number))
         classed = lookup.findVirtual(object_, "getClass", kind(self._class("java.lang.Class")))
         key = self._handles.filterReturnValue(opened, read.bindTo(self._serializer))
-        to_code, to_class = (self._handles.filterReturnValue(key, to) for to in (hashed, classed))
-        return to_code, to_class
-
-    def _refuse_identity(self, kind: Java) -> None:
-        nothing = self._gateway.new_array(self._gateway.jvm.Class, 0)
-        owner = str(kind.getMethod("hashCode", nothing).getDeclaringClass().getName())
-        if owner in OF_IDENTITY:
-            raise PlanError(
-                f"keys of class {kind.getName()} have no hashCode of their own: that of {owner} is "
-                "another in every JVM",
-                hint="--classes names the jars of the job that wrote it, where they have one; or "
-                f"{_DROP}",
-            )
+        to_code = self._handles.filterReturnValue(key, hashed)
+        return to_code, self._handles.filterReturnValue(key, classed)
 
     def _class(self, name: str) -> Java:
         return self._gateway.jvm.java.lang.Class.forName(name)

@@ -315,7 +315,7 @@ def _look_beside_start(context: RunContext, job: JobSpec) -> None:
     was shown did not warn of. A new job that is there already would be taken for the old one.
     """
     adopted = context.plans.adopted(job, "move")
-    if adopted is None:
+    if adopted is None or not hasattr(context.engine, "findings_at_start"):
         return
     number, plan = adopted
     begun = context.progress.plans[number].steps

@@ -101,8 +101,12 @@ def why_not(origin: Origin, max_parallelism: int, united: bool = False) -> Obsta
 
 def unhashed_headers(origin: Origin) -> list[Header]:
     """Return the headers of the files whose keys only the job's own classes hash."""
-    headers = [_any_header(handle, origin.streams) for handle in keyed_handles(origin.operator)]
-    return [header for header in headers if header is not None and not hashable(header.key)]
+    headers = []
+    for handle in keyed_handles(origin.operator):
+        header = _any_header(handle, origin.streams)
+        if header is not None and not hashable(header.key):
+            headers.append(header)
+    return headers
 
 
 class Rescaler:

@@ -159,6 +159,8 @@ class RowColumns:
 
 # A number of more digits is not the one that a double was read from.
 FLOAT_DIGITS = 15
+# More digits than Spark holds, in the times of pandas: Arrow returns them where that is installed.
+_FINER = ("nanosecond", "nanoseconds")
 _EXACT = {Atomic("float"): 1 << 24, Atomic("double"): 1 << 53}
 _WHOLE, _LONG, _BINARY = Atomic("integer"), Atomic("long"), Atomic("binary")
 _PARTS = {"calendar": (_WHOLE, _WHOLE, _LONG), "variant": (_BINARY, _BINARY)}
@@ -263,7 +265,7 @@ def _atomic(given: object, kind: DataType, path: Path) -> Value:  # noqa: C901 (
             plain = given.hex() if kind == _BINARY else None
         case str() if kind == _BINARY:
             plain = None  # bytes are no text
-        case datetime() | timedelta() if _has_nanoseconds(given):
+        case datetime() | timedelta() if any(getattr(given, name, 0) for name in _FINER):
             plain = None
         case datetime() if given.tzinfo is not None:
             plain = given.astimezone(UTC).isoformat()
@@ -296,14 +298,6 @@ def _is_rounded(number: object, kind: DataType) -> bool:
         digits = Decimal(repr(number)).as_tuple().digits
         return len(digits) > FLOAT_DIGITS
     return isinstance(number, int) and kind in _EXACT and abs(number) > _EXACT[kind]
-
-
-def _has_nanoseconds(time: datetime | timedelta) -> bool:
-    """Whether a time has more digits than Spark holds: pandas' times, which Arrow returns where it
-    is installed, are subclasses of Python's, and have nanoseconds beside.
-    """
-    names = ("nanosecond", "nanoseconds")
-    return any(getattr(time, name, 0) for name in names)
 
 
 def _null_at(path: Path) -> Misfit:
