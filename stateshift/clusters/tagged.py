@@ -176,9 +176,18 @@ class TaggedCluster(UnknownAnswers, ABC):
     def end(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:
         """Stop a job and wait until it is not alive. `look` is how a person looks at a job that
         does not end, with {id} for its id. That it was stopped is noted before it is: a service
-        may forget at once what it ends.
+        may forget at once what it ends. A job that is still being submitted has no id to stop it
+        by: it is waited for.
         """
-        status = self.find_source(request)
+
+        def submitted() -> JobStatus | None:
+            seen = self.find_source(request)
+            return None if seen.state.alive and seen.id is None else seen
+
+        status = wait_for(submitted, request.seconds_max, self.interrupt)
+        if status is None:
+            fact = f"{request.job} is still being submitted after {request.seconds_max:g} s"
+            raise self.error(request.job, fact, "once it is submitted: stateshift resume WORKDIR")
         refuse_unknown(status, request, self.name, self.notes)
         self.notes.add_stopped(request.tag)
         id = status.id

@@ -37,6 +37,7 @@ with opener.open(request, timeout=60) as response:
 if told["launcher"] == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
 print(f"Submitted application {told['id']}", file=sys.stderr, flush=True)
+time.sleep(float(os.environ.get("FAKE_LINGERS", 0)))
 if pairs["--deploy-mode"] == "client":
     print("password=hunter22 of the driver", flush=True)
     time.sleep(600)

@@ -383,6 +383,23 @@ def test_what_spark_submit_says_to_have_submitted_and_yarn_does_not_know_is_unkn
     assert cluster.find(ORDERS.tag).state is JobState.RUNNING
 
 
+def test_a_stop_waits_for_a_spark_submit_that_nobody_has_a_note_of(
+    server: FakeYarn, tmp_path: Path
+) -> None:
+    lingering = {"FAKE_YARN": server.url, "FAKE_LINGERS": "3"}
+    cluster = opened(server, tmp_path, environment=lingering)
+    cluster.submit(ORDERS)
+    server.forget()
+    stop = replace(request(), tag=ORDERS.tag)
+    with pytest.raises(ClusterError, match="cannot tell whether orders runs"):
+        cluster.stop(stop)
+    cluster.notes.place(ORDERS.tag).unlink()
+    with pytest.raises(ClusterError, match="orders is still being submitted after"):
+        cluster.stop(replace(stop, seconds_max=0.1))
+    assert cluster.stop(replace(stop, seconds_max=60.0)).state is JobState.ABSENT
+    assert server.started[ORDERS.tag] == 1
+
+
 def test_a_launcher_killed_after_it_has_submitted_is_not_taken_for_a_stop(
     server: FakeYarn, tmp_path: Path
 ) -> None:

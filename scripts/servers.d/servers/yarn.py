@@ -65,8 +65,10 @@ class Yarn(Server):
         return Stage(managers), Stage((self._nodemanager(place),))
 
     def settle(self, place: Place) -> None:
-        """One ResourceManager is active, and has a node."""
-        if self.active(place) is None:
+        """One ResourceManager is active, and has a node. A single one answers before it is active,
+        becomes it by itself, and refuses to be made it.
+        """
+        if len(self.managers) > 1 and self.active(place) is None:
             self.admin(place, "-transitionToActive", self.managers[0])
         until = time.monotonic() + SETTLED_SECONDS_MAX
         while not self._has_node(place):
