@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import cast
 
 from stateshift.api.environment import (
     PACKAGE,
@@ -28,6 +29,7 @@ from stateshift.api.environment import (
     java_version,
     requirements,
 )
+from stateshift.clusters.protocol import TellsRoom
 from stateshift.documents.begin import Check, State
 from stateshift.errors import AlreadyThere, StateshiftError, StorageError
 from stateshift.migration import Adapters, impatient, read_rules, trusted_keys, with_second_try
@@ -409,6 +411,22 @@ def _examine_cluster(spec: ClusterSpec, workdirs: str, adapters: Adapters) -> It
         state: State = "ok" if slots.free or grows else "warn"
         waits = "a job that is started there waits for slots"
         yield Check("slots", subject, state, fact, None if state == "ok" else waits)
+    if hasattr(cluster, "room"):
+        yield _room_on(cast(TellsRoom, cluster), subject)
+
+
+def _room_on(cluster: TellsRoom, subject: str) -> Check:
+    """Return the free cores and memory of a cluster of many machines, as far as it tells them."""
+    try:
+        room = cluster.room()
+    except StateshiftError as error:
+        return Check("room", subject, "warn", error.fact, hint_without_run(error))
+    memory_free, memory = (count / 1024 for count in (room.memory_free, room.memory))
+    fact = f"{room.cores_free:g} of {room.cores:g} cores and {memory_free:.1f} of {memory:.1f} GiB "
+    fact += "of memory are free"
+    is_full = room.cores_free <= 0 or room.memory_free <= 0
+    waits = "a job that is started there waits for room"
+    return Check("room", subject, "warn" if is_full else "ok", fact, waits if is_full else None)
 
 
 def _brokers(kafka: KafkaSpec, adapters: Adapters) -> Check:

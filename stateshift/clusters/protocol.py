@@ -210,6 +210,45 @@ class TriesStart(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The memory (MB) and cores of all nodes that take jobs, and the free part."""
+
+    memory: int
+    cores: float
+    memory_free: int
+    cores_free: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a job that is to start finds room, as an estimate. `lacks` is what is known not to
+    fit: now, or (`is_ever`) on a cluster without any other job, too. `notes` are what nobody tells.
+    """
+
+    lacks: str = ""
+    is_ever: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class TellsRoom(Protocol):
+    """The questions that a cluster of many machines may answer. One that cannot raises
+    ClusterError: not to know is neither enough nor full.
+    """
+
+    def room(self) -> Room: ...
+
+    def addresses(self) -> frozenset[str]:
+        """Return its addresses: a cluster with one of them has the same nodes."""
+        ...
+
+    def fitting(self, until: float) -> Callable[[Submission], Fit]:
+        """Return a question whether a job fits there, beside those it was asked of before: by the
+        nodes now, which are asked for until then (monotonic).
+        """
+        ...
+
+
 class TellsStopping(Protocol):
     """The question that a cluster may answer of a job whose stop was cut short."""
 

@@ -17,7 +17,8 @@ class Check:
     schema_name: ClassVar = "Check"
     check: Annotated[
         str,
-        "packages, policy, java, list, read, create, delete, space, clock, cluster, slots, brokers",
+        "packages, policy, java, list, read, create, delete, space, clock, cluster, slots, room or "
+        "brokers",
     ]
     subject: Annotated[Redacted, "the location, the cluster, the brokers, or what is asked for"]
     state: Annotated[State, "fail: a run would fail; warn: it may"]

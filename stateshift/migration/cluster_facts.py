@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import replace
-from typing import cast
+from threading import Thread
+from typing import Final, cast
 
-from stateshift.clusters.protocol import Cluster, JobState, Origin, StopRequest, TellsOrigin
+from stateshift.clusters.http import OTHER_FIELDS
+from stateshift.clusters.protocol import (
+    Cluster,
+    Fit,
+    JobState,
+    Origin,
+    StopRequest,
+    Submission,
+    TellsOrigin,
+    TellsRoom,
+)
 from stateshift.clusters.redaction import redact
 from stateshift.engines.protocol import Engine
-from stateshift.errors import ClusterError
+from stateshift.errors import ClusterError, StateshiftError
 from stateshift.specification import ClusterSpec, JobSpec
 from stateshift.specification.grammars import NEVER
 from stateshift.specification.options import SPARK_KINDS
@@ -17,6 +30,9 @@ from stateshift.survey import ClusterFacts, Finding
 
 STOPPED = "job-stopped"  # the waiver: somebody has seen that the job does not run
 NO_TAG = "stateshift.nobody-has-submitted-this"
+_ROOM_KINDS: Final = ("flink_operator", "spark_operator", "yarn")
+_ROOM_SECONDS: Final = 10.0  # in all, for a plan
+_NOT_TOLD: Final = (StateshiftError, ArithmeticError, *OTHER_FIELDS)
 
 
 def facts_of_target(
@@ -140,3 +156,104 @@ def stop_request(job: JobSpec) -> StopRequest:
     if job.ids_on_cluster:
         options["job_ids"] = list(job.ids_on_cluster)
     return StopRequest(job.name, job.source, job.stop.get("tag"), options=options)
+
+
+def findings_of_room(
+    clusters: Mapping[str, ClusterSpec],
+    jobs: Sequence[JobSpec],
+    open_cluster: Callable[[ClusterSpec], Cluster],
+) -> dict[str, list[Finding]]:
+    """Return, by job, warnings of jobs that would wait for room, and notes of what is not known.
+
+    Such a job may be queued for ever, and may also be given nodes that an autoscaler adds. It is
+    never refused for that, and nobody waits long: the question is put once, for a plan that is
+    shown. Jobs of one cluster are placed one after the other on what is free.
+    """
+    asked: dict[str, list[JobSpec]] = {}
+    for job in jobs:
+        name = job.target_cluster
+        if job.submit is not None and name is not None and clusters[name].kind in _ROOM_KINDS:
+            asked.setdefault(name, []).append(job)
+    given = [clusters[name].options.get("request_seconds", _ROOM_SECONDS) for name in asked]
+    seconds = min([_ROOM_SECONDS, *(float(str(each)) for each in given)])
+
+    def opened(name: str) -> Cluster:
+        spec = clusters[name]
+        if spec.kind not in _ROOM_KINDS:
+            return open_cluster(spec)
+        bounds = {"request_seconds": seconds, "outage_seconds": 0.0}
+        return open_cluster(replace(spec, options={**spec.options, **bounds}))
+
+    found: dict[str, list[Finding]] = {}
+    if asked:
+        call = (ask_for_room, asked, opened, time.monotonic() + seconds, found)
+        thread = Thread(target=copy_context().run, args=call, name="room", daemon=True)
+        thread.start()
+        thread.join(seconds)
+    in_time, late = found.copy(), Finding("note", f"not known: no answer within {seconds:g} s")
+    told: dict[str, list[Finding]] = {}
+    for name, those in asked.items():
+        for job in those:
+            told[job.name] = [
+                replace(each, message=f"the room for {job.name} on {name}: {each.message}")
+                for each in in_time.get(job.name, [late])
+            ]
+    return told
+
+
+def ask_for_room(
+    asked: Mapping[str, Sequence[JobSpec]],
+    opened: Callable[[str], Cluster],
+    until: float,
+    found: dict[str, list[Finding]],
+) -> None:
+    """Ask the clusters, and write down what is found of each job."""
+    for name, jobs in asked.items():
+        try:
+            target = cast(TellsRoom, opened(name))
+            fitting = target.fitting(until)
+        except _NOT_TOLD as error:
+            found.update({job.name: [_unknown(error)] for job in jobs})
+            continue
+        for job in jobs:
+            if time.monotonic() >= until:
+                return
+            try:
+                found[job.name] = _of_room(target, job, fitting, opened)
+            except _NOT_TOLD as error:
+                found[job.name] = [_unknown(error)]
+
+
+def _of_room(
+    target: TellsRoom,
+    job: JobSpec,
+    fitting: Callable[[Submission], Fit],
+    opened: Callable[[str], Cluster],
+) -> list[Finding]:
+    """Return the findings of one job. A lack is a note where the old job may run on the same nodes:
+    its part is not counted.
+    """
+    submit = job.submit
+    assert submit is not None, "one that is asked for"
+    place, connection = job.destination, job.connection
+    wanted = Submission(NO_TAG, job.name, place, connection, submit.options, submit.environment)
+    fit = fitting(wanted)
+    findings = [Finding("note", note) for note in fit.notes]
+    if not fit.lacks:
+        return findings
+    is_elsewhere = not job.moves or job.source_cluster is None
+    if not fit.is_ever and not is_elsewhere:
+        source = opened(str(job.source_cluster))
+        if hasattr(source, "addresses"):
+            is_elsewhere = not cast(TellsRoom, source).addresses() & target.addresses()
+    if fit.is_ever or is_elsewhere:
+        hint = "free room there, or ask for less in `submit`"
+        return [Finding("warn", f"not enough: {fit.lacks}", hint=hint), *findings]
+    message = f"{fit.lacks}. What the old job gives back at its end is not counted"
+    return [Finding("note", message), *findings]
+
+
+def _unknown(error: Exception) -> Finding:
+    """Return the note that nobody knows, and why."""
+    fact = error.fact if isinstance(error, StateshiftError) else f"an odd answer ({error!r})"
+    return Finding("note", f"not known: {fact}")

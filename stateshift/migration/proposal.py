@@ -12,6 +12,7 @@ from stateshift.errors import Complaint, JournalError, PlanError, SpecError
 from stateshift.estimating import estimate
 from stateshift.extensions import names_added
 from stateshift.migration.adapters import Adapters
+from stateshift.migration.cluster_facts import findings_of_room
 from stateshift.migration.gathering import Inquiry, gather
 from stateshift.migration.one_cut import JointStart
 from stateshift.migration.signature import Signed, signature_in
@@ -81,7 +82,9 @@ def propose(
     inquiry = Inquiry(spec, adapters, workdir)
     plans: list[Plan] = []
     joint = JointStart(inquiry)
+    jobs: list[JobSpec] = []
     for job in map(joint.job, jobs_of(spec, only)):
+        jobs.append(job)
         parent = adapters.open_storage(locations.parent(job.destination))
         fed_by = job.takes_over.fed_by if job.takes_over is not None else None
         lock.refuse_held(parent, locations.name(job.destination), but=fed_by)
@@ -93,6 +96,13 @@ def propose(
             findings = damages(inquiry, job)
             made[-1] = replace(made[-1], findings=(*made[-1].findings, *findings))
         plans += _with_estimates(spec, job, facts, made)
+    if spec.restart:
+        clusters = {each.name: each for each in spec.clusters}
+        told = findings_of_room(clusters, jobs, lambda each: adapters.open_cluster(each, workdir))
+        last = {plan.job: number for number, plan in enumerate(plans)}
+        for name, found in told.items():
+            plan = plans[last[name]]
+            plans[last[name]] = replace(plan, findings=(*plan.findings, *found))
     return Proposal(spec, tuple(plans))
 
 

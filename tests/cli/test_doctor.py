@@ -25,6 +25,7 @@ from stateshift.api.doctor import (
     scratch_name,
 )
 from stateshift.api.environment import Requirement
+from stateshift.clusters.protocol import Room as RoomOfCluster
 from stateshift.clusters.protocol import Slots
 from stateshift.errors import ClusterError, StorageError, TransientStorageError
 from stateshift.migration import real_adapters
@@ -236,6 +237,32 @@ def test_a_wrong_address_of_a_cluster_and_one_without_slots(outside: Outside) ->
     checks = found(outside, spec(), code=0)
     assert checks["slots", "b (flink_rest)"]["fact"] == "0 of 4 slots are free"
     assert checks["slots", "b (flink_rest)"]["state"] == "warn"
+
+
+def test_the_room_of_a_cluster_of_many_machines(outside: Outside) -> None:
+    class Large(Around):
+        def room(self) -> RoomOfCluster:
+            return RoomOfCluster(48 << 10, 12, 20 << 10, 5.5)
+
+    class Full(Around):
+        def room(self) -> RoomOfCluster:
+            return RoomOfCluster(48 << 10, 12, 20 << 10, 0)
+
+    class Unseen(Around):
+        def room(self) -> RoomOfCluster:
+            raise ClusterError("the nodes of b are not known", hint="bind it to the ClusterRole")
+
+    told = []
+    for wrap in (Large, Full, Unseen):
+        outside.wrap_cluster = wrap
+        check = found(outside, spec(), code=0)["room", "b (flink_rest)"]
+        told.append((check["state"], check["fact"], check["hint"]))
+    waits = "a job that is started there waits for room"
+    assert told == [
+        ("ok", "5.5 of 12 cores and 20.0 of 48.0 GiB of memory are free", None),
+        ("warn", "0 of 12 cores and 20.0 of 48.0 GiB of memory are free", waits),
+        ("warn", "the nodes of b are not known", "bind it to the ClusterRole"),
+    ]
 
 
 def test_brokers_that_are_away(outside: Outside) -> None:

@@ -40,6 +40,15 @@ VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"
 TOKEN = "token-of-the-account"
 
 
+def node(name: str, cpu: Any, memory: Any, **spec: Any) -> dict[str, Any]:
+    """A node that is ready, and has so much for pods."""
+    allocatable = {"cpu": cpu, "memory": memory, "pods": "110", "ephemeral-storage": "97e9"}
+    ready = [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}]
+    labels = {"kubernetes.io/hostname": name, **spec.pop("labels", {})}
+    status = {"allocatable": allocatable, "conditions": ready}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
+
+
 @dataclass
 class FakeKubernetes(StandIn):
     """`up`: whether the operator is; `webhook`: why it refuses writes; `denied`: verbs of
@@ -74,6 +83,11 @@ class FakeKubernetes(StandIn):
     launcher: str = ""  # "dies": spark-submit, once its pod is made
     log: str = "started with password=hunter22\n"  # of any pod
     queries: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # the last of each kind
+    nodes: list[dict[str, Any]] = field(default_factory=lambda: [node("n0", "64", "256Gi")])
+    pods: list[dict[str, Any]] = field(default_factory=list)  # of all namespaces
+    quotas: list[dict[str, Any]] = field(default_factory=list)
+    asked_everywhere: set[tuple[str, str, str]] = field(default_factory=set)
+    pages: Counter[str] = field(default_factory=Counter)  # by the resource
     folder: str = "file:///taken"
     epoch: int | None = 1_000
     up: bool = True
@@ -118,6 +132,11 @@ class FakeKubernetes(StandIn):
                     return self.flink.answer(method, "/" + "/".join(rest), query, body)
                 case ["apis", group] if group == SPARK and self.kinds:
                     return 200, {"kind": "APIGroup", "versions": [{"version": self.spark_version}]}
+                case ["api", "v1", "nodes" | "pods" as plural]:
+                    self.asked_everywhere.add(("", plural, "list"))
+                    if ("list everywhere", plural) in self.denied:
+                        return self._forbidden("list", plural, "")
+                    return self._page(plural, query)
                 case ["api", "v1", "namespaces", _, plural, *name]:
                     return self._core(method, plural, name, query, body)
                 case ["apis", group, version, "namespaces", namespace, plural, *name]:
@@ -144,6 +163,9 @@ class FakeKubernetes(StandIn):
             about = query["fieldSelector"][0].partition("=")[2]
             items = [each for each in self.events if each["involvedObject"]["name"] == about]
             return 200, {"kind": "EventList", "metadata": {}, "items": items}
+        if plural == "resourcequotas":
+            items = self.quotas
+            return 200, {"kind": "ResourceQuotaList", "metadata": {}, "items": items}
         self._look()
         if method == "POST":
             return self._pod(body, "dryRun" in query)
@@ -186,6 +208,18 @@ class FakeKubernetes(StandIn):
         launcher, self.launcher = self.launcher, ""
         told = {"launcher": launcher} if launcher else {}
         return 201, {**self.drivers[name], **told}
+
+    def _page(self, plural: str, query: dict[str, list[str]]) -> tuple[int, Any]:
+        """As many as are asked for, and where the rest begins."""
+        self.pages[plural] += 1
+        items = self.nodes if plural == "nodes" else self.pods
+        for word in filter(None, query.get("fieldSelector", [""])[0].split(",")):
+            path, _, phase = word.partition("!=")
+            assert path == "status.phase"
+            items = [each for each in items if each["status"].get("phase") != phase]
+        begin, limit = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
+        more = {"continue": str(begin + limit)} if len(items) > begin + limit else {}
+        return 200, {"kind": "List", "metadata": more, "items": items[begin : begin + limit]}
 
     def _resource(
         self, method: str, plural: str, name: str, query: dict[str, list[str]], body: Any
@@ -479,6 +513,8 @@ class FakeKubernetes(StandIn):
         }
         if plural == "flinkdeployments":
             spec |= {"image": "flink:2.3", "flinkVersion": "v2_3"}
+            for part in ("jobManager", "taskManager"):
+                spec[part] = {"resource": {"cpu": 0.5, "memory": "1536m"}}
         body = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": KINDS[plural],

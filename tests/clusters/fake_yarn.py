@@ -41,6 +41,8 @@ class FakeYarn(StandIn):
     users: set[str] = field(default_factory=set)  # those that requests named
     allows: bool = True  # to kill
     node_is_away: bool = False
+    allocation_min: str | None = "128"
+    pages: dict[str, Any] = field(default_factory=dict)  # instead of those that were recorded
     says: str = "password=hunter22\nit runs\n"
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,8 +72,13 @@ class FakeYarn(StandIn):
                     return 200, {"apps": {"app": apps} if apps else {}}
                 case ["apps", id, *state]:
                     return self._application(id, state, body)
+                case ["", "conf"]:
+                    if self.allocation_min is None:
+                        return 403, "<html>unauthorized</html>"
+                    known = {"key": query["name"][0], "value": self.allocation_min}
+                    return 200, {"property": known}
                 case [page]:
-                    return 200, recorded(page)
+                    return 200, self.pages.get(page) or recorded(page)
         raise AssertionError(path)
 
     def _application(self, id: str, state: list[str], body: Any) -> tuple[int, Any]:

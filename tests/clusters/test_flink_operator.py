@@ -18,7 +18,12 @@ import pytest
 
 from stateshift.clusters.http import Refused
 from stateshift.clusters.kind import Submit
-from stateshift.clusters.kubernetes.calls import DEPLOYMENT, FLINK_NEEDS, KubernetesCalls
+from stateshift.clusters.kubernetes.calls import (
+    CLUSTER_NEEDS,
+    DEPLOYMENT,
+    FLINK_NEEDS,
+    KubernetesCalls,
+)
 from stateshift.clusters.kubernetes.flink_operator import FlinkOperator, check_submit
 from stateshift.clusters.kubernetes.flink_resources import FlinkResource
 from stateshift.clusters.protocol import JobState, SavepointRequest, StopRequest, Submission
@@ -1069,3 +1074,5 @@ def test_the_file_of_rights_is_what_the_code_calls(server: FakeKubernetes, tmp_p
     cluster.submit(Submission("t", "lines", location, options=options))
     needed = {(group, name, verb) for (group, name), verbs in FLINK_NEEDS.items() for verb in verbs}
     assert server.asked == needed
+    needed = {(group, name, verb) for (group, name), (verb,) in CLUSTER_NEEDS.items()}
+    assert server.asked_everywhere == needed

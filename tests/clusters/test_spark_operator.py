@@ -1111,6 +1111,36 @@ def test_no_secret_is_in_notes_journal_or_messages(server: FakeKubernetes, tmp_p
     assert TOKEN not in str(raised.value) and "sign in again" in str(raised.value.hint)
 
 
+def test_a_plan_warns_of_a_job_that_finds_no_room_and_refuses_none(
+    server: FakeKubernetes, tmp_path: Path
+) -> None:
+    """It needs a driver and an executor of 1 core each; another has 1 of 2."""
+    ground = place(tmp_path, server)
+    server.nodes = [fake_kubernetes.node("a", "2", "16Gi")]
+    spec = {"containers": [{"name": "d", "resources": {"requests": {"cpu": "1"}}}]}
+    server.pods = [{"spec": {"nodeName": "a", **spec}, "status": {"phase": "Running"}}]
+
+    def found() -> list[tuple[str, str]]:
+        findings = [each for plan in ground.propose(spec_of()).plans for each in plan.findings]
+        return [(each.level, each.message) for each in findings if "room" in each.message]
+
+    ((level, message),) = found()
+    assert level == "note", "the old job runs there"
+    assert "it has room for 1 of the 2 pods" in message
+    assert message.endswith("What the old job gives back at its end is not counted")
+    server.nodes = [fake_kubernetes.node("a", "100m", "16Gi")]
+    ((level, message),) = found()
+    assert level == "warn", "which it has never"
+    assert message.startswith("the room for orders on old: not enough: it has room for 0 of the 2")
+    server.denied = {("list everywhere", "nodes")}
+    ((level, message),) = found()
+    assert level == "note"
+    assert message.startswith("the room for orders on old: the nodes of old are not known")
+    server.denied = set()
+    server.nodes = []
+    assert ground.apply(spec_of()).state == "finished", "an autoscaler may add nodes"
+
+
 def test_no_right_is_used_that_no_page_asks_for(server: FakeKubernetes, tmp_path: Path) -> None:
     ground = place(tmp_path, server)
     assert ground.apply(spec_of()).state == "finished"
@@ -1118,3 +1148,4 @@ def test_no_right_is_used_that_no_page_asks_for(server: FakeKubernetes, tmp_path
     ground.cluster.log(next(tag for tag in server.started if tag))
     needed = {(group, name, verb) for (group, name), verbs in SPARK_NEEDS.items() for verb in verbs}
     assert server.asked == needed
+    assert server.asked_everywhere == {("", "nodes", "list"), ("", "pods", "list")}

@@ -4,7 +4,10 @@ are those of a real one (`yarn_answers`).
 
 from __future__ import annotations
 
+import copy
+import getpass
 import json
+import math
 import os
 import signal
 import subprocess
@@ -21,12 +24,19 @@ import pytest
 
 from stateshift.advise.measuring import capacity_of
 from stateshift.clusters.kind import check_submit, open_cluster
-from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    Cluster,
+    Fit,
+    JobState,
+    StopRequest,
+    Submission,
+)
+from stateshift.clusters.yarn.calls import QueueLimits
 from stateshift.clusters.yarn.cluster import Yarn
 from stateshift.errors import ClusterError, SpecError
 from stateshift.specification.model import ClusterSpec
 from tests.clusters import fake_yarn
-from tests.clusters.fake_yarn import FakeYarn
+from tests.clusters.fake_yarn import FakeYarn, recorded
 from tests.support.processes import in_time
 
 SUBMIT = str(Path(__file__).with_name("fake_spark_submit.py"))
@@ -595,3 +605,199 @@ def test_a_driver_that_was_started_by_hand_is_started_again_as_one_without_its_s
     cluster.submit(Submission("run-2", "by-hand", place, None, options, origin.environment))
     assert "hunter22" not in str(server.submitted[1])
     assert settings_of(server.submitted[1])["spark.yarn.appMasterEnv.REGION"] == "eu"
+
+
+# ---- room
+
+
+def node(id: str, free: int, cores: int = 8, **more: Any) -> dict[str, Any]:
+    amounts = {"availMemoryMB": free, "usedMemoryMB": 1024, "availableVirtualCores": cores}
+    return {"id": id, "state": "RUNNING", "usedVirtualCores": 1, **amounts, **more}
+
+
+def sized(**conf: object) -> Submission:
+    """A driver of 1 GiB and executors of 2 GiB: with what Spark adds, 1408 and 2432 MB."""
+    usual = {"spark.driver.memory": "1g", "spark.executor.memory": "2g"}
+    usual |= {"spark.executor.instances": "2"}
+    usual |= {key.replace("_", "."): str(value) for key, value in conf.items()}
+    return replace(ORDERS, options={**ORDERS.options, "conf": usual})
+
+
+def queues_with(leaf: str, **changed: Any) -> Any:
+    page = copy.deepcopy(recorded("scheduler"))
+    for queue in page["scheduler"]["schedulerInfo"]["queues"]["queue"]:
+        if queue["queueName"] == leaf:
+            queue |= changed
+    return page
+
+
+def large(leaf: str = "default", **changed: Any) -> Any:
+    """The recorded queues, of which one has all of 64 GiB."""
+    whole = {"memory": 65536, "vCores": 64}
+    amounts = dict.fromkeys(
+        ("minEffectiveCapacity", "maxEffectiveCapacity", "AMResourceLimit"), whole
+    )
+    return queues_with(leaf, **{**amounts, "maximumAllocation": whole, **changed})
+
+
+def test_a_job_fits_where_each_of_its_containers_finds_memory_on_a_node(
+    server: FakeYarn, tmp_path: Path
+) -> None:
+    cluster, server.pages = opened(server, tmp_path), {"scheduler": large()}
+    labelled = node("gpu", 99999, nodeLabels=["gpu"])
+    server.pages["nodes"] = {"nodes": {"node": [node("a", 4096), node("b", 2560), labelled]}}
+    assert cluster.fitting(math.inf)(sized()) == Fit(), (
+        "1408 and 2432 on a, which is 3840; 2432 on b"
+    )
+    assert cluster.fitting(math.inf)(sized(spark_executor_instances=3)).lacks == (
+        "it has room for 3 of the 4 containers, by first fit on its 2 nodes: no place for 1 "
+        "executor (2.4 GiB); the most that is free on one node is 4.0 GiB. YARN accepts the job, "
+        "and starts it or its executors once there is room"
+    )
+    server.allocation_min = "1024"  # 2048, and 3072 for each executor
+    assert "for 2 of the 3 containers" in cluster.fitting(math.inf)(sized()).lacks
+    server.allocation_min = None  # which is the usual one
+    assert "for 2 of the 3 containers" in cluster.fitting(math.inf)(sized()).lacks
+    server.pages["nodes"] = {"nodes": None}
+    assert "for 0 of the 3 containers" in cluster.fitting(math.inf)(sized()).lacks
+    labels = sized(**{"spark.yarn.executor.nodeLabelExpression": "gpu"})
+    (note,) = cluster.fitting(math.inf)(labels).notes
+    assert note == "it asks for nodes with a label, whose room is not looked at"
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        # It needs 1408 + 2 * 2432 = 6272 MB.
+        ({"maxEffectiveCapacity": {"memory": 6272}}, ""),
+        ({"maxEffectiveCapacity": {"memory": 6271}}, "the queue root.default may have 6271 MB more"),
+        ({"resourcesUsed": {"memory": 60000}}, "the queue root.default may have 5536 MB more, and it needs"),
+        # A user's last container may go beyond; it is one of 1408 MB.
+        ({"minEffectiveCapacity": {"memory": 4863}}, "in root.default may have 4863 MB more"),
+        ({"minEffectiveCapacity": {"memory": 4864}}, ""),
+        ({"minEffectiveCapacity": {"memory": 2432}, "userLimitFactor": 2}, ""),
+        ({"minEffectiveCapacity": {"memory": 1}, "userLimitFactor": -1}, ""),
+        ({"minEffectiveCapacity": {"memory": 0}}, ""),  # which bounds no user then
+        ({"maximumAllocation": {"memory": 2431}}, "a container of 2432 MB is larger than root.default"),
+        # The first application master is let in, whatever the limit is.
+        ({"AMResourceLimit": {"memory": 2000}, "usedAMResource": {"memory": 700}}, ""),
+        (
+            {
+                "AMResourceLimit": {"memory": 2000},
+                "usedAMResource": {"memory": 700},
+                "numActiveApplications": 1,
+            },
+            "root.default leaves 1300 MB to drivers (maximum-am-resource-percent), and it needs 1408",
+        ),
+    ],
+)  # fmt: skip
+def test_a_queue_bounds_a_job(
+    server: FakeYarn, tmp_path: Path, changed: dict[str, Any], told: str
+) -> None:
+    server.pages["scheduler"] = large(**changed)
+    server.pages["nodes"] = {"nodes": {"node": [node("a", 65536, 64)]}}
+    lacks = opened(server, tmp_path).fitting(math.inf)(sized()).lacks
+    assert told in lacks if told else not lacks
+
+
+def test_a_user_has_the_part_of_a_queue_that_it_does_not_use_yet(
+    server: FakeYarn, tmp_path: Path
+) -> None:
+    users = {"user": [{"username": getpass.getuser(), "resourcesUsed": {"memory": 61000}}]}
+    server.pages["nodes"] = {"nodes": {"node": [node("a", 65536, 64)]}}
+    server.pages["scheduler"] = large(users=users)
+    lacks = opened(server, tmp_path).fitting(math.inf)(sized()).lacks
+    assert "in root.default may have 4536 MB more, and it needs 6272" in lacks
+
+
+def test_what_a_real_yarn_says_while_a_job_has_1792_mb(server: FakeYarn, tmp_path: Path) -> None:
+    """A driver and an executor of 896 MB run. The queue has 3072, and its user 2457."""
+    server.pages = {"scheduler": recorded("scheduler-used"), "nodes": recorded("nodes-used")}
+    cluster = opened(server, tmp_path, user="root")
+    small = {"spark_driver_memory": "256m", "spark_executor_memory": "256m"}  # 640 each
+    assert "for 2 of the 3 containers" in cluster.fitting(math.inf)(sized(**small)).lacks
+    one = sized(**small, spark_executor_instances=1)
+    assert cluster.fitting(math.inf)(one) == Fit(), (
+        "1280 are free; the user is at 2432 before the last"
+    )
+    assert cluster.calls.queues()[-1].limits == QueueLimits(
+        used=1792,
+        most=3072,
+        user_most=2457.0,
+        users={"root": 1792},
+        masters_used=896,
+        masters_most=3072,
+        has_masters=True,
+        container_max=3072,
+    )
+
+
+def test_the_queue_is_the_jobs_own_and_those_above_it_bound_it_too(
+    server: FakeYarn, tmp_path: Path
+) -> None:
+    server.pages["nodes"] = {"nodes": {"node": [node("a", 65536, 64)]}}
+    page = large()
+    top = page["scheduler"]["schedulerInfo"]["queues"]["queue"]
+    leaf = next(each for each in top if each["queueName"] == "default")
+    below = {**leaf, "queueName": "team", "queuePath": "root.default.team"}
+    leaf |= {"queues": {"queue": [below]}, "maxEffectiveCapacity": {"memory": 5000}}
+    server.pages["scheduler"] = page
+    cluster = opened(server, tmp_path)
+    lacks = cluster.fitting(math.inf)(
+        replace(sized(), options={**sized().options, "queue": "team"})
+    ).lacks
+    assert lacks.startswith("the queue root.default may have 5000 MB more, and it needs 6272")
+    small = replace(sized(), options={**sized().options, "queue": "small"})
+    assert "root.small may have 307 MB more" in cluster.fitting(math.inf)(small).lacks
+    server.pages["scheduler"] = {"scheduler": {"schedulerInfo": {"type": "fairScheduler"}}}
+    (note,) = cluster.fitting(math.inf)(sized()).notes
+    assert note == "what the queue default may use in nodes without a label is not told"
+
+
+def test_in_client_mode_yarn_has_a_small_master(server: FakeYarn, tmp_path: Path) -> None:
+    server.pages = {"scheduler": large(), "nodes": {"nodes": {"node": [node("a", 3328)]}}}
+    cluster = opened(server, tmp_path, deploy_mode="client")
+    small = sized(spark_driver_memory="64g", spark_executor_instances=1)
+    assert cluster.fitting(math.inf)(small) == Fit(), "512 and 384 beside the executor's 2432"
+    more = sized(spark_executor_instances=1, spark_yarn_am_memory="513m")
+    assert "no place for 1 application master (1.0 GiB)" in cluster.fitting(math.inf)(more).lacks
+
+
+@pytest.mark.parametrize("page", ["nodes", "scheduler"])
+def test_a_page_that_is_not_yarns_is_not_taken_for_a_cluster_without_room(
+    server: FakeYarn, tmp_path: Path, page: str
+) -> None:
+    odd = {"nodes": {"nodes": {"node": [{"id": "a"}]}}, "scheduler": {"scheduler": 7}}
+    server.pages = {page: odd[page]}
+    with pytest.raises(ClusterError, match=f"describes its {page} in a way that YARN does not"):
+        opened(server, tmp_path).fitting(math.inf)(sized())
+    server.pages = {}
+    with pytest.raises(ClusterError, match=r"spark.executor.memory is no size of memory: 'much'"):
+        opened(server, tmp_path).fitting(math.inf)(sized(spark_executor_memory="much"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"defaultNodeLabelExpression": "gpu"},
+        {"users": {"user": {"username": "a"}}},
+        {"minEffectiveCapacity": None},
+        {"resourcesUsed": None},
+    ],
+)
+def test_a_queue_with_labels_or_that_is_not_understood_bounds_nothing(
+    server: FakeYarn, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    server.pages["scheduler"] = large(**changed)
+    cluster = opened(server, tmp_path)
+    assert {each.limits is None for each in cluster.calls.queues()} == {True, False}
+    (note,) = cluster.fitting(math.inf)(sized()).notes
+    assert note.startswith("what the queue default may use")
+
+
+def test_jobs_of_one_plan_share_a_queue(server: FakeYarn, tmp_path: Path) -> None:
+    server.pages["nodes"] = {"nodes": {"node": [node("a", 65536, 64)]}}
+    server.pages["scheduler"] = large(maxEffectiveCapacity={"memory": 10000})
+    fitting = opened(server, tmp_path).fitting(math.inf)
+    assert fitting(sized()) == Fit()  # 6272 of it
+    assert "root.default may have 3728 MB more, and it needs 6272" in fitting(sized()).lacks

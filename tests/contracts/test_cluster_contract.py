@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import threading
@@ -23,7 +24,14 @@ from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.kubernetes.flink_operator import FlinkOperator
 from stateshift.clusters.kubernetes.spark_operator import SparkOperator
 from stateshift.clusters.noted import digest
-from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    Cluster,
+    Fit,
+    JobState,
+    StopRequest,
+    Submission,
+    TellsRoom,
+)
 from stateshift.clusters.tagged import TaggedCluster
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
@@ -386,6 +394,21 @@ def member(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Member]:
 def test_a_tag_nobody_submitted_is_absent(member: Member) -> None:
     assert member.open().find("run-0.nothing").state is JobState.ABSENT
     assert member.started() == Counter()
+
+
+def test_asking_for_room_starts_nothing_and_stops_nothing(member: Member) -> None:
+    if not hasattr(member.open(), "fitting"):
+        pytest.skip("a cluster that does not tell its room")
+    cluster = cast(TellsRoom, member.open())
+    assert cluster.room().cores_free <= cluster.room().cores
+    with suppress(ClusterError):  # nobody says the slots of this Flink
+        assert isinstance(cluster.fitting(math.inf)(member.submission), Fit)
+    assert member.open().find(member.submission.tag).state is JobState.ABSENT
+    member.open().submit(member.submission)
+    with suppress(ClusterError):
+        cluster.fitting(math.inf)(replace(member.submission, tag="run-2.orders"))
+    assert member.open().find(member.submission.tag).state.alive
+    assert in_time(lambda: member.started() == {member.submission.tag: 1})
 
 
 def test_another_process_sees_the_job_under_its_tag(member: Member) -> None:

@@ -6,6 +6,7 @@ have written. Refused and failed starts leave the old job as it was.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -18,7 +19,8 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.kind import open_cluster
-from stateshift.clusters.protocol import JobState, StopRequest
+from stateshift.clusters.protocol import Fit, JobState, StopRequest
+from stateshift.clusters.yarn.cluster import Yarn as YarnCluster
 from stateshift.specification.model import ClusterSpec
 from tests.acceptance.shop import APPLICATION, OPERATORS, Shop
 from tests.acceptance.support import ROOT, stateshift
@@ -248,6 +250,11 @@ def test_a_job_that_has_no_room_says_since_when_and_what_is_free(
     conf = {**dict(stream.submission.options["conf"]), "spark.driver.memory": "1500m"}  # type: ignore[call-overload]
     given = {**stream.submission.options, "queue": "small", "conf": conf}
     stream.submission = replace(stream.submission, options=given)
+    cluster = stream.cluster
+    assert isinstance(cluster, YarnCluster)
+    assert (
+        "in root.small may have 307 MB more" in cluster.fitting(math.inf)(stream.submission).lacks
+    )
     stream.cluster.submit(stream.submission)
     time.sleep(11)
     status = stream.cluster.find(stream.tag)
@@ -257,3 +264,49 @@ def test_a_job_that_has_no_room_says_since_when_and_what_is_free(
     assert "the queue root.small uses 0 % of the cluster, and may use 10 %" in status.detail
     assert "of 3072 MB" in status.detail
     assert stream.cluster.stop(stream.request(graceful_seconds=1)).state is JobState.FINISHED
+
+
+@pytest.mark.slow
+@pytest.mark.row("W-19")
+def test_the_room_that_is_told_is_what_yarn_gives(servers: Servers, tmp_path: Path) -> None:
+    """Of 3072 MB, a driver and an executor take 896 each: 512, and 384 that Spark adds."""
+    options = cluster_options(servers, tmp_path)
+    stream = Stream("yarn", options, tmp_path, "first")
+    cluster = stream.cluster
+    assert isinstance(cluster, YarnCluster)
+    assert cluster.fitting(math.inf)(stream.submission) == Fit()
+    stream.begun()
+    until = time.monotonic() + SECONDS_MAX
+    while cluster.room().memory_free != (3072 - 2 * 896) << 20:
+        assert time.monotonic() < until, cluster.room()
+        time.sleep(0.5)
+    conf = {**dict(stream.submission.options["conf"]), "spark.executor.instances": 2}  # type: ignore[call-overload]
+    more = replace(stream.submission, options={**stream.submission.options, "conf": conf})
+    lacks = cluster.fitting(math.inf)(more).lacks
+    assert "it has room for 1 of the 3 containers" in lacks
+    assert "the most that is free on one node is 1.2 GiB" in lacks
+    (tmp_path / "b").mkdir()
+    second = Stream("yarn", options, tmp_path / "b", "second")
+    assert cluster.fitting(math.inf)(second.submission).lacks  # a driver has room, and no executor
+    second.cluster.submit(second.submission)
+    time.sleep(30)
+    assert not second.committed
+    assert cluster.room().memory_free == (3072 - 3 * 896) << 20, "which is what YARN did"
+    assert stream.cluster.stop(stream.request(graceful_seconds=1)).state is JobState.FINISHED
+    until = time.monotonic() + SECONDS_MAX
+    while not second.committed:
+        assert time.monotonic() < until, second.cluster.log(second.tag)
+        time.sleep(0.5)
+    assert second.cluster.stop(second.request(graceful_seconds=1)).state is JobState.FINISHED
+    until = time.monotonic() + SECONDS_MAX
+    while cluster.room().memory_free != 3072 << 20:
+        assert time.monotonic() < until, cluster.room()
+        time.sleep(0.5)
+    large = {**conf, "spark.executor.memory": "4g"}  # 4096 and a tenth, rounded up to 128
+    whole = replace(more, options={**more.options, "conf": large})
+    assert "no place for 2 executor (4.5 GiB)" in cluster.fitting(math.inf)(whole).lacks
+    small = replace(more, options={**more.options, "queue": "small"})
+    assert (
+        "root.small may have 307 MB more, and it needs 2688"
+        in cluster.fitting(math.inf)(small).lacks
+    )

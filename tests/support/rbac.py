@@ -7,7 +7,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from stateshift.clusters.kubernetes.calls import FLINK_NEEDS, POD_NEEDS, SPARK_NEEDS, Rights
+from stateshift.clusters.kubernetes.calls import (
+    CLUSTER_NEEDS,
+    FLINK_NEEDS,
+    POD_NEEDS,
+    SPARK_NEEDS,
+    Rights,
+)
 from tests.acceptance.support import ROOT
 
 _DEPLOY: Final = ROOT / "configs" / "deploy"
@@ -54,20 +60,57 @@ subjects:
 """
 
 
+_OPTIONAL_HEAD = """\
+# Optional: with it, stateshift knows whether the nodes have room for a job before it stops the old
+# one. Nodes and the pods of all namespaces are the whole cluster's. Put your namespace at its end, then:
+#   sed 's/^#: //' kubernetes-rbac.yaml | kubectl -n NAMESPACE apply -f -
+"""
+_CLUSTER_HEAD = """\
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: stateshift-room
+rules:
+"""
+_CLUSTER_TAIL = """\
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: stateshift-room
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: stateshift-room
+subjects:
+  - kind: ServiceAccount
+    name: stateshift
+    namespace: NAMESPACE
+"""
+
+
 def manifest(head: str, role: str, needs: Rights) -> str:
+    return head + _ACCOUNT.format(role=role) + _rules(needs) + _TAIL.format(role=role)
+
+
+def _rules(rights: Rights) -> str:
     rules = []
-    for (group, resource), verbs in needs.items():
+    for (group, resource), verbs in rights.items():
         rules.append(
             f'  - apiGroups: ["{group}"]\n    resources: ["{resource}"]\n'
             f"    verbs: [{', '.join(verbs)}]\n"
         )
-    return head + _ACCOUNT.format(role=role) + "".join(rules) + _TAIL.format(role=role)
+    return "".join(rules)
 
 
 def manifests() -> dict[Path, str]:
     operators = {**FLINK_NEEDS, **SPARK_NEEDS}
+    optional = f"{_CLUSTER_HEAD}{_rules(CLUSTER_NEEDS)}{_CLUSTER_TAIL}"
+    hidden = "".join(f"#: {line}\n" for line in optional.splitlines())
+    of_operators = manifest(_OF_OPERATORS, "stateshift", operators)
     return {
-        _DEPLOY / "kubernetes-rbac.yaml": manifest(_OF_OPERATORS, "stateshift", operators),
+        _DEPLOY / "kubernetes-rbac.yaml": f"{of_operators}{_OPTIONAL_HEAD}{hidden}",
         _DEPLOY / "kubernetes-rbac-pods.yaml": manifest(_OF_PODS, "stateshift-pods", POD_NEEDS),
     }
 

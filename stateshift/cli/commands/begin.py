@@ -274,8 +274,8 @@ def doctor(
 
     Looks at packages, Java, the folder of workdirs; of a spec, locations or a profile, at the
     storages (list, read, exclusive create, delete, free space, clock), the clusters, their free
-    slots, and the brokers. Rights are tried with one file whose name says what it is, and which
-    is removed again. No engine reads it.
+    slots or cores and memory, and the brokers. Rights are tried with one file whose name says what
+    it is, and which is removed again. No engine reads it.
     """
     from stateshift.api.doctor import examine
     from stateshift.documents.shape import documents_of

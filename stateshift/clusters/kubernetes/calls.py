@@ -61,12 +61,15 @@ _SPARK: Final = "sparkoperator.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A kind of resource: its API group and version, and its name in paths."""
+    """A kind of resource: its API group and version, and its name in paths. `is_everywhere`: not
+    those of one namespace.
+    """
 
     group: str
     version: str
     plural: str
     kind: str
+    is_everywhere: bool = False
 
     @property
     def api(self) -> str:
@@ -92,6 +95,9 @@ SPARK_SCHEDULE: Final = Definition(
 POD: Final = Definition("", "v1", "pods", "Pod")
 POD_LOG: Final = Definition("", "v1", "pods/log", "Pod")
 EVENT: Final = Definition("", "v1", "events", "Event")
+QUOTA: Final = Definition("", "v1", "resourcequotas", "ResourceQuota")
+NODE: Final = Definition("", "v1", "nodes", "Node", is_everywhere=True)
+ALL_PODS: Final = Definition("", "v1", "pods", "Pod", is_everywhere=True)
 
 # The rights that an account needs in the namespace of its jobs: (group, resource) -> verbs.
 Rights: TypeAlias = Mapping[tuple[str, str], tuple[Verb, ...]]
@@ -100,6 +106,7 @@ FLINK_NEEDS: Final[Rights] = {
     (_FLINK, SESSION_JOB.plural): ("get", "list", "create", "update"),
     (_FLINK, SNAPSHOT.plural): ("get", "create"),
     ("", "services/proxy"): ("get",),
+    ("", QUOTA.plural): ("list",),
 }
 SPARK_NEEDS: Final[Rights] = {
     (_SPARK, SPARK_APPLICATION.plural): ("get", "list", "create", "update"),
@@ -107,6 +114,7 @@ SPARK_NEEDS: Final[Rights] = {
     ("", POD.plural): ("get",),
     ("", POD_LOG.plural): ("get",),
     ("", EVENT.plural): ("list",),
+    ("", QUOTA.plural): ("list",),
 }
 # The drivers that spark-submit starts. It needs more itself: it makes all that a pod mounts.
 POD_NEEDS: Final[Rights] = {
@@ -115,6 +123,8 @@ POD_NEEDS: Final[Rights] = {
     ("", EVENT.plural): ("list",),
 }
 NEEDS: Final[Rights] = {**FLINK_NEEDS, **SPARK_NEEDS, **POD_NEEDS}
+# Those in the whole cluster, without which nobody knows whether there is room.
+CLUSTER_NEEDS: Final[Rights] = {("", NODE.plural): ("list",), ("", ALL_PODS.plural): ("list",)}
 
 
 @dataclass(frozen=True)
@@ -142,12 +152,23 @@ class KubernetesCalls:
         self, what: Definition, label: str = "", value: str = "", fields: str = ""
     ) -> list[Json]:
         """Return all resources; those with a label, or a field, if one is named."""
+        return self.kept(what, lambda plain: plain, label, value, fields)
+
+    def kept(
+        self,
+        what: Definition,
+        keep: Callable[[Json], T],
+        label: str = "",
+        value: str = "",
+        fields: str = "",
+    ) -> list[T]:
+        """Return the same, made less of as each page comes: there may be many."""
         params: dict[str, str | int] = {"limit": 500}
         if label:
             params["labelSelector"] = f"{label}={value}"
         if fields:
             params["fieldSelector"] = fields
-        items: list[Json] = []
+        items: list[T] = []
         while True:
             try:
                 answer = self._call("list", "GET", what, "", params=params)
@@ -157,7 +178,7 @@ class KubernetesCalls:
                 params.pop("continue")  # its first pages are too old by now
                 items = []
                 continue
-            items += answer.get("items") or ()
+            items += map(keep, answer.get("items") or ())
             more = (answer.get("metadata") or {}).get("continue")
             if not more:
                 return items
@@ -255,9 +276,11 @@ class KubernetesCalls:
     def _call(
         self, verb: Verb, method: str, what: Definition, path: str, **query: Unpack[Query]
     ) -> Json:
-        assert verb in NEEDS[what.group, what.plural], "a right that no page asks for"
+        rights = CLUSTER_NEEDS if what.is_everywhere else NEEDS
+        assert verb in rights[what.group, what.plural], "a right that no page asks for"
         access = self.access
-        url = f"{access.server}/{what.path}/namespaces/{access.namespace}/{what.plural}{path}"
+        scope = "" if what.is_everywhere else f"/namespaces/{access.namespace}"
+        url = f"{access.server}/{what.path}{scope}/{what.plural}{path}"
 
         def ask() -> Json:
             try:

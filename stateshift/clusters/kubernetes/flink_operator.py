@@ -42,6 +42,7 @@ from stateshift.clusters.kubernetes.calls import (
     Definition,
     KubernetesCalls,
 )
+from stateshift.clusters.kubernetes.capacity import flink_pods
 from stateshift.clusters.kubernetes.flink_resources import (
     BEFORE,
     CHECKPOINT_FOLDERS,
@@ -63,6 +64,7 @@ from stateshift.clusters.kubernetes.resources import (
 from stateshift.clusters.logged import logs_image, logs_stop, logs_submission
 from stateshift.clusters.noted import Record, digest, refuse_unknown
 from stateshift.clusters.options import Options, read_options
+from stateshift.clusters.placement import Container
 from stateshift.clusters.protocol import (
     CheckpointRequest,
     JobProgress,
@@ -268,6 +270,9 @@ class FlinkOperator(OperatedJobs[FlinkResource]):
         if len(alive) != 1:
             return Origin(why=f"{len(alive)} jobs run there, and one is started again")
         return Origin({"resource": alive[0].id, "spec": alive[0].spec_before})
+
+    def pods(self, resource: FlinkResource) -> list[Container]:
+        return flink_pods(resource.spec, resource.configuration)
 
     # ---- stopping
 

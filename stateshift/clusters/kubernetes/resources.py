@@ -29,9 +29,18 @@ from typing import ClassVar, Final, Generic, TypeVar
 from stateshift.clusters.http import OTHER_FIELDS, Json, Refused
 from stateshift.clusters.kind import Submit
 from stateshift.clusters.kubernetes.calls import Definition, KubernetesCalls
+from stateshift.clusters.kubernetes.capacity import nodes_of, placing, room_of
 from stateshift.clusters.noted import Notes, Record, digest
 from stateshift.clusters.options import TEXT, Options, read_options
-from stateshift.clusters.protocol import JobState, JobStatus, Submission, UnknownAnswers
+from stateshift.clusters.placement import Container
+from stateshift.clusters.protocol import (
+    Fit,
+    JobState,
+    JobStatus,
+    Room,
+    Submission,
+    UnknownAnswers,
+)
 from stateshift.clusters.waiting import wait_until_settled
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.options import KindOptions
@@ -59,6 +68,10 @@ class Resource:
 
     definition: Definition
     plain: Json
+
+    def for_start(self, submission: Submission, given: Options, spec: Json | None = None) -> Json:
+        """Return the resource as it is written to start a job: with another spec, or its own."""
+        raise NotImplementedError
 
     @property
     def id(self) -> str:
@@ -186,6 +199,10 @@ class OperatedJobs(UnknownAnswers, ABC, Generic[R]):
     @abstractmethod
     def to_start(self, start: Start, resource: R | None) -> Json:
         """Return the resource to write, or refuse one that may have a job."""
+
+    @abstractmethod
+    def pods(self, resource: R) -> list[Container]:
+        """Return the pods with which the job of this resource starts."""
 
     @property
     def kind(self) -> str:
@@ -361,6 +378,29 @@ class OperatedJobs(UnknownAnswers, ABC, Generic[R]):
             fact = f"{named} is of another kind than what it is to be like, {definition.kind}"
             raise self.error(submission.job, fact, 'leave the kind out of "resource"')
         return Start(definition, name or model.name, spec, submission, given, marks, place)
+
+    def room(self) -> Room:
+        return room_of(nodes_of(self.calls))
+
+    def addresses(self) -> frozenset[str]:
+        return frozenset({self.calls.access.server})
+
+    def fitting(self, until: float) -> Callable[[Submission], Fit]:
+        place = placing(self.calls, until)
+
+        def fit(submission: Submission) -> Fit:
+            given = read_options(submission.options, self.takes.submit, "/submit")
+            start = self.wanted(submission, given)
+            stored = self.calls.get(start.definition, start.name)
+            new = (
+                self.make_new(start) if stored is None else self.resource(start.definition, stored)
+            )
+            new = self.resource(
+                start.definition, new.for_start(submission, start.given, start.spec)
+            )
+            return place(self.pods(new), new.spec)
+
+        return fit
 
     def in_file(self, path: str) -> R:
         """Return the job in a file, with its labels and annotations, or raise ClusterError."""

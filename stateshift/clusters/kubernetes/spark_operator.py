@@ -31,6 +31,7 @@ from stateshift.clusters.kubernetes.calls import (
     SPARK_SCHEDULE,
     Definition,
 )
+from stateshift.clusters.kubernetes.capacity import spark_pods
 from stateshift.clusters.kubernetes.resources import (
     LOCATION,
     OperatedJobs,
@@ -53,6 +54,7 @@ from stateshift.clusters.kubernetes.spark_resources import (
 from stateshift.clusters.logged import logs_stop
 from stateshift.clusters.noted import Record, refuse_unknown
 from stateshift.clusters.options import Options, read_options
+from stateshift.clusters.placement import Container
 from stateshift.clusters.protocol import (
     JobFailure,
     JobState,
@@ -219,6 +221,9 @@ class SparkOperator(OperatedJobs[SparkResource], TaggedCluster):
         except ClusterError as error:
             return Trial(error.fact, error.hint)
         return Trial(untried="whether its image and its program start shows when the pod runs")
+
+    def pods(self, resource: SparkResource) -> list[Container]:
+        return spark_pods(resource.spec)
 
     # ---- stopping
 

@@ -7,6 +7,9 @@
                                                      403 for nobody known and for who may not
     GET <url>/ws/v1/cluster/metrics                  {"clusterMetrics": {"totalMB", "allocatedMB",
                                                      "availableMB", "totalVirtualCores", ...}}
+    GET <url>/ws/v1/cluster/nodes?states=RUNNING     {"nodes": {"node": [{"id", "usedMemoryMB",
+                                                     "availMemoryMB", "nodeLabels"}]}}
+    GET <url>/conf?name=KEY                          {"property": {"key", "value"}}
     GET <url>/ws/v1/cluster/scheduler                {"scheduler": {"schedulerInfo": a tree of
                                                      queues}}, another for each scheduler
     GET http://<amHostHttpAddress>/ws/v1/node/containerlogs/<container>/<file>?size=-N
@@ -33,6 +36,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from threading import Event
 from typing import Final, Unpack
@@ -50,12 +54,15 @@ from stateshift.clusters.http import (
     through_outages,
 )
 from stateshift.clusters.options import Options, settings
-from stateshift.clusters.protocol import JobState
+from stateshift.clusters.placement import Node
+from stateshift.clusters.protocol import JobState, Room
 from stateshift.clusters.redaction import redact
 from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError
 
 _PASSWORD: Final = "STATESHIFT_YARN_PASSWORD"
 _OUTAGE_SECONDS: Final = 60.0
+_ALLOCATION_MIN: Final = 1024
 _ALIVE: Final = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _STANDBY: Final = 307
 _SAID: Final = "RemoteException"  # the field of a refusal in YARN's own words
@@ -104,6 +111,52 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """The memory (MB) of a queue in the nodes without a label: what is used, by each user too; the
+    most that it, one user, and the masters of its applications together may have. The first master
+    is always let in. `container_max` is the largest container.
+    """
+
+    used: int
+    most: int
+    user_most: float
+    users: Mapping[str, int]
+    masters_used: int
+    masters_most: float
+    has_masters: bool
+    container_max: int | None
+
+    @staticmethod
+    def of(queue: Json) -> QueueLimits | None:
+        """Return the limits of a queue, if they are told as YARN tells them. One whose jobs go to
+        nodes with a label has others.
+        """
+        label = queue.get("defaultNodeLabelExpression")
+        if label not in (None, "", "<DEFAULT_PARTITION>"):
+            return None
+        try:
+            factor = float(queue.get("userLimitFactor", -1))
+            whole = int(queue["minEffectiveCapacity"]["memory"])
+            masters, largest = queue.get("AMResourceLimit"), queue.get("maximumAllocation")
+            return QueueLimits(
+                used=int(queue["resourcesUsed"]["memory"]),
+                most=int(queue["maxEffectiveCapacity"]["memory"]),
+                # A queue without a capacity of its own bounds no user.
+                user_most=whole * factor if factor >= 0 and whole > 0 else math.inf,
+                users={
+                    str(user["username"]): int(user["resourcesUsed"]["memory"])
+                    for user in (queue.get("users") or {}).get("user") or ()
+                },
+                masters_used=int((queue.get("usedAMResource") or {}).get("memory", 0)),
+                masters_most=math.inf if masters is None else int(masters["memory"]),
+                has_masters=int(queue.get("numActiveApplications") or 0) > 0,
+                container_max=None if largest is None else int(largest["memory"]),
+            )
+        except OTHER_FIELDS:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
 class Queue:
     """A queue of the scheduler's tree; shares are in percent of the cluster, None where not told.
     `makes_queues`: it may make one below it that does not exist yet. `is_parent`: it takes no job.
@@ -116,16 +169,7 @@ class Queue:
     most: float | None
     makes_queues: bool
     is_parent: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """The memory (MB) and vcores of all nodes, and the free part."""
-
-    memory: int
-    cores: int
-    memory_free: int
-    cores_free: int
+    limits: QueueLimits | None = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +214,32 @@ class YarnCalls:
             )
         except OTHER_FIELDS as error:
             raise self._odd("metrics", answer) from error
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes that run, but for those with a label, which take who asks for it."""
+        answer = self._call("GET", "/nodes", params={"states": "RUNNING"})
+        nodes = []
+        try:
+            for plain in (answer["nodes"] or {}).get("node") or []:
+                if any(plain.get("nodeLabels") or ()):
+                    continue
+                free = Decimal(int(plain["availMemoryMB"]) << 20)
+                every = free + (int(plain["usedMemoryMB"]) << 20)
+                nodes.append(Node({"memory": every}, {"memory": free}))
+        except OTHER_FIELDS as error:
+            raise self._odd("nodes", answer) from error
+        return nodes
+
+    def allocation_min(self) -> int:
+        """Return the memory (MB) of which each container gets a multiple: Hadoop's own default
+        where this user may not see the configuration.
+        """
+        key = "yarn.scheduler.minimum-allocation-mb"
+        try:
+            answer = self._call("GET", "/conf", params={"name": key}, root="")
+            return max(1, int(answer["property"]["value"]))
+        except (ClusterError, *OTHER_FIELDS):
+            return _ALLOCATION_MIN
 
     def queues(self) -> list[Queue]:
         """Return all queues; of a Fair scheduler none, which makes those that it does not have."""
@@ -234,7 +304,9 @@ class YarnCalls:
         fact = f"describes its {what} in a way that YARN does not: {shown}"
         return self._service(None).odd(self.urls[0], fact)
 
-    def _call(self, method: str, path: str, **query: Unpack[Query]) -> Json:
+    def _call(
+        self, method: str, path: str, root: str = "/ws/v1/cluster", **query: Unpack[Query]
+    ) -> Json:
         """Return the answer of the active ResourceManager."""
         usual = _OUTAGE_SECONDS if len(self.urls) > 1 else 0.0
         seconds = float(self.options.get("outage_seconds", usual))
@@ -246,7 +318,7 @@ class YarnCalls:
             for url in self.urls:
                 try:
                     return self._service(self._authentication).json(
-                        method, f"{url}/ws/v1/cluster{path}", **query
+                        method, f"{url}{root}{path}", **query
                     )
                 except Unanswered as error:
                     silent.append(error)
@@ -308,6 +380,7 @@ def _queues_below(info: Json) -> Iterator[Queue]:
             most=most if _is_share(most) else None,
             makes_queues=made or bool(queue.get("autoCreateChildQueueEnabled")),
             is_parent=bool(below) or queue.get("queueType") == "parent",
+            limits=QueueLimits.of(queue),
         )
         yield from below
 

@@ -28,21 +28,26 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from typing import ClassVar, Final, cast
 
 from stateshift.clusters import detached
 from stateshift.clusters.kind import ClusterKind, Submit
 from stateshift.clusters.logged import logs_stop
-from stateshift.clusters.noted import Record, digest, fill, noted_origin
+from stateshift.clusters.noted import Record, digest, fill, fill_values, noted_origin
 from stateshift.clusters.options import Options, read_options, settings
+from stateshift.clusters.placement import Container, fit_on, spark_containers
 from stateshift.clusters.protocol import (
+    Fit,
     JobFailure,
     JobState,
     JobStatus,
     Origin,
+    Room,
     StopRequest,
     Submission,
     Trial,
@@ -76,6 +81,7 @@ _AS_FOUND: Final = "STATESHIFT_AS_FOUND"
 _MORE: Final = re.compile(r" Details :|Failing this attempt")
 _SIGNALLED: Final = 128  # above it, the shell says which signal ended it
 _CONF_FOLDERS: Final = ("YARN_CONF_DIR", "HADOOP_CONF_DIR")
+_LABELS: Final = ("spark.yarn.am.nodeLabelExpression", "spark.yarn.executor.nodeLabelExpression")
 _FORGOTTEN: Final = (
     "YARN does not know it (any more): it ended a while ago, the ResourceManager was restarted, or "
     'HADOOP_CONF_DIR and the "url" of the cluster are of two YARNs'
@@ -357,6 +363,62 @@ class Yarn(SparkSubmit):
         there = ", ".join(sorted(each.path for each in queues))
         return f"YARN has no queue {name}, but {there}"
 
+    def room(self) -> Room:
+        return self.calls.room()
+
+    def addresses(self) -> frozenset[str]:
+        return frozenset(self.calls.urls)
+
+    def fitting(self, until: float) -> Callable[[Submission], Fit]:
+        """Return the question whether a job's containers find memory on the nodes, and in its
+        queue. Whether vcores count, YARN does not tell: its usual calculator goes by memory alone.
+        """
+        nodes, queues, step = self.calls.nodes(), self.calls.queues(), self.calls.allocation_min()
+        taken: Counter[str] = Counter()  # MB of the jobs before, by the queue
+
+        def fit(submission: Submission) -> Fit:
+            given = read_options(submission.options, self.takes.submit, "/submit")
+            conf = fill_values(self._settings(submission, given), submission)
+            containers = self._containers(conf, given, step)
+            name = conf.get(_QUEUE, "default")
+            queue = _queue_named(name, queues)
+            if any(key in conf for key in _LABELS):
+                return Fit(notes=("it asks for nodes with a label, whose room is not looked at",))
+            if queue is None or queue.limits is None:
+                told = f"what the queue {name} may use in nodes without a label is not told"
+                return replace(fit_on(nodes, containers, "container"), notes=(told,))
+            needed = [int(each.needs["memory"]) >> 20 for each in containers]
+            most = queue.limits.container_max
+            if most is not None and max(needed) > most:
+                told = f"a container of {max(needed)} MB is larger than {queue.path} gives to one"
+                return Fit(f"{told}, {most} MB", is_ever=True)
+            above = [each for each in queues if queue.path.startswith(f"{each.path}.")]
+            exceeded = queue_exceeded([queue, *above], needed, self.calls.user, taken)
+            found = fit_on(nodes, containers, "container")
+            taken.update({each.path: sum(needed) for each in (queue, *above)})
+            if not found.lacks and not exceeded:
+                return Fit()
+            waits = "YARN accepts the job, and starts it or its executors once there is room"
+            return replace(found, lacks=f"{found.lacks or exceeded}. {waits}")
+
+        return fit
+
+    def _containers(self, conf: Mapping[str, str], given: Options, step: int) -> list[Container]:
+        """Return the containers of a job with their memory, rounded up to steps of so many MB."""
+        containers = spark_containers(conf, "yarn", str(given["application"]).endswith(".py"))
+        if self.mode(given) == "client":  # the driver is here
+            master = {"spark.driver.memory": "512m"}
+            for key in ("memory", "cores", "memoryOverhead"):
+                if f"spark.yarn.am.{key}" in conf:
+                    master[f"spark.driver.{key}"] = conf[f"spark.yarn.am.{key}"]
+            here = spark_containers(master, "yarn")[0]
+            containers[0] = replace(here, role="application master")
+        rounded = []
+        for each in containers:
+            memory = math.ceil(each.needs["memory"] / (step << 20)) * (step << 20)
+            rounded.append(replace(each, needs={"memory": Decimal(memory)}))
+        return rounded
+
     def _status(self, application: Application) -> JobStatus:
         state, detail = application.job_state, None
         if state is JobState.QUEUED:
@@ -398,6 +460,34 @@ def _queue_named(name: str, queues: list[Queue]) -> Queue | None:
     """Return the queue with this name or path, a leaf before a parent."""
     named = [each for each in queues if name in (each.name, each.path)]
     return min(named, key=lambda each: each.is_parent, default=None)
+
+
+def queue_exceeded(
+    queues: Sequence[Queue], needed: Sequence[int], user: str, taken: Mapping[str, int]
+) -> str:
+    """Return the limit of a queue, or of one above it, that containers of these sizes (MB) exceed;
+    the first of them is the application's master. `taken` is what others are to have there.
+    """
+    leaf, total, master = queues[0], sum(needed), needed[0]
+    limits = leaf.limits
+    assert limits is not None, "a queue that tells them"
+    masters_left = limits.masters_most - limits.masters_used
+    if limits.has_masters and master > masters_left:
+        return (
+            f"{leaf.path} leaves {max(0, masters_left):.0f} MB to drivers "
+            f"(maximum-am-resource-percent), and it needs {master}"
+        )
+    user_left = limits.user_most - limits.users.get(user, 0) - taken.get(leaf.path, 0)
+    if total - min(needed) > user_left:  # YARN lets a user's last container go beyond it
+        told = f"{max(0, user_left):.0f} MB"
+        return f"the user {user} in {leaf.path} may have {told} more, and it needs {total}"
+    for queue in queues:
+        if queue.limits is None:
+            continue
+        left = queue.limits.most - queue.limits.used - taken.get(queue.path, 0)
+        if total > left:
+            return f"the queue {queue.path} may have {max(0, left)} MB more, and it needs {total}"
+    return ""
 
 
 def _reason(application: Application) -> str:
