@@ -145,12 +145,11 @@ class Workdir:
 
     def list_in(self, workdirs: str, run: str) -> None:
         """Let `runs` find it, and the run's name mean it, also if it is not below `workdirs`: by a
-        link there. A run does not fail for want of it.
+        link there, if that folder is in use. A run does not fail for want of it.
         """
         folder, real = Path(workdirs).resolve(), self.path.resolve()
-        if folder not in (real, real.parent):
+        if folder not in (real, real.parent) and folder.is_dir():
             with suppress(OSError):
-                make_folder(folder)
                 (folder / run).symlink_to(real)
 
     def require(self) -> None:

@@ -35,6 +35,8 @@ def moved(*options: str) -> str:
 def test_a_run_goes_by_its_name_wherever_its_workdir_is(
     ground: Path, options: tuple[str, ...]
 ) -> None:
+    if options:
+        Path(".stateshift").mkdir()
     name = moved(*options)
     (row,) = said("runs").out.splitlines()[1:]
     assert row.startswith(f"{name}  finished")
@@ -72,7 +74,14 @@ def test_a_command_of_a_hint_means_the_same_in_another_directory(
         assert os.path.isabs(workdir) and said("verify", workdir).code == 0
 
 
+def test_a_workdir_elsewhere_makes_no_folder_of_workdirs(ground: Path) -> None:
+    moved("--workdir", "far/away/run")
+    assert sorted(path.name for path in ground.iterdir()) == ["far", "new", "orders"]
+    assert "of those elsewhere: stateshift runs DIR" in said("runs").out
+
+
 def test_a_folder_that_was_removed_is_listed_no_more(ground: Path) -> None:
+    Path(".stateshift").mkdir()
     name = moved("--workdir", "run")
     shutil.rmtree("run")
     assert name not in said("runs").out and said("status", name).code == 4
