@@ -144,9 +144,12 @@ def _give_wave_up(
         if not has_stopped:
             return after
         stops = list(_stops_taken_back(context, wave))
-        down = chain.from_iterable(step.left for step in stops if step.evidence is not None)
-        has_left = any(step.left for step in stops)
-        after = replace(after, restarted=not has_left, down=tuple(down))
+        down: list[str] = []
+        unsure: list[str] = []
+        for step in stops:
+            (unsure if step.evidence is None else down).extend(step.left)
+        is_restarted = not (down or unsure)
+        after = replace(after, restarted=is_restarted, unsure=tuple(unsure), down=tuple(down))
     _record_given_up(context, error, after)
     return after
 

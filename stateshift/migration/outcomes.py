@@ -125,7 +125,8 @@ class Aftermath:
     run_reached: Reached = Reached.NOTHING
     run_reason: Reason | None = None
     restart: Restart | None = None
-    restarted: bool = False  # jobs of the wave that ran, and run again where they were
+    restarted: bool = False  # jobs of the wave that ran, and were started again where they were
+    unsure: tuple[str, ...] = ()  # the lines of those that may have been stopped, or not
     down: tuple[str, ...] = ()  # the lines of those that ran, and that nothing has started again
 
 
@@ -152,7 +153,9 @@ def _wave_hint(after: Aftermath) -> str:
         case Reached.FAILED:
             return f"taking {names} back failed, too ({reason.fact}): {RESUME} tries again"
         case _:
-            fate = " and runs again where it was" if after.restarted else ""
+            fate = " and was started again where it was" if after.restarted else ""
+            if after.unsure:
+                fate = f", and {'; '.join(after.unsure)}"
             if after.down:
                 fate = f", and IS DOWN: {'; '.join(after.down)}"
             return f"{names} was taken back{fate}; mend this, then {RESUME} tries it again"

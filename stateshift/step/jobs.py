@@ -102,6 +102,21 @@ class StopJob(NoFiles):
             )
         return after
 
+    def _asked_again(self, cluster: Cluster, state: JobState, again: str) -> list[str]:
+        """Have a job that nobody sees stop once more, as a resume would: its stop was cut short.
+        Return nothing if it can be started again now, else what is not known.
+        """
+        if state is not JobState.UNKNOWN:
+            return []
+        unsure = f"{self.job} may have been stopped or not: {again} if it does not run"
+        if self.restart is None or not hasattr(cluster, "is_stopping"):
+            return [unsure]
+        try:
+            self._stopped(cluster)
+        except ClusterError as error:
+            return [f"{unsure} ({error.fact})"]
+        return []
+
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         status = world.cluster(self.cluster).find_source(self.request)
         return [Discrepancy(self.job, "stopped", str(status.state))] if status.state.alive else []
@@ -127,9 +142,11 @@ class StopJob(NoFiles):
             # It may have heard already, or be killed: it is down before it is started again.
             self._stopped(cluster)
         forget_stop(world.storage(self.location), self.job)
-        if evidence is None and state is JobState.UNKNOWN:
-            return [f"{self.job} may have been stopped or not: {again} if it does not run"]
-        if evidence is not None:
+        if evidence is None:
+            unsure = self._asked_again(cluster, state, again)
+            if unsure:
+                return unsure
+        else:
             stop = of_kind(evidence, JobStopped)
             if not stop.repeated and stop.state_before not in RAN:
                 return []

@@ -113,7 +113,7 @@ def test_a_move_that_fails_starts_the_job_again_by_the_command_for_it(ground: Pa
     start_of(AGAIN, "again")
     ran = move("--stop", "./stop", "--start", "./start", "--restart", "./again")
     assert ran.code == 7, ran.err
-    assert "runs again where it was" in ran.err and STAYS_DOWN not in ran.err
+    assert "was started again where it was" in ran.err and STAYS_DOWN not in ran.err
     assert (ground / "again.log").read_text() == f"{ground}/orders\n"
 
 
@@ -206,8 +206,36 @@ def test_a_stop_that_fails_is_not_told_as_a_job_that_runs_again(ground: Path) ->
     start_of("#!/bin/sh\nexit 1\n", "stop")
     ran = move("--stop", "./stop", "--start", "./start")
     assert ran.code == 7, ran.err
-    assert "runs again where it was" not in ran.err
+    assert "started again where it was" not in ran.err
     assert "was taken back" in ran.err
+
+
+STOPS_AND_FAILS = """#!/bin/sh
+echo stopped >> stop.log
+[ "$(wc -l < stop.log)" -ge 2 ]
+"""
+
+
+def test_a_stop_that_was_cut_short_is_completed_before_the_job_is_started_again(
+    ground: Path,
+) -> None:
+    """It had its effect, and nobody heard of it: the job would run nowhere."""
+    start_of(STOPS_AND_FAILS, "stop")
+    start_of(AGAIN, "again")
+    ran = move("--stop", "./stop", "--start", "./start", "--restart", "./again")
+    assert ran.code == 7, ran.err
+    assert len((ground / "stop.log").read_text().splitlines()) == 2
+    assert (ground / "again.log").read_text() == f"{ground}/orders\n"
+    assert "was started again where it was" in ran.err
+
+
+def test_of_a_stop_that_fails_again_the_last_line_says_what_nobody_knows(ground: Path) -> None:
+    start_of("#!/bin/sh\nexit 1\n", "stop")
+    start_of(AGAIN, "again")
+    ran = move("--stop", "./stop", "--start", "./start", "--restart", "./again")
+    assert ran.code == 7 and not (ground / "again.log").exists(), ran.err
+    (hint,) = [line for line in ran.err.splitlines() if line.startswith("hint: orders was taken")]
+    assert "and orders may have been stopped or not: start it again from " in hint
 
 
 def test_a_run_whose_job_is_down_says_so_in_the_list(ground: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_job_whose_move_fails_runs_again_where_it_was(
     assert error.exit_code in (StorageError.exit_code, ClusterError.exit_code)
     assert not migration.status(ground.workdir()).down
     if fault is not dead:
-        assert "runs again where it was" in (error.hint or "")
+        assert "was started again where it was" in (error.hint or "")
     assert [path for path in ground.held(SOURCE) if "stateshift" in path] == []
 
 

@@ -73,7 +73,7 @@ class Ground:
             code=7,
         ).json
         assert "counts" in json.dumps(told)
-        assert "runs again where it was" in told["hint"]
+        assert "was started again where it was" in told["hint"]
         assert f"stateshift resume {self.folder / 'run'}" in told["hint"]
         return told
 
