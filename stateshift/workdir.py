@@ -156,7 +156,8 @@ class Workdir:
         """Refuse a place that is no workdir of ours."""
         if not self.exists:
             fact = f"{self.path} is not the workdir of a run: it holds no journal"
-            raise NoSuchRun(fact, hint="stateshift runs lists the runs and their workdirs")
+            hint = "stateshift runs lists the runs and their workdirs; of one that is lost, see "
+            raise NoSuchRun(fact, hint=f'{hint}"A workdir that is lost" in the runbook')
 
     @contextmanager
     def hold(self) -> Iterator[None]:
