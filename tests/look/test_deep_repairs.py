@@ -116,6 +116,17 @@ def test_no_repair_is_promised_of_state_without_changelogs():
     assert not [message for message in messages(found, "note") if "can repair this" in message]
 
 
+@pytest.mark.parametrize("damage", [lambda whole: whole[:10], lambda _: b"", lambda _: b"junk" * 9])
+def test_damage_before_the_snapshot_of_a_restart_spoils_the_earlier_batches_that_read_it(damage):
+    """The newest batch starts from 6.snapshot; batch 4 reads 5.delta, behind 3.snapshot."""
+    files = contents(NEWEST["window-hdfs"])
+    path = "state/0/2/5.delta"
+    found = judged({**files, path: damage(files[path])})
+    assert found.restartable and found.epochs == (0, 1, 2, 3, 5)
+    (warned,) = [message for message in messages(found, "warn") if path in message]
+    assert warned.endswith("Batch 5 needs it no more; an earlier one may")
+
+
 # ---- state from before 3.0
 
 

@@ -108,9 +108,12 @@ def _judge_deep(
     findings += damages
     stages = [state]
     left_out: tuple[str, ...] = ()
+    spoiled: list[Finding] = []
     if deep.history:
         contradictions, history = _check_history(at, fleet, tallies)
         findings += contradictions
+        # Of a file that the newest batch does not read.
+        spoiled = [each for each in contradictions if each.path not in at.image.needed_files]
         stages.append(history)
     else:
         # Name the snapshots that nobody has held against their history.
@@ -125,8 +128,8 @@ def _judge_deep(
     findings += unchecked_bytes(at.survey, at.image)
     refused = any(finding.level == "refuse" for finding in (*at.image.findings, *damages))
     epochs = at.image.epochs
-    if epochs and refused:
-        epochs = works(at.storage, at.image, damages, deep.part)
+    if epochs and (refused or spoiled):
+        epochs = works(at.storage, at.image, (*damages, *spoiled), deep.part)
     coverage = None
     if deep.part is not None:
         sizes = [sum(sizes_of(each.survey, each.image.needed_files)) for each in (at, whole)]

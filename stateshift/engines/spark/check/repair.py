@@ -203,7 +203,9 @@ class _RepairSearch:
                 is_sound = False  # also where the sides of a join do not fit together
                 yield finding
         if is_sound:
-            yield from check_histories(storage, survey, image, tallies).findings
+            for finding in check_histories(storage, survey, image, tallies).findings:
+                if finding.path in image.needed_files:  # else damage of which it reads nothing
+                    yield finding
 
     def _repair(self, batch: int) -> Repair:
         leave = tuple(sorted(self.left - self.taken.keys()))

@@ -8,9 +8,9 @@ the same. Reads only.
 A restart takes the snapshot and never looks at what came before it. Both ways are followed up to
 the version of the restart, where the one is read anyway. Only where their tallies differ are the
 snapshot's entries looked at one by one; an entry that later changes wrote again is not reported,
-nor is anything whose older files are gone, or do not decode. Checkpoint format 2, whose files only
-a commit's lineage tells apart, is left out, as are changelogs with column families that no older
-snapshot names.
+nor is anything whose older files are gone. One that is damaged spoils earlier batches. Checkpoint
+format 2, whose files only a commit's lineage tells apart, is left out, as are changelogs with
+column families that no older snapshot names.
 
 The snapshots of a RocksDB store have to be in the order of their versions:
 
@@ -69,14 +69,22 @@ REPLAYED_MAX = 50
 def check_histories(
     storage: Storage, survey: Survey, image: Image, tallies: Tallies
 ) -> HistoryCheck:
-    """Return a warning for every snapshot that its changes contradict, by the `tallies`."""
+    """Return a warning for every snapshot that its changes contradict, by the `tallies`, and for a
+    damaged file of what came before it.
+    """
     snapshots = 0
     read: set[str] = set()
     findings: list[Finding] = []
     for shard, older in histories(storage, survey, image):
         snapshots += 1
         read.update(older, changes_in(shard.files))
-        if not _agree(storage, image, shard, older, tallies.get(chains.place_of(shard))):
+        try:
+            is_equal = _agree(storage, image, shard, older, tallies.get(chains.place_of(shard)))
+        except FormatError as error:
+            fact = f"{error}. Batch {image.epoch} needs it no more; an earlier one may"
+            findings.append(Finding("warn", fact, path=error.path))
+            continue
+        if not is_equal:
             findings += _compared(storage, image, shard, older)
     sizes = sizes_of(survey, read)
     return HistoryCheck(snapshots, tuple(findings), len(sizes), sum(sizes))
@@ -138,13 +146,13 @@ def _agree(
     older: tuple[str, ...],
     expected: tuple[int, int] | None,
 ) -> bool:
-    """Whether the older files and the changes come to what a restart reads, or do not decode."""
+    """Whether older files and changes come to what a restart reads, or one is gone by now."""
     if expected is None:
         return False
     without_snapshot = replace(shard, files=older + changes_in(shard.files))
     try:
         tally = tally_of(storage.chunks, without_snapshot, image.settings)
-    except (FormatError, MissingFile):
+    except MissingFile:
         return True
     return (tally.records, tally.total) == expected
 
