@@ -246,8 +246,11 @@ class JobReport:
 
     @property
     def is_down(self) -> bool:
-        """Whether the run has stopped the job, and nobody has seen it going on."""
-        return self.downtime_start is not None and self.downtime_seconds is None
+        """Whether the run has stopped the job, and nobody has seen it going on. That of a drill is
+        thrown away.
+        """
+        is_stopped = self.downtime_start is not None and self.downtime_seconds is None
+        return is_stopped and self.drill is None
 
     @property
     def was_halted(self) -> bool:

@@ -47,7 +47,7 @@ FIRST = "spark"  # whose answer counts where nobody recognises anything
 
 _DOCUMENT_BYTES_MAX = 16 << 20  # no spec is as large
 _LATER = ("findings_at_start",)  # an engine of another package may be older than these
-METHODS = tuple(name for name in {*vars(Engine)} - {*_LATER} if not name.startswith("_"))
+METHODS = tuple(name for name in vars(Engine) if not name.startswith(("_", *_LATER)))
 
 
 def engine_names() -> tuple[str, ...]:

@@ -398,7 +398,7 @@ def test_a_tag_nobody_submitted_is_absent(member: Member) -> None:
 
 def test_asking_for_room_starts_nothing_and_stops_nothing(member: Member) -> None:
     if not hasattr(member.open(), "fitting"):
-        pytest.skip("a cluster that does not tell its room")
+        return  # it does not tell
     cluster = cast(TellsRoom, member.open())
     assert cluster.room().cores_free <= cluster.room().cores
     with suppress(ClusterError):  # nobody says the slots of this Flink

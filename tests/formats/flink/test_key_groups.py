@@ -112,6 +112,8 @@ def test_every_key_of_a_real_image_stands_in_the_key_group_that_its_hash_says() 
     for name in NAMES:
         if "canonical" not in name and "sql-plan" not in name:
             continue
+        if "canonical-generic" in name or "canonical-named" in name:
+            continue  # they hash otherwise: see the test on which keys have one hash
         disk = MemoryDisk()
         storage, survey = looked_at(disk, write(disk, name))
         streams = Streams(storage.chunks, places_of(survey.images[0]))

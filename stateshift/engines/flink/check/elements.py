@@ -4,6 +4,7 @@ serializers are known, and where they are not, the lengths around it are held ag
     Walk(streams)
       .subtask(operator, subtask)  Wrong(fact, path, offset) ... of its keyed and operator state
       .misplaced                   entries that lie in other key groups than those of their keys
+      .doubted, .placed            those that would, if their RowData is SQL's; those that do not
       .unprotected                 bytes in files of state that no checksum covers
       .ranges                      where these are, by path: (start, end) ...
       .undecoded, .classes         of these, those whose serializers are not known, and what these
@@ -42,7 +43,13 @@ from stateshift.errors import FormatError, OldVersion, StorageError, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.flink import operator_state
 from stateshift.formats.flink.heap_groups import Hidden, heap_entries
-from stateshift.formats.flink.key_groups import key_group, key_of, prefix_bytes, raw_hash
+from stateshift.formats.flink.key_groups import (
+    has_one_hash,
+    key_group,
+    key_of,
+    prefix_bytes,
+    raw_hash,
+)
 from stateshift.formats.flink.keyed_handles import Incremental, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
@@ -82,6 +89,8 @@ class Walk:
 
     streams: Streams
     misplaced: int = 0
+    doubted: int = 0
+    placed: int = 0
     unprotected: int = 0
     undecoded: int = 0
     may_be_old: bool = False
@@ -181,7 +190,7 @@ class Walk:
             from stateshift.formats.flink.keyed_columns import GroupPart, check_group
 
             checked = check_group(header, GroupPart(group, plain), operator.max_parallelism)
-            self.misplaced += checked.misplaced
+            self._count_placed(header, checked.misplaced, sum(checked.decoded.values()))
             for number, count in checked.decoded.items():
                 counts[number].decoded += count
             every = checked.others
@@ -233,7 +242,15 @@ class Walk:
     ) -> None:
         code = None if header.key is None or key is None else raw_hash(header.key, key)
         if code is not None:
-            self.misplaced += key_group(code, operator.max_parallelism) != group
+            self._count_placed(header, key_group(code, operator.max_parallelism) != group, 1)
+
+    def _count_placed(self, header: Header, wrong: int, count: int) -> None:
+        """Count entries in a key group, of which some are in the wrong one by the hash of SQL."""
+        self.placed += count - wrong
+        if has_one_hash(header.key):
+            self.misplaced += wrong
+        else:
+            self.doubted += wrong
 
     # ---- state that belongs to no key ------------------------------------------------------------
 

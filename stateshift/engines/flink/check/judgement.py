@@ -144,7 +144,7 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
             f"operator {own} has max parallelism {operator.max_parallelism}, and Flink "
             f"takes {MAX_PARALLELISM} at most"
         )
-    before = walk.misplaced
+    walk.misplaced = walk.doubted = walk.placed = 0
     walk.versions.clear()
     for subtask in operator.all_subtasks:
         for wrong in walk.subtask(operator, subtask):
@@ -156,9 +156,17 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
         for version in sorted(versions):
             if version not in LIKELY_VERSIONS:
                 yield _unlikely(operator, f"an element of {state}", version)
-    misplaced = walk.misplaced - before
+    most = operator.max_parallelism
+    misplaced, is_sql = walk.misplaced, walk.doubted <= walk.placed
+    if is_sql:
+        misplaced += walk.doubted
+    elif walk.doubted:
+        message = (
+            f"operator {own}: its keys are RowData and do not lie as SQL deals them: a job of "
+        )
+        message += "another RowData wrote them, and whether they lie right is not known"
+        yield Finding("note", message)
     if misplaced:
-        most = operator.max_parallelism
         yield refuse(
             f"operator {own}: {misplaced} entries lie in other key groups than those of their "
             f"keys, for max parallelism {most}"
