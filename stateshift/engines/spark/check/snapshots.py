@@ -45,11 +45,11 @@ import pyarrow as pa
 
 from stateshift.engines.match import Sided, match_sides
 from stateshift.engines.spark import chains, layout
-from stateshift.engines.spark.entries.fold import fold_shard, writes_in_time
+from stateshift.engines.spark.entries.fold import NotNamed, fold_shard, writes_in_time
 from stateshift.engines.spark.entries.last_writes import repeated_hashes
 from stateshift.engines.spill import Dealing, RecordBatch, in_memory
 from stateshift.engines.views import HistoryCheck, Tallies
-from stateshift.errors import FormatError, MissingFile
+from stateshift.errors import FormatError, MissingFile, TooLarge, UnknownVersion
 from stateshift.formats.blocks import Binary, Flags, RowBlock, binary, join_columns
 from stateshift.formats.rocksdb.manifest import MANIFEST, decode_manifest
 from stateshift.formats.spans import Words, hash64, missing
@@ -146,13 +146,13 @@ def _agree(
     older: tuple[str, ...],
     expected: tuple[int, int] | None,
 ) -> bool:
-    """Whether older files and changes come to what a restart reads, or one is gone by now."""
+    """Whether older files and changes come to what a restart reads, or cannot be followed."""
     if expected is None:
         return False
     without_snapshot = replace(shard, files=older + changes_in(shard.files))
     try:
         tally = tally_of(storage.chunks, without_snapshot, image.settings)
-    except MissingFile:
+    except (MissingFile, NotNamed, TooLarge, UnknownVersion):
         return True
     return (tally.records, tally.total) == expected
 

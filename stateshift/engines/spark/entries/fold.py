@@ -100,6 +100,10 @@ _AFTER_TABLES = 1 << 60
 PLAINLY = "take this run back (`stateshift rollback WORKDIR`), then compact without keeping tables"
 
 
+class NotNamed(FormatError):
+    """Changes name column families by numbers that nothing before them explains. No damage."""
+
+
 def fold_shard(
     read: ReadFrom,
     shard: ShardFiles,
@@ -296,7 +300,7 @@ class _RocksDB:
                         yield writes
         if typed and not self._version.snapshot.families:
             fact = "a changelog has column families, and no snapshot before it names them"
-            raise FormatError(fact, self._shard.files[0])
+            raise NotNamed(fact, self._shard.files[0])
 
     def _report_deleted(self, block: RowBlock) -> None:
         if self._deleted is None or not block.values.null_count:
