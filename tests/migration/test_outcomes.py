@@ -79,7 +79,9 @@ HINTS = {
     Aftermath(("a",)): "its own",
     Aftermath(("a", "b"), Reached.DONE): "a and b was taken back; mend this, then "
     "`stateshift resume WORKDIR` tries it again",
-    Aftermath(("a",), Reached.DONE, restarted=True): "a was taken back and runs again where it "
+    Aftermath(
+        ("a",), Reached.DONE, restarted=True
+    ): "a was taken back and was started again where it "
     "was; mend this, then `stateshift resume WORKDIR` tries it again",
     Aftermath(("a",), Reached.FORBIDDEN, SINCE): "a was not taken back: a has committed; "
     "`stateshift resume WORKDIR` tries it again",

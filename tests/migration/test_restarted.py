@@ -137,10 +137,10 @@ def test_a_job_that_nothing_can_start_again_is_said_to_be_down(
     assert running(ground) == []
     assert error.exit_code == JOB_DOWN and error.fact.startswith("down since")
     hint = error.hint or ""
-    assert "runs again" not in hint
+    assert "started again where it was" not in hint
     assert f"IS DOWN: orders is stopped: start it again from {SOURCE}" in hint
     status = migration.status(ground.workdir())
-    assert status.down and "runs again" not in str(status)
+    assert status.down and "started again where it was" not in str(status)
 
 
 def starts_on(ground: Ground) -> None:
