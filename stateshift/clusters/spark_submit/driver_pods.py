@@ -157,7 +157,8 @@ class DriverPods(SparkSubmit):
         """Return the driver that is alive, else the newest, by its label, else by its name."""
         pods = self.calls.every(POD, TAG, digest(tag))
         if pods:
-            return _newest([pod for pod in pods if _phase(pod) not in _OVER] or pods)
+            alive = [pod for pod in pods if _phase(pod) not in _OVER]
+            return _newest(alive or pods)
         record, driver = self.notes.read(tag), self._notes.deployed(tag)
         name = (record or {}).get("id")
         if record is None and driver is not None:  # of an older version, which wrote no labels

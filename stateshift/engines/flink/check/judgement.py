@@ -161,11 +161,11 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
     if is_sql:
         misplaced += walk.doubted
     elif walk.doubted:
-        message = (
+        yield Finding(
+            "note",
             f"operator {own}: its keys are RowData and do not lie as SQL deals them: a job of "
+            "another RowData wrote them, and whether they lie right is not known",
         )
-        message += "another RowData wrote them, and whether they lie right is not known"
-        yield Finding("note", message)
     if misplaced:
         yield refuse(
             f"operator {own}: {misplaced} entries lie in other key groups than those of their "

@@ -112,7 +112,7 @@ def _judge_deep(
     if deep.history:
         contradictions, history = _check_history(at, fleet, tallies)
         findings += contradictions
-        # Of a file that the newest batch does not read.
+        # Earlier batches alone read these damaged files.
         spoiled = [each for each in contradictions if each.path not in at.image.needed_files]
         stages.append(history)
     else:
