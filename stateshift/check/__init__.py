@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from shlex import quote
 
 from stateshift.check.verdict import Checked
 from stateshift.engines.registry import find_image
@@ -82,7 +81,7 @@ def check(
     location = locations.normal(location, os.getcwd())
     engine, storage, survey = find_image(location, opening)
     if not survey.images:
-        hint = f"check the path: stateshift inspect {quote(locations.parent(location))}"
+        hint = locations.look_above(location)
         raise NothingThere(f"there is no checkpoint at {location}", hint=hint)
     if len(survey.images) != 1:
         names = ", ".join(image.path for image in survey.images[:5])

@@ -96,8 +96,7 @@ def inspect(location: str, opening: Opening = open_patiently) -> InspectedPlace:
         return InspectedPlace(file=decoded_file(storage, name, location, opening))
     _, _, survey = find_image(location, opening)
     if not survey.images and survey.kind == "empty":
-        parent = locations.parent(locations.normal(location, os.getcwd()))
-        hint = f"check the path: stateshift inspect {quote(parent)}"
+        hint = locations.look_above(locations.normal(location, os.getcwd()))
         raise NothingThere(f"nothing is at {location}", location=location, hint=hint)
     return InspectedPlace(survey)
 
@@ -189,8 +188,7 @@ def restartable(
         hint = f"stateshift inspect {quote(survey.location)}"
         if survey.kind == "empty":
             fact = f"nothing is at {location}"
-            above = locations.parent(survey.location)
-            hint = f"check the path: stateshift inspect {quote(above)}"
+            hint = locations.look_above(survey.location)
         nothing = Finding("refuse", fact, hint=hint)
         found = survey.findings or (nothing,)
         return Judgement(False, None, (), found, engine=engine.name)

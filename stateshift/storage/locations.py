@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import chain
+from shlex import quote
 from typing import Annotated, Final
 
 from stateshift.errors import StorageError
@@ -106,6 +107,11 @@ def parent(location: str) -> str:
     root = "/" if parsed.scheme == "file" else ""
     above = parsed.path.rpartition("/")[0]
     return str(Location(parsed.scheme, parsed.authority, above or root))
+
+
+def look_above(location: str) -> str:
+    """Return the hint for a location at which nothing is."""
+    return f"check the path: stateshift inspect {quote(parent(location))}"
 
 
 def name(location: str) -> str:

@@ -16,7 +16,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from shlex import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -127,7 +126,7 @@ def batches_in(path: str, opening: Opening) -> Iterator[RowBatch]:
     location = locations.normal(path, os.getcwd())
     storage, name = opening(locations.parent(location)), locations.name(location)
     if storage.stat(name) is None:
-        hint = f"check the path: stateshift inspect {quote(locations.parent(location))}"
+        hint = locations.look_above(location)
         raise NothingThere(f"nothing is at {path}", location=location, hint=hint)
     with tempfile.TemporaryFile() as file:
         with storage_errors():

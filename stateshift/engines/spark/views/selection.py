@@ -119,7 +119,7 @@ def _no_checkpoint(
         fact = f"{location} is a single file, not a checkpoint"
         hint = f"name the checkpoint it belongs to; what is in the file: {look_there}"
         return PlanError(fact, hint=hint)
-    hint = f"check the path: stateshift inspect {quote(locations.parent(survey.location))}"
+    hint = locations.look_above(survey.location)
     return NothingThere(f"nothing is at {location}", location=location, hint=hint)
 
 
