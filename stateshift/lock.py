@@ -66,9 +66,16 @@ def _held(parent: Storage, name: str, holder: dict[str, str]) -> JournalError:
     run, host = holder.get("run", "?"), holder.get("host", "?")
     return JournalError(
         f"the target {here}/{name} is held by run {run} (workdir {where} on {host})",
-        hint=f"stateshift status {quote(where)} tells whether it is at work; "
-        f"else stateshift resume {quote(where)}, or stateshift rollback {quote(where)}; "
-        f"if that workdir is lost, {by_hand}",
+        hint=f"{_ways_out(where)}; if that workdir is lost, {by_hand}",
+    )
+
+
+def _ways_out(workdir: str) -> str:
+    """Return the commands that end the run of a lock, or show why it has not ended."""
+    where = quote(workdir)
+    return (
+        f"stateshift status {where} tells whether it is at work; "
+        f"else stateshift resume {where}, or stateshift rollback {where}"
     )
 
 
@@ -80,11 +87,13 @@ def refuse_source(parent: Storage, name: str, run: str) -> None:
         where = holder.get("workdir")
         if where is None:
             raise _held(parent, name, holder)
+        source = f"{parent.location.rstrip('/')}/{name}"
         raise JournalError(
-            f"the source {parent.location.rstrip('/')}/{name} is the target of run "
-            f"{holder.get('run', '?')}, which has "
+            f"the source {source} is the target of run {holder.get('run', '?')}, which has "
             f"not ended (workdir {where} on {holder.get('host', '?')})",
-            hint=f"let it finish first: stateshift resume {quote(where)}",
+            hint=f"{_ways_out(where)}; of a standby, stateshift failover {quote(source)} starts "
+            f"its job; if that workdir is lost, stateshift verify {quote(source)} --deep tells "
+            f"what is there: then remove {source}{LOCK_SUFFIX}",
         )
 
 

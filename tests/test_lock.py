@@ -44,6 +44,19 @@ def test_another_run_is_refused_and_told_how_to_take_it_over() -> None:
     assert f"remove file:///t/{PATH}" in (caught.value.hint or "")
 
 
+def test_a_source_that_a_run_still_brings_has_a_way_out_although_that_run_never_ends() -> None:
+    """A standby has no end, so `resume` is none; and its workdir may be lost with its machine."""
+    parent = MemoryDisk().open("file:///t")
+    lock.take(parent, "orders", "r1", "/w/my run", "host")
+    lock.refuse_source(parent, "orders", "r1")
+    with pytest.raises(JournalError, match="is the target of run r1") as caught:
+        lock.refuse_source(parent, "orders", "r2")
+    hint = caught.value.hint or ""
+    for way in ("status '/w/my run'", "rollback '/w/my run'", "failover file:///t/orders"):
+        assert f"stateshift {way}" in hint
+    assert hint.endswith(f"remove file:///t/{PATH}")
+
+
 def test_only_its_owner_releases_it() -> None:
     parent = MemoryDisk().open("file:///t")
     lock.take(parent, "orders", "r1", "/w/r1", "host")
