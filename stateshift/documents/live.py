@@ -91,7 +91,7 @@ class ChangeFacts:
             return "aborted"
         if self.carried.reverted is not None:
             return "reverted"
-        return "finished" if self.carried.state.state == "finished" else "applied"
+        return "finished" if self.carried.state == "finished" else "applied"
 
     @property
     def reason(self) -> str | None:

@@ -1,32 +1,29 @@
-"""Changes are proposed to everybody, one at a time, and followed until all run them: the
-coordinator's table (`protocol.coordinator`) over files.
+"""Changes are proposed to everybody, one at a time, and followed until all run them.
 
     propose   ship the code, then propose the change
-    follow    hear the workers, and decide as the table says
+    follow    hear the workers, and decide
     abort     end what is proposed and not decided
 
-The words of workers are the table's words; its orders are the decision. A change is *requested*
-when it is proposed; every worker *acknowledges* it, also where it has no part in it; it is
-*completed* when it is decided and every worker runs it. Whoever refuses aborts it, and so does
-time. A worker that has no task at the moment cannot answer, and need not: it reads what is decided
-before its next task begins. It counts as having answered once its query has begun a second batch
-since.
+A change is *requested* when it is proposed; every worker *acknowledges* it, also where it has no
+part in it; it is *completed* when it is decided and every worker runs it. Whoever refuses aborts
+it, and so does time. A worker that has no task at the moment cannot answer, and need not: it reads
+what is decided before its next task begins. It counts as having answered once its query has begun a
+second batch since.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from stateshift import signing
 from stateshift.errors import FormatError, PlanError, StalePlan
 from stateshift.live import code
 from stateshift.live.folder import ChainWorker, Folder, WorkerWord
-from stateshift.live.member import ACKNOWLEDGED, RUNNING, decided_here, process_name
-from stateshift.live.protocol import coordinator as table
+from stateshift.live.member import ACKNOWLEDGED, REFUSED, RUNNING, decided_here, process_name
 from stateshift.live.protocol.chains import (
     Decision,
     Declaration,
@@ -41,18 +38,6 @@ from stateshift.live.protocol.chains import (
     encode,
     links_at,
     newest,
-)
-from stateshift.live.protocol.coordinator import Coordinator
-from stateshift.live.protocol.task_flow import (
-    Acknowledged,
-    Complete,
-    Deployment,
-    Flow,
-    Refused,
-    Replacement,
-    Running,
-    Word,
-    number_tasks,
 )
 from stateshift.live.values import Pause, live_command, proposing
 
@@ -133,10 +118,12 @@ def _way_back(folder: Folder, changes: Sequence[KnownChange]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChangeProgress:
-    """A change so far: the coordinator's table, and when each point was reached."""
+    """A change so far, and when each point was reached. It is `finished` once it is applied and
+    every worker runs it.
+    """
 
     change: ProposedChange
-    state: Coordinator
+    state: Literal["proposed", "applied", "finished", "aborted"]
     workers: int
     acknowledged: int
     running: int
@@ -168,7 +155,7 @@ def follow(
     while True:
         carried = carrier.step()
         progress(carried)
-        if carried.state.state not in ("running", "rolling-back"):
+        if carried.state in ("finished", "aborted"):
             return carried
         if carried.decided and not carried.workers:
             return carried
@@ -178,7 +165,7 @@ def follow(
 
 
 class _Carrier:
-    """The coordinator of one change, over a group's folder."""
+    """One change on its way, over a group's folder."""
 
     def __init__(
         self, folder: Folder, now: GroupState, change: ProposedChange, unattended: bool
@@ -189,22 +176,17 @@ class _Carrier:
         self.previous = now.version
         last = now.changes[now.version - 1] if now.version else None
         self._may_be_taken_back = last is not None and takes_itself_back(last)
-        # Numbered anew: of a union's second branch the partitions do not begin at 0.
-        workers = {said.worker for said in now.living}
-        in_order = sorted(workers, key=lambda worker: (worker.operator, worker.partition))
-        self.tasks = number_tasks((worker, worker.operator) for worker in in_order)
+        self.workers = frozenset(said.worker for said in now.living)
+        self.acknowledged: set[ChainWorker] = set()
+        self.running: set[ChainWorker] = set()
         self.heard: dict[str, WorkerWord] = {}
         self.decided: Decision | None = None
         self.before = self.folder.last_batches()
         self.begun = self.before
         self.counted = 0.0
-        flow = Flow(Counter(task.operator for task in self.tasks.values()), ())
-        places = Deployment(flow, dict.fromkeys(flow.tasks, change.group), {})
-        asked = Replacement(f"change {change.number}", tuple(flow.operators))
-        self.state, _, _ = table.begin(places, asked, change.number, change.at)
 
     def step(self) -> ChangeProgress:
-        """Hear what is new, and decide as the table says."""
+        """Hear what is new, and decide where it is time to."""
         for path in self.folder.words(self.change.number):
             if path in self.heard:
                 continue
@@ -213,17 +195,17 @@ class _Carrier:
             except FormatError as error:  # as if it had not been said
                 logger.warning("%s: %s", error.path, error.fact)
                 continue
-            if said.worker in self.tasks:
+            if said.worker in self.workers:
                 self._take(said.worker, said.word, said.reason)
         # Count the workers that have no task as having answered: those whose query has begun two
         # batches without a word of theirs. A task that begins reads what is decided first.
-        if self.unattended and not self.tasks and self.decided is None:
+        if self.unattended and not self.workers and self.decided is None:
             self._apply()
         now = time.time()
         if now - self.counted >= COUNT_SECONDS and not self.unattended:
             self.counted = now
             self.begun = self.folder.last_batches()
-        for worker in self.tasks:
+        for worker in self.workers:
             begun = self.begun.get(worker.query, -1) - self.before.get(worker.query, -1)
             if self.unattended or begun >= 2:
                 self._take(worker, ACKNOWLEDGED if self.decided is None else RUNNING)
@@ -234,33 +216,36 @@ class _Carrier:
             reverted = self.folder.reverted(self.change.number)
         return ChangeProgress(
             change=self.change,
-            state=self.state,
-            workers=len(self.tasks),
-            acknowledged=len(self.state.acknowledged),
-            running=len(self.state.resumed),
+            state=self._state(),
+            workers=len(self.workers),
+            acknowledged=len(self.acknowledged),
+            running=len(self.running),
             decided=self.decided,
             first_seconds=min(running) - self.change.at if running else None,
             last_seconds=max(running) - self.change.at if running else None,
             reverted=reverted,
         )
 
+    def _state(self) -> Literal["proposed", "applied", "finished", "aborted"]:
+        if self.decided is None:
+            return "proposed"
+        if self.decided.outcome == "aborted":
+            return "aborted"
+        runs_everywhere = self.workers and self.running >= self.workers
+        return "finished" if runs_everywhere else "applied"
+
     def _take(self, worker: ChainWorker, word: str, reason: str = "") -> None:
-        """Give a word to the table. The order that it gives is decided first: if somebody else has
-        decided otherwise, the word is not taken.
+        """Take a worker's word. The last one to acknowledge the change decides that it holds; the
+        first one to refuse it, that it does not, unless somebody has decided before.
         """
-        task = self.tasks[worker]
-        said: Word = Acknowledged(task, ("replaces",))
-        if word in ("refused", "running"):
-            said = Refused(task, reason) if word == "refused" else Running(task)
-        after, _, orders = table.advance(self.state, said, time.time())
-        completes = any(isinstance(order, Complete) for _, order in orders)
-        if completes and self._apply().outcome == "aborted":
-            return  # `_take_over` takes that over
-        if after.state == "rolling-back" and self.decided is None:
-            refusal = f"{worker.chain}-{worker.partition}: {reason}"
-            if self._decide("aborted", refusal).outcome == "applied":
-                return  # somebody else has; who refuses it cannot hinder that any more
-        self.state = after
+        if word == RUNNING:
+            self.running.add(worker)
+        elif word != REFUSED:
+            self.acknowledged.add(worker)
+            if self.decided is None and self.acknowledged >= self.workers:
+                self._apply()
+        elif self.decided is None:
+            self._decide("aborted", f"{worker.chain}-{worker.partition}: {reason}")
 
     def _apply(self) -> Decision:
         """Decide that the change holds, unless the one before it has taken itself back since: then
@@ -284,13 +269,11 @@ class _Carrier:
         if self.decided is None and time.time() >= self.change.expires:
             seconds = self.change.timeout_seconds
             self._decide("aborted", f"{self._silent()} did not answer within {seconds:g} s")
-        if self.decided is not None and self.decided.outcome == "aborted":
-            self.state = table.give_up(self.state, self.decided.reason, time.time())
 
     def _silent(self) -> str:
         """Return the workers that have not answered, for people."""
         answered = {said.worker for said in self.heard.values()}
-        silent = sorted(f"{one.chain}-{one.partition}" for one in self.tasks.keys() - answered)
+        silent = sorted(f"{one.chain}-{one.partition}" for one in self.workers - answered)
         more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
         return f"{', '.join(silent[:3])}{more}" if silent else "nobody"
 

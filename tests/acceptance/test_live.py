@@ -35,7 +35,7 @@ def test_a_replaced_function_runs_in_all_batches_from_its_seal_on(tmp_path: Path
     with running(tmp_path, "arrow") as job:
         carried = job.change("arrow", replacing(1), gives=1).carried
         assert carried is not None
-        assert (carried.state.state, carried.running) == ("finished", carried.workers)
+        assert (carried.state, carried.running) == ("finished", carried.workers)
         job.until_batches("arrow", 2)
     assert_as_sealed(job)
     assert {0, 1} == by_k(all_rows(job)), "both versions have run"
@@ -54,10 +54,10 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
 @pytest.mark.row("T-1", "T-10", "T-18")
 def test_a_filter_is_introduced_and_removed(job: Living) -> None:
     introduced = job.change("arrow", Edit("score", "introduce", functions.even)).carried
-    assert introduced is not None and introduced.state.state == "finished"
+    assert introduced is not None and introduced.state == "finished"
     with_filter = job.until_batches("arrow", 2)
     removed = job.change("arrow", Edit("score", "remove", at=0)).carried
-    assert removed is not None and removed.state.state == "finished"
+    assert removed is not None and removed.state == "finished"
     last = job.until_batches("arrow", 2)
     outputs = job.outputs("arrow")
     assert len(outputs[with_filter]) * 2 == len(outputs[last]) == ROWS
@@ -123,7 +123,7 @@ def test_a_chain_is_reverted_to_an_earlier_version(job: Living) -> None:
 def test_functions_of_pandas_are_replaced(job: Living) -> None:
     edit = Edit("clean", "replace", functions.giving_in_pandas(1))
     carried = job.change("pandas", edit, gives=1).carried
-    assert carried is not None and carried.state.state == "finished"
+    assert carried is not None and carried.state == "finished"
     job.until_batches("pandas", 2)
     assert_as_sealed(job, "pandas")
     assert by_k(all_rows(job, "pandas")) == {0, 1}
@@ -136,7 +136,7 @@ def test_the_state_of_a_function_is_transformed_with_it(job: Living) -> None:
     edit = Edit("write", "replace", keep_five, at=0, state=functions.with_two_more)
     job.until_batches("batch", 3)
     carried = job.change("batch", edit).carried
-    assert carried is not None and carried.state.state == "finished"
+    assert carried is not None and carried.state == "finished"
     job.until_batches("batch", 1)
     states = [runs[0] for _, runs in sorted(job.runs("batch").items())]
     first = next(number for number, state in enumerate(states) if len(state) == 5)

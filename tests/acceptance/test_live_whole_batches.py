@@ -87,7 +87,7 @@ def test_two_functions_of_a_chain_change_together_under_load(
             manner = replace(PATIENCE, expect=number - 1, **asked)  # type: ignore[arg-type]
             changed = change(job.location("trio"), both, manner)
             assert changed.carried is not None
-            assert changed.carried.state.state == "finished"
+            assert changed.carried.state == "finished"
         job.until_batches("trio", 1)
     outputs = job.outputs("trio")
     torn = [(value, k) for rows in outputs.values() for value, k in rows if k // 1000 != k % 1000]

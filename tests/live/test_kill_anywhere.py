@@ -74,7 +74,7 @@ def go_on(jobs: Jobs) -> None:
         time.sleep(max(0.0, known.change.expires - time.time()))
     number = len(list(folder.changes())) + 1
     carried = change(folder, jobs.changing(number, WHENS["by batch and column"]), jobs.work)
-    assert carried.state.state == "finished"
+    assert carried.state == "finished"
     assert carried.change.number == number
     jobs.drain()
     jobs.drain()
@@ -143,4 +143,4 @@ def test_what_a_dead_controller_has_proposed_is_aborted_in_its_time() -> None:
     jobs.drain()
     decided = folder.decided(1)
     assert decided is not None and decided.outcome == "aborted"
-    assert change(folder, jobs.changing(2, {"a": "batch"}), jobs.work).state.state == "finished"
+    assert change(folder, jobs.changing(2, {"a": "batch"}), jobs.work).state == "finished"

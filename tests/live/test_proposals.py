@@ -31,4 +31,4 @@ def test_workers_whose_partitions_do_not_begin_at_0_complete_a_change(tmp_path: 
         folder.say(change.number, word(partition, "acknowledged"))
         folder.say(change.number, word(partition, "running"))
     carried = proposals.follow(folder, now, change, Patience(0.0))
-    assert (carried.state.state, carried.workers, carried.running) == ("finished", 2, 2)
+    assert (carried.state, carried.workers, carried.running) == ("finished", 2, 2)

@@ -67,7 +67,7 @@ def test_a_signed_change_runs(keys: Keys) -> None:
     run(chain, member, next(batches))
     what = asked({"score": giving(1)}, key=keys.private)
     carried = change(ground.folder, what, lambda: run(chain, member, next(batches)))
-    assert carried.state.state == "finished"
+    assert carried.state == "finished"
     assert numbers(run(chain, ground.member(trusting(keys)), next(batches))) == [1, 1]
 
 

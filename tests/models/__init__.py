@@ -7,6 +7,8 @@
     bin_worker       one worker of bins: F routes and moves, S installs and applies
     network          workers and channels of `live.protocol`, where every order can be tried
     promises         what a migration of bins promises, held against what was done
+    tasks            operators, tasks and exchange patterns; a migration that is asked for; the words
+    coordinator      checks, triggers, counts acknowledgements, completes or aborts (BTW 2018)
     task_instance    a task at a place, as the coordinator sees it
     checkpoint_wait  how long a migration waits for its checkpoint
     coordinated_job  a job and the coordinator of its migration, as one value

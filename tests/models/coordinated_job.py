@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stateshift.journal import Record as Journaled
-from stateshift.live.protocol.coordinator import Address, Coordinator, Outcome, Sent, advance, begin
-from stateshift.live.protocol.task_flow import Deployment, Flow, Migration, Task, Word
+from tests.models.coordinator import Address, Coordinator, Outcome, Sent, advance, begin
 from tests.models.task_instance import Done, Instance, Item, hear, read, start, take
+from tests.models.tasks import Deployment, Flow, Migration, Task, Word
 
 
 class Read(NamedTuple):

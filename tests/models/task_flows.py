@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import cast, get_args
 
 from stateshift.errors import Complaint, SpecError
-from stateshift.live.protocol.task_flow import Edge, Exchange, Flow, Task
+from tests.models.tasks import Edge, Exchange, Flow, Task
 
 EXCHANGES: tuple[str, ...] = get_args(Exchange)
 

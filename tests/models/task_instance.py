@@ -35,7 +35,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from stateshift.live.protocol.task_flow import (
+from tests.models.task_flows import feeders, targets
+from tests.models.tasks import (
     Abort,
     Acknowledged,
     Complete,
@@ -51,7 +52,6 @@ from stateshift.live.protocol.task_flow import (
     Trigger,
     Word,
 )
-from tests.models.task_flows import feeders, targets
 
 TaskState = Literal[
     "created",

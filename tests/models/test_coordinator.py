@@ -16,16 +16,6 @@ from hypothesis import strategies as st
 
 from stateshift.errors import PlanError, SpecError
 from stateshift.journal import State, StepFinished, decode_records, encode_record, fold
-from stateshift.live.protocol.coordinator import STEPS, begin
-from stateshift.live.protocol.task_flow import (
-    Deployment,
-    Flow,
-    GiveUp,
-    Migration,
-    Refused,
-    Task,
-    check,
-)
 from stateshift.step.evidence import OtherEvidence
 from tests.models.checkpoint_wait import Checkpoints, wait
 from tests.models.coordinated_job import (
@@ -40,6 +30,7 @@ from tests.models.coordinated_job import (
     job,
     said,
 )
+from tests.models.coordinator import STEPS, begin
 from tests.models.task_flows import EXCHANGES, flow
 from tests.models.task_instance import (
     FOLLOWS,
@@ -51,6 +42,15 @@ from tests.models.task_instance import (
     roles,
     routes,
     take,
+)
+from tests.models.tasks import (
+    Deployment,
+    Flow,
+    GiveUp,
+    Migration,
+    Refused,
+    Task,
+    check,
 )
 
 WALKS = 200

@@ -66,7 +66,7 @@ def test_a_function_is_replaced_and_taken_back(location: str, functions: None) -
     assert played.run_batch() == [1] * 8
     with played.running():
         done = change(location, [live.Edit("score", "replace", "rules:two")], live.Manner())
-    assert done.carried is not None and done.carried.state.state == "finished"
+    assert done.carried is not None and done.carried.state == "finished"
     assert played.run_batch() == [2] * 8
     sealed = played.batch
     with played.running():

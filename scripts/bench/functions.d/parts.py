@@ -129,7 +129,7 @@ def _replacing(job: Job, branches: int, cost: float) -> list[Edit]:
 
 def _delays(changed: ChangeResult) -> Figures:
     carried = changed.carried
-    assert carried is not None and carried.state.state == "finished", carried
+    assert carried is not None and carried.state == "finished", carried
     assert carried.first_seconds is not None and carried.last_seconds is not None
     return {
         "first": round(carried.first_seconds, 3),

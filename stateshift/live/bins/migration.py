@@ -392,7 +392,7 @@ class Carrier:
             answers = self.files.answers(proposal.number)
             now = time.time()
             if decided is None:
-                table.hear(answers, now)
+                table.hear(answers)
                 decision = self._decision(proposal, table, answers, now)
                 if decision is not None:
                     decided = self.files.decide(proposal.number, decision)
@@ -401,7 +401,7 @@ class Carrier:
                 break
             pause()
         if decided.outcome == "aborted":
-            table.give_up(decided.reason, now)
+            table.is_refused = True
             silent: dict[str, None] = {}  # the workers for whose answer the proposal has ended
             is_refused = any(answer.word == REFUSED for answer in answers)
             if not is_refused and not self.steering.is_stopped:
@@ -446,7 +446,7 @@ class Carrier:
         """Return the group as it is, and hand all news to the table; end where it is asked for."""
         bins = self.watch.look()
         if self.table is not None and self.table.is_acknowledged:
-            self.table.watch(bins, time.time())
+            self.table.watch(bins)
         if self.steering.is_stopped:
             raise MoveEndedError("aborted", ASKED_TO_STOP)
         return bins

@@ -1,4 +1,4 @@
-"""The live runtime's protocol: the decisions of its workers and of its coordinator, as values.
+"""The live runtime's protocol: the decisions of its workers and of whoever moves bins, as values.
 Pure.
 
     hash of a key ──bin_of──▶ bin ──Configuration.worker(time, bin)──▶ worker
@@ -14,11 +14,6 @@ Keys that move between workers (Megaphone, PVLDB 12(9), 2019):
     rollout         when a step may start: flow control, drain gaps, updates ahead of their time
     plan_file       the file format of Megaphone's experiments
     applying        what an operator computes of a key's values, in the order of their times
-
-Tasks that move to another place at a checkpoint (BTW 2018):
-
-    task_flow       operators, tasks and exchange patterns; the migration asked for; the words
-    coordinator     checks, triggers, counts acknowledgements, completes or aborts
 
 `chains` says which functions of a chain hold for which rows. `tests/models` runs all of it in every
 order of events.

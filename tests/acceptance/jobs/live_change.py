@@ -15,4 +15,4 @@ edit = Edit("score", "replace", giving(int(k), float(seconds)))
 manner = Manner(scheduler="epoch", timeout_seconds=float(timeout), wait_seconds=60.0)
 changed = change(location, [edit], manner)
 assert changed.carried is not None
-print(changed.carried.state.state)
+print(changed.carried.state)

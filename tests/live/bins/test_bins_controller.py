@@ -134,12 +134,14 @@ def test_bins_are_where_they_shall_be_whatever_the_strategy(strategy, steps):
     assert scene.is_as_one_alone()
 
 
-def test_the_protocols_own_table_has_gone_through_all_its_steps():
+def test_the_table_of_a_step_is_complete_once_all_have_come():
     scene = Scene()
     scene.move("east", [0, 1])
     table = scene.carrier.table
-    assert table is not None and table.state.state == "finished"
-    assert [str(task) for task in table.state.snapshots] == ["count_and_ask from west to east-0"]
+    assert table is not None and table.is_complete
+    (crossing,) = table.crossings
+    assert crossing.source == ("count_and_ask", "west")
+    assert crossing.target == ("count_and_ask", "east")
     assert table.acknowledged == len(NAMES)
 
 

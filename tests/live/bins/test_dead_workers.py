@@ -324,12 +324,12 @@ def test_an_evicted_worker_through_which_bins_have_still_to_go_is_not_forgotten(
     for worker in ground.workers.values():
         worker.running.answer()
     ground.files.decide(0, Decision("applied", 0.0, "test"))
-    table.hear(ground.files.answers(0), time.time())
+    table.hear(ground.files.answers(0))
     evict_everywhere(ground.files, "east")
     watch.meet()
     bins = watch.look()
     assert {part.runs.worker for part in bins.parts} == {"west", "east", "south"}
-    table.watch(bins, time.time())
+    table.watch(bins)
     assert not table.is_complete
     for name in ("west", "south"):
         ground.workers[name].read(200)
@@ -342,5 +342,5 @@ def test_an_evicted_worker_through_which_bins_have_still_to_go_is_not_forgotten(
     heir.read(200)
     ground.workers["south"].between()
     ground.workers["south"].read(210)
-    table.watch(watch.look(), time.time())
+    table.watch(watch.look())
     assert table.is_complete

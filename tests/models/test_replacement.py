@@ -7,8 +7,9 @@ from itertools import permutations
 import pytest
 
 from stateshift.errors import SpecError
-from stateshift.live.protocol.coordinator import Coordinator, advance, begin, steps_of
-from stateshift.live.protocol.task_flow import (
+from tests.models.coordinator import Coordinator, advance, begin, steps_of
+from tests.models.task_flows import flow
+from tests.models.tasks import (
     Abort,
     Acknowledged,
     Complete,
@@ -21,7 +22,6 @@ from stateshift.live.protocol.task_flow import (
     Task,
     Word,
 )
-from tests.models.task_flows import flow
 
 FLOW = flow({"score@q": 2, "rules@q": 1}, [])
 SCORE = Replacement("change 1", ("score@q",))

@@ -50,7 +50,10 @@ from stateshift.journal import (
     fold,
 )
 from stateshift.journal import advance as journaled
-from stateshift.live.protocol.task_flow import (
+from stateshift.plain import fingerprint
+from stateshift.plan import PhaseName
+from stateshift.step.evidence import OtherEvidence
+from tests.models.tasks import (
     Abort,
     Acknowledged,
     Complete,
@@ -71,9 +74,6 @@ from stateshift.live.protocol.task_flow import (
     Word,
     check,
 )
-from stateshift.plain import fingerprint
-from stateshift.plan import PhaseName
-from stateshift.step.evidence import OtherEvidence
 
 STEPS: Mapping[str, PhaseName] = {
     "allocate": "prepare",

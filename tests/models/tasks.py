@@ -13,14 +13,13 @@ exchange (T-4, T-6). All complaints about a migration come at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from stateshift.errors import Complaint, PlanError, SpecError
 
 Exchange = Literal["forward", "broadcast", "partitioned"]
-K = TypeVar("K")
 
 # The state of a task, which the protocol hands on and does not look into. The task knows its type.
 Snapshot: TypeAlias = Any
@@ -34,16 +33,6 @@ class Task(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.operator}-{self.number}"
-
-
-def number_tasks(operators: Iterable[tuple[K, str]]) -> dict[K, Task]:
-    """Return the task of each key, which comes with its operator: numbered within that."""
-    tasks: dict[K, Task] = {}
-    counts: Counter[str] = Counter()
-    for key, operator in operators:
-        tasks[key] = Task(operator, counts[operator])
-        counts[operator] += 1
-    return tasks
 
 
 class Edge(NamedTuple):
