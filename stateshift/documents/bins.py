@@ -1,10 +1,7 @@
 """A group whose state moves in bins: the facts that all views share, and its documents. Pure.
 
-MoveFacts      a migration that was checked, and how far it has come
-PartFacts      one worker's part in one operator
-BinsFacts      the group: its workers, their parts, what is on its way
-PastMoveFacts  a move of the past, and what became of it
-CountFacts     the number of bins, which are hot, and another number on its way
+MoveFacts    a migration that was checked, and how far it has come
+CountFacts   the number of bins, which are hot, and another number on its way
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypedDict
 
 from stateshift.documents.problems import ErrorDocument
 from stateshift.documents.shape import At, OrNone
-from stateshift.live.bins.watch import hot, loads
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -23,9 +19,7 @@ if TYPE_CHECKING:
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import MoveProgress
     from stateshift.live.bins.move_request import Advice, Manner, Steps
-    from stateshift.live.bins.steering import MoveCarrier, Throttle
-    from stateshift.live.bins.watch import Bins, Load, WorkerPart
-    from stateshift.live.survey import BinMoves, PastMove
+    from stateshift.live.bins.watch import Bins, Load
 
 
 MoveState = Literal["checked", "finished", "applied", "aborted"]
@@ -39,11 +33,6 @@ def came_of(moved: MoveProgress | None) -> MoveState:
             return state
         case _:
             return "checked"
-
-
-SILENT_SECONDS = 60.0  # a worker that commits nothing for so long, while others do, may be dead
-
-MoveOutcome = Literal["under-way", "applied", "aborted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,149 +172,6 @@ def _cost(bins: Bins, move: BinMove) -> float:
     return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class PartFacts:
-    """One worker's part in one operator, as it is shown.
-
-    `lag` is how far it is behind the furthest; it `is_silent` where it has committed nothing for
-    long, while others have.
-    """
-
-    part: WorkerPart
-    bins: int
-    lag: int | None
-    seconds_since: float | None
-    is_silent: bool = False
-
-    @property
-    def time(self) -> int | None:
-        """The logical time that it has come to; None before any row."""
-        return None if self.part.frontier is None else self.part.at
-
-    @property
-    def awaited(self) -> list[int]:
-        """The bins that have not come yet."""
-        return sorted(self.part.awaited)
-
-
-@dataclass(frozen=True, slots=True)
-class BinsFacts(_OfGroup):
-    """A group's bins: its workers, their parts, what is on its way."""
-
-    bins: Bins
-    carried: MoveCarrier | None
-    is_paused: bool
-    throttle: Throttle
-
-    @property
-    def count(self) -> int:
-        """How many bins there are."""
-        return self.bins.moves.configuration.bins
-
-    @property
-    def open(self) -> Proposal | None:
-        """The proposal that is not decided."""
-        return self.bins.moves.open
-
-    @property
-    def on_their_way(self) -> int:
-        """How many bins are awaited somewhere."""
-        return sum(len(part.awaited) for part in self.bins.parts)
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether something is proposed, or bins are on their way."""
-        return self.open is not None or self.carried is not None or self.on_their_way > 0
-
-    @property
-    def parts(self) -> tuple[PartFacts, ...]:
-        """The parts of all workers, by operator and name."""
-        furthest = self.bins.furthest
-        commits = [part.ledger.last for part in self.bins.parts]
-        newest = max((commit.at for commit in commits if commit is not None), default=0.0)
-        facts = []
-        for part, last in zip(self.bins.parts, commits, strict=True):
-            lag = seconds_since = None
-            if part.frontier is not None and furthest is not None:
-                lag = furthest.at - part.at
-            if last is not None:
-                seconds_since = max(0.0, self.bins.at - last.at)
-            is_silent = last is not None and newest - last.at > SILENT_SECONDS
-            facts.append(PartFacts(part, len(part.ledger.here), lag, seconds_since, is_silent))
-        return tuple(facts)
-
-    @property
-    def hot(self) -> tuple[Load, ...]:
-        """The bins that have far more than the others, the hottest first."""
-        return hot(loads(self.bins))
-
-    @property
-    def without_part(self) -> tuple[str, ...]:
-        """The workers that have joined and run nothing."""
-        running = {part.number for part in self.bins.parts}
-        return tuple(name for number, name in enumerate(self.bins.names) if number not in running)
-
-
-@dataclass(frozen=True, slots=True)
-class PastMoveFacts:
-    """A move of the past, and what became of it."""
-
-    move: PastMove
-
-    @property
-    def number(self) -> int:
-        """Its number."""
-        return self.move.proposal.number
-
-    @property
-    def at(self) -> float:
-        """When it was proposed."""
-        return self.move.proposal.at
-
-    @property
-    def became(self) -> MoveOutcome:
-        """Its outcome."""
-        decided = self.move.decided
-        if decided is None:
-            return "under-way"
-        return "applied" if decided.outcome == "applied" else "aborted"
-
-    @property
-    def went(self) -> tuple[BinMoves, ...]:
-        """The bins that it takes from one worker to another; none if bins are copied ahead."""
-        return self.move.went
-
-    @property
-    def ahead(self) -> tuple[int, ...]:
-        """The bins that are copied ahead."""
-        return tuple(sorted(bin for bin, _ in self.move.proposal.ahead))
-
-    @property
-    def count(self) -> int | None:
-        """How many bins there shall be; None where bins move."""
-        return self.move.proposal.bins
-
-    @property
-    def since(self) -> int:
-        """The time from which bins are dealt anew, where they are."""
-        return self.move.proposal.since
-
-    @property
-    def decided_seconds(self) -> float | None:
-        """The seconds from the proposal to the decision."""
-        return None if self.move.decided is None else self.move.decided.at - self.at
-
-    @property
-    def reason(self) -> str:
-        """Why it was aborted; empty where it was not."""
-        return "" if self.move.decided is None else self.move.decided.reason
-
-    @property
-    def refusals(self) -> dict[str, str]:
-        """The parts that have refused it, and why."""
-        return {f"{each.operator} at {each.worker}": each.reason for each in self.move.refused}
-
-
 # ---- documents -----------------------------------------------------------------------------------
 
 
@@ -421,7 +267,7 @@ class LivePartDocument(TypedDict):
 class LiveBinsDocument(TypedDict):
     """The bins of a group."""
 
-    bins: Annotated[int, "how many there are", At("count")]
+    bins: Annotated[int, "how many there are", At("bins.count")]
     workers: Annotated[list[str], "the workers, by number", At("bins.names")]
     assigned: Annotated[
         list[int],
@@ -449,23 +295,21 @@ class LiveWentDocument(TypedDict):
 class LivePastMoveDocument(TypedDict):
     """A proposal of the past to move bins. A step that was proposed again has several."""
 
-    move: Annotated[int, "its number", At("number")]
-    at: Annotated[float, "when it was proposed, in seconds since 1970"]
-    by: Annotated[str, "who proposed it: host and process", At("move.proposal.by")]
+    move: Annotated[int, "its number", At("proposal.number")]
+    at: Annotated[float, "when it was proposed, in seconds since 1970", At("proposal.at")]
+    by: Annotated[str, "who proposed it: host and process", At("proposal.by")]
     went: Annotated[list[LiveWentDocument], "what goes from where to where"]
     ahead: Annotated[list[int], "bins that are copied ahead"]
-    count: Annotated[int | None, "how many bins there shall be; null where bins move"]
-    outcome: Annotated[
-        Literal["under-way", "applied", "aborted"], "what became of it", At("became")
+    count: Annotated[
+        int | None, "how many bins there shall be; null where bins move", At("proposal.bins")
     ]
+    outcome: Annotated[Literal["under-way", "applied", "aborted"], "what became of it"]
     decided_at: Annotated[
-        float | None, "when it was decided, in seconds since 1970", At("move.decided.at")
+        float | None, "when it was decided, in seconds since 1970", At("decided.at")
     ]
-    decided_by: Annotated[str | None, "who decided", At("move.decided.by")]
+    decided_by: Annotated[str | None, "who decided", At("decided.by")]
     reason: Annotated[str | None, "why it was aborted", OrNone("reason")]
-    acknowledged: Annotated[
-        int, "workers' parts that have acknowledged it", At("move.acknowledged")
-    ]
+    acknowledged: Annotated[int, "workers' parts that have acknowledged it"]
     refused: Annotated[dict[str, str], "parts that have refused it, and why", At("refusals")]
 
 

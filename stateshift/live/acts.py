@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 from stateshift.errors import Incompatible, PlanError, StalePlan
 from stateshift.live import code, proposals, scheduling, state
@@ -41,6 +41,7 @@ from stateshift.live.rows import check_returned, empty_input, from_base64, run_o
 from stateshift.live.scheduling import Choice, Scheduler, Target
 from stateshift.live.state import function_of
 from stateshift.specification.dataflow.operators import Dataflow
+from stateshift.storage.locations import redact
 from stateshift.storage.opening import open_patiently
 
 Act = Literal["replace", "introduce", "remove", "revert"]
@@ -111,11 +112,95 @@ class CheckedChange:
 
 
 @dataclass(frozen=True, slots=True)
+class ChainChange:
+    """What a change makes of one chain."""
+
+    schema_name: ClassVar = "LiveChainChange"
+    chain: Annotated[str, "its name"]
+    before: Annotated[tuple[str, ...], "its functions before, in their order"]
+    after: Annotated[tuple[str, ...], "its functions with the change"]
+    when: Annotated[
+        Literal["batch", "message", "column"],
+        "where it begins to hold: at a batch, at once, or for the rows that say so",
+    ]
+    types_checked: Annotated[bool, "whether its functions were run on no rows, and fit"]
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """A change that was checked, and how far it has come; None if it was checked only."""
+    """A change that was checked; `carried` says how far it has come, unless it was checked only."""
 
     checked: CheckedChange
-    carried: ChangeProgress | None
+    carried: ChangeProgress | None = None
+
+    @property
+    def location(self) -> str:
+        """The location of the group's folder, without credentials."""
+        return redact(self.checked.folder.location)
+
+    @property
+    def number(self) -> Version | None:
+        """Its number, which is the version of its chains; None if it was checked only."""
+        return None if self.carried is None else self.carried.change.number
+
+    @property
+    def state(self) -> Literal["checked", "finished", "applied", "aborted", "reverted"]:
+        """How far it came: checked only, aborted, applied, run by every worker, or taken back by
+        its first error.
+        """
+        if self.carried is None or self.carried.state == "proposed":
+            return "checked"
+        if self.carried.state != "aborted" and self.carried.reverted is not None:
+            return "reverted"
+        return self.carried.state
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was aborted, or taken back; None where it holds."""
+        if self.carried is not None and self.carried.reverted is not None:
+            return self.carried.reverted.error
+        decided = None if self.carried is None else self.carried.decided
+        return decided.reason if decided is not None and self.state == "aborted" else None
+
+    @property
+    def chains(self) -> tuple[ChainChange, ...]:
+        """The change of each chain."""
+        before = self.checked.before
+        return tuple(
+            ChainChange(
+                chain=name,
+                before=chains.names_of(before.links(name)),
+                after=chains.names_of(new.links),
+                when=new.when,
+                types_checked=name in self.checked.typed,
+            )
+            for name, new in self.checked.asked.chains.items()
+        )
+
+    @property
+    def delay_seconds(self) -> float | None:
+        """The seconds from the proposal until the last worker ran it; None before that."""
+        if self.carried is None or self.state != "finished":
+            return None
+        return self.carried.last_seconds
+
+    @property
+    def workers(self) -> int:
+        """The number of workers that have to acknowledge it."""
+        return len(self.checked.before.living)
+
+    @property
+    def queries(self) -> int:
+        """How many queries these workers are of."""
+        return len({said.query for said in self.checked.before.living})
+
+    @property
+    def versions(self) -> Mapping[str, Version]:
+        """The version of each of its chains, as things are now."""
+        names = self.checked.asked.chains
+        if self.state in ("finished", "applied") and self.number is not None:
+            return dict.fromkeys(names, self.number)
+        return {name: self.checked.before.newest_of(name) for name in names}
 
 
 def change(
@@ -127,7 +212,7 @@ def change(
     """Change chains of a group together, or raise what stands against it."""
     checked = check(location, edits, manner)
     if manner.check_only:
-        return ChangeResult(checked, None)
+        return ChangeResult(checked)
     return ChangeResult(checked, carry(checked, manner.wait_seconds, progress))
 
 

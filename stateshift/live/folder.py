@@ -105,9 +105,9 @@ class ChainWorker:
     partition: int
 
     @property
-    def operator(self) -> str:
-        """The name by which the coordinator knows the chain in this query."""
-        return f"{self.chain}@{self.query}"
+    def name(self) -> str:
+        """Its name for people."""
+        return f"{self.chain}-{self.partition}"
 
     @property
     def file_name(self) -> str:

@@ -245,7 +245,7 @@ class _Carrier:
             if self.decided is None and self.acknowledged >= self.workers:
                 self._apply()
         elif self.decided is None:
-            self._decide("aborted", f"{worker.chain}-{worker.partition}: {reason}")
+            self._decide("aborted", f"{worker.name}: {reason}")
 
     def _apply(self) -> Decision:
         """Decide that the change holds, unless the one before it has taken itself back since: then
@@ -273,7 +273,7 @@ class _Carrier:
     def _silent(self) -> str:
         """Return the workers that have not answered, for people."""
         answered = {said.worker for said in self.heard.values()}
-        silent = sorted(f"{one.chain}-{one.partition}" for one in self.workers - answered)
+        silent = sorted(worker.name for worker in self.workers - answered)
         more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
         return f"{', '.join(silent[:3])}{more}" if silent else "nobody"
 

@@ -1,6 +1,11 @@
 """A group, for whoever looks at it: its chains and changes, the words of workers about each change,
 and the latest work of their tasks; its bins, and their past as far as files have it. Nothing is
-changed by looking.
+changed by looking. Texts and documents are made of these values.
+
+    GroupSurvey   a group: its chains, the queries that run them, what is under way
+    PastChange    a change: what became of it, and when workers ran it
+    BinsSurvey    its bins: the workers, their parts, what is on its way
+    PastMove      a move of bins, and what became of it
 """
 
 from __future__ import annotations
@@ -8,6 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
 
 from stateshift.live import acts
 from stateshift.live.bins.commits import Commit, Ledger
@@ -22,22 +29,85 @@ from stateshift.live.bins.files import (
     wide_enough,
 )
 from stateshift.live.bins.steering import MoveCarrier, Steering, Throttle
-from stateshift.live.bins.watch import Bins, Watch, open_bins
+from stateshift.live.bins.watch import Bins, Load, Watch, WorkerPart, hot, loads, open_bins
 from stateshift.live.folder import KEPT_BATCHES, Folder, Seal, TaskMeasure, WorkerWord
 from stateshift.live.proposals import GroupState, read_group
-from stateshift.live.protocol.chains import Decision, KnownChange
+from stateshift.live.protocol.chains import (
+    Decision,
+    Declaration,
+    KnownChange,
+    Version,
+    names_of,
+)
 from stateshift.live.protocol.configuration import Time
+from stateshift.live.rates import Sample, samples, version_of
+from stateshift.storage.locations import redact
 
 LATE_BATCHES = 12  # measured ones, by which the speed of a query is told
+SILENT_SECONDS = 60.0  # a worker that commits nothing for so long, while others do, may be dead
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeWords:
+class PastChange:
     """A change, the words of workers about it, and whether it is signed."""
 
     known: KnownChange
     said: tuple[WorkerWord, ...]
     is_signed: bool
+
+    @property
+    def chains(self) -> dict[str, tuple[str, ...]]:
+        """Its chains, with the names of their functions in order."""
+        return {name: names_of(new.links) for name, new in self.known.change.chains.items()}
+
+    @property
+    def acknowledged(self) -> int:
+        """The number of workers that have acknowledged it."""
+        return len(self.of("acknowledged"))
+
+    @property
+    def running(self) -> int:
+        """The number of workers that have run it."""
+        return len(self.of("running"))
+
+    @property
+    def outcome(self) -> Literal["under-way", "applied", "aborted", "reverted"]:
+        if self.known.decided is None:
+            return "under-way"
+        if self.known.decided.outcome == "aborted":
+            return "aborted"
+        return "applied" if self.known.reverted is None else "reverted"
+
+    @property
+    def reason(self) -> str:
+        """Why it was aborted, or taken back; empty where it holds."""
+        if self.known.reverted is not None:
+            return self.known.reverted.error
+        return "" if self.known.decided is None else self.known.decided.reason
+
+    def of(self, word: str) -> tuple[WorkerWord, ...]:
+        """Return all of one word that workers have said."""
+        return tuple(said for said in self.said if said.word == word)
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """The workers that have refused it, and why."""
+        return {said.worker.name: said.reason for said in self.of("refused")}
+
+    @property
+    def first_seconds(self) -> float | None:
+        """The seconds from the proposal until the first worker ran it."""
+        return min(self._seconds_until_running(), default=None)
+
+    @property
+    def last_seconds(self) -> float | None:
+        """The seconds from the proposal until the last worker that had acknowledged it ran it."""
+        return max(self._seconds_until_running(), default=None)
+
+    def _seconds_until_running(self) -> list[float]:
+        running, asked = self.of("running"), {said.worker for said in self.of("acknowledged")}
+        took_part = [said for said in running if said.worker in asked] or running
+        return [said.at - self.known.change.at for said in took_part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +134,24 @@ class PastMove:
         return sum(answer.word == ACKNOWLEDGED for answer in self.answers)
 
     @property
-    def refused(self) -> tuple[Answer, ...]:
-        return tuple(answer for answer in self.answers if answer.word == REFUSED)
+    def refusals(self) -> dict[str, str]:
+        """The parts that have refused it, and why."""
+        refused = (answer for answer in self.answers if answer.word == REFUSED)
+        return {f"{each.operator} at {each.worker}": each.reason for each in refused}
+
+    @property
+    def outcome(self) -> Literal["under-way", "applied", "aborted"]:
+        return "under-way" if self.decided is None else self.decided.outcome
+
+    @property
+    def reason(self) -> str:
+        """Why it was aborted; empty where it was not."""
+        return "" if self.decided is None else self.decided.reason
+
+    @property
+    def ahead(self) -> tuple[int, ...]:
+        """The bins that are copied ahead."""
+        return tuple(sorted(bin for bin, _ in self.proposal.ahead))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +172,33 @@ class PartPast:
 
 
 @dataclass(frozen=True, slots=True)
+class PartNow:
+    """One worker's part in one operator. `lag` is how far it is behind the furthest; it `is_silent`
+    where it has committed nothing for long, while others have.
+    """
+
+    part: WorkerPart
+    lag: int | None
+    seconds_since: float | None
+    is_silent: bool = False
+
+    @property
+    def bins(self) -> int:
+        """The number of its bins."""
+        return len(self.part.ledger.here)
+
+    @property
+    def time(self) -> int | None:
+        """The logical time that it has come to; None before any row."""
+        return None if self.part.frontier is None else self.part.at
+
+    @property
+    def awaited(self) -> list[int]:
+        """The bins that have not come yet."""
+        return sorted(self.part.awaited)
+
+
+@dataclass(frozen=True, slots=True)
 class BinsSurvey:
     """The bins of a group, the steering of their moves, and their past if it was asked for."""
 
@@ -94,20 +207,179 @@ class BinsSurvey:
     is_paused: bool
     throttle: Throttle
     moves: tuple[PastMove, ...] = ()
-    parts: tuple[PartPast, ...] = ()
+    commits: tuple[PartPast, ...] = ()
+
+    @property
+    def location(self) -> str:
+        """The location of the group's folder, without credentials."""
+        return redact(self.bins.location)
+
+    @property
+    def open(self) -> Proposal | None:
+        """The proposal that is not decided."""
+        return self.bins.moves.open
+
+    @property
+    def on_their_way(self) -> int:
+        """How many bins are awaited somewhere."""
+        return sum(len(part.awaited) for part in self.bins.parts)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether something is proposed, or bins are on their way."""
+        return self.open is not None or self.carried is not None or self.on_their_way > 0
+
+    @property
+    def parts(self) -> tuple[PartNow, ...]:
+        """The parts of all workers, by operator and name."""
+        furthest = self.bins.furthest
+        commits = [part.ledger.last for part in self.bins.parts]
+        newest = max((commit.at for commit in commits if commit is not None), default=0.0)
+        parts = []
+        for part, last in zip(self.bins.parts, commits, strict=True):
+            lag = seconds_since = None
+            if part.frontier is not None and furthest is not None:
+                lag = furthest.at - part.at
+            if last is not None:
+                seconds_since = max(0.0, self.bins.at - last.at)
+            is_silent = last is not None and newest - last.at > SILENT_SECONDS
+            parts.append(PartNow(part, lag, seconds_since, is_silent))
+        return tuple(parts)
+
+    @property
+    def hot(self) -> tuple[Load, ...]:
+        """The bins that have far more than the others, the hottest first."""
+        return hot(loads(self.bins))
+
+    @property
+    def without_part(self) -> tuple[str, ...]:
+        """The workers that have joined and run nothing."""
+        running = {part.number for part in self.bins.parts}
+        return tuple(name for number, name in enumerate(self.bins.names) if number not in running)
 
 
 @dataclass(frozen=True, slots=True)
+class ChainQuery:
+    """A query that runs a chain."""
+
+    schema_name: ClassVar = "LiveQuery"
+    chain: Annotated[str, "the chain"]
+    query: Annotated[str, "the query's id"]
+    living: Annotated[bool, "whether it has begun a batch in the last ten minutes"]
+    workers: Annotated[int, "its tasks"]
+    version: Annotated[int, "the version of the chain that its last batch began with"]
+    batch: Annotated[int | None, "the last batch that it began"]
+    begun_seconds_ago: Annotated[float | None, "how long ago that was"]
+    # These three are of the last batch of which they are known.
+    rows_in_per_second: Annotated[float | None, "rows that came into the chain, of late"]
+    rows_out_per_second: Annotated[float | None, "rows that came out of it, of late"]
+    task_seconds: Annotated[float | None, "how long a task took for its rows, of late"]
+    sample: Sample | None  # the last batch that was measured
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A change that is not decided: who has answered, and who has not."""
+
+    past: PastChange
+    workers: int
+    silent: tuple[str, ...]
+    seconds: float
+    seconds_left: float
+
+
+@dataclass(frozen=True)
 class GroupSurvey:
     """A group at a moment; `seals` are of the measured batches and the next ones, by query."""
 
     location: str
     at: float
     standing: GroupState
-    told: tuple[ChangeWords, ...]
+    changes: tuple[PastChange, ...]
     measures: tuple[TaskMeasure, ...] = ()
     seals: Mapping[str, Mapping[int, Seal]] = field(default_factory=dict)
     bins: BinsSurvey | None = None
+
+    @property
+    def shown_location(self) -> str:
+        """The location of the group's folder, without credentials."""
+        return redact(self.location)
+
+    @property
+    def has_chains(self) -> bool:
+        """Whether its chains are worth showing: it has some, or has nothing else."""
+        return self.bins is None or bool(self.standing.declarations)
+
+    @property
+    def state(self) -> Literal["idle", "under-way"]:
+        """Whether a change is under way."""
+        return "idle" if self.under_way is None else "under-way"
+
+    @property
+    def versions(self) -> dict[str, Version]:
+        """The version of each chain."""
+        return {each.name: self.standing.newest_of(each.name) for each in self.declarations}
+
+    @property
+    def declarations(self) -> tuple[Declaration, ...]:
+        """The chains, by name."""
+        by_name = self.standing.declarations
+        return tuple(by_name[name] for name in sorted(by_name))
+
+    @cached_property
+    def samples(self) -> tuple[Sample, ...]:
+        """The measured batches of all chains, in the order of their times."""
+        return samples(self)
+
+    @cached_property
+    def queries(self) -> tuple[ChainQuery, ...]:
+        """The queries that have ever run a chain, those of late first."""
+        counts: dict[tuple[str, str], int] = {}
+        for said in self.standing.workers:
+            counts[said.chain, said.query] = counts.get((said.chain, said.query), 0) + 1
+        found = [self._query(chain, query, count) for (chain, query), count in counts.items()]
+        return tuple(sorted(found, key=lambda each: (not each.living, each.chain, each.query)))
+
+    def _query(self, chain: str, query: str, workers: int) -> ChainQuery:
+        now = self.standing
+        begun = now.last_begun.get(query)
+        of_it = [each for each in self.samples if (each.chain, each.query) == (chain, query)]
+        counted = [each for each in of_it if each.rows_in_per_second is not None]
+        return ChainQuery(
+            chain=chain,
+            query=query,
+            workers=workers,
+            batch=now.last_batches.get(query),
+            begun_seconds_ago=None if begun is None else max(0.0, self.at - begun),
+            living=chain in now.declarations and query in now.queries(chain),
+            version=version_of(now.changes, chain, now.last_versions.get(query, 0)),
+            task_seconds=of_it[-1].seconds_mean if of_it else None,
+            sample=of_it[-1] if of_it else None,
+            rows_in_per_second=counted[-1].rows_in_per_second if counted else None,
+            rows_out_per_second=counted[-1].rows_out_per_second if counted else None,
+        )
+
+    @property
+    def under_way(self) -> UnderWay | None:
+        """The change that is not decided; None if everything is."""
+        if not self.changes or self.changes[-1].known.decided is not None:
+            return None
+        past = self.changes[-1]
+        workers = {said.worker for said in self.standing.living}
+        silent = workers - {said.worker for said in past.said}
+        return UnderWay(
+            past=past,
+            workers=len(workers),
+            silent=tuple(sorted(worker.name for worker in silent)),
+            seconds=self.at - past.known.change.at,
+            seconds_left=max(0.0, past.known.change.expires - self.at),
+        )
+
+    @property
+    def last(self) -> PastChange | None:
+        """The newest change that is decided and among those looked at."""
+        decided = [past for past in self.changes if past.known.decided is not None]
+        return decided[-1] if decided else None
 
 
 def look(location: str, is_whole: bool = False) -> GroupSurvey:
@@ -116,7 +388,7 @@ def look(location: str, is_whole: bool = False) -> GroupSurvey:
     now = read_group(folder)
     holding = [place for place, known in enumerate(now.changes) if known.holds]
     first = 0 if is_whole or not holding else holding[-1]  # the newest that holds says what runs
-    told = _with_words(folder, now.changes[first:])
+    changes = _with_words(folder, now.changes[first:])
     measures = folder.measures(KEPT_BATCHES if is_whole else LATE_BATCHES)
     batches: dict[str, set[int]] = {}  # those measured, and the ones after them
     for measured in measures:
@@ -131,7 +403,7 @@ def look(location: str, is_whole: bool = False) -> GroupSurvey:
         location=folder.location,
         at=time.time(),
         standing=now,
-        told=told,
+        changes=changes,
         measures=measures,
         seals=seals,
         bins=look_at_bins(location, is_whole),
@@ -151,7 +423,7 @@ def look_at_bins(location: str, is_whole: bool = False) -> BinsSurvey | None:
         is_paused=steering.is_paused,
         throttle=steering.throttled,
         moves=past_moves(files, begun) if is_whole else (),
-        parts=past_parts(files) if is_whole else (),
+        commits=past_parts(files) if is_whole else (),
     )
 
 
@@ -172,9 +444,9 @@ def history(location: str, chain: str | None = None) -> GroupSurvey:
     return GroupSurvey(folder.location, time.time(), now, _with_words(folder, changes))
 
 
-def _with_words(folder: Folder, changes: Sequence[KnownChange]) -> tuple[ChangeWords, ...]:
+def _with_words(folder: Folder, changes: Sequence[KnownChange]) -> tuple[PastChange, ...]:
     return tuple(
-        ChangeWords(known, folder.said(known.number), folder.is_signed(known.number))
+        PastChange(known, folder.said(known.number), folder.is_signed(known.number))
         for known in changes
     )
 

@@ -5,7 +5,7 @@ carried, and what came of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stateshift.api.local_files import text_of
@@ -44,39 +44,30 @@ HINT_PLAN = "a plan file has a line `M time worker …` and lines `D time bin wo
 HINT_ONE = "name one of them: --to WORKER --bins BINS, --plan FILE, --rebalance SHARE"
 
 
-@dataclass(frozen=True, slots=True)
-class MoveWords:
-    """The bins to move and their way, as they were typed."""
-
-    to: str | None
-    bins: str | None
-    plan: str | None
-    rebalance: str | None
-    by_rows: bool
-
-
-def steps_asked(words: MoveWords) -> Callable[[Bins, Manner], Steps]:
+def steps_asked(
+    to: str | None, bins: str | None, plan: str | None, rebalance: str | None, by_rows: bool
+) -> Callable[[Bins, Manner], Steps]:
     """Return the steps asked for, by the bins as they will be; refuse words that say no one way."""
-    if (words.to is None) != (words.bins is None):
-        missing = "--bins" if words.bins is None else "--to"
+    if (to is None) != (bins is None):
+        missing = "--bins" if bins is None else "--to"
         raise SpecError((Complaint(missing, "is missing"),), hint=HINT_BINS)
-    given = [name for name in (words.to, words.plan, words.rebalance) if name is not None]
+    given = [name for name in (to, plan, rebalance) if name is not None]
     if len(given) != 1:
         fact = "nothing says what moves" if not given else "more than one of them"
         complaint = Complaint("--to, --plan, --rebalance", fact)
         raise SpecError((complaint,), hint=HINT_ONE)
-    if words.by_rows and words.rebalance is None:
+    if by_rows and rebalance is None:
         raise SpecError((Complaint("--by-rows", "belongs to --rebalance"),), hint=HINT_EVEN)
-    if words.rebalance is not None:
-        share = _share_of(words.rebalance)
+    if rebalance is not None:
+        share = _share_of(rebalance)
         return lambda now, manner: move_request.steps_of(
-            move_request.moves_even(now, share, words.by_rows), manner
+            move_request.moves_even(now, share, by_rows), manner
         )
-    if words.plan is not None:
-        text = text_of(words.plan, HINT_PLAN, words.plan)
+    if plan is not None:
+        text = text_of(plan, HINT_PLAN, plan)
         return lambda now, manner: move_request.steps_planned(now, text, manner.at)
-    assert words.to is not None and words.bins is not None, "one of the three"
-    target, numbers = words.to, _bins_of(words.bins)
+    assert to is not None and bins is not None, "one of the three"
+    target, numbers = to, _bins_of(bins)
     return lambda now, manner: move_request.steps_of(
         move_request.moves_to(now, target, numbers), manner
     )

@@ -87,7 +87,7 @@ def move(
     """
     from stateshift.live.cli import bin_moves
 
-    steps_of = bin_moves.steps_asked(bin_moves.MoveWords(to, bins, plan, rebalance, by_rows))
+    steps_of = bin_moves.steps_asked(to, bins, plan, rebalance, by_rows)
     return bin_moves.carry_out(terminal, group, options, steps_of)
 
 

@@ -13,12 +13,13 @@ from stateshift.live.bins.move_request import hint_if_gone
 from stateshift.live.values import live_command
 
 if TYPE_CHECKING:
-    from stateshift.documents.bins import BinsFacts, CountFacts, MoveFacts, PartFacts, PastMoveFacts
+    from stateshift.documents.bins import CountFacts, MoveFacts
     from stateshift.live.bins.adoption import ImportResult
     from stateshift.live.bins.files import Proposal
     from stateshift.live.bins.migration import MoveProgress
     from stateshift.live.bins.state_acts import Eviction
     from stateshift.live.bins.steering import Throttle
+    from stateshift.live.survey import BinsSurvey, PartNow, PastMove
 
 CROSSING_HEADS = ("from", "to", ">bins", "which", ">keys", ">state")
 PART_HEADS = (
@@ -193,9 +194,11 @@ def count_came(facts: CountFacts) -> Iterator[Block]:
 # ------------------------------------------------------------------------------------ the group
 
 
-def status(facts: BinsFacts) -> Iterator[Block]:
+def status(facts: BinsSurvey) -> Iterator[Block]:
     """Show the bins of a group as they are now."""
-    yield Line(f"{many(facts.count, 'bin')} at {many(len(facts.bins.names), 'worker')}", "strong")
+    yield Line(
+        f"{many(facts.bins.count, 'bin')} at {many(len(facts.bins.names), 'worker')}", "strong"
+    )
     yield TextTable(PART_HEADS, tuple(part_row(each) for each in facts.parts))
     for name in facts.without_part:
         yield Line(f"worker {name} has not started yet", "warn", indent=2)
@@ -229,7 +232,7 @@ def status(facts: BinsFacts) -> Iterator[Block]:
     yield from _on_their_way(facts)
 
 
-def part_row(facts: PartFacts) -> Row:
+def part_row(facts: PartNow) -> Row:
     """Return a worker's part in an operator as a row of a table."""
     part = facts.part
     since = facts.seconds_since
@@ -249,7 +252,7 @@ def part_row(facts: PartFacts) -> Row:
     )
 
 
-def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
+def _on_their_way(facts: BinsSurvey) -> Iterator[Block]:
     open_, carried = facts.open, facts.carried
     if facts.is_paused:
         resume = live_command("resume", facts.location)
@@ -264,7 +267,7 @@ def _on_their_way(facts: BinsFacts) -> Iterator[Block]:
         seconds = facts.bins.at - open_.at
         what = many(len(open_.updates), "bin") if open_.updates else "a copy ahead"
         if open_.bins is not None:
-            what = f"{number(open_.bins)} instead of {many(facts.count, 'bin')}"
+            what = f"{number(open_.bins)} instead of {many(facts.bins.count, 'bin')}"
         yield Line(f"move {open_.number} is proposed since {span(seconds)}: {what}", "warn")
     if carried is not None:
         yield pairs(
@@ -285,57 +288,51 @@ def _limits(throttle: Throttle) -> Iterator[str]:
         yield f"{throttle.gap_seconds:g} s between steps"
 
 
-def history(moves: Sequence[PastMoveFacts]) -> Iterator[Block]:
+def history(moves: Sequence[PastMove]) -> Iterator[Block]:
     """Show the moves of the past, and why some of them were not made."""
     rows: list[Row] = []
     for each in moves:
         rows.extend(past_rows(each))
     yield TextTable(MOVE_HEADS, tuple(rows), indent=0)
-    if moves and moves[0].number > 0:
-        yield Line(f"older moves are removed: {number(moves[0].number)}")
+    if moves and moves[0].proposal.number > 0:
+        yield Line(f"older moves are removed: {number(moves[0].proposal.number)}")
     for each in moves:
         yield from whys(each)
 
 
-def past_rows(facts: PastMoveFacts) -> Iterator[Row]:
+def past_rows(move: PastMove) -> Iterator[Row]:
     """Yield a move of the past as rows of a table: one for each pair of workers and time."""
-    if facts.count is not None:
-        yield _past_row(
-            facts,
-            range(facts.count),
-            "all, redistributed",
-            "anew",
-            "-" if facts.since < 0 else str(facts.since),
-        )
-    elif not facts.went:
-        yield _past_row(facts, facts.ahead, "copied", "ahead", "-")
-    for each in facts.went:
-        yield _past_row(facts, each.bins, each.source, each.target, str(each.time))
+    count, since = move.proposal.bins, move.proposal.since
+    if count is not None:
+        time = "-" if since < 0 else str(since)
+        yield _past_row(move, range(count), "all, redistributed", "anew", time)
+    elif not move.went:
+        yield _past_row(move, move.ahead, "copied", "ahead", "-")
+    for each in move.went:
+        yield _past_row(move, each.bins, each.source, each.target, str(each.time))
 
 
-def _past_row(
-    facts: PastMoveFacts, bins: Sequence[int], source: str, target: str, time: str
-) -> Row:
-    seconds = facts.decided_seconds
+def _past_row(move: PastMove, bins: Sequence[int], source: str, target: str, time: str) -> Row:
+    proposal, decided = move.proposal, move.decided
     return (
-        str(facts.number),
-        clock(facts.at),
+        str(proposal.number),
+        clock(proposal.at),
         number(len(bins)),
         _which(bins),
         source,
         target,
         time,
-        Cell(facts.became, MOVE_TONES[facts.became]),
-        "-" if seconds is None else span(max(0.0, seconds)),
-        facts.move.proposal.by,
+        Cell(move.outcome, MOVE_TONES[move.outcome]),
+        "-" if decided is None else span(max(0.0, decided.at - proposal.at)),
+        proposal.by,
     )
 
 
-def whys(facts: PastMoveFacts) -> Iterator[Line]:
+def whys(move: PastMove) -> Iterator[Line]:
     """Show why a move was aborted, and who has refused it."""
-    if facts.became == "aborted":
-        yield Line(f"move {facts.number} was aborted: {facts.reason}")
-        for part, reason in facts.refusals.items():
+    if move.outcome == "aborted":
+        yield Line(f"move {move.proposal.number} was aborted: {move.reason}")
+        for part, reason in move.refusals.items():
             yield Line(f"{part} refused it: {reason}", indent=2)
 
 

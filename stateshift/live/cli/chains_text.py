@@ -7,29 +7,23 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, TextTable, Tone, pairs
 from stateshift.cli.views.units import clock, many, per_second, span
-from stateshift.documents.live import names_of
 from stateshift.live.cli import bins_text
+from stateshift.live.protocol.chains import names_of
 from stateshift.live.values import live_command
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.documents.bins import PastMoveFacts
-    from stateshift.documents.live import (
-        ChangeFacts,
-        PastFacts,
-        QueryFacts,
-        StatusFacts,
-        UnderWayFacts,
-    )
+    from stateshift.live.acts import ChangeResult
     from stateshift.live.proposals import ChangeProgress
     from stateshift.live.protocol.chains import KnownChange
+    from stateshift.live.survey import ChainQuery, GroupSurvey, PastChange, PastMove, UnderWay
 
 WHEN = {"batch": "at a batch", "message": "at once", "column": "by its rows' version"}
 SILENT_MAX = 5
 NO_FUNCTION = "(none: rows as they are)"
 
 
-def show_checked(facts: ChangeFacts) -> Iterator[Block]:
+def show_checked(facts: ChangeResult) -> Iterator[Block]:
     """Show what was checked, and how the change comes in."""
     asked = facts.checked.asked
     rows = []
@@ -57,7 +51,7 @@ def _functions(names: Sequence[str]) -> str:
     return ", ".join(names) or NO_FUNCTION
 
 
-def _checks(facts: ChangeFacts) -> Iterator[str]:
+def _checks(facts: ChangeResult) -> Iterator[str]:
     packages = facts.checked.asked.packages
     if packages:
         yield "code loads, by the Python and pyarrow of the jobs"
@@ -81,7 +75,7 @@ def progress(carried: ChangeProgress) -> str:
     return f"change {number}: applied, running {carried.running} of {workers}"
 
 
-def came(facts: ChangeFacts) -> Iterator[Block]:
+def came(facts: ChangeResult) -> Iterator[Block]:
     """Show how far a change came."""
     carried = facts.carried
     if carried is None:
@@ -100,7 +94,7 @@ def came(facts: ChangeFacts) -> Iterator[Block]:
                 seen = f"{carried.running} of {many(carried.workers, 'worker')} were seen to run it"
                 seen += " so far; the others do with their next batch"
             yield Line(f"change {facts.number} is applied", "good")
-            yield Line(f"{seen}. Look again: {facts.status_command}")
+            yield Line(f"{seen}. Look again: {live_command('status', facts.location)}")
 
 
 def show_aborted(known: KnownChange) -> Iterator[Block]:
@@ -127,7 +121,7 @@ TONES: dict[str, Tone] = {
 
 
 def history(
-    location: str, changes: Sequence[PastFacts], moves: Sequence[PastMoveFacts] = ()
+    location: str, changes: Sequence[PastChange], moves: Sequence[PastMove] = ()
 ) -> Iterator[Block]:
     """Show the changes and moves of the past, and why some of them do not hold."""
     if not changes and not moves:
@@ -142,9 +136,9 @@ def history(
         yield from bins_text.history(moves)
 
 
-def past_row(facts: PastFacts) -> Row:
+def past_row(past: PastChange) -> Row:
     """Return a change of the past as a row of a table."""
-    change, first, last = facts.known.change, facts.first_seconds, facts.last_seconds
+    change, first, last = past.known.change, past.first_seconds, past.last_seconds
     taken = "-"
     if first is not None and last is not None:
         taken = f"{span(first)}, {span(last)}"
@@ -152,24 +146,24 @@ def past_row(facts: PastFacts) -> Row:
         str(change.number),
         clock(change.at),
         change.act,
-        chains_of(facts),
+        chains_of(past),
         change.scheduler,
-        Cell(facts.became, TONES[facts.became]),
+        Cell(past.outcome, TONES[past.outcome]),
         taken,
         change.by,
     )
 
 
-def chains_of(facts: PastFacts) -> str:
+def chains_of(past: PastChange) -> str:
     """Return the chains of a change, with their functions."""
-    return "; ".join(f"{name}: {_functions(names)}" for name, names in facts.chains.items())
+    return "; ".join(f"{name}: {_functions(names)}" for name, names in past.chains.items())
 
 
-def whys(facts: PastFacts) -> Iterator[Line]:
+def whys(past: PastChange) -> Iterator[Line]:
     """Show why a change does not hold, and who has refused it."""
-    if facts.reason:
-        yield Line(f"change {facts.known.number} {WHY[facts.became]}: {facts.reason}")
-    for worker, reason in facts.refusals.items():
+    if past.reason:
+        yield Line(f"change {past.known.number} {WHY[past.outcome]}: {past.reason}")
+    for worker, reason in past.refusals.items():
         yield Line(f"{worker} refused it: {reason}", indent=2)
 
 
@@ -182,13 +176,13 @@ QUERY_HEADS = (
 )
 
 
-def status(facts: StatusFacts, page: str | None = None) -> Iterator[Block]:
+def status(facts: GroupSurvey, page: str | None = None) -> Iterator[Block]:
     """Show a group as it is now."""
-    yield Line(facts.location, "strong")
+    yield Line(facts.shown_location, "strong")
     yield Gap()
     if facts.bins is not None:
         yield from bins_text.status(facts.bins)
-    if facts.declarations or facts.bins is None:
+    if facts.has_chains:
         if facts.bins is not None:
             yield Gap()
         rows: list[Row] = []
@@ -208,22 +202,22 @@ def status(facts: StatusFacts, page: str | None = None) -> Iterator[Block]:
         else:
             known, reasons = facts.last.known, list(whys(facts.last))
             yield Line("nothing is under way")
-            yield from reasons or [Line(f"change {known.number} {WHY[facts.last.became]}")]
+            yield from reasons or [Line(f"change {known.number} {WHY[facts.last.outcome]}")]
     if page is not None:
         yield Line(f"page: {page}")
 
 
-def chain_rows(facts: StatusFacts, chain: str) -> Iterator[Row]:
+def chain_rows(facts: GroupSurvey, chain: str) -> Iterator[Row]:
     """Yield the functions of a chain as rows of a table, the first with the chain's name."""
-    functions = names_of(facts.links(chain))
-    version = str(facts.version(chain))
+    functions = names_of(facts.standing.links(chain))
+    version = str(facts.standing.newest_of(chain))
     if not functions:
         yield chain, version, "", NO_FUNCTION
     for number, function in enumerate(functions):
         yield (chain, version, "0", function) if number == 0 else ("", "", str(number), function)
 
 
-def query_row(facts: QueryFacts) -> Row:
+def query_row(facts: ChainQuery) -> Row:
     """Return a query as a row of a table."""
     sample, seconds = facts.sample, facts.begun_seconds_ago
     begun: str | Cell = "-"
@@ -244,9 +238,8 @@ def query_row(facts: QueryFacts) -> Row:
     )
 
 
-def _pending(facts: StatusFacts, under_way: UnderWayFacts) -> Iterator[Block]:
+def _pending(facts: GroupSurvey, under_way: UnderWay) -> Iterator[Block]:
     past, change = under_way.past, under_way.past.known.change
-    acknowledged = len(past.of("acknowledged"))
     yield Line(
         f"change {change.number} is under way since {span(under_way.seconds)}: {change.act} "
         f"{chains_of(past)}",
@@ -255,9 +248,9 @@ def _pending(facts: StatusFacts, under_way: UnderWayFacts) -> Iterator[Block]:
     silent = ", ".join(under_way.silent[:SILENT_MAX])
     more = len(under_way.silent) - SILENT_MAX
     yield pairs(
-        ("acknowledged", f"{acknowledged} of {under_way.workers}"),
+        ("acknowledged", f"{past.acknowledged} of {under_way.workers}"),
         ("silent", f"{silent} and {more} more" if more > 0 else silent) if silent else None,
         ("aborted in", span(under_way.seconds_left)),
         ("by", change.by),
-        ("abort it", live_command("abort", facts.location)),
+        ("abort it", live_command("abort", facts.shown_location)),
     )

@@ -11,15 +11,16 @@ from stateshift.api.local_files import beside, text_of
 from stateshift.cli.shell.failing import tell_aborted
 from stateshift.cli.shell.options import choice
 from stateshift.cli.shell.progress import tell_changes
-from stateshift.documents.live import ChangeFacts, LiveChangeDocument
+from stateshift.documents.live import LiveChangeDocument
 from stateshift.documents.problems import failed_document
 from stateshift.errors import NOT_SEEN_COMPLETE, ClusterError, Complaint, Interrupted, SpecError
 from stateshift.live import acts
-from stateshift.live.acts import CheckedChange, Edit, Manner
+from stateshift.live.acts import ChangeResult, CheckedChange, Edit, Manner
 from stateshift.live.cli import chains_text, search_working_directory
 from stateshift.live.values import live_command
 from stateshift.migration import keep_policies_of_group
 from stateshift.specification.dataflow.parse import parse_dataflow
+from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
@@ -59,14 +60,14 @@ def carry_out(
         keep_policies_of_group(group, terminal.adapters(), options.key)
     with search_working_directory():
         checked = acts.check(group, edits, manner)
-    facts = ChangeFacts(checked)
+    facts = ChangeResult(checked)
     if not terminal.json:
         terminal.show(chains_text.show_checked(facts))
     if not options.check:
         words = chains_text.progress
         try:
             with tell_changes(terminal, words, lambda each: each.decided is not None) as progress:
-                facts = ChangeFacts(checked, acts.carry(checked, options.wait, progress))
+                facts = ChangeResult(checked, acts.carry(checked, options.wait, progress))
         except KeyboardInterrupt:
             raise _interrupted(checked) from None
     if facts.state in ("aborted", "reverted"):
@@ -99,14 +100,15 @@ def _interrupted(checked: CheckedChange) -> Interrupted:
         return Interrupted("interrupted; nothing was changed")
     if not known.applied:
         return Interrupted(f"interrupted; change {known.number} is aborted, all run on as before")
-    facts = ChangeFacts(checked)
+    location = redact(checked.folder.location)
+    revert = live_command("revert", location, *checked.asked.chains)
     return Interrupted(
         f"interrupted; change {known.number} is applied, and workers take it with their next batch",
-        hint=f"look: {facts.status_command}; take it back: {facts.revert_command}",
+        hint=f"look: {live_command('status', location)}; take it back: {revert}",
     )
 
 
-def _tell_failed(terminal: Terminal, facts: ChangeFacts) -> int:
+def _tell_failed(terminal: Terminal, facts: ChangeResult) -> int:
     became = "is aborted" if facts.state == "aborted" else "was taken back by its first error"
     error = ClusterError(
         f"change {facts.number} {became}, all run on as before: {facts.reason}",

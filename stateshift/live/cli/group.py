@@ -38,7 +38,7 @@ def status(
     and moves, a timeline of each query over its last 500 batches, and one of each worker over its
     last 40 commits or more.
     """
-    from stateshift.documents.live import LiveStatusDocument, PastFacts, StatusFacts
+    from stateshift.documents.live import LiveStatusDocument
     from stateshift.live import survey
     from stateshift.live.cli import chains_text
 
@@ -46,33 +46,32 @@ def status(
         with suppress(KeyboardInterrupt):
             _watch(terminal, group)
         return None
-    facts = StatusFacts(survey.look(group, is_whole=html is not None))
+    found = survey.look(group, is_whole=html is not None)
     if html is not None:
         from stateshift.live.cli import page
 
-        changes = [PastFacts(told) for told in facts.survey.told]
-        Path(html).write_text(page.page(facts, changes), "utf-8")
+        Path(html).write_text(page.page(found), "utf-8")
     terminal.answer_value(
-        "live-status", LiveStatusDocument, facts, chains_text.status(facts, html), page=html
+        "live-status", LiveStatusDocument, found, chains_text.status(found, html), page=html
     )
     return None
 
 
 def _watch(terminal: Terminal, group: str) -> None:
     """Show a group again and again. A document stands on a line of its own."""
-    from stateshift.documents.live import LiveStatusDocument, StatusFacts
+    from stateshift.documents.live import LiveStatusDocument
     from stateshift.documents.shape import document_of
     from stateshift.live import survey
     from stateshift.live.cli import chains_text
 
     while True:
-        facts = StatusFacts(survey.look(group))
+        found = survey.look(group)
         if terminal.json:
-            terminal.document("live-status", document_of(LiveStatusDocument, facts, page=None))
+            terminal.document("live-status", document_of(LiveStatusDocument, found, page=None))
         else:
             if sys.stdout.isatty():
                 sys.stdout.write(CLEAR)
-            terminal.show(chains_text.status(facts))
+            terminal.show(chains_text.status(found))
         sys.stdout.flush()
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
@@ -90,19 +89,16 @@ def history(
     was proposed again has several.
     Only reads.
     """
-    from stateshift.documents.bins import PastMoveFacts
-    from stateshift.documents.live import PastFacts
     from stateshift.documents.live import history as document
     from stateshift.live import survey
     from stateshift.live.cli import chains_text
 
     found = survey.history(group, chain)
-    changes = [PastFacts(told) for told in found.told]
-    moves = [PastMoveFacts(move) for move in ([] if chain else survey.moves_of_bins(group))]
+    moves = () if chain else survey.moves_of_bins(group)
     terminal.answer(
         "live-history",
-        lambda: document(found.location, changes, moves),
-        chains_text.history(found.location, changes, moves),
+        lambda: document(found.location, found.changes, moves),
+        chains_text.history(found.location, found.changes, moves),
     )
     return None
 

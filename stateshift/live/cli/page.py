@@ -28,7 +28,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 
 from stateshift import __version__
@@ -51,14 +50,12 @@ from stateshift.cli.views.run_html_drawing import (
 )
 from stateshift.cli.views.text import Row
 from stateshift.cli.views.units import clock, many, number, per_second, span
-from stateshift.documents.bins import BinsFacts, PastMoveFacts
-from stateshift.documents.live import PastFacts, QueryFacts, StatusFacts
-from stateshift.documents.live_rates import Sample, stretches
-from stateshift.documents.live_rates import Stretch as VersionStretch
 from stateshift.live.bins.times import Moment
 from stateshift.live.cli import bins_text, chains_text
 from stateshift.live.protocol.chains import Version
-from stateshift.live.survey import PartPast
+from stateshift.live.rates import Sample, stretches
+from stateshift.live.rates import Stretch as VersionStretch
+from stateshift.live.survey import BinsSurvey, ChainQuery, GroupSurvey, PartPast, PastMove
 from stateshift.report import SteeredReport
 
 SAMPLE_HEADS = (
@@ -73,81 +70,67 @@ TASKS_FOOT = (
 BINS_FOOT = "Of each worker's commits the last ones are kept: pictures of bins begin with them."
 
 
-@dataclass(frozen=True)
-class _Page:
-    """The group, and the timeline of its queries' pictures."""
-
-    facts: StatusFacts
-    changes: Sequence[PastFacts]
-
-    @property
-    def has_chains(self) -> bool:
-        return self.facts.bins is None or bool(self.facts.declarations)
-
-    @cached_property
-    def timeline(self) -> Timeline:
-        """The time from the first task that was measured to the last, or to the last change."""
-        measures = self.facts.survey.measures
-        ended = [task.ended for task in measures]
-        decided = [each.known.change.at for each in self.changes]
-        timeline = Timeline.of(min(task.began for task in measures), max(*ended, *decided))
-        marks: list[Mark] = []
-        for each in self.changes:
-            change = each.known.change
-            start = change.at - timeline.zero
-            if timeline.axis.shows(start, start):
-                what = f"{change.act} {', '.join(change.chains)}"
-                marks.append((change.number, SteeredReport(start, what, each.became)))
-        return replace(timeline, marks=marks)
-
-
-def page(facts: StatusFacts, changes: Sequence[PastFacts]) -> str:
+def page(facts: GroupSurvey) -> str:
     """Return the page of a group, with all of its changes."""
-    shown = _Page(facts, changes)
-    parts = [*_head(shown)]
+    parts = [*_head(facts)]
     if facts.bins is not None:
-        parts += _bins(facts.bins, facts.moves, facts.parts_past)
-    if shown.has_chains:
-        if not facts.samples:
+        parts += _bins(facts.bins)
+    if facts.has_chains:
+        if facts.samples:
+            timeline = _timeline(facts)
+            for query in facts.queries:
+                parts += _query(facts, query, timeline)
+        else:
             parts.append(tag("p", "No task was measured yet.", class_="dim"))
-        for query in facts.queries:
-            parts += _query(shown, query)
-        parts += _tables(shown)
+        parts += _tables(facts)
     words = []
     if facts.bins is not None:
         words.append(BINS_FOOT)
-    if shown.has_chains:
+    if facts.has_chains:
         words.append(TASKS_FOOT)
-    words.append(f"As of {clock(facts.survey.at)} UTC. Written by stateshift {__version__}.")
+    words.append(f"As of {clock(facts.at)} UTC. Written by stateshift {__version__}.")
     foot = tag("footer", tag("p", escape(" ".join(words))))
-    return whole_page(f"{facts.location}: live", *parts, foot)
+    return whole_page(f"{facts.shown_location}: live", *parts, foot)
 
 
-def _head(shown: _Page) -> Iterator[str]:
-    facts = shown.facts
+def _timeline(facts: GroupSurvey) -> Timeline:
+    """Return the time from the first task that was measured to the last, or to the last change."""
+    ended = [task.ended for task in facts.measures]
+    decided = [each.known.change.at for each in facts.changes]
+    timeline = Timeline.of(min(task.began for task in facts.measures), max(*ended, *decided))
+    marks: list[Mark] = []
+    for each in facts.changes:
+        change = each.known.change
+        start = change.at - timeline.zero
+        if timeline.axis.shows(start, start):
+            what = f"{change.act} {', '.join(change.chains)}"
+            marks.append((change.number, SteeredReport(start, what, each.outcome)))
+    return replace(timeline, marks=marks)
+
+
+def _head(facts: GroupSurvey) -> Iterator[str]:
     is_moving = facts.bins is not None and facts.bins.is_moving
     is_idle = facts.under_way is None and not is_moving
     state = chip("idle", "good") if is_idle else chip("under way", "warn")
     yield tag("p", "stateshift live", class_="dim")
-    yield tag("h1", escape(facts.location), state)
+    yield tag("h1", escape(facts.shown_location), state)
     tiles: list[str] = []
     if facts.bins is not None:
-        tiles += _bin_tiles(facts.bins, facts.moves)
-    if shown.has_chains:
-        tiles += _chain_tiles(shown)
+        tiles += _bin_tiles(facts.bins)
+    if facts.has_chains:
+        tiles += _chain_tiles(facts)
     yield tag("dl", *tiles, class_="tiles")
 
 
-def _chain_tiles(shown: _Page) -> Iterator[str]:
-    facts = shown.facts
+def _chain_tiles(facts: GroupSurvey) -> Iterator[str]:
     counts = []
     words = {"applied": "applied", "aborted": "aborted", "reverted": "taken back by an error"}
     for outcome, word in words.items():
-        count = sum(each.became == outcome for each in shown.changes)
+        count = sum(each.outcome == outcome for each in facts.changes)
         if count:
             counts.append(f"{count} {word}")
-    yield tile("Changes", str(len(shown.changes)), *counts)
-    versions = [f"{each.name}: version {facts.version(each.name)}" for each in facts.declarations]
+    yield tile("Changes", str(len(facts.changes)), *counts)
+    versions = [f"{name}: version {version}" for name, version in facts.versions.items()]
     yield tile("Chains", str(len(versions)), *versions)
     living = [each for each in facts.queries if each.living]
     workers = many(sum(each.workers for each in living), "worker")
@@ -158,39 +141,38 @@ def _chain_tiles(shown: _Page) -> Iterator[str]:
         yield tile("Delay", span(last.last_seconds), number, f"first {span(last.first_seconds)}")
 
 
-def _bin_tiles(facts: BinsFacts, moves: Sequence[PastMoveFacts]) -> Iterator[str]:
+def _bin_tiles(facts: BinsSurvey) -> Iterator[str]:
     counts = [f"{name}: {facts.bins.counts[index]}" for index, name in enumerate(facts.bins.names)]
-    yield tile("Bins", str(facts.count), *counts)
-    made = [each for each in moves if _is_made(each)]
-    aborted = sum(each.became == "aborted" for each in moves)
+    yield tile("Bins", str(facts.bins.count), *counts)
+    made = [move for move in facts.moves if _is_made(move)]
+    aborted = sum(move.outcome == "aborted" for move in facts.moves)
     words = [f"{aborted} aborted"] if aborted else []
     yield tile("Moves", str(len(made)), *words)
 
 
-def _is_made(facts: PastMoveFacts) -> bool:
-    return facts.became == "applied" and bool(facts.went)
+def _is_made(move: PastMove) -> bool:
+    return move.outcome == "applied" and bool(move.went)
 
 
-def _bins(
-    facts: BinsFacts, moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]
-) -> Iterator[str]:
+def _bins(facts: BinsSurvey) -> Iterator[str]:
     """Yield the bins of a group: where they are, and their past."""
     yield tag("h2", "Bins")
     yield table(bins_text.PART_HEADS, [bins_text.part_row(each) for each in facts.parts])
-    yield from _part_pictures(moves, [part for part in parts if len(part.commits) > 1])
-    if moves:
+    with_past = [part for part in facts.commits if len(part.commits) > 1]
+    yield from _part_pictures(facts.moves, with_past)
+    if facts.moves:
         yield tag("h3", "Moves")
         rows: list[Row] = []
         lines: list[str] = []
-        for each in moves:
-            rows.extend(bins_text.past_rows(each))
-            lines.extend(line.text for line in bins_text.whys(each))
+        for move in facts.moves:
+            rows.extend(bins_text.past_rows(move))
+            lines.extend(line.text for line in bins_text.whys(move))
         yield table(bins_text.MOVE_HEADS, rows)
         if lines:
             yield bullets(lines, "stateshift live history")
 
 
-def _part_pictures(moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]) -> Iterator[str]:
+def _part_pictures(moves: Sequence[PastMove], parts: Sequence[PartPast]) -> Iterator[str]:
     if not parts:
         return
     timeline = Timeline.of(
@@ -198,16 +180,17 @@ def _part_pictures(moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]) ->
         max(part.commits[-1].commit.at for part in parts),
     )
     marks: list[Mark] = []
-    for each in moves:
-        decided = each.move.decided
-        if decided is None or not _is_made(each):
+    for move in moves:
+        decided = move.decided
+        if decided is None or not _is_made(move):
             continue
         at = decided.at - timeline.zero
         if timeline.axis.shows(at, at):
-            count = many(sum(len(went.bins) for went in each.went), "bin")
-            targets = ", ".join(sorted({went.target for went in each.went}))
-            report = SteeredReport(at, f"move {each.number}", f"{count} to {targets}")
-            marks.append((each.number, report))
+            count = many(sum(len(went.bins) for went in move.went), "bin")
+            targets = ", ".join(sorted({went.target for went in move.went}))
+            proposed = move.proposal.number
+            report = SteeredReport(at, f"move {proposed}", f"{count} to {targets}")
+            marks.append((proposed, report))
     timeline = replace(timeline, marks=marks)
     for part in parts:
         others = [each for each in parts if each.operator == part.operator]
@@ -215,21 +198,20 @@ def _part_pictures(moves: Sequence[PastMoveFacts], parts: Sequence[PartPast]) ->
         yield tag("figure", part_picture(part, others, timeline))
 
 
-def _query(shown: _Page, query: QueryFacts) -> Iterator[str]:
+def _query(facts: GroupSurvey, query: ChainQuery, timeline: Timeline) -> Iterator[str]:
     chain_and_query = (query.chain, query.query)
-    facts = shown.facts
     samples = [each for each in facts.samples if (each.chain, each.query) == chain_and_query]
     if not samples:
         return
-    taken_back = [each.known.number for each in shown.changes if each.became == "reverted"]
+    taken_back = [each.known.number for each in facts.changes if each.outcome == "reverted"]
     past = QueryPast(
         label=f"{query.chain} in {query.query}",
-        stretches=stretches(facts.survey, query.chain, query.query),
+        stretches=stretches(facts, query.chain, query.query),
         samples=tuple(samples),
         taken_back=frozenset(taken_back),
     )
     yield tag("h2", escape(f"{query.chain}, in query {query.query}"))
-    yield tag("figure", query_picture(past, shown.timeline))
+    yield tag("figure", query_picture(past, timeline))
     yield tag("h3", "Batches that were measured")
     yield table(SAMPLE_HEADS, [_sample_row(each) for each in samples])
 
@@ -246,8 +228,7 @@ def _sample_row(sample: Sample) -> Row:
     )
 
 
-def _tables(shown: _Page) -> Iterator[str]:
-    facts = shown.facts
+def _tables(facts: GroupSurvey) -> Iterator[str]:
     rows: list[Row] = []
     for declaration in facts.declarations:
         rows.extend(chains_text.chain_rows(facts, declaration.name))
@@ -258,12 +239,12 @@ def _tables(shown: _Page) -> Iterator[str]:
         yield table(
             chains_text.QUERY_HEADS, [chains_text.query_row(each) for each in facts.queries]
         )
-    if not shown.changes:
+    if not facts.changes:
         return
     yield tag("h2", "Changes")
-    yield table(chains_text.PAST_HEADS, [chains_text.past_row(each) for each in shown.changes])
+    yield table(chains_text.PAST_HEADS, [chains_text.past_row(each) for each in facts.changes])
     lines: list[str] = []
-    for past in shown.changes:
+    for past in facts.changes:
         lines.extend(line.text for line in chains_text.whys(past))
     if lines:
         yield bullets(lines, "stateshift live history")

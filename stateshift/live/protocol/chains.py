@@ -71,6 +71,11 @@ class Link:
 Links = tuple[Link, ...]
 
 
+def names_of(links: Links) -> tuple[str, ...]:
+    """Return the names of a chain's functions."""
+    return tuple(str(link) for link in links)
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """A chain as its job declares it. `output` is the Arrow schema that it sends on, serialized and

@@ -6,13 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from stateshift.cli.views.text import plain_text
-from stateshift.documents.live import LiveStatusDocument, StatusFacts
-from stateshift.documents.live_rates import (
-    samples,
-    stretches,
-    version_of,
-    version_that_ran,
-)
+from stateshift.documents.live import LiveStatusDocument
 from stateshift.documents.shape import document_of
 from stateshift.live.cli import chains_text, page
 from stateshift.live.folder import Seal, TaskMeasure, VersionRows, WorkerWord
@@ -25,6 +19,12 @@ from stateshift.live.protocol.chains import (
     NewChain,
     ProposedChange,
     Reversal,
+)
+from stateshift.live.rates import (
+    samples,
+    stretches,
+    version_of,
+    version_that_ran,
 )
 from stateshift.live.survey import GroupSurvey
 
@@ -128,13 +128,13 @@ def test_a_batch_without_rows_ran_the_version_that_it_began_with() -> None:
 
 def test_a_location_is_shown_without_its_credentials() -> None:
     found = replace(survey([]), location="hdfs://me:secret@there/live")
-    shown = plain_text(chains_text.status(StatusFacts(found)))
-    shown_page = page.page(StatusFacts(found), ())
+    shown = plain_text(chains_text.status(found))
+    shown_page = page.page(found)
     history = plain_text(chains_text.history(found.location, ()))
     for text in (
         shown,
         shown_page,
         history,
-        str(document_of(LiveStatusDocument, StatusFacts(found), page=None)),
+        str(document_of(LiveStatusDocument, found, page=None)),
     ):
         assert "secret" not in text and "there/live" in text
