@@ -10,11 +10,12 @@ A table is a bin's state, or its changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy
     import pyarrow
+    from numpy.typing import NDArray
 
 _LENGTH_AT, _HEAD = 4, 8  # a message begins with ff ff ff ff and the length of its metadata
 
@@ -128,7 +129,7 @@ def _fitting(table: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
     return table if table.schema == schema else table.cast(schema)
 
 
-def _numbered(columns: Sequence[pyarrow.ChunkedArray], count: int) -> numpy.ndarray[Any, Any]:
+def _numbered(columns: Sequence[pyarrow.ChunkedArray], count: int) -> NDArray[numpy.int64]:
     """Return a number of each row, below `count`: the same one where all columns are the same."""
     import numpy
 

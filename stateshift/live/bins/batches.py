@@ -9,9 +9,9 @@ Both are cut at moments and put together again.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from stateshift.live.bins.arrow_tables import plain_values
 from stateshift.live.bins.hashing import HASH, key_kinds
@@ -23,6 +23,9 @@ from stateshift.live.protocol.configuration import HASH_BITS, bits_of
 if TYPE_CHECKING:
     import numpy
     import pyarrow
+    from numpy.typing import NDArray
+
+    Integers: TypeAlias = NDArray[numpy.int64]
 
 Row = tuple[Moment, Key, Value]
 
@@ -45,8 +48,9 @@ class Records:
         at = bisect_left(self.records, moment, key=lambda record: record[0])
         return Records(self.records[:at]), Records(self.records[at:])
 
-    def merged(self, later: Any) -> Records:  # rows of the same class
+    def merged(self, later: Rows) -> Records:
         """Return these rows and others, in the order of time; at one moment these come first."""
+        assert isinstance(later, Records), "rows of the same class"
         if not self.records or not later.records:
             return self if self.records else later
         both = [*self.records, *later.records]
@@ -73,7 +77,8 @@ class Columns:
         before = Columns(self.moments[:at], self.table.slice(0, at))
         return before, Columns(self.moments[at:], self.table.slice(at))
 
-    def merged(self, later: Any) -> Columns:
+    def merged(self, later: Rows) -> Columns:
+        assert isinstance(later, Columns), "rows of the same class"
         if not self.moments or not later.moments:
             return self if self.moments else later
         import pyarrow
@@ -116,8 +121,8 @@ class UnreadRows:
 
     table: pyarrow.Table
     operator: BinOperator
-    times: Sequence[numpy.ndarray[Any, Any]]
-    bin_of_row: numpy.ndarray[Any, Any]
+    times: Sequence[Integers]
+    bin_of_row: Integers
 
     @property
     def bins(self) -> list[int]:
@@ -167,9 +172,7 @@ def unread_batch(table: pyarrow.Table, operator: BinOperator, bins: int) -> RowB
     return RowBatch({}, seen, table.num_rows, key_kinds(table.schema, operator.key), unread)
 
 
-def _are_before(
-    times: Sequence[numpy.ndarray[Any, Any]], moment: Moment
-) -> numpy.ndarray[Any, Any]:
+def _are_before(times: Sequence[Integers], moment: Moment) -> NDArray[numpy.bool_]:
     """Return a mask of the rows before a moment, compared column by column as tuples are."""
     import numpy
 
@@ -181,7 +184,9 @@ def _are_before(
     return are_before | are_equal if len(moment) > len(times) else are_before
 
 
-def _whole(table: pyarrow.Table, operator: BinOperator, moments: list[Moment]) -> Any:  # a function
+def _whole(
+    table: pyarrow.Table, operator: BinOperator, moments: list[Moment]
+) -> Callable[[int, int], Rows]:
     """Return a function that makes rows of a part of the sorted batch."""
     if operator.form == "columns":
         rows = table.drop_columns([HASH])
@@ -198,7 +203,7 @@ def keys_of(table: pyarrow.Table, names: Sequence[str]) -> Iterator[Key]:
     return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)
 
 
-def integers(table: pyarrow.Table, name: str) -> numpy.ndarray[Any, Any]:
+def integers(table: pyarrow.Table, name: str) -> Integers:
     """Return a column of times as integers: of a timestamp its microseconds."""
     import pyarrow
 
@@ -206,11 +211,11 @@ def integers(table: pyarrow.Table, name: str) -> numpy.ndarray[Any, Any]:
     if pyarrow.types.is_timestamp(column.type):
         kind = pyarrow.timestamp("us", column.type.tz)
         column = column.cast(kind).cast(pyarrow.int64())
-    integers: numpy.ndarray[Any, Any] = column.to_numpy()
-    return integers
+    numbers: Integers = column.to_numpy()
+    return numbers
 
 
-def bins_of(table: pyarrow.Table, bins: int) -> numpy.ndarray[Any, Any]:
+def bins_of(table: pyarrow.Table, bins: int) -> Integers:
     """Return each row's bin: the leading bits of its hash."""
     import numpy
 
@@ -218,12 +223,12 @@ def bins_of(table: pyarrow.Table, bins: int) -> numpy.ndarray[Any, Any]:
     bits = bits_of(bins)
     if bits == 0:
         return numpy.zeros(len(hashes), numpy.int64)
-    leading: numpy.ndarray[Any, Any] = hashes >> numpy.uint64(HASH_BITS - bits)
+    leading: NDArray[numpy.uint64] = hashes >> numpy.uint64(HASH_BITS - bits)
     return leading.astype(numpy.int64)
 
 
 def _seen(
-    table: pyarrow.Table, partition: str | None, times: Sequence[numpy.ndarray[Any, Any]]
+    table: pyarrow.Table, partition: str | None, times: Sequence[Integers]
 ) -> dict[str, Moment]:
     """Return the last moment of each partition."""
     if partition is None:
@@ -236,7 +241,7 @@ def _seen(
     return last
 
 
-def _last(times: Sequence[numpy.ndarray[Any, Any]]) -> Moment:
+def _last(times: Sequence[Integers]) -> Moment:
     """Return the last moment of some rows."""
     last: list[int] = []
     left = list(times)

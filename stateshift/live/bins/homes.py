@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow
 
@@ -41,6 +41,9 @@ from stateshift.live.bins.times import Moment
 from stateshift.live.protocol.configuration import HASH_BITS, bits_of
 from stateshift.storage.opening import open_patiently
 
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
 Frame = Any  # a DataFrame of Spark
 RETURNED = "partition int, came binary"  # of each task one row
 FORGOTTEN_AFTER = 50  # commits in which a process has not met a bin
@@ -54,7 +57,7 @@ class InDriver:
         self.memory = Memory(operator, files.read)
 
     @contextmanager
-    def reading(self, rows: Any, bins: int) -> Iterator[RowBatch]:  # a DataFrame, or Arrow's table
+    def reading(self, rows: Frame | pyarrow.Table, bins: int) -> Iterator[RowBatch]:
         """Bring a batch here; its rows are read once it is known of which bins."""
         table = rows if isinstance(rows, pyarrow.Table) else rows.toArrow()
         yield unread_batch(table, self.operator, bins)
@@ -185,9 +188,7 @@ class Tasks(Protocol):
 
     def partitions(self) -> int: ...
 
-    def reading(
-        self, rows: Any, bins: int
-    ) -> AbstractContextManager[RowBatch]:  # rows: a DataFrame
+    def reading(self, rows: Frame, bins: int) -> AbstractContextManager[RowBatch]:
         """Spread a batch's rows over the partitions by bin; return the batch without rows."""
         ...
 
@@ -206,9 +207,7 @@ class InExecutors:
         self._ahead: dict[int, BinSnapshot] = {}
         self._bins = operator.bins
 
-    def reading(
-        self, rows: Any, bins: int
-    ) -> AbstractContextManager[RowBatch]:  # rows: a DataFrame
+    def reading(self, rows: Frame, bins: int) -> AbstractContextManager[RowBatch]:
         self._bins = bins
         return self.tasks.reading(rows, bins)
 
@@ -305,7 +304,7 @@ class SparkTasks:
         return {row.partition: pickle.loads(row.came) for row in returned}
 
 
-def _session() -> Any:  # a SparkSession
+def _session() -> SparkSession:
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate()
@@ -326,7 +325,7 @@ def partition_numbers(partitions: int) -> tuple[int, ...]:
     return tuple(found[partition] for partition in range(partitions))
 
 
-def _bin(bins: int) -> Any:  # a Column
+def _bin(bins: int) -> Column:
     """Return the column of a row's bin: the leading bits of its hash."""
     from pyspark.sql import functions
 

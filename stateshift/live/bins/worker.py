@@ -163,7 +163,7 @@ class Worker:
                 self.step(_with_hashes(frame, self.operator), batch, query)
         self._raise_what_failed()
 
-    def step(self, rows: Any, batch: int | None = None, query: str = "") -> None:
+    def step(self, rows: Frame | pyarrow.Table, batch: int | None = None, query: str = "") -> None:
         """Do a batch: a DataFrame or Arrow's table, with hashes. Nobody else calls this now."""
         self.running.answer()
         self.running.redistribute()  # a batch is read by the number of bins that holds for it
