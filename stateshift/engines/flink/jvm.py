@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -42,6 +43,7 @@ OPEN = (
     *("util.concurrent.atomic", "util.concurrent.locks"),
 )
 KEYS_AT_ONCE = 1 << 15
+CALL_SECONDS_MAX = 300.0  # for so many keys: they take a third of a second
 BYTES_AT_ONCE = 4 * 1024 * 1024
 KEY_BYTES_MAX = 64 * 1024 * 1024  # what the heap has room for, as Py4J sends it
 # Classes whose `hashCode` is another in every JVM.
@@ -66,10 +68,13 @@ def distribution(home: str | None) -> tuple[str, list[str]]:
 
 
 def launch(
-    jars: Iterable[str], options: Iterable[str] = (), output: Mapping[str, Java] | None = None
+    jars: Iterable[str],
+    options: Iterable[str] = (),
+    output: Mapping[str, Java] | None = None,
+    seconds_max: float | None = None,
 ) -> Java:
     """Start a JVM with these classes; return its gateway. It ends with this process. `output`: what
-    else `launch_gateway` takes.
+    else `launch_gateway` takes; a call that has no answer in `seconds_max` fails.
     """
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
@@ -77,16 +82,21 @@ def launch(
     opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPEN]
     opened.append("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
     java = os.environ.get("JAVA_HOME")
-    port, token = launch_gateway(
+    port, token, process = launch_gateway(
         classpath=os.pathsep.join(jars),
         javaopts=[f"-Xmx{HEAP}", *options, *opened],
         java_path=os.path.join(java, "bin", "java") if java else "java",
         die_on_exit=True,
         enable_auth=True,
+        return_proc=True,
         **(output or {}),
     )
-    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
-    return JavaGateway(gateway_parameters=parameters)
+    parameters = GatewayParameters(
+        port=port, auth_token=token, auto_convert=True, read_timeout=seconds_max
+    )
+    gateway = JavaGateway(gateway_parameters=parameters)
+    gateway.java_process = process
+    return gateway
 
 
 def causes(text: str) -> str:
@@ -161,7 +171,8 @@ def gateway_of(jars: tuple[str, ...], digests: tuple[str, ...]) -> Java:
     with TemporaryFile("w+", errors="replace") as said:
         try:
             # Ctrl-C in a terminal is for this process, which lets the current write finish.
-            return launch(jars, (), {"redirect_stderr": said, "create_new_process_group": True})
+            output = {"redirect_stderr": said, "create_new_process_group": True}
+            return launch(jars, (), output, CALL_SECONDS_MAX)
         except ModuleNotFoundError as error:
             raise PlanError(
                 "this environment has no Py4J, through which keys are hashed",
@@ -273,13 +284,23 @@ class _KeyHasher:
 @contextmanager
 def _refusing(gateway: Java, what: str) -> Iterator[None]:
     """Turn what a JVM refuses about keys into an error with Java's causes, and its end into one
-    after which a run can go on: the next one gets another JVM.
+    after which a run can go on: the next one gets another JVM, as after code that never returns.
     """
     from py4j.protocol import Py4JError, Py4JJavaError
 
+    begun = time.monotonic()
     try:
         yield
     except Py4JError as error:
+        if not isinstance(error, Py4JJavaError) and time.monotonic() - begun >= CALL_SECONDS_MAX:
+            gateway_of.cache_clear()
+            gateway.java_process.kill()  # its threads would go on
+            raise PlanError(
+                f"the classes that hash the keys did not {what} within {CALL_SECONDS_MAX:.0f} s, "
+                f"for {KEYS_AT_ONCE:,} keys or less: their code waits for something, or never ends",
+                hint="--classes names the job's own jars, whose keys hash themselves without "
+                f"anything outside; or {_DROP}",
+            ) from error
         if "java.lang.OutOfMemoryError" in str(error):
             raise PlanError(
                 f"the keys are too large for the heap of {HEAP} of the JVM that hashes them",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from py4j import java_gateway
 from py4j.protocol import Py4JNetworkError
 
 from stateshift.engines.flink import jvm
@@ -116,3 +119,19 @@ def test_a_key_for_which_the_heap_has_no_room_is_refused_before_it_is_sent() -> 
     ends = np.array([jvm.KEY_BYTES_MAX + 1])
     with pytest.raises(PlanError, match="a key may have more than 67,108,864 bytes"):
         hasher(np.zeros(0, np.uint8), np.array([0]), ends)
+
+
+def test_classes_that_never_return_are_told_and_their_jvm_is_ended(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    process = SimpleNamespace(kill=lambda: ended.append("killed"))
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a JVM whose code does not return
+        launched = (silent.getsockname()[1], None, process)
+        monkeypatch.setattr(java_gateway, "launch_gateway", lambda **given: launched)
+        monkeypatch.setattr(jvm, "CALL_SECONDS_MAX", 0.3)
+        for count in (1, 2):
+            with pytest.raises(PlanError, match="did not restore their serializer within") as hung:
+                jvm.hashing(digests(home), str(home))(b"a snapshot")
+            assert "drop" in (hung.value.hint or "")
+            assert ended == ["killed"] * count  # and the next attempt gets another

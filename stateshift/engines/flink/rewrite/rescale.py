@@ -270,7 +270,7 @@ def _not_shown(origin: Origin) -> Obstacle | None:
     fact = f"{fact} {len(hashes)} keys in {groups} key groups do not show how this one does"
     hint = f"take a savepoint once it has {enough} keys, or {leave}"
     by_classes = [header.key for header in unhashed_headers(origin)]
-    if any(map(_has_enum, by_classes)):  # its hash is another in every JVM: of M, one agrees
+    if any(map(_may_have_enum, by_classes)):  # its hash is another in every JVM: of M, one agrees
         return Obstacle(f"{fact}, and they may hold constants of an enum", hint)
     usual = "the hashCode of --classes" if by_classes else "the usual hash of Rows and RowData"
     return Obstacle(
@@ -281,10 +281,15 @@ def _not_shown(origin: Origin) -> Obstacle | None:
     )
 
 
-def _has_enum(key: Serializer | None) -> bool:
+def _may_have_enum(key: Serializer | None) -> bool:
+    """Whether a key's hash may be another in every JVM: it has an enum, or what Kryo writes, whose
+    fields no snapshot tells.
+    """
     if key is None:
         return False
-    return key.name == "EnumSerializer" or any(map(_has_enum, key.within()))
+    if key.name in ("KryoSerializer", "ProtobufSerializer"):
+        return key.type != "java.util.UUID"
+    return key.name == "EnumSerializer" or any(map(_may_have_enum, key.within()))
 
 
 def _of_keys(header: Header) -> Obstacle:
@@ -301,7 +306,7 @@ def _of_keys(header: Header) -> Obstacle:
         case "EnumSerializer":
             kind = f"its keys are constants of {key.type}"
             return Obstacle(f"{kind}, whose hash is another in every JVM")
-        case "PojoSerializer" | "KryoSerializer":
+        case "PojoSerializer" | "KryoSerializer" | "ProtobufSerializer":
             fact = f"its keys are objects of {key.type}: only the job's own code tells their hash"
     return Obstacle(
         fact,
