@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stateshift.cli.shell.options import (
+    Descriptors,
     FleetOf,
     Format,
     Location,
@@ -54,6 +55,7 @@ def inspect(
         str | None,
         option("--uids", "NAME,…", "Look for operators with these names, and show their names."),
     ] = None,
+    descriptor: Descriptors = None,
     format: Format = "text",
 ) -> int | None:
     """Show what is in an image, a workflow or a file.
@@ -127,6 +129,7 @@ def export(
             callback=_changes,
         ),
     ] = None,
+    descriptor: Descriptors = None,
     parallel: Parallel = None,
 ) -> int | None:
     """Write state as Parquet, Arrow or JSON lines.
@@ -185,6 +188,7 @@ def query(
         str | None, option("--to", "FILE", "Write all rows as .parquet, .arrow or .jsonl.")
     ] = None,
     limit: Annotated[int, option("--limit", "N", "Show up to N rows.", min=1)] = 100,
+    descriptor: Descriptors = None,
     parallel: Parallel = None,
     format: Format = "text",
 ) -> int | None:
@@ -293,6 +297,7 @@ def diff(
     show: Annotated[
         int, option("--show", "N", "Show up to N differences for each store.", min=0)
     ] = 0,
+    descriptor: Descriptors = None,
     fleet: FleetOf = None,
     parallel: Parallel = None,
     format: Format = "text",
@@ -339,6 +344,7 @@ def browse(
         list[str],
         argument("LOCATION|WORKDIR…", "An image, two images, a run, or the folder of all runs."),
     ],
+    descriptor: Descriptors = None,
 ) -> None:
     """Browse images and runs at the terminal. It only reads.
 

@@ -58,6 +58,29 @@ def _rate(text: str | None) -> str | None:
     return text
 
 
+def use_descriptors(paths: list[str] | None) -> list[str] | None:
+    """Let the command read messages of protobuf by the files of an option."""
+    if not paths:
+        return paths
+    from stateshift.errors import FormatError
+    from stateshift.formats import bounds
+    from stateshift.formats.flink import protobuf
+
+    contents = []
+    try:
+        for path in paths:
+            with open(path, "rb") as file:
+                chunks = iter(lambda: file.read(1 << 20), b"")
+                contents.append(bounds.gather(chunks, path))
+        protobuf.use_descriptors(contents)
+    except OSError as error:
+        fact = f"--descriptor {error.filename}: {error.strerror}"
+        raise StorageError(fact, location=str(error.filename)) from error
+    except FormatError as error:
+        raise error.at(", ".join(paths)) from error
+    return paths
+
+
 def names_in(text: str) -> list[str]:
     """Return the names that an option gives with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
@@ -136,6 +159,16 @@ WorkdirOf = Annotated[
     str, argument("WORKDIR", "The workdir of a run, or the run's name (see: stateshift runs).")
 ]
 Location = Annotated[str, argument("LOCATION", "A URL or a local path.")]
+Descriptors = Annotated[
+    list[str] | None,
+    option(
+        "--descriptor",
+        "FILE",
+        "The messages of protobuf in Flink state, as protoc --include_imports "
+        "--descriptor_set_out=FILE writes them. Repeatable.",
+        callback=use_descriptors,
+    ),
+]
 Source = Annotated[str, argument("LOCATION", "The checkpoint: a URL or a local path.")]
 To = Annotated[str, option("--to", "LOCATION", "Where the new image goes. Must be empty.")]
 Waive = Annotated[

@@ -273,6 +273,14 @@ def _opaque(of: Serializer, given: object) -> bytes:
     return bytes.fromhex(as_text(fields_of(given, ("bytes",))["bytes"]))
 
 
+def refuse_message(of: Serializer, given: object) -> bytes:
+    """Refuse a message: the number that Kryo has for its class is not in the snapshot."""
+    if given is not None:
+        fact = f"messages of protobuf ({of.type}) are read, and not written"
+        raise ValueError(f"{fact}: change them in the job, by its own code")
+    return b"\0"
+
+
 # ---- values that are no composites ---------------------------------------------------------------
 
 
@@ -718,5 +726,6 @@ _WRITERS: Final[Mapping[str, Write]] = {
         (f"{name}Serializer" for name in ("ArrayData", "MapData", "Decimal", "TimestampData")),
         _column,
     ),
+    "ProtobufSerializer": refuse_message,
     "AvroSerializer": lambda of, given: avro_writer(of.schema or "").write(given),
 }

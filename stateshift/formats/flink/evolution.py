@@ -65,6 +65,7 @@ from stateshift.formats.flink.logical_types import (
     parse_type,
 )
 from stateshift.formats.flink.serializers import (
+    MESSAGE,
     OPTIONAL_MAP,
     OptionalEntry,
     Serializer,
@@ -462,6 +463,9 @@ def _simple(name: str, folder: str = "") -> bytes:
 
 
 def _evolve_number(content: bytes, serializer: Serializer, changes: FieldChanges) -> Part:
+    if serializer.name == MESSAGE:
+        fact = f"it is a message of protobuf ({serializer.type}), which is read and not written"
+        raise Unfit(f"{fact}: protobuf itself lets a job add fields and leave them out")
     change = changes.each[-1]
     if change.path or change.kind != "widen":
         raise Unfit("it is no object, and has no fields")

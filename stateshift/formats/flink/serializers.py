@@ -7,7 +7,8 @@
                i32 n, n snapshots: Tuple, List, Map, Row, Either, Timer, Ttl (a time, and a value)
     enum       utf class, i32 n, n * utf
     POJO       utf class, 3 maps: fields, registered subclasses, others
-    Kryo       utf class, 3 maps
+    Kryo       utf class, 3 maps: registrations (utf class, i32, utf its serializer if that is 1),
+               default serializers: objects, and classes
     map        i64 4f2c69a3d70, i32 n, n * (utf, u1 + [i32 + bytes], u1 + [i32 + snapshot])
     RowData    i32 n, n types of SQL, each an object of Java's; i32 1333245, i32 1, i32 n, snapshots
     ArrayData, MapData    types, and serializers, each an object of Java's
@@ -31,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from stateshift.formats.flink import binary_rows, values
+from stateshift.formats.flink import binary_rows, protobuf, values
 from stateshift.formats.flink.avro_data import avro_reader
 from stateshift.formats.flink.binary_rows import field_names, row_reader, span_reader
 from stateshift.formats.flink.java_data import DataInput
@@ -362,11 +363,25 @@ def read_pojo(snapshot: _Snapshot) -> Serializer:
 
 
 def read_kryo(snapshot: _Snapshot) -> Serializer:
-    """Read the class of Kryo's values; its registrations are not looked at."""
-    type_ = snapshot.data.utf()
-    for _ in range(3):
-        optional_map(snapshot.data, snapshot.name)
-    return replace(snapshot.serializer(), type=type_)
+    """Read the class of Kryo's values: messages of protobuf, if chill's serializer is registered
+    for it; or for what it extends, and a descriptor has the class.
+    """
+    data, type_ = snapshot.data, snapshot.data.utf()
+    registered, _, defaults = (optional_map(data, snapshot.name) for _ in range(3))
+    is_message = False
+    for name, _, registration in registered:
+        if name == type_ and registration is not None:
+            registration.utf()
+            is_message = registration.i4() == _BY_CLASS and registration.utf() == protobuf.CHILL
+    if not is_message and protobuf.is_described(type_):
+        classes = [each.value.utf() for each in defaults if each.value is not None]
+        is_message = protobuf.CHILL in classes
+    serializer = snapshot.serializer()
+    return replace(serializer, name=MESSAGE if is_message else serializer.name, type=type_)
+
+
+_BY_CLASS: Final = 1  # a registration with a serializer's class
+MESSAGE: Final = "ProtobufSerializer"
 
 
 def read_class(snapshot: _Snapshot) -> Serializer:
@@ -591,6 +606,7 @@ _READERS: Final[Mapping[str, Callable[[Serializer], Reader]]] = {
     "DecimalSerializer": decimal_values,
     "TimestampDataSerializer": timestamp_values,
     "AvroSerializer": avro_values,
+    MESSAGE: lambda serializer: protobuf.message_reader(serializer.type or ""),
 }
 
 

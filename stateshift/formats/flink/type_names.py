@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from stateshift.formats.flink import protobuf
 from stateshift.formats.flink.avro_data import avro_fields
 from stateshift.formats.flink.keyed_state import StateInfo
 from stateshift.formats.flink.logical_types import LogicalType
@@ -64,6 +65,8 @@ def type_fields(serializer: Serializer) -> Iterator[tuple[str, str]]:
                 yield f"f{number}", type_name(inner)
         case Serializer(name="AvroSerializer"):
             yield from avro_fields(serializer.schema or "")
+        case Serializer(name="ProtobufSerializer"):
+            yield from protobuf.message_fields(serializer.type or "")
         case Serializer(name="ListSerializer" | "TtlSerializer" | "NullableSerializer"):
             yield from type_fields(serializer.inner[-1])
 

@@ -261,6 +261,13 @@ def test_what_a_row_within_a_row_cannot_become_is_refused(
         evolve(snapshot, serializer_of(snapshot), FieldChanges.of(changes))
 
 
+def test_a_message_of_protobuf_is_refused_as_what_it_is() -> None:
+    message = Serializer("ProtobufSerializer", 2, type="jobs.Wire")
+    for changes in ({"drop": ["note"]}, {"widen": {"value": "long"}}):
+        with pytest.raises(Unfit, match=r"message of protobuf \(jobs\.Wire\).* not written"):
+            evolve(b"", message, FieldChanges.of(changes))
+
+
 WIDE = {"name": "map_key.f9", "type": "DECIMAL(19, 2)"}
 
 

@@ -21,6 +21,7 @@ is not decoded is shown as its bytes.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -74,13 +75,16 @@ from stateshift.formats.flink.operator_state import (
     read_element,
     split_elements,
 )
+from stateshift.formats.flink.protobuf import is_described
 from stateshift.formats.flink.serializers import Unknown
 from stateshift.formats.flink.state_values import key_parts, read_value, read_value_around
 from stateshift.formats.spans import Content
+from stateshift.plain import JsonObject
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Survey
 
 ROWS = 16_384
+_MESSAGE: Final = re.compile(r"Protobuf of ([\w.$]+)")
 TEXT_BYTES: Final = 2 * 1024 * 1024  # of entries that are made texts together
 
 See = Callable[[str, object], None]  # a state, and what is shown of an entry
@@ -346,22 +350,40 @@ class FlinkExport:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A note for each state with bytes that are not decoded. Known when the file is written."""
-        return tuple(
-            f"operator {operator}, state {state}: what its serializer alone can read is bytes, in "
-            "hexadecimal; the job's own classes are needed to decode it"
-            for operator, state in sorted(self.as_bytes)
+        """A note for each state with bytes or fields that are not decoded. Known when the file is
+        written.
+        """
+        unnamed: dict[tuple[str, str], str] = {}
+        for operator, state in self._states():
+            types = " ".join([state["value"] or "", *(each["type"] for each in state["fields"])])
+            classes = {name for name in _MESSAGE.findall(types) if not is_described(name)}
+            if classes:
+                unnamed[operator, state["name"]] = ", ".join(sorted(classes))
+        return (
+            *(
+                f"operator {operator}, state {state}: fields of {classes} are shown by number; "
+                "--descriptor FILE tells their names"
+                for (operator, state), classes in unnamed.items()
+            ),
+            *(
+                f"operator {operator}, state {state}: what its serializer alone can read is bytes, "
+                "in hexadecimal; the job's own classes are needed to decode it"
+                for operator, state in sorted(self.as_bytes.keys() - unnamed.keys())
+            ),
         )
 
     @property
     def stores(self) -> tuple[tuple[str, str], ...]:
-        names, found = names_of(self.image), []
+        return tuple(dict.fromkeys((name, state["name"]) for name, state in self._states()))
+
+    def _states(self) -> Iterator[tuple[str, JsonObject]]:
+        """Yield the states that are asked for, with the names of their operators."""
+        names = names_of(self.image)
         for operator in self.image.operators:
-            for state in cast("list[dict[str, str]]", operator.details["states"]):
+            for state in cast("list[JsonObject]", operator.details["states"]):
                 is_of_operator = self.wanted.operator in (None, operator.id)
                 if is_of_operator and self.wanted.store in (None, state["name"]):
-                    found.append((names[operator.id], state["name"]))
-        return tuple(dict.fromkeys(found))
+                    yield names[operator.id], state
 
     def chunks(self, readers: Readers | None = None) -> Iterator[bytes]:
         self.entries = 0
