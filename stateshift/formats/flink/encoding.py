@@ -53,7 +53,14 @@ from stateshift.formats.flink.heap_groups import namespace_of
 from stateshift.formats.flink.java_data import DataInput, encode_utf
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.logical_types import LogicalType
-from stateshift.formats.flink.serializers import Serializer, Unknown, value
+from stateshift.formats.flink.serializers import (
+    PLAIN_FORMS,
+    RECORD,
+    Serializer,
+    Unknown,
+    plain_form,
+    value,
+)
 from stateshift.formats.flink.state_values import (
     WINDOW_NAMES,
     is_ambiguous,
@@ -702,17 +709,9 @@ _WRITERS: Final[Mapping[str, Write]] = {
     "NullableSerializer": lambda of, given: (
         _optional(of.inner[0], given) + bytes(of.setting if given is None else 0)
     ),
-    "BufferEntrySerializer": lambda of, given: _fields(
-        Serializer(of.name, 0, (Serializer("BooleanSerializer", 0), *of.inner)),
-        given,
-        ("joined", "element"),
-    ),
-    "WindowKeySerializer": lambda of, given: _fields(
-        Serializer(of.name, 0, (Serializer("LongSerializer", 0), *of.inner)),
-        given,
-        ("window", "key"),
-    ),
-    "TtlSerializer": lambda of, given: _fields(of, given, ("last_access", "value")),
+    RECORD: lambda of, given: _fields(of, given, of.fields),
+    **dict.fromkeys(PLAIN_FORMS, lambda of, given: write(plain_form(of), given)),
+    "DeweyNumberSerializer": array_writer("i"),
     **dict.fromkeys(("TtlAwareSerializer", "ExternalSerializer"), write_item),
     "LinkedListSerializer": write_linked_list,
     **dict.fromkeys(

@@ -249,11 +249,11 @@ def read_padding(snapshot: _Snapshot, version: int) -> Serializer:
     return replace(snapshot.serializer(), setting=snapshot.data.count("bytes of padding"))
 
 
-def flag_since(first: int) -> Callable[[_Snapshot, int], Serializer]:
-    """Return the reader of a flag that was set in the version before, and not told."""
+def flag_since(first: int, before: bool = True) -> Callable[[_Snapshot, int], Serializer]:
+    """Return the reader of a flag that the version before has not; there it is as `before`."""
 
     def read(snapshot: _Snapshot, version: int) -> Serializer:
-        told = snapshot.data.boolean() if version >= first else version == first - 1
+        told = snapshot.data.boolean() if version >= first else before and version == first - 1
         return replace(snapshot.serializer(), setting=int(told))
 
     return read
@@ -297,6 +297,11 @@ _COMPOSITES: Final[Mapping[str, _Composite]] = {
     "LinkedListSerializer": _Composite(1, flag_since(3)),
     "RawValueDataSerializer": _Composite(1),
     "WindowKeySerializer": _Composite(1),
+    "NodeIdSerializer": _Composite(1),
+    "LockableTypeSerializer": _Composite(1),
+    "SharedBufferEdgeSerializer": _Composite(2),
+    "SharedBufferNodeSerializerSnapshotV2": _Composite(1),
+    "NFAStateSerializer": _Composite(3, flag_since(2, before=False)),
 }
 
 
@@ -557,6 +562,63 @@ def avro_values(serializer: Serializer) -> Reader:
     return values.unreadable(serializer.name) if read is None else read
 
 
+# ---- made of others ------------------------------------------------------------------------------
+
+RECORD: Final = "fields, one after the other"
+_BOOLEAN, _INT, _LONG, _STRING = (
+    Serializer(f"{name}Serializer", _SIMPLE_VERSION)
+    for name in ("Boolean", "Int", "Long", "String")
+)
+
+
+def plain_form(serializer: Serializer) -> Serializer:
+    """Return one that writes the same bytes, made of records, lists and options."""
+    return PLAIN_FORMS[serializer.name](serializer)
+
+
+def _record(**parts: Serializer) -> Serializer:
+    return Serializer(RECORD, 0, tuple(parts.values()), fields=tuple(parts))
+
+
+def _list(item: Serializer) -> Serializer:
+    return Serializer("ListSerializer", 0, (item,))
+
+
+def _option(item: Serializer) -> Serializer:
+    return Serializer("ScalaOptionSerializer", 0, (item,))
+
+
+def _lockable(element: Serializer) -> Serializer:
+    return _record(references=_INT, element=element)
+
+
+def _matches(of: Serializer) -> Serializer:
+    """Return the form of the matches of a pattern that CEP has begun, and of those to be told."""
+    version, node, event = of.inner
+    since = {"previous_timestamp": _LONG} if of.setting else {}
+    match = _record(
+        state=_STRING,
+        previous_node=node,
+        version=version,
+        start_timestamp=_LONG,
+        **since,
+        start_event=_option(event),
+    )
+    return _record(partial_matches=_list(match), completed_matches=_list(match))
+
+
+PLAIN_FORMS: Final[Mapping[str, Callable[[Serializer], Serializer]]] = {
+    "TtlSerializer": lambda of: _record(last_access=of.inner[0], value=of.inner[1]),
+    "BufferEntrySerializer": lambda of: _record(joined=_BOOLEAN, element=of.inner[0]),
+    "WindowKeySerializer": lambda of: _record(window=_LONG, key=of.inner[0]),
+    # CEP's: cep/nfa/NFAStateSerializer, cep/nfa/sharedbuffer/*
+    "EventIdSerializer": lambda of: _record(id=_INT, timestamp=_LONG),
+    "NodeIdSerializer": lambda of: _option(_record(event=of.inner[0], pattern=_STRING)),
+    "LockableTypeSerializer": lambda of: _lockable(of.inner[0]),
+    "SharedBufferEdgeSerializer": lambda of: _record(target=of.inner[0], version=of.inner[1]),
+    "SharedBufferNodeSerializerSnapshotV2": lambda of: _list(_lockable(of.inner[0])),
+    "NFAStateSerializer": _matches,
+}
 _RAW: Final = LogicalType("RAW")
 _READERS: Final[Mapping[str, Callable[[Serializer], Reader]]] = {
     "TupleSerializer": lambda serializer: values.tuple_of(_readers(serializer)),
@@ -579,13 +641,7 @@ _READERS: Final[Mapping[str, Callable[[Serializer], Reader]]] = {
         serializer.inner[0].reader, serializer.setting
     ),
     "UnionSerializer": lambda serializer: values.union_of(*_readers(serializer)),
-    "BufferEntrySerializer": lambda serializer: values.fields_of(
-        ("joined", "element"), [DataInput.boolean, *_readers(serializer)]
-    ),
     "TimerSerializer": lambda serializer: values.unreadable(serializer.name),
-    "TtlSerializer": lambda serializer: values.fields_of(
-        ("last_access", "value"), _readers(serializer)
-    ),
     "TtlAwareSerializer": lambda serializer: serializer.inner[0].reader,
     "ExternalSerializer": lambda serializer: serializer.inner[0].reader,
     "LinkedListSerializer": lambda serializer: values.linked_list_of(
@@ -593,9 +649,6 @@ _READERS: Final[Mapping[str, Callable[[Serializer], Reader]]] = {
     ),
     "RawValueDataSerializer": lambda serializer: values.sized_reader(span_reader(_RAW)),
     "BinaryRowDataSerializer": lambda serializer: values.sized_reader(span_reader(_RAW)),
-    "WindowKeySerializer": lambda serializer: values.fields_of(
-        ("window", "key"), [DataInput.i8, *_readers(serializer)]
-    ),
     "PojoSerializer": pojo_values,
     "EnumSerializer": lambda serializer: values.constant_of(serializer.fields),
     "RowDataSerializer": lambda serializer: values.sized_reader(
@@ -607,6 +660,8 @@ _READERS: Final[Mapping[str, Callable[[Serializer], Reader]]] = {
     "TimestampDataSerializer": timestamp_values,
     "AvroSerializer": avro_values,
     MESSAGE: lambda serializer: protobuf.message_reader(serializer.type or ""),
+    RECORD: lambda serializer: values.fields_of(serializer.fields, _readers(serializer)),
+    **dict.fromkeys(PLAIN_FORMS, lambda serializer: plain_form(serializer).reader),
 }
 
 
@@ -614,8 +669,12 @@ _READERS: Final[Mapping[str, Callable[[Serializer], Reader]]] = {
 
 
 def snapshot_name(class_name: str) -> str:
-    """Return a serializer's name: its snapshot's class without package and "Snapshot"."""
-    return class_name.rpartition(".")[2].rpartition("$")[2].removesuffix("Snapshot")
+    """Return a serializer's name: its snapshot's class without package and "Snapshot". A job's own
+    class keeps its package if Flink has one of its name.
+    """
+    name = class_name.rpartition(".")[2].rpartition("$")[2].removesuffix("Snapshot")
+    is_known = name in _SIMPLE or name in _COMPOSITES or name in _BODIES
+    return name if not is_known or class_name.startswith(_FLINK) else class_name
 
 
 def misspelt(class_name: str) -> str | None:
@@ -684,12 +743,15 @@ _SIMPLE: Final[Mapping[str, Reader]] = {
     "CountWindowSerializer": DataInput.i8,
     "StringDataSerializer": values.read_utf8,
     "NullSerializer": values.read_nothing,
+    "EventIdSerializer": values.fields_of(("id", "timestamp"), [DataInput.i4, DataInput.i8]),
+    "DeweyNumberSerializer": values.numbers_of("i"),
 }
 _BASE: Final = "org.apache.flink.api.common.typeutils.base."
 _RUNTIME: Final = "org.apache.flink.api.java.typeutils.runtime."
 _TABLE: Final = "org.apache.flink.table.runtime.typeutils."
 _WINDOWS: Final = "org.apache.flink.streaming.api.windowing.windows."
 _TABLE_WINDOWS: Final = "org.apache.flink.table.runtime.operators.window."
+_CEP: Final = "org.apache.flink.cep.nfa."
 _LETTERS_MAX: Final = 2
 _BEGUN_MIN: Final = 16  # letters that no other class begins with and ends after
 _FLINK: Final = "org.apache.flink."
@@ -741,5 +803,13 @@ _CLASSES: Final = frozenset(
         f"{_TABLE}DecimalDataSerializer$DecimalSerializerSnapshot",
         f"{_TABLE}SortedMapSerializerSnapshot",
         "org.apache.flink.formats.avro.typeutils.AvroSerializerSnapshot",
+        f"{_CEP}NFAStateSerializerSnapshot",
+        f"{_CEP}DeweyNumber$DeweyNumberSerializer$DeweyNumberSerializerSnapshot",
+        *(
+            f"{_CEP}sharedbuffer.{name}${name}Serializer${name}SerializerSnapshot"
+            for name in ("EventId", "NodeId", "SharedBufferEdge")
+        ),
+        f"{_CEP}sharedbuffer.LockableTypeSerializerSnapshot",
+        f"{_CEP}sharedbuffer.SharedBufferNodeSerializerSnapshotV2",
     )
 )

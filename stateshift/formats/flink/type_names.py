@@ -193,4 +193,7 @@ _COMPOSITES: Final[Mapping[str, Callable[[Serializer], str]]] = {
     "EnumSerializer": _own_class,
     "AvroSerializer": lambda serializer: f"Avro of {serializer.type or 'a record'}",
     "RawValueDataSerializer": lambda serializer: "RAW",
+    "LockableTypeSerializer": _generic("Lockable"),
+    "NodeIdSerializer": lambda serializer: "NodeId",
+    "SharedBufferNodeSerializerSnapshotV2": lambda serializer: "SharedBufferNode",
 }

@@ -22,7 +22,13 @@ from stateshift.formats.flink.keyed_state import (
     sections,
 )
 from stateshift.formats.flink.properties import decode_properties
-from stateshift.formats.flink.serializers import Serializer, Unknown, read_snapshot, value
+from stateshift.formats.flink.serializers import (
+    Serializer,
+    Unknown,
+    read_snapshot,
+    snapshot_name,
+    value,
+)
 
 LONG = Serializer("LongSerializer", 3)
 NOTHING = Serializer("TupleSerializer", 2)
@@ -31,7 +37,10 @@ NOTHING = Serializer("TupleSerializer", 2)
 def snapshot(name: str, *inner: bytes) -> bytes:
     outer = encode_utf("Tuple") if name == "TupleSerializer" else b""
     head = (
-        encode_utf(f"{name}Snapshot") + struct.pack(">ii", 3, 911108) + struct.pack(">i", 1) + outer
+        encode_utf(f"org.apache.flink.{name}Snapshot")
+        + struct.pack(">ii", 3, 911108)
+        + struct.pack(">i", 1)
+        + outer
     )
     return head + struct.pack(">iii", 1333245, 1, len(inner)) + b"".join(inner)
 
@@ -57,13 +66,22 @@ def test_a_count_that_cannot_fit_is_refused_at_once(count: int) -> None:
     ("name", "arity"), [("ListSerializer", 0), ("MapSerializer", 1), ("TimerSerializer", 3)]
 )
 def test_a_composite_of_another_number_of_serializers_is_refused(name: str, arity: int) -> None:
-    long = encode_utf("LongSerializerSnapshot") + struct.pack(">i", 3)
+    long = encode_utf("org.apache.flink.LongSerializerSnapshot") + struct.pack(">i", 3)
     with pytest.raises(FormatError, match=name):
         read_snapshot(DataInput(snapshot(name, *([long] * arity)), "a snapshot"), nested=True)
 
 
+@pytest.mark.parametrize("name", ["EventId", "Long", "List", "Pojo"])
+def test_a_class_of_a_job_is_not_taken_for_flinks_of_the_same_name(name: str) -> None:
+    own = encode_utf(f"jobs.{name}SerializerSnapshot") + struct.pack(">i", 3)
+    with pytest.raises(Unknown, match="not known here") as unknown:
+        read_snapshot(DataInput(own, "a snapshot"), nested=True)
+    kept = snapshot_name(unknown.value.snapshot or "")
+    assert kept == f"jobs.{name}SerializerSnapshot" and Serializer(kept, 0).is_opaque
+
+
 def test_serializers_inside_of_serializers_end() -> None:
-    content = encode_utf("LongSerializerSnapshot") + struct.pack(">i", 3)
+    content = encode_utf("org.apache.flink.LongSerializerSnapshot") + struct.pack(">i", 3)
     for _ in range(2000):
         content = snapshot("ListSerializer", content)
     with pytest.raises(FormatError, match="nested too deeply"):
