@@ -14,7 +14,8 @@ no object has one field, `value`; a map's own key is reached as `map_key`.
               it change with it. A new one is of a Java type: `long` is never null, `Long` may be
     Row       fields f0, f1, ... of Java types, which may be null
     RowData   columns f0, f1, ... of types of SQL; each is an object of Java's in the snapshot. The
-              fields of a ROW within have the names of its type
+              fields of a ROW within have the names of its type, and of rows in an ARRAY or a MAP
+              only those change
     Avro      the schema in the snapshot changes, and Flink's encoding of the values with it
 
 Flink: api/java/typeutils/runtime/{PojoSerializerSnapshot, RowSerializer}, table/runtime/typeutils/
@@ -811,7 +812,9 @@ def _changed_column(
             new = _sql_type(change.to)
             read, snapshot = _widened_slot(old, new, read), _sql_snapshot(new)
     inside = FieldChanges(tuple(change for change in changes.each if change.path))
-    if inside:
+    if inside and old.root in ("ARRAY", "MAP"):
+        new, snapshot = _renamed_items(column, inside)
+    elif inside:
         row = _row_within(column, inside)
         types = tuple(placed.part.type_ for placed in row.fields)
         new = replace(new, inner=types, names=tuple(placed.name for placed in row.fields))
@@ -840,6 +843,45 @@ def _row_within(column: _SqlColumn, changes: FieldChanges) -> _SqlRow:
     if serializer.columns != type_.inner:
         raise Unfit(f"its serializer has other columns than its type, {type_}")
     return _evolve_sql_row(column.snapshot, serializer, type_.names, changes)
+
+
+def _renamed_items(column: _SqlColumn, changes: FieldChanges) -> tuple[LogicalType, bytes]:
+    """Return an array or a map whose rows have fields of other names, and its snapshot. The
+    serializer of the rows is an object of Java's there, with lambdas that a compiler named: it
+    holds no names of fields, and stays.
+    """
+    type_ = column.type_
+    *before, item = type_.inner
+    if item.root != "ROW":
+        raise Unfit(f"fields within a column of type {type_} are not changed here")
+    if changes.kinds != {"rename"}:
+        raise Unfit(
+            f"fields of rows within a column of type {type_} are renamed here, and not changed: "
+            "their serializer is in the image as an object of Java, which is not written. Keep the "
+            "type in the new job, --drop the column, or --drop '*' for the state"
+        )
+    new = _renamed_row(item, changes)
+    data = DataInput(column.snapshot, "a serializer")
+    _, _ = data.utf(), data.i4()
+    for _ in before:
+        read_object(data)
+    head = column.snapshot[: data.at]
+    read_object(data)
+    snapshot = head + encode_type(new) + column.snapshot[data.at :]
+    return replace(type_, inner=(*before, new)), snapshot
+
+
+def _renamed_row(type_: LogicalType, changes: FieldChanges) -> LogicalType:
+    """Return the type of rows whose fields have other names."""
+    if type_.root != "ROW":
+        raise Unfit(f"it is of type {type_}, and has no fields that are renamed here")
+
+    def change(number: int, inside: FieldChanges) -> LogicalType:
+        return _renamed_row(type_.inner[number], inside) if inside else type_.inner[number]
+
+    fields = _arranged(type_.names, changes, change, lambda field: _sql_type(str(field["type"])))
+    inner = tuple(placed.part for placed in fields)
+    return replace(type_, inner=inner, names=tuple(placed.name for placed in fields))
 
 
 def _sql_type(text: str) -> LogicalType:

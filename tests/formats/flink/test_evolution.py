@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import struct
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -259,6 +260,49 @@ def test_what_a_row_within_a_row_cannot_become_is_refused(
     snapshot = row_data_of(within, LogicalType("ARRAY", inner=(INT,)))
     with pytest.raises(Unfit, match=fact):
         evolve(snapshot, serializer_of(snapshot), FieldChanges.of(changes))
+
+
+PAIRS = LogicalType("ARRAY", inner=(PAIR,))
+PAIRS_BY_NAME = LogicalType("MAP", inner=(STRING, PAIR))
+
+
+@pytest.mark.parametrize("of", [PAIRS, PAIRS_BY_NAME], ids=str)
+def test_fields_of_rows_within_an_array_or_a_map_are_renamed(of: LogicalType) -> None:
+    snapshot = row_data_of(INT, of)
+    pair, wanted = {"a": 1, "b": 2}, {"a": 2, "c": 1}
+    shown, told = ([pair], [wanted]) if of is PAIRS else ([["k", pair]], [["k", wanted]])
+    raw = encode_row(0, [slot_of(INT, 3), slot_of(of, shown)])
+    value = struct.pack(">i", len(raw)) + raw
+    changes = FieldChanges.of({"rename": {"f1.a": "c", "f1.b": "a"}})
+    part = evolve(snapshot, serializer_of(snapshot), changes)
+    assert part.write(DataInput(value, "a value")) == value
+    new = serializer_of(part.snapshot)
+    item = replace(PAIR, names=("c", "a"))
+    assert part.snapshot == row_data_of(INT, replace(of, inner=(*of.inner[:-1], item)))
+    assert new.reader(DataInput(value, "a value")) == {"f0": 3, "f1": told}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fact"),
+    [
+        ({"drop": ["f1.a"]}, r"not written. Keep.*--drop the column, or --drop '\*'"),
+        ({"drop": ["f1.a"], "rename": {"f1.b": "c"}}, "are renamed here, and not changed"),
+        ({"add": [{"name": "f1.c", "type": "INT"}]}, "are renamed here, and not changed"),
+        ({"widen": {"f1.a": "BIGINT"}}, "are renamed here, and not changed"),
+        ({"rename": {"f1.a": "b"}}, "there is a field b already"),
+        ({"rename": {"f1.x": "b"}}, "there is no field x"),
+        ({"rename": {"f1.a.x": "b"}}, "a: it is of type INT, and has no fields"),
+        ({"rename": {"f2.a": "b"}}, "not changed here"),
+    ],
+)
+def test_rows_within_an_array_or_a_map_are_refused_with_the_ways_out(
+    changes: dict[str, object], fact: str
+) -> None:
+    deeper = LogicalType("MAP", inner=(STRING, PAIRS))
+    for of in (PAIRS, PAIRS_BY_NAME):
+        snapshot = row_data_of(INT, of, deeper)
+        with pytest.raises(Unfit, match=fact):
+            evolve(snapshot, serializer_of(snapshot), FieldChanges.of(changes))
 
 
 def test_a_message_of_protobuf_is_refused_as_what_it_is() -> None:
@@ -537,11 +581,23 @@ def test_a_null_of_a_row_keeps_its_form() -> None:
 def row_data_of(*types: LogicalType) -> bytes:
     """The snapshot of a row of these types."""
     name = "org.apache.flink.table.runtime.typeutils.RowDataSerializer$RowDataSerializerSnapshot"
-    nested = [row_data_of(*each.inner) if each.root == "ROW" else simple("Long") for each in types]
+    nested = list(map(column_snapshot, types))
     count = struct.pack(">i", len(types))
     objects = b"".join(encode_type(type_) for type_ in types)
     head = encode_utf(name) + struct.pack(">i", 3) + count + objects
     return head + struct.pack(">ii", 1333245, 1) + count + b"".join(nested)
+
+
+def column_snapshot(type_: LogicalType) -> bytes:
+    """The snapshot of a column; of items, any object of Java's stands for their serializers."""
+    if type_.root == "ROW":
+        return row_data_of(*type_.inner)
+    if type_.root not in ("ARRAY", "MAP"):
+        return simple("Long")
+    own = f"{type_.root.capitalize()}DataSerializer"
+    head = encode_utf(f"org.apache.flink.table.runtime.typeutils.{own}${own}Snapshot")
+    objects = [*map(encode_type, type_.inner), *(encode_type(INT) for _ in type_.inner)]
+    return head + struct.pack(">i", 3) + b"".join(objects)
 
 
 INT_COLUMN = {"name": "f2", "type": "INT"}
