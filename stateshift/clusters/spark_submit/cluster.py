@@ -38,6 +38,8 @@ import re
 import shutil
 import signal
 import sys
+import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -46,10 +48,10 @@ from typing import ClassVar
 from urllib.parse import unquote
 
 from stateshift.clusters import detached
-from stateshift.clusters.http import host_of_master, is_local
+from stateshift.clusters.http import host_of_master, is_local, through_outages
 from stateshift.clusters.kind import Submit
 from stateshift.clusters.logged import log_command, logs_stop
-from stateshift.clusters.noted import fill, fill_arguments
+from stateshift.clusters.noted import Record, fill, fill_arguments
 from stateshift.clusters.options import Options, read_options, settings
 from stateshift.clusters.protocol import (
     JobFailure,
@@ -67,7 +69,7 @@ from stateshift.clusters.spark_submit import processes
 from stateshift.clusters.spark_submit.deploy import DeployMode, DriverNotes
 from stateshift.clusters.stopping import forget_marker
 from stateshift.clusters.tagged import TaggedCluster
-from stateshift.clusters.waiting import wait_for
+from stateshift.clusters.waiting import wait_for, wait_until_settled
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
 from stateshift.specification.options import KindOptions, options_of
@@ -78,6 +80,8 @@ IN_SPARK = ("spark-internal", "pyspark-shell", "sparkr-shell")  # no files, but 
 # The usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two seconds.
 _KILL_SECONDS = 10.0
 _SECONDS_MAX = 60.0
+_HANDING_SECONDS = 300.0  # spark-submit may upload all of Spark, or files, first
+_SETTLE_SECONDS = 60.0
 _VERSION = re.compile(r"__version__[^=\n]*=\s*[\"']([^\"']+)[\"']")
 _RELEASE = re.compile(r"Spark (\S+)")
 _VERSION_FILES = (
@@ -372,6 +376,68 @@ class SparkSubmit(TaggedCluster):
     @property
     def _notes(self) -> DriverNotes:
         return DriverNotes(self.state_dir, self.workdir)
+
+
+class DriversElsewhere(SparkSubmit):
+    """Drivers that a service runs, which knows them by our tag: `spark-submit` hands them over."""
+
+    service: ClassVar[str]
+    handed_over: ClassVar[str]  # what the service has done by then
+
+    @abstractmethod
+    def of_tag(self, tag: str) -> JobStatus | None:
+        """Return the status of the job that the service has under a tag."""
+
+    def hand_over(
+        self, submission: Submission, given: Options, noted: Record
+    ) -> Callable[[int | None], str]:
+        """Return a start that is written down first. It ends once the service has the job, or
+        spark-submit is over, and returns its id there, else the launcher's number.
+        """
+        begin, tag = SparkSubmit.prepare(self, submission, given), submission.tag
+
+        def start(lock: int | None) -> str:
+            self.notes.add(tag, begun=time.time(), **noted)
+            pid = begin(lock)
+
+            def accepted() -> str | None:
+                is_over = detached.is_over(self._stem(tag))
+                status = self.of_tag(tag)
+                if status is not None:
+                    self.notes.add(tag, id=status.id)
+                    return status.id
+                return pid if is_over else None
+
+            seconds_max = float(self.options.get("seconds_max", _HANDING_SECONDS))
+            patient = through_outages(accepted, float(self.options.get("outage_seconds", 60.0)))
+            return wait_for(patient, seconds_max, self.interrupt) or pid
+
+        return start
+
+    def settled(self, tag: str, record: Record, id: str) -> JobStatus:
+        """Return the status of a job whose spark-submit was killed: the service may have it yet."""
+
+        def look(over: bool) -> JobStatus | None:
+            why = f"spark-submit was killed before {self.handed_over}"
+            return self.of_tag(tag) or (JobStatus(JobState.FAILED, id, why) if over else None)
+
+        if "died" not in record:
+            self.notes.add(tag, died=time.time())
+        died = float((self.notes.read(tag) or record)["died"])
+        settled = died + float(self.options.get("settle_seconds", _SETTLE_SECONDS))
+        silent = JobStatus(JobState.UNKNOWN, id, f"{self.service} did not answer in time")
+        return wait_until_settled(look, settled, self.interrupt) or silent
+
+    def end_launcher(self, request: StopRequest) -> None:
+        """Kill a spark-submit that has handed nothing over: nobody knows a job to stop yet."""
+        tag, record = request.tag, self.notes.read(request.tag)
+        if tag is None or record is None or "id" in record:
+            return
+        stem = self._stem(tag)
+        if detached.trace(stem).held and self.of_tag(tag) is None:
+            self.notes.add_stopped(tag)
+            self._signal(request, signal.SIGKILL)
+            wait_for(lambda: not detached.is_held(stem) or None, _KILL_SECONDS, self.interrupt)
 
 
 def installed_pyspark() -> Path | None:

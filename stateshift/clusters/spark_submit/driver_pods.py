@@ -28,14 +28,13 @@ from __future__ import annotations
 import math
 import os
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from shlex import quote
-from typing import Final
+from typing import ClassVar, Final
 
 from stateshift.clusters import detached
 from stateshift.clusters.http import Json, Refused, host_of
@@ -61,12 +60,12 @@ from stateshift.clusters.spark_causes import LOG_BYTES, LOG_LINES, failure_of
 from stateshift.clusters.spark_submit import deploy
 from stateshift.clusters.spark_submit.cluster import (
     IN_SPARK,
+    DriversElsewhere,
     SparkSubmit,
     check_submit,
     master_of,
 )
 from stateshift.clusters.tagged import TaggedCluster
-from stateshift.clusters.waiting import wait_for, wait_until_settled
 from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
@@ -87,9 +86,6 @@ _APP_NAME: Final = "spark-app-name"  # labels of Spark's own, this one since 3.3
 _ROLE: Final = "spark-role"
 _CONTAINER: Final = "spark-kubernetes-driver"
 _PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-_SECONDS_MAX: Final = 300.0  # spark-submit may upload files first
-_SETTLE_SECONDS: Final = 60.0
-_KILL_SECONDS: Final = 10.0
 _LABEL_MAX: Final = 63
 _OVER: Final = ("Succeeded", "Failed")  # phases
 _KEPT: Final = ".pod.log"
@@ -100,8 +96,11 @@ _CONF_VOLUME: Final = "spark-conf-volume-driver"  # BasicDriverFeatureStep, Kube
 _RIGHTS: Final = "configs/deploy/kubernetes-rbac-pods.yaml"
 
 
-class DriverPods(SparkSubmit):
+class DriverPods(DriversElsewhere):
     """See the module."""
+
+    service: ClassVar[str] = "the API server"
+    handed_over: ClassVar[str] = "it had made the pod"
 
     @cached_property
     def calls(self) -> KubernetesCalls:
@@ -153,6 +152,10 @@ class DriverPods(SparkSubmit):
             return JobStatus(JobState.FINISHED, status.id, "a person has seen that it is over")
         return status
 
+    def of_tag(self, tag: str) -> JobStatus | None:
+        pod = self._of_tag(tag)
+        return None if pod is None else self._status(pod)
+
     def _of_tag(self, tag: str) -> Json | None:
         """Return the driver that is alive, else the newest, by its label, else by its name."""
         pods = self.calls.every(POD, TAG, digest(tag))
@@ -188,19 +191,7 @@ class DriverPods(SparkSubmit):
         if known is not None or trace.code == 0:
             return JobStatus(JobState.FAILED, id, _GONE)
 
-        def look(over: bool) -> JobStatus | None:
-            pod = self._of_tag(tag)
-            if pod is not None:
-                return self._status(pod)
-            why = "spark-submit ended before it had made the pod"
-            return JobStatus(JobState.FAILED, id, why) if over else None
-
-        if "died" not in record:
-            self.notes.add(tag, died=time.time())
-        died = float((self.notes.read(tag) or record)["died"])
-        seconds = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
-        settled = wait_until_settled(look, died + seconds, self.interrupt)
-        return settled or JobStatus(JobState.UNKNOWN, id, "the API server did not answer in time")
+        return self.settled(tag, record, id)
 
     def find_untagged(self, request: StopRequest) -> JobStatus:
         """Return the driver that the spec names, else the one for this location, else the one that
@@ -330,27 +321,9 @@ class DriverPods(SparkSubmit):
         return Trial(untried="; ".join(untried))
 
     def prepare(self, submission: Submission, given: Options) -> Callable[[int | None], str]:
-        begin = super().prepare(submission, {**given, "conf": self._settings(submission, given)})
-        tag = submission.tag
-
-        def start(lock: int | None) -> str:
-            options, place = dict(submission.options), self.calls.place
-            self.notes.add(tag, begun=time.time(), options=options, place=place)
-            pid = begin(lock)
-
-            def accepted() -> str | None:
-                """Return the pod's name, or the launcher's number if there will be none."""
-                is_over = detached.is_over(self._stem(tag))
-                pod = self._of_tag(tag)
-                if pod is not None:
-                    self.notes.add(tag, id=_name(pod))
-                    return _name(pod)
-                return pid if is_over else None
-
-            seconds_max = float(self.options.get("seconds_max", _SECONDS_MAX))
-            return self.calls.wait_for(accepted, seconds_max) or pid
-
-        return start
+        noted = {"options": dict(submission.options), "place": self.calls.place}
+        conf = self._settings(submission, given)
+        return self.hand_over(submission, {**given, "conf": conf}, noted)
 
     def _settings(self, submission: Submission, given: Options) -> dict[str, str]:
         variables = {**submission.environment, **settings(given.get("environment"))}
@@ -383,14 +356,7 @@ class DriverPods(SparkSubmit):
 
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
-        tag, record = request.tag, self.notes.read(request.tag)
-        if tag is not None and record is not None and "id" not in record:
-            # Whoever still submits it is ended first: there is no pod to delete yet.
-            stem = self._stem(tag)
-            if detached.trace(stem).held and self._of_tag(tag) is None:
-                self.notes.add_stopped(tag)
-                self._signal(request, signal.SIGKILL)
-                wait_for(lambda: not detached.is_held(stem) or None, _KILL_SECONDS, self.interrupt)
+        self.end_launcher(request)
         status = self._known(request)
         if status.state.alive and status.id is not None:
             self._notes.stopping(request, [status.id])

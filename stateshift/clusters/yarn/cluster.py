@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -55,10 +54,10 @@ from stateshift.clusters.protocol import (
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.spark_causes import LOG_BYTES, LOG_LINES, failure_of
 from stateshift.clusters.spark_submit import deploy
-from stateshift.clusters.spark_submit.cluster import SparkSubmit, refuse_missing
+from stateshift.clusters.spark_submit.cluster import DriversElsewhere, refuse_missing
 from stateshift.clusters.spark_submit.deploy import DeployMode
 from stateshift.clusters.tagged import TaggedCluster
-from stateshift.clusters.waiting import wait_for, wait_until_settled
+from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.yarn.calls import Application, Queue, YarnCalls
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.location import NoLocation, normal
@@ -69,8 +68,6 @@ _MASTER: Final = "yarn"
 _TAGS: Final = "spark.yarn.tags"
 _QUEUE: Final = "spark.yarn.queue"
 _PLACE: Final = "stateshift-place-"
-_SECONDS_MAX: Final = 300.0  # spark-submit may upload all of Spark
-_SETTLE_SECONDS: Final = 60.0
 _AGAIN_SECONDS: Final = 5.0  # a fail-over of YARN may lose a kill
 _WAITS_SECONDS: Final = 10.0  # an application that YARN starts is not accepted for longer
 _REASON_MAX: Final = 300
@@ -88,10 +85,12 @@ _FORGOTTEN: Final = (
 )
 
 
-class Yarn(SparkSubmit):
+class Yarn(DriversElsewhere):
     """See the module."""
 
     takes: ClassVar[KindOptions] = options_of("yarn")
+    service: ClassVar[str] = "YARN"
+    handed_over: ClassVar[str] = "YARN had accepted the job"
 
     @property
     def calls(self) -> YarnCalls:
@@ -123,6 +122,10 @@ class Yarn(SparkSubmit):
             return JobStatus(JobState.FINISHED, status.id, "stopped")
         return status
 
+    def of_tag(self, tag: str) -> JobStatus | None:
+        application = _current(self.calls.tagged(_mark(tag)))
+        return None if application is None else self._status(application)
+
     def _of_driver_here(
         self, tag: str, application: Application | None, record: Record
     ) -> JobStatus:
@@ -152,19 +155,7 @@ class Yarn(SparkSubmit):
         if not is_killed:
             return JobStatus(JobState.FAILED, pid, f"spark-submit ended with {trace.code}")
 
-        def look(over: bool) -> JobStatus | None:
-            application = _current(self.calls.tagged(_mark(tag)))
-            if application is not None:
-                return self._status(application)
-            why = "spark-submit was killed before YARN had accepted the job"
-            return JobStatus(JobState.FAILED, pid, why) if over else None
-
-        if "died" not in record:
-            self.notes.add(tag, died=time.time())
-        died = float((self.notes.read(tag) or record)["died"])
-        seconds = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
-        settled = wait_until_settled(look, died + seconds, self.interrupt)
-        return settled or JobStatus(JobState.UNKNOWN, pid, "YARN did not answer in time")
+        return self.settled(tag, record, pid)
 
     def find_untagged(self, request: StopRequest) -> JobStatus:
         """Return the application that the spec names, else the one for this location, else the
@@ -236,28 +227,10 @@ class Yarn(SparkSubmit):
         return self.notes.read(tag) is not None and super().has_begun(tag)
 
     def prepare(self, submission: Submission, given: Options) -> Callable[[int | None], str]:
-        begin = super().prepare(submission, {**given, "conf": self._settings(submission, given)})
-        tag = submission.tag
-
-        def start(lock: int | None) -> str:
-            is_of_spec = _AS_FOUND not in submission.environment  # else a process may have secrets
-            noted = {"options": dict(submission.options)} if is_of_spec else {}
-            self.notes.add(tag, begun=time.time(), **noted)
-            pid = begin(lock)
-
-            def accepted() -> str | None:
-                """Return the application's id, or the launcher's number if there will be none."""
-                is_over = detached.is_over(self._stem(tag))
-                application = _current(self.calls.tagged(_mark(tag)))
-                if application is not None:
-                    self.notes.add(tag, id=application.id)
-                    return application.id
-                return pid if is_over else None
-
-            seconds_max = float(self.options.get("seconds_max", _SECONDS_MAX))
-            return wait_for(accepted, seconds_max, self.interrupt) or pid
-
-        return start
+        is_of_spec = _AS_FOUND not in submission.environment  # else a process may have secrets
+        noted = {"options": dict(submission.options)} if is_of_spec else {}
+        conf = self._settings(submission, given)
+        return self.hand_over(submission, {**given, "conf": conf}, noted)
 
     def _settings(self, submission: Submission, given: Options) -> dict[str, str]:
         conf = {**settings(self.options.get("conf")), **settings(given.get("conf"))}
@@ -276,15 +249,8 @@ class Yarn(SparkSubmit):
 
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
-        tag = request.tag
-        runs_here = self._notes.deployed(tag) is None
-        record = self.notes.read(tag)
-        if tag is not None and record is not None and "id" not in record:
-            # Whoever still submits it is ended first: nobody knows an application to stop yet.
-            is_held = detached.trace(self._stem(tag)).held
-            if is_held and _current(self.calls.tagged(_mark(tag))) is None:
-                self.notes.add_stopped(tag)
-                self._signal(request, signal.SIGKILL)
+        self.end_launcher(request)
+        runs_here = self._notes.deployed(request.tag) is None
 
         def kill(id: str) -> None:
             """End an application with all its attempts; then what runs of it here."""
