@@ -112,6 +112,14 @@ def of_standby(move: _Move) -> Iterator[Finding]:
             f"`failover` cannot start {job.name} from its standby: the spec has no `submit`",
             hint='give it "submit" and "target_cluster" before it begins',
         )
+    like = {} if job.submit is None else job.submit.options.get("like")
+    if job.is_standby and isinstance(like, Mapping) and {"context", "kubeconfig"} & like.keys():
+        yield Finding(
+            "warn",
+            f"`failover` reads how {job.name} is started from the API server that `like` names, "
+            "which may be lost with the source",
+            hint='give "submit" a "manifest" on this machine, where a failover would be asked for',
+        )
     if job.is_standby and same_file_system(job.source, job.destination):
         yield Finding(
             "warn",

@@ -105,6 +105,22 @@ def test_a_standby_that_a_failover_could_not_start_is_warned_of(tmp_path: Path) 
     assert warned(bare)
 
 
+@pytest.mark.parametrize(
+    ("like", "warns"),
+    [({"context": "east", "resource": "orders"}, True), ({"namespace": "shop"}, False)],
+)
+def test_a_standby_whose_start_is_read_from_the_side_that_is_lost_is_warned_of(
+    tmp_path: Path, like: dict[str, str], warns: bool
+) -> None:
+    spec = running_spec(mode="warm", cutover="never")
+    (job,) = spec.jobs
+    assert job.submit is not None
+    alike = replace(job, submit=replace(job.submit, options={"like": like}))
+    plans = Standby(tmp_path, 1).propose(replace(spec, jobs=(alike,))).plans
+    messages = [finding.message for plan in plans for finding in plan.findings]
+    assert any("which may be lost with the source" in each for each in messages) == warns
+
+
 # ---- clocks
 
 
