@@ -268,27 +268,10 @@ def test_an_application_that_is_not_started_says_since_when_and_what_is_free(
     detail = str(cluster.find(ORDERS.tag).detail)
     assert detail.startswith("accepted since ")
     assert "Application is Activated, waiting for resources to be assigned for AM" in detail
-    assert "the queue root.small uses 0 % of the cluster, and may use 10 %" in detail
+    assert "the queue root.small uses 0 of the 307 MB that it may have" in detail
     assert "of 3072 MB and" in detail and "vcores of all nodes are free" in detail
     server.applications[id]["startedTime"] = time.time() * 1000
     assert cluster.find(ORDERS.tag).detail is None  # it may start in a moment
-
-
-def test_a_share_that_is_no_number_is_not_told(
-    server: FakeYarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scheduler = fake_yarn.recorded("scheduler")
-    for queue in scheduler["scheduler"]["schedulerInfo"]["queues"]["queue"]:
-        queue["absoluteUsedCapacity"], queue["absoluteMaxCapacity"] = "NaN", float("nan")
-    real = fake_yarn.recorded
-    monkeypatch.setattr(
-        fake_yarn, "recorded", lambda name: scheduler if name == "scheduler" else real(name)
-    )
-    server.first_state = "ACCEPTED"
-    cluster = opened(server, tmp_path)
-    cluster.submit(ORDERS)
-    detail = str(cluster.find(ORDERS.tag).detail)
-    assert "MB and" in detail and "of the cluster" not in detail
 
 
 def test_a_driver_that_yarn_has_started_again_is_alive(server: FakeYarn, tmp_path: Path) -> None:

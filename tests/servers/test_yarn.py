@@ -261,7 +261,7 @@ def test_a_job_that_has_no_room_says_since_when_and_what_is_free(
     assert status.state is JobState.QUEUED
     assert status.detail is not None
     assert status.detail.startswith("accepted since ")
-    assert "the queue root.small uses 0 % of the cluster, and may use 10 %" in status.detail
+    assert "the queue root.small uses 0 of the 307 MB that it may have" in status.detail
     assert "of 3072 MB" in status.detail
     assert stream.cluster.stop(stream.request(graceful_seconds=1)).state is JobState.FINISHED
 
@@ -277,7 +277,7 @@ def test_the_room_that_is_told_is_what_yarn_gives(servers: Servers, tmp_path: Pa
     assert cluster.fitting(math.inf)(stream.submission) == Fit()
     stream.begun()
     until = time.monotonic() + SECONDS_MAX
-    while cluster.room().memory_free != (3072 - 2 * 896) << 20:
+    while cluster.room().memory_free != 3072 - 2 * 896:
         assert time.monotonic() < until, cluster.room()
         time.sleep(0.5)
     conf = {**dict(stream.submission.options["conf"]), "spark.executor.instances": 2}  # type: ignore[call-overload]
@@ -291,7 +291,7 @@ def test_the_room_that_is_told_is_what_yarn_gives(servers: Servers, tmp_path: Pa
     second.cluster.submit(second.submission)
     time.sleep(30)
     assert not second.committed
-    assert cluster.room().memory_free == (3072 - 3 * 896) << 20, "which is what YARN did"
+    assert cluster.room().memory_free == 3072 - 3 * 896, "which is what YARN did"
     assert stream.cluster.stop(stream.request(graceful_seconds=1)).state is JobState.FINISHED
     until = time.monotonic() + SECONDS_MAX
     while not second.committed:
@@ -299,12 +299,13 @@ def test_the_room_that_is_told_is_what_yarn_gives(servers: Servers, tmp_path: Pa
         time.sleep(0.5)
     assert second.cluster.stop(second.request(graceful_seconds=1)).state is JobState.FINISHED
     until = time.monotonic() + SECONDS_MAX
-    while cluster.room().memory_free != 3072 << 20:
+    while cluster.room().memory_free != 3072:
         assert time.monotonic() < until, cluster.room()
         time.sleep(0.5)
     large = {**conf, "spark.executor.memory": "4g"}  # 4096 and a tenth, rounded up to 128
     whole = replace(more, options={**more.options, "conf": large})
-    assert "no place for 2 executor (4.5 GiB)" in cluster.fitting(math.inf)(whole).lacks
+    lacks = cluster.fitting(math.inf)(whole).lacks
+    assert lacks == "a container of 4608 MB is larger than root.default gives to one, 3072 MB"
     small = replace(more, options={**more.options, "queue": "small"})
     assert (
         "root.small may have 307 MB more, and it needs 2688"

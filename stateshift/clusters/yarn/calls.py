@@ -158,15 +158,13 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue of the scheduler's tree; shares are in percent of the cluster, None where not told.
-    `makes_queues`: it may make one below it that does not exist yet. `is_parent`: it takes no job.
+    """A queue of the scheduler's tree. `makes_queues`: it may make one below it that does not exist
+    yet. `is_parent`: it takes no job.
     """
 
     name: str
     path: str
     is_open: bool
-    used: float | None
-    most: float | None
     makes_queues: bool
     is_parent: bool
     limits: QueueLimits | None = None
@@ -247,7 +245,7 @@ class YarnCalls:
         try:
             info = answer["scheduler"]["schedulerInfo"]
             if info["type"] == "fifoScheduler":
-                return [Queue("default", "root.default", True, None, None, False, False)]
+                return [Queue("default", "root.default", True, False, False)]
             if info["type"] != "capacityScheduler":
                 return []
             return list(_queues_below(info))
@@ -370,14 +368,11 @@ class YarnCalls:
 def _queues_below(info: Json) -> Iterator[Queue]:
     for queue in (info.get("queues") or {}).get("queue") or []:
         made = queue.get("autoCreationEligibility", "off") != "off"
-        used, most = queue.get("absoluteUsedCapacity"), queue.get("absoluteMaxCapacity")
         below = list(_queues_below(queue))
         yield Queue(
             name=str(queue["queueName"]),
             path=str(queue.get("queuePath") or queue["queueName"]),
             is_open=queue.get("state", "RUNNING") == "RUNNING",
-            used=used if _is_share(used) else None,
-            most=most if _is_share(most) else None,
             makes_queues=made or bool(queue.get("autoCreateChildQueueEnabled")),
             is_parent=bool(below) or queue.get("queueType") == "parent",
             limits=QueueLimits.of(queue),
@@ -387,8 +382,3 @@ def _queues_below(info: Json) -> Iterator[Queue]:
 
 def _is_yarns_word(refused: Refused) -> bool:
     return isinstance(refused.answer, dict) and _SAID in refused.answer
-
-
-def _is_share(value: object) -> bool:
-    """Whether it is a number: YARN says NaN of a queue without a capacity."""
-    return isinstance(value, int | float) and math.isfinite(value)

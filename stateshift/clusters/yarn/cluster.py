@@ -403,10 +403,10 @@ class Yarn(DriversElsewhere):
         words = [f"accepted since {since}", _reason(application)]
         with suppress(ClusterError):
             room, queue = self.calls.room(), _queue_named(application.queue, self.calls.queues())
-            if queue is not None and queue.used is not None and queue.most is not None:
+            if queue is not None and queue.limits is not None:
+                used, most = queue.limits.used, queue.limits.most
                 words.append(
-                    f"the queue {queue.path} uses {queue.used:.0f} % of the cluster, and may use "
-                    f"{queue.most:.0f} %"
+                    f"the queue {queue.path} uses {used} of the {most} MB that it may have"
                 )
             words.append(
                 f"{room.memory_free} of {room.memory} MB and {room.cores_free} of {room.cores} "
