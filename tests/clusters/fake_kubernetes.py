@@ -12,16 +12,18 @@ import ssl
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from stateshift.clusters.kubernetes.calls import KubernetesCalls
 from tests.clusters import faulty_server
 from tests.clusters.fake_flink import FakeFlink
 from tests.clusters.faulty_server import StandIn
+from tests.contracts.faulty import Killed
 from tests.support import scripted_spark_operator
 from tests.support.scripted_operator import Failed, Refuses, reconciled
 
@@ -574,3 +576,34 @@ def serving(seconds: float = 0.0, tls: ssl.SSLContext | None = None) -> Iterator
     kubernetes = FakeKubernetes(seconds)
     with faulty_server.serving(kubernetes, tls):
         yield kubernetes
+
+
+class Dying(KubernetesCalls):
+    """Dies before or after its nth write; `writes` are those that came, counted in two."""
+
+    die_at = 0
+    writes = 0
+
+    @staticmethod
+    def moment() -> None:
+        Dying.writes += 1
+        if Dying.writes == Dying.die_at:
+            raise Killed
+
+    def create(self, *words: Any, **more: Any) -> Any:
+        return self._around(super().create, *words, **more)
+
+    def update(self, *words: Any, **more: Any) -> Any:
+        return self._around(super().update, *words, **more)
+
+    def delete(self, *words: Any, **more: Any) -> Any:
+        return self._around(super().delete, *words, **more)
+
+    @staticmethod
+    def _around(write: Callable[..., Any], *words: Any, **more: Any) -> Any:
+        if more.get("trial"):
+            return write(*words, **more)
+        Dying.moment()
+        answer = write(*words, **more)
+        Dying.moment()
+        return answer

@@ -33,9 +33,9 @@ from stateshift.formats.marks import STOP, STOPPING
 from stateshift.specification import Spec, parse_spec
 from stateshift.specification.model import ClusterSpec
 from tests.clusters import fake_kubernetes
-from tests.clusters.fake_kubernetes import TOKEN, FakeKubernetes, labels_of
+from tests.clusters.fake_kubernetes import TOKEN, Dying, FakeKubernetes, labels_of
 from tests.contracts.faulty import Killed
-from tests.support.checkpoints import COMMIT, Checkpoint, put
+from tests.support.checkpoints import Checkpoint, commit_next, put
 from tests.support.ground import Ground
 from tests.support.processes import in_time
 
@@ -910,23 +910,6 @@ def test_a_start_that_would_be_looked_for_in_another_place_is_refused(
 # ---- whole moves
 
 
-class Dying(KubernetesCalls):
-    """Dies before or after its nth deletion; `moments` are those that came."""
-
-    die_at = 0
-    moments = 0
-
-    def _moment(self) -> None:
-        Dying.moments += 1
-        if Dying.moments == Dying.die_at:
-            raise Killed
-
-    def delete(self, *words: Any) -> None:
-        self._moment()
-        super().delete(*words)
-        self._moment()
-
-
 class DyingPods(DriverPods):
     @cached_property
     def calls(self) -> KubernetesCalls:
@@ -934,9 +917,9 @@ class DyingPods(DriverPods):
         return Dying(plain.cluster, plain.options, plain.interrupt)
 
     def submit(self, submission: Submission) -> str:
-        Dying._moment(self.calls)  # type: ignore[arg-type]
+        Dying.moment()
         id = super().submit(submission)
-        Dying._moment(self.calls)  # type: ignore[arg-type]
+        Dying.moment()
         return id
 
 
@@ -950,10 +933,7 @@ def place(folder: Path, server: FakeKubernetes, commits: bool = True) -> Ground:
             "spark.stateshift.checkpoint"
         ]
         if commits and location == TARGET:
-            storage = ground.disk.open(location)
-            last = max(int(file.path.rpartition("/")[2]) for file in storage.list("commits"))
-            put(storage, f"offsets/{last + 1}", Checkpoint().offsets(last + 1))
-            put(storage, f"commits/{last + 1}", COMMIT)
+            commit_next(ground.disk.open(location))
 
     server.on_driver = begin
     stranger(server)
@@ -1015,12 +995,12 @@ def test_a_run_killed_anywhere_ends_with_one_job(tmp_path: Path, grace: int) -> 
         with fake_kubernetes.serving() as server:
             ground = place(tmp_path / str(number), server)
             server.grace = grace
-            Dying.moments, Dying.die_at = 0, number
+            Dying.writes, Dying.die_at = 0, number
             with suppress(Killed):
                 ground.apply(spec_of(server, tmp_path / str(number)))
             Dying.die_at = 0
             assert ground.resume().state == "finished", number
-            moments = max(moments, Dying.moments)
+            moments = max(moments, Dying.writes)
             (name,) = running(server)
             assert labels_of(server.drivers[name])["stateshift/tag"], number
             assert sum(server.started.values()) == 1, number
@@ -1038,7 +1018,7 @@ def test_a_run_killed_anywhere_and_taken_back_runs_the_old_job_alone(
             if grace:  # a pod takes its time, and does not end by our looking at it
                 server.grace, server.is_looked_at = grace, False
                 stack.enter_context(server.operating())
-            Dying.moments, Dying.die_at = 0, number
+            Dying.writes, Dying.die_at = 0, number
             with pytest.raises(Killed):
                 ground.apply(spec_of(server, tmp_path / str(number)))
             Dying.die_at = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -31,7 +31,7 @@ from stateshift.errors import ClusterError, PlanError, SpecError
 from stateshift.specification import Spec, parse_spec
 from stateshift.specification.model import ClusterSpec
 from tests.clusters import fake_kubernetes
-from tests.clusters.fake_kubernetes import TOKEN, FakeKubernetes
+from tests.clusters.fake_kubernetes import TOKEN, Dying, FakeKubernetes
 from tests.contracts.faulty import Killed
 from tests.engines.flink import golden
 from tests.support.checkpoints import put
@@ -66,32 +66,6 @@ def job_of(server: FakeKubernetes, name: str = "orders") -> dict[str, Any]:
 
 
 # ---- whole moves
-
-
-class Dying(KubernetesCalls):
-    """Dies before or after its nth write; `writes` are those that came."""
-
-    die_at = 0
-    writes = 0
-
-    def _moment(self) -> None:
-        Dying.writes += 1
-        if Dying.writes == Dying.die_at:
-            raise Killed
-
-    def create(self, *words: Any, **more: Any) -> Any:
-        return self._around(super().create, *words, **more)
-
-    def update(self, *words: Any, **more: Any) -> Any:
-        return self._around(super().update, *words, **more)
-
-    def _around(self, write: Callable[..., Any], *words: Any, **more: Any) -> Any:
-        if more.get("trial"):
-            return write(*words, **more)
-        self._moment()
-        answer = write(*words, **more)
-        self._moment()
-        return answer
 
 
 class DyingOperator(FlinkOperator):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -26,10 +26,10 @@ from stateshift.formats.marks import STOP, STOPPING
 from stateshift.specification import Spec, parse_spec
 from stateshift.specification.model import ClusterSpec
 from tests.clusters import fake_kubernetes
-from tests.clusters.fake_kubernetes import TOKEN, FakeKubernetes
+from tests.clusters.fake_kubernetes import TOKEN, Dying, FakeKubernetes
 from tests.contracts.faulty import Killed
 from tests.support import scripted_spark_operator
-from tests.support.checkpoints import COMMIT, Checkpoint, put
+from tests.support.checkpoints import Checkpoint, commit_next, put
 from tests.support.ground import Ground
 
 SOURCE, TARGET = "s3a://here/orders", "s3a://there/orders"
@@ -80,32 +80,6 @@ def spec_in(server: FakeKubernetes, name: str = "orders") -> dict[str, Any]:
 # ---- whole moves
 
 
-class Dying(KubernetesCalls):
-    """Dies before or after its nth write; `writes` are those that came."""
-
-    die_at = 0
-    writes = 0
-
-    def _moment(self) -> None:
-        Dying.writes += 1
-        if Dying.writes == Dying.die_at:
-            raise Killed
-
-    def create(self, *words: Any, **more: Any) -> Any:
-        return self._around(super().create, *words, **more)
-
-    def update(self, *words: Any, **more: Any) -> Any:
-        return self._around(super().update, *words, **more)
-
-    def _around(self, write: Callable[..., Any], *words: Any, **more: Any) -> Any:
-        if more.get("trial"):
-            return write(*words, **more)
-        self._moment()
-        answer = write(*words, **more)
-        self._moment()
-        return answer
-
-
 class DyingOperator(SparkOperator):
     @cached_property
     def calls(self) -> KubernetesCalls:
@@ -127,10 +101,7 @@ def place(
         location = plain["spec"]["sparkConf"].get("spark.stateshift.checkpoint")
         if location is None or not commits:
             return
-        storage = ground.disk.open(location)
-        last = max(int(file.path.rpartition("/")[2]) for file in storage.list("commits"))
-        put(storage, f"offsets/{last + 1}", Checkpoint().offsets(last + 1))
-        put(storage, f"commits/{last + 1}", COMMIT)
+        commit_next(ground.disk.open(location))
 
     server.on_driver = begin
     server.apply("orders", **spec)

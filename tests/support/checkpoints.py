@@ -94,3 +94,10 @@ def put(storage: Storage, path: str, content: bytes) -> None:
 def held(storage: Storage) -> dict[str, bytes]:
     """Everything at the storage's location."""
     return {file.path: storage.read(file.path) for file in storage.list()}
+
+
+def commit_next(storage: Storage) -> None:
+    """What a job does that goes on there: it plans one batch more, and commits it."""
+    last = max(int(file.path.rpartition("/")[2]) for file in storage.list("commits"))
+    put(storage, f"offsets/{last + 1}", Checkpoint().offsets(last + 1))
+    put(storage, f"commits/{last + 1}", COMMIT)
