@@ -1,17 +1,20 @@
 """Kubernetes' own API server admits, refuses and keeps the resources; a scripted operator (it is not
 Flink's) runs their jobs on real Flinks, one for each namespace. Jobs move between the namespaces,
-and what comes out is what an unmoved job would have written.
+and between two API servers, and what comes out is what an unmoved job would have written.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.error import HTTPError
 
@@ -21,11 +24,12 @@ from stateshift.clusters.kubernetes.calls import NEEDS
 from stateshift.clusters.kubernetes.flink_operator import FlinkOperator
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
+from tests.conftest import SEED
 from tests.servers.flink_ground import Ground
 from tests.support.flink import Cluster, cluster_of, jar, until
 from tests.support.moving import killed_at
 from tests.support.scripted_operator import reconciled
-from tests.support.servers import CATALOG, Place, Servers, group, kubernetes
+from tests.support.servers import Place, Servers, group, kubernetes
 
 pytestmark = pytest.mark.servers
 SHOWN_ON = "Flink, Kubernetes' API server, scripted operator"
@@ -84,11 +88,19 @@ class RealFlink:
 
 @dataclass(frozen=True)
 class OperatedGround(Ground):
-    """`stop` ends the operator, which goes round every so often."""
+    """`stop` ends the operator, which goes round every so often. Each namespace has an API server;
+    both have the same unless `second` is named.
+    """
+
+    second: Servers | None = None
 
     @property
     def place(self) -> Place:
-        return Place(CATALOG["kubernetes"].name, self.servers.root / "kubernetes")
+        return self.place_of("east")
+
+    def place_of(self, namespace: str) -> Place:
+        servers = self.second if namespace == "west" and self.second else self.servers
+        return servers.place("kubernetes")
 
     def started(self, counters: str, *words: str, parallelism: int = 2) -> str:
         spec = {
@@ -114,7 +126,7 @@ class OperatedGround(Ground):
 
     def asks(self, namespace: str, name: str, method: str = "GET", body: Any = None) -> Any:
         path = f"{API}/{namespace}/flinkdeployments{name and '/' + name}"
-        return kubernetes.ask(self.place, path, method, body)
+        return kubernetes.ask(self.place_of(namespace), path, method, body)
 
     def options(self, namespace: str, config: str = "us") -> dict[str, Any]:
         return {
@@ -184,9 +196,16 @@ def operating(ground: OperatedGround) -> Iterator[None]:
 @pytest.fixture
 def ground(servers: Servers, tmp_path: Path) -> Iterator[OperatedGround]:
     made = OperatedGround(servers, tmp_path)
-    kubernetes.allow(made.place, RIGHTS)
-    with operating(made):
+    with operated(made):
         yield made
+
+
+@contextmanager
+def operated(made: OperatedGround) -> Iterator[None]:
+    for namespace in NAMESPACES:
+        kubernetes.allow(made.place_of(namespace), RIGHTS)
+    with operating(made):
+        yield
     made.cleared()
     for namespace in NAMESPACES:
         for plain in made.asks(namespace, "")["items"]:
@@ -288,3 +307,77 @@ def test_a_client_certificate_says_who_we_are_and_a_wrong_token_is_told(
     del plain["clusters"][0]["cluster"]["certificate-authority-data"]
     with pytest.raises(ClusterError, match="certificate that is not trusted"):
         seen(**files)
+
+
+@dataclass(frozen=True)
+class BetweenServers(OperatedGround):
+    """Two API servers, each with its own certificate and token, in the contexts of one kubeconfig;
+    namespace and resource have the same names on both.
+    """
+
+    def asks(self, namespace: str, name: str, method: str = "GET", body: Any = None) -> Any:
+        path = f"{API}/shop/flinkdeployments{name and '/' + name}"
+        return kubernetes.ask(self.place_of(namespace), path, method, body)
+
+    def options(self, namespace: str, config: str = "us") -> dict[str, Any]:
+        whole: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "current-context": "none"}
+        for name in NAMESPACES:
+            plain = kubernetes.kubeconfig(self.place_of(name), config)
+            plain["contexts"][0]["context"] |= {"cluster": name, "user": name}
+            for part in ("clusters", "users", "contexts"):
+                whole.setdefault(part, []).append({**plain[part][0], "name": name})
+        path = self.folder / "kubeconfig"
+        if not path.exists():
+            path.write_text(json.dumps(whole))
+        url = cluster_of(self.servers, NAMESPACES[namespace]).url
+        given = {"kubeconfig": str(path), "context": namespace, "rest_url": url}
+        return {**given, "settle_seconds": 5}
+
+    def move(self, source: str, target: str, number: int = 1, **submit: Any) -> Path:
+        path = super().move(source, target, number, **submit)
+        plain = json.loads(path.read_text())
+        plain["jobs"][0]["submit"]["like"] = {"context": source, "resource": "orders"}
+        path.write_text(json.dumps(plain))
+        return path
+
+    @property
+    def requests(self) -> int:
+        places = [self.place_of(name) for name in NAMESPACES]
+        return sum(kubernetes.requests(place, "flink.apache.org") for place in places)
+
+
+@pytest.mark.slow
+@pytest.mark.row("W-19")
+def test_twenty_moves_each_way_between_two_api_servers_lose_nothing_and_grow_nowhere(
+    servers: Servers, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    moves, chance = 40, random.Random(SEED)
+    steps = ("halt/", "copy/", "publish/", "submit/", "confirm/")
+    requests, seconds, sizes = [], [], []
+    with group(tmp_path_factory.mktemp("second"), "kubernetes") as second:
+        ground = BetweenServers(servers, tmp_path, second=second)
+        with operated(ground):
+            ground.started("orders")
+            for number in range(moves):
+                ends = ("east", "west") if number % 2 == 0 else ("west", "east")
+                workdir = tmp_path / "runs" / f"{number}"
+                words = ("apply", str(ground.move(*ends, number)), "--yes", "--workdir")
+                before, began = ground.requests, time.monotonic()
+                is_killed = number % 3 == 2
+                if is_killed:
+                    killed_at(chance.choice(steps), (*words, str(workdir)), workdir, {})
+                    assert ground.said("resume", workdir)["state"] == "finished"
+                else:
+                    assert ground.said(*words, workdir)["state"] == "finished"
+                    requests.append(ground.requests - before)
+                    seconds.append(round(time.monotonic() - began, 1))
+                running = [len(cluster_of(servers, NAMESPACES[end]).running()) for end in ends]
+                assert running == [0, 1], f"after move {number}"
+                old, new = (ground.asks(end, "orders") for end in ends)
+                assert old["status"]["lifecycleState"] == "SUSPENDED"
+                assert len(ground.asks(ends[0], "")["items"]) == 1, "nothing else is left"
+                sizes.append(len(json.dumps(new)))
+            ground.goes_on("orders")
+    print(f"requests {requests}, seconds {seconds}, bytes {sizes}")
+    assert median(requests[-5:]) <= 1.5 * median(requests[:5])
+    assert max(sizes[4:]) <= max(sizes[2:4]) + 200, "a history of 20 moves would be longer"

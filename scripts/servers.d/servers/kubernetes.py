@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets
 import ssl
 import time
@@ -123,6 +124,23 @@ def kubeconfig(place: Place, user: str) -> dict[str, Any]:
 
 def ask(place: Place, path: str, method: str = "GET", body: Any = None) -> Any:
     """What the API server answers to the administrator."""
+    return json.loads(text(place, path, method, body))
+
+
+def requests(place: Place, group: str) -> int:
+    """How many requests for single resources of an API group the server has answered so far. An
+    operator, which lists them and patches their status, is not counted.
+    """
+    count = 0.0
+    for line in text(place, "/metrics").decode().splitlines():
+        name, _, number = line.rpartition(" ")
+        is_counted = f'group="{group}"' in name and 'subresource=""' in name
+        if name.startswith("apiserver_request_total{") and is_counted:
+            count += float(number) if re.search('verb="(GET|POST|PUT)"', name) else 0.0
+    return int(count)
+
+
+def text(place: Place, path: str, method: str = "GET", body: Any = None) -> bytes:
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
     request = urllib.request.Request(
         f"https://{HOST}:{place.ports['api']}{path}",
@@ -133,7 +151,7 @@ def ask(place: Place, path: str, method: str = "GET", body: Any = None) -> Any:
     context = ssl.create_default_context(cafile=str(place.folder / "conf" / "apiserver.crt"))
     handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     with urllib.request.build_opener(*handlers).open(request, timeout=10.0) as response:
-        return json.loads(response.read())
+        return bytes(response.read())
 
 
 def _answers(place: Place) -> bool:
