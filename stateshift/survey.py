@@ -260,6 +260,7 @@ class Survey:
     # Directories that may not be written to; None where that cannot be asked.
     denied: tuple[str, ...] | None = None
     superseded: bool = False  # its job runs at its standby; a finding says where
+    absence: str = ""  # where nothing is there: the fact, with the name that was probably meant
 
     @property
     def epoch(self) -> int | None:

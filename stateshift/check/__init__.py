@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stateshift.check.verdict import Checked
-from stateshift.engines.registry import find_image
+from stateshift.engines.registry import absence, find_image
 from stateshift.engines.views import Opening, ShownEntry
 from stateshift.errors import FormatError, NothingThere, PlanError
 from stateshift.storage import locations
@@ -82,7 +82,10 @@ def check(
     engine, storage, survey = find_image(location, opening)
     if not survey.images:
         hint = locations.look_above(location)
-        raise NothingThere(f"there is no checkpoint at {location}", hint=hint)
+        fact = f"there is no checkpoint at {location}"
+        if survey.kind == "empty":
+            fact = absence(location)
+        raise NothingThere(fact, hint=hint)
     if len(survey.images) != 1:
         names = ", ".join(image.path for image in survey.images[:5])
         raise PlanError(

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
+from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -20,8 +21,10 @@ from stateshift import extensions
 from stateshift.engines.protocol import Engine
 from stateshift.engines.views import DecodedFile, Opening
 from stateshift.errors import FormatError, PlanError, StateshiftError, StorageError
+from stateshift.specification.written import SPEC_SUFFIXES, is_yaml
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
+from stateshift.suggestion import BRACKETED, COMPARED_MAX, closest, suggest
 from stateshift.survey import Survey
 
 if TYPE_CHECKING:
@@ -154,6 +157,31 @@ def find_image(
     return last
 
 
+def absence(location: str, place: str = "") -> str:
+    """Return the fact that nothing is at a location, which was typed as `place`: with the local
+    path that was probably meant, or that an empty directory is there. Other storages are not
+    listed for it: those that list all files below a place have no bound.
+    """
+    place = place or location
+    path = locations.local_path(location)
+    if path is None:
+        return f"nothing is at {place}"
+    if os.path.isdir(path):
+        return f"{place} is there, and holds no file"
+    missing, folder = path, os.path.dirname(path)
+    while not os.path.isdir(folder):
+        missing, folder = folder, os.path.dirname(folder)
+    near = None
+    with suppress(OSError), os.scandir(folder) as entries:
+        names = [entry.name for entry in islice(entries, COMPARED_MAX)]
+        near = closest(os.path.basename(missing), names)
+    if near is None:
+        return f"nothing is at {place}"
+    meant = os.path.join(folder, near)
+    whole = os.path.normpath(os.path.join(meant, os.path.relpath(path, missing)))
+    return f"nothing is at {place}{suggest(whole if os.path.exists(whole) else meant, BRACKETED)}"
+
+
 def _likeliest_first(storage: Storage) -> Iterator[Engine]:
     """Yield the engines whose first file is there, then the others: nobody waits for those."""
     likely = list(_begun_by(storage))
@@ -195,8 +223,13 @@ def is_whole(name: str) -> bool:
 
 
 def refuse_document(location: str, opening: Opening) -> None:
-    """Raise the error for a spec or a saved plan of ours, which other commands read."""
-    file = single(location, opening) if location.endswith(".json") else None
+    """Raise the error for what other commands read: a spec, a saved plan, the workdir of a run."""
+    path = locations.local_path(locations.normal(location, os.getcwd()))
+    if path is not None and os.path.exists(os.path.join(path, "journal")):
+        hint = f"stateshift status {quote(path)}"
+        raise FormatError(f"{location} is the workdir of a run, and no image", hint=hint)
+    is_named_so = location.lower().endswith((*SPEC_SUFFIXES, ".plan"))
+    file = single(location, opening) if is_named_so else None
     if file is None:
         return
     storage, name = file
@@ -204,12 +237,10 @@ def refuse_document(location: str, opening: Opening) -> None:
     with suppress(ValueError, RecursionError):
         if info is not None and info.size <= _DOCUMENT_BYTES_MAX:
             plain = json.loads(storage.read(name))
-    if not isinstance(plain, dict):
-        return
     what, command = "a spec", "plan"
-    if "stateshift_plan" in plain:
+    if isinstance(plain, dict) and "stateshift_plan" in plain:
         what, command = "a saved plan", "apply"
-    elif "jobs" not in plain:
+    elif not is_yaml(name) and not (isinstance(plain, dict) and "jobs" in plain):
         return
     hint = f"stateshift {command} {quote(location)}"
     raise FormatError(f"{location} is {what}, and no image", hint=hint)

@@ -15,10 +15,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from shlex import quote
 
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import (
+    absence,
     decoded_file,
     engine_of,
     find_image,
@@ -43,7 +45,7 @@ from stateshift.engines.views import (
     StateRead,
     Wanted,
 )
-from stateshift.errors import Complaint, NothingThere, PlanError, SpecError
+from stateshift.errors import Complaint, FormatError, NothingThere, PlanError, SpecError
 from stateshift.formats.standby import Superseded
 from stateshift.specification.location import relation
 from stateshift.specification.transform import Repair
@@ -96,8 +98,12 @@ def inspect(location: str, opening: Opening = open_patiently) -> InspectedPlace:
         return InspectedPlace(file=decoded_file(storage, name, location, opening))
     _, _, survey = find_image(location, opening)
     if not survey.images and survey.kind == "empty":
-        hint = locations.look_above(locations.normal(location, os.getcwd()))
-        raise NothingThere(f"nothing is at {location}", location=location, hint=hint)
+        hint = locations.look_above(survey.location)
+        raise NothingThere(absence(survey.location, location), location=location, hint=hint)
+    path = locations.local_path(survey.location)
+    if not survey.images and path is not None and any(Path(path).glob("*/journal")):
+        hint = f"stateshift runs {quote(path)}"
+        raise FormatError(f"{location} holds the workdirs of runs, and no image", hint=hint)
     return InspectedPlace(survey)
 
 
@@ -187,7 +193,7 @@ def restartable(
         fact = f"{location} holds no checkpoint that a job could restart from"
         hint = f"stateshift inspect {quote(survey.location)}"
         if survey.kind == "empty":
-            fact = f"nothing is at {location}"
+            fact = absence(survey.location, location)
             hint = locations.look_above(survey.location)
         nothing = Finding("refuse", fact, hint=hint)
         found = survey.findings or (nothing,)

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.protocol import Engine
-from stateshift.engines.registry import engine
+from stateshift.engines.registry import absence, engine
 from stateshift.engines.views import Opening
 from stateshift.errors import Interrupted, MissingFile, PlanError, StateshiftError
 from stateshift.estimating import probe
@@ -355,7 +355,9 @@ def _with_traits(survey: Survey, storage: Storage) -> Survey:
         "renames_sooner": traits.renames_sooner,
     }
     real = real_location(survey.location)
-    return replace(survey, traits=known, real=real, faster_by=traits.faster_by)
+    absent = absence(survey.location) if survey.kind == "empty" else ""
+    faster_by = traits.faster_by
+    return replace(survey, traits=known, real=real, faster_by=faster_by, absence=absent)
 
 
 def _data(inquiry: Inquiry, location: str, ours: bool) -> Survey:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stateshift.engines.registry import engine_of
+from stateshift.engines.registry import absence, engine_of
 from stateshift.engines.spill import storage_errors
 from stateshift.engines.views import Opening, PreparedState, RowBatch, Wanted
 from stateshift.errors import FormatError, NothingThere, PlanError, SpecError
@@ -127,7 +127,7 @@ def batches_in(path: str, opening: Opening) -> Iterator[RowBatch]:
     storage, name = opening(locations.parent(location)), locations.name(location)
     if storage.stat(name) is None:
         hint = locations.look_above(location)
-        raise NothingThere(f"nothing is at {path}", location=location, hint=hint)
+        raise NothingThere(absence(location, path), location=location, hint=hint)
     with tempfile.TemporaryFile() as file:
         with storage_errors():
             for chunk in storage.chunks(name):

@@ -64,12 +64,12 @@ def of_sources(move: Move) -> Iterator[Finding]:
     for survey in move.surveys:
         yield from survey.findings
         if not survey.images and not survey.findings:
-            what, look = "no Flink savepoint or checkpoint is", "stateshift inspect"
-            hint = f"{look} {quote(survey.location)}"
+            fact = f"no Flink savepoint or checkpoint is at {survey.location}"
+            hint = f"stateshift inspect {quote(survey.location)}"
             if survey.kind == "empty":
-                what = "nothing is"
-                hint = f"check the path: {look} {quote(locations.parent(survey.location))}"
-            yield refuse(f"{what} at {survey.location}", hint=hint)
+                fact = survey.absence or f"nothing is at {survey.location}"
+                hint = locations.look_above(survey.location)
+            yield refuse(fact, hint=hint)
         for image in survey.images:
             yield from (finding for finding in image.findings if finding.level != "note")
             yield from _of_image(move, survey, image)

@@ -51,7 +51,8 @@ def of_source(move: Move) -> Iterator[Finding]:
     if source.kind == "empty":
         above = quote(locations.parent(source.location))
         hint = f"check the path: stateshift inspect {above}"
-        yield Finding("refuse", f"nothing is at {source.location}", hint=hint)
+        fact = source.absence or f"nothing is at {source.location}"
+        yield Finding("refuse", fact, hint=hint)
     elif source.kind not in ("checkpoint", "workflow") and not source.findings:
         fact = f"{source.location} holds no Spark checkpoint ({source.kind})"
         yield Finding("refuse", fact, hint=f"stateshift inspect {quote(source.location)}")
@@ -84,8 +85,8 @@ def of_stopping(move: Move) -> Iterator[Finding]:
             yield Finding(
                 "warn",
                 age,
-                hint="stop it, or name its cluster in the spec (source_cluster) so that it is "
-                "stopped for you",
+                hint="stop it, or have it stopped for you: by source_cluster in a spec, or by "
+                "stateshift move --stop",
             )
     elif cluster.state == "absent" and job.cutover != NEVER and job is job_to_stop(move.spec, job):
         # One of the jobs that share a source is stopped for all of them.
@@ -165,7 +166,7 @@ def of_target(move: Move) -> Iterator[Finding]:
     yield Finding(
         "refuse",
         f"the target {target.location} is not empty: it holds {held}",
-        hint=f"stateshift inspect {quote(target.location)}; choose another remote_location, or "
+        hint=f"stateshift inspect {quote(target.location)}; choose another target, or "
         'clear this one yourself; of a warm move, "set_aside": true keeps it beside the new image',
     )
 

@@ -88,8 +88,9 @@ def _left_behind(move: Move, log: str, places: list[EmbeddedPath]) -> Finding:
         "refuse",
         f"{named}{unknown}: if they lie elsewhere afterwards, the job reads all of them again",
         waive="paths-stay",
-        hint=f'add to the job "data": [{{"source": "{folder}", "target": "${{NEW_PLACE}}"}}], or, '
-        'where the job keeps reading there, "waive": ["paths-stay"]',
+        hint='where the job keeps reading there, "waive": ["paths-stay"] (without a spec: --waive '
+        'paths-stay); else add to the job "data": '
+        f'[{{"source": "{folder}", "target": "${{NEW_PLACE}}"}}]',
     )
 
 

@@ -105,8 +105,7 @@ def of_in_place(move: Move) -> Iterator[Finding]:
             "warn",
             f"{source.location} is changed where it lies: its job must be stopped. A fence "
             "keeps it from committing while this runs",
-            hint="stop it, or name its cluster in the spec (source_cluster) so that it is "
-            "stopped for you",
+            hint="stop it, or name its cluster (source_cluster) in a spec, which stops it for you",
         )
     for image, name in move.named_images:
         if image.epoch is not None and _plans_a_batch(image):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from shlex import quote
 
-from stateshift.engines.registry import single
+from stateshift.engines.registry import absence, single
 from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.engines.spark.entries.fold import fold_shard
 from stateshift.engines.spark.entries.store_view import RowSchema, note_of
@@ -120,7 +120,7 @@ def _no_checkpoint(
         hint = f"name the checkpoint it belongs to; what is in the file: {look_there}"
         return PlanError(fact, hint=hint)
     hint = locations.look_above(survey.location)
-    return NothingThere(f"nothing is at {location}", location=location, hint=hint)
+    return NothingThere(absence(survey.location, location), location=location, hint=hint)
 
 
 def check_wanted(there: Opened, wanted: Wanted) -> None:
