@@ -245,6 +245,12 @@ class NoSuchRun(JournalError):
     exit_code = PlanError.exit_code
 
 
+class NotConfirmed(StateshiftError):
+    """Somebody was asked whether to go on, and said no: nothing was done."""
+
+    exit_code = PlanError.exit_code
+
+
 class Interrupted(StateshiftError):
     """Asked to stop between two writes. The hint is the resume command."""
 

@@ -79,11 +79,31 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, the key of its answer, and the answer of who has none; None: there is none."""
+    """A question, the key of its answer, and the answer of who has none; None: there is none. It is
+    asked only after an answer to the question `needs`.
+    """
 
     key: str
     words: str
     default: str | None = None
+    needs: str | None = None
+
+
+START = Question("start", "The command that starts the job there (none: you start it)?", "")
+STOP = (
+    Question(
+        "stop",
+        "The command that stops the job where it runs now (none: you stop it before)?",
+        "",
+        needs="start",
+    ),
+    Question(
+        "restart",
+        "The command that starts it there again, if the move fails (none: you start it)?",
+        "",
+        needs="stop",
+    ),
+)
 
 
 def look(place: str, adapters: Adapters) -> Found:
@@ -92,7 +112,7 @@ def look(place: str, adapters: Adapters) -> Found:
     Raises:
         PlanError: there is neither an image nor a running job.
     """
-    from stateshift.engines.registry import find_image
+    from stateshift.engines.registry import absence, find_image
     from stateshift.storage.locations import job_name, normal, parent
 
     if os.path.isfile(place) or place.lower().endswith(SPEC_SUFFIXES):
@@ -114,7 +134,8 @@ def look(place: str, adapters: Adapters) -> Found:
     if not survey.images:
         there = parent(location) if survey.kind == "empty" else location
         hint = f"check the path: stateshift inspect {quote(there)}"
-        raise PlanError(f"there is no image of a job at {location}", hint=hint)
+        fact = f"there is no image of a job at {location}"
+        raise PlanError(absence(location) if survey.kind == "empty" else fact, hint=hint)
     at = f"{terms_of(engine.name).at} {survey.epoch}"
     facts = (
         f"a {survey.kind} of {engine.name.capitalize()} at {at}",
@@ -152,7 +173,8 @@ def questions(found: Found, goal: Goal) -> Iterator[Question]:
         return
     yield Question("to", "Where does its image go?")
     if not found.is_cluster:
-        yield Question("start", "The command that starts the job there (none: you start it)?", "")
+        yield START
+        yield from STOP if goal == "move" else ()  # a standby's job is not stopped
     if goal in ("standby", "drill"):
         yield Question("rpo", "How much work may be lost at most?", "15min")
 
@@ -192,8 +214,17 @@ def make_spec(
         job = {"name": answers["name"], "checkpoint_location": found.place}
         job["remote_location"] = answers["to"]
         if answers["start"]:
-            plain["clusters"] = {"commands": {"kind": "command", "submit": answers["start"]}}
+            # The spec may be used elsewhere, and means the same commands.
+            common = {"kind": "command", "cwd": os.getcwd()}
+            stop = {"stop": answers["stop"]} if answers.get("stop") else {}
+            clusters = {"commands": {**common, "submit": answers["start"], **stop}}
             job |= {"target_cluster": "commands", "submit": {}}
+            if stop:
+                job["source_cluster"] = "commands"
+            if stop and answers.get("restart"):
+                clusters["old-commands"] = {**common, "submit": answers["restart"], **stop}
+                job |= {"source_cluster": "old-commands", "source_submit": {}}
+            plain["clusters"] = clusters
     job = _for_goal(job, goal)
     if "rpo" in answers:
         job["standby"] = {"rpo": answers["rpo"]}

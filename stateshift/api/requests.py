@@ -136,6 +136,13 @@ def in_profile(written: Written, parse: Callable[[Written], Spec]) -> Spec:
     return replace(spec, profile=replace(given, gave=(*used, *given.gave)))
 
 
+def is_saved_plan(path: str) -> bool:
+    """Whether a file begins as a saved plan does: another one may be saved in its place."""
+    with suppress(OSError), open(path, "rb") as file:
+        return b'"stateshift_plan"' in file.read(64)
+    return False
+
+
 def save(proposal: Proposal, path: str) -> None:
     """Write a plan to a file, whole or not at all: somebody may be about to apply what is there."""
     signed = proposal.signed

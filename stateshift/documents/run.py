@@ -404,7 +404,7 @@ def run_row(entry: ListedRun) -> dict[str, object]:
         **row,
         "state": entry.facts.state,
         "jobs": ", ".join(job.job for job in done.jobs),
-        "seconds": done.seconds,
+        "took_seconds": done.worked_seconds,
         "downtime_seconds": done.downtime_seconds,
         "down": done.down,
         "workdir": entry.workdir,

@@ -61,7 +61,7 @@ def test_refusals_that_need_different_things_done_are_all_shown() -> None:
     assert shown(*same) == [
         "  refuse: ck/0 is busy",
         "    hint: stop the job",
-        '    waive it in the job: "waive": ["busy"]',
+        '    waive it in the job: "waive": ["busy"] (without a spec: --waive busy)',
         "    and 2 more like this: --verbose shows each",
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import zipfile
 from pathlib import Path
@@ -73,7 +74,7 @@ def test_a_checkpoint_becomes_a_spec_with_comments_and_a_page_that_can_be_planne
 def test_nothing_is_written_over(outside: Outside) -> None:
     Path("orders.md").write_text("mine")
     refused = outside.run("init", SOURCE, "--to", TARGET, "-o", "orders.json", "--yes")
-    assert refused.code == 2 and "orders.md is there, and stays as it is" in refused.err
+    assert refused.code == 4 and "orders.md is there, and stays as it is" in refused.err
     assert Path("orders.md").read_text() == "mine" and not Path("orders.json").exists()
 
 
@@ -134,7 +135,9 @@ def test_a_start_by_a_command_and_a_waiver_are_answers_too(outside: Outside) -> 
     assert outside.run("init", SOURCE, "--answers", given, "-o", "deep.json").code == 0
     spec = spec_of("deep.json")
     assert spec.jobs[0].waive == ("paths-stay",)
-    assert spec.cluster("commands").options == {"submit": "./start.sh"}
+    cluster = spec.cluster("commands")
+    assert cluster.options == {"cwd": os.getcwd(), "submit": "./start.sh"}
+    assert spec.jobs[0].source_cluster is None
 
 
 @pytest.mark.parametrize("goal", ["standby", "drill"])

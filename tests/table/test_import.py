@@ -82,7 +82,7 @@ def test_exported_rows_become_the_state_they_were(case: Path, suffix: str, tmp_p
 
 
 def exported_lines(folder: Path, checkpoint: str) -> list[str]:
-    assert said("export", checkpoint, "--to", str(folder / "lines.jsonl")).code == 0
+    assert said("export", checkpoint, "--to", str(folder / "lines.jsonl"), "--overwrite").code == 0
     return sorted((folder / "lines.jsonl").read_text().splitlines())
 
 

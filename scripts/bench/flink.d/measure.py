@@ -245,7 +245,7 @@ def as_rows(rounds: int) -> str:
     file, command = str(folder() / "rows.parquet"), [sys.executable, "-m", "stateshift"]
     run = ["--workdir", str(folder() / "run"), "--yes"]
     ways = {
-        "export": [[*command, "export", str(source), "--to", file]],
+        "export": [[*command, "export", str(source), "--to", file, "--overwrite"]],
         "import": [[*command, "import", file, "--template", str(source), "--to", TO, *run]],
         "rewrite": [program("rewrite", TO, str(source), "orders-count")],
     }

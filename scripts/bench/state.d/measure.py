@@ -230,7 +230,8 @@ def pair_of(case: Case, name: str, against: str, ours: Run, spark: Run, load: fl
 def our_side(name: str, case: Case, place: Path, scratch: Path) -> list[str]:
     stateshift, checkpoint = [sys.executable, "-m", "stateshift"], str(place / "checkpoint")
     if name == "export":
-        return [*stateshift, "export", checkpoint, "--to", str(scratch / "ours.parquet")]
+        rows = str(scratch / "ours.parquet")
+        return [*stateshift, "export", checkpoint, "--to", rows, "--overwrite"]
     if name == "verify":
         return [*stateshift, "verify", checkpoint, "--deep"]
     if name == "verify-no-history":

@@ -7,12 +7,14 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stateshift.cli.shell.options import (
     WORKDIRS,
+    Waive,
     Workdirs,
     argument,
     choice,
@@ -59,6 +61,7 @@ def init(
     answers: Annotated[
         str | None, option("--answers", "FILE", "Answers by their keys, in JSON or YAML.")
     ] = None,
+    waive: Waive = None,
     yes: Annotated[bool, flag("--yes -y", "Take the default of every other question.")] = False,
 ) -> int | None:
     """Write a spec to begin with.
@@ -90,18 +93,22 @@ def init(
     for path in (file, explanation):
         if os.path.exists(path):
             hint = _with_output(terminal, f"{stem}-2{suffix}")
-            raise SpecError.of("-o", f"{path} is there, and stays as it is", hint=hint)
+            raise PlanError(f"-o: {path} is there, and stays as it is", hint=hint)
     given = _answers(terminal, answers) | ({"to": to} if to is not None else {})
-    waive = names_in(given.pop("waive", ""))
+    waived = [*(waive or []), *names_in(given.pop("waive", ""))]
+    terminal.hush()  # it may ask
     asked = list(begin.questions(found, chosen))
     said = _answered(terminal, asked, given, answers, yes)
-    _put_in_full(said, terminal.profile)
-    plain = begin.make_spec(found, chosen, said, waive)
+    stay = os.path.dirname(os.path.abspath(file)) == os.getcwd()
+    _put_in_full(said, terminal.profile, stay)
+    if stay and _is_relative(place, found.place):
+        found = replace(found, place=place)
+    plain = begin.make_spec(found, chosen, said, waived)
     refused = _refusals(plain, file, adapters)
     can_ask = terminal.someone_there and not yes and found.spec is None
     answered = _waivers_confirmed(refused) if can_ask else []
     if answered:  # a plan that gets further may find more
-        plain = begin.make_spec(found, chosen, said, [*waive, *answered])
+        plain = begin.make_spec(found, chosen, said, [*waived, *answered])
         refused = _refusals(plain, file, adapters)
     refusals = [each.message for each in refused]
     text = begin.as_yaml(plain) if is_yaml(file) else begin.as_json(plain)
@@ -126,8 +133,17 @@ def init(
     return PlanError.exit_code if refusals else None
 
 
-def _put_in_full(said: dict[str, str], profile: Profile | None) -> None:
-    """Put locations among the answers in full: a spec may stand elsewhere than this is run."""
+def _is_relative(typed: str, location: str) -> bool:
+    """Whether a location was typed as a path below the current directory."""
+    from stateshift.storage.locations import normal
+
+    return not os.path.isabs(typed) and normal(os.path.join(os.getcwd(), typed)) == location
+
+
+def _put_in_full(said: dict[str, str], profile: Profile | None, stay: bool) -> None:
+    """Put locations among the answers in full; with `stay`, where the spec is in the current
+    directory and so means the same paths, not those that were typed below it.
+    """
     from stateshift.specification.key import Reader
     from stateshift.specification.location import Storages, normal
     from stateshift.specification.place import Complaints, Place
@@ -136,7 +152,9 @@ def _put_in_full(said: dict[str, str], profile: Profile | None) -> None:
     complaints, storages = Complaints(), Storages(profile.storages if profile else {})
     reader = Reader(complaints, normal(os.getcwd()), storages=storages)
     for key in said.keys() & {"to", "savepoints", "images"}:
-        said[key] = reader.value(LOCATION("Where it is."), Place(said[key], key))
+        location = reader.value(LOCATION("Where it is."), Place(said[key], key))
+        if complaints.made or not stay or not _is_relative(said[key], location):
+            said[key] = location
     if complaints.made:
         raise SpecError(tuple(complaints.made))
 
@@ -209,9 +227,15 @@ def _answered(
     said = dict(given)
     for question in asked:
         can_ask = terminal.someone_there and not yes and not wrong
+        if question.needs is not None and not said.get(question.needs):
+            if said.get(question.key):
+                fact = f"needs an answer to {question.needs!r}, too"
+                wrong.append(Complaint(question.key, fact))
+            continue
+        is_optional = yes or question.needs is not None
         if question.key not in said and can_ask:
             said[question.key] = typer.prompt(question.words, question.default, err=True)
-        elif question.key not in said and yes and question.default is not None:
+        elif question.key not in said and is_optional and question.default is not None:
             said[question.key] = question.default
         elif question.key not in said:
             default = "" if question.default is None else f" (--yes takes {question.default!r})"
@@ -298,15 +322,21 @@ def doctor(
 def _subjects(places: list[str], profile: Profile | None) -> Subjects:
     """Return the subjects that specs and locations name, or the profile in use."""
     from stateshift.api.doctor import Subjects
-    from stateshift.api.requests import spec_of
+    from stateshift.api.requests import NAME_A_SPEC, spec_of
     from stateshift.specification.written import SPEC_SUFFIXES
     from stateshift.storage.locations import normal
 
     subjects = Subjects()
     for place in places:
-        # A spec that is misspelled is no place where nothing is yet.
-        if os.path.isfile(place) or place.lower().endswith(SPEC_SUFFIXES):
-            subjects.add_spec(spec_of(place))
+        # A spec that is misspelled is no place where nothing is yet: a bare name that is not
+        # there is taken for a spec.
+        is_bare = "/" not in place and not os.path.exists(place)
+        if is_bare or os.path.isfile(place) or place.lower().endswith(SPEC_SUFFIXES):
+            hint = NAME_A_SPEC
+            if not place.lower().endswith(SPEC_SUFFIXES):
+                words = f"stateshift doctor ./{shlex.quote(place)}"
+                hint = f"{NAME_A_SPEC}; of a location that is not there yet: {words}"
+            subjects.add_spec(spec_of(place, hint))
         else:
             subjects.add_locations([normal(place, os.getcwd())], writes=True)
     if profile is not None and not places:

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Format, argument, command, flag, option
+from stateshift.cli.shell.options import (
+    Format,
+    Overwrite,
+    argument,
+    command,
+    flag,
+    option,
+    refuse_replacing,
+)
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.errors import PlanError, VerifyError
 
@@ -88,6 +96,7 @@ def check(
         str | None,
         option("--write-spec", "FILE", "Write the spec that makes the state fit, if one does."),
     ] = None,
+    overwrite: Overwrite = False,
     format: Format = "text",
 ) -> int:
     """Check that code starts from a state.
@@ -106,6 +115,8 @@ def check(
     terminal.format_as(format)
     if not code:
         raise typer.BadParameter("name the file: --with job.py")
+    if write_spec is not None:
+        refuse_replacing(terminal, "--write-spec", write_spec, overwrite)
     with watching(terminal) as meter:
         checked = api.check(
             location,

@@ -17,12 +17,14 @@ from stateshift.cli.shell.options import (
     FleetOf,
     Format,
     Location,
+    Overwrite,
     Parallel,
     argument,
     command,
     flag,
     names_in,
     option,
+    refuse_replacing,
 )
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.errors import PlanError, SpecError, StorageError, VerifyError
@@ -65,21 +67,18 @@ def inspect(
     a snapshot) it shows the decoded content.
     """
     from stateshift import api
-    from stateshift.cli.shell.progress import tell_if_slow
     from stateshift.cli.views import survey_text as render_survey
     from stateshift.documents.survey import store_rows
-    from stateshift.storage.locations import redact
 
     terminal.format_as(format)
-    with tell_if_slow(terminal, f"still reading {redact(location)}"):
-        inspection = api.inspect(
-            location,
-            uids=names_in(uids or ""),
-            files=files,
-            sources=sources,
-            entries=limit if entries else 0,
-            adapters=terminal.adapters_given,
-        )
+    inspection = api.inspect(
+        location,
+        uids=names_in(uids or ""),
+        files=files,
+        sources=sources,
+        entries=limit if entries else 0,
+        adapters=terminal.adapters_given,
+    )
     terminal.answer(
         "inspect",
         inspection.to_dict,
@@ -130,6 +129,7 @@ def export(
         ),
     ] = None,
     descriptor: Descriptors = None,
+    overwrite: Overwrite = False,
     parallel: Parallel = None,
 ) -> int | None:
     """Write state as Parquet, Arrow or JSON lines.
@@ -155,6 +155,8 @@ def export(
         batches = int(first), int(last)
     wanted = look.Wanted(operator, store, batch, batches)
     state = look.export(location, to, wanted, opening)
+    if to != STDOUT:
+        refuse_replacing(terminal, "--to", to, overwrite)
     with readers_for(terminal, None, [location], parallel) as readers:
         if to == STDOUT:
             for chunk in state.chunks(readers):
@@ -187,6 +189,7 @@ def query(
     to: Annotated[
         str | None, option("--to", "FILE", "Write all rows as .parquet, .arrow or .jsonl.")
     ] = None,
+    overwrite: Overwrite = False,
     limit: Annotated[int, option("--limit", "N", "Show up to N rows.", min=1)] = 100,
     descriptor: Descriptors = None,
     parallel: Parallel = None,
@@ -205,6 +208,8 @@ def query(
     from stateshift.table.rows import rows_of, save
     from stateshift.table.tables import tables_of
 
+    if to is not None:
+        refuse_replacing(terminal, "--to", to, overwrite)
     sql = words.pop() if is_question(words[-1]) and len(words) > 1 else None
     terminal.format_as(format, "tables" if sql is None else "rows")
     opening = terminal.opening()
@@ -245,6 +250,7 @@ def profile(
         option("--every", "N", "Read every Nth shard only, and estimate. Spark only.", min=1),
     ] = 1,
     html: Annotated[str | None, option("--html", "FILE", "Write it as a page, too.")] = None,
+    overwrite: Overwrite = False,
     parallel: Parallel = None,
     format: Format = "text",
 ) -> int | None:
@@ -262,6 +268,8 @@ def profile(
     from stateshift.storage import locations
     from stateshift.table.profile import profile as profile_of
 
+    if html is not None:
+        refuse_replacing(terminal, "--html", html, overwrite)
     terminal.format_as(format)
     opening, cwd = terminal.opening(), os.getcwd()
     places = [locations.normal(place, cwd) for place in (location, to) if place is not None]
@@ -368,6 +376,7 @@ def browse(
         raise PlanError(fact, hint="pip install 'stateshift[browse]'") from None
     from stateshift.cli.browse.places import first_page
 
+    terminal.hush()
     app.run(partial(first_page, locations), terminal.adapters())
     os._exit(0)  # what is still being read may hang, and only reads
 

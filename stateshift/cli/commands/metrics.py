@@ -45,7 +45,8 @@ def metrics(
         option(
             "--to",
             "FILE",
-            "Write a file for node_exporter's textfile collector, whole or not at all.",
+            "Write a file for node_exporter's textfile collector, whole or not at all. Each run "
+            "replaces it.",
         ),
     ] = None,
     advice: Annotated[

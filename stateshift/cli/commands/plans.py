@@ -10,6 +10,7 @@ from stateshift.cli.shell.options import (
     WORKDIRS,
     Format,
     Jobs,
+    Overwrite,
     Parallel,
     RunOptions,
     Throttle,
@@ -20,6 +21,7 @@ from stateshift.cli.shell.options import (
     option,
     overridden,
     refuse_no_file,
+    refuse_replacing,
 )
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.errors import PlanError, SpecError
@@ -36,8 +38,14 @@ def plan(
     terminal: Terminal,
     spec: Annotated[str, argument("SPEC", "The spec, or a saved plan to look at again.")],
     output: Annotated[
-        str | None, option("--output -o", "FILE", "Save the plan for `stateshift apply FILE`.")
+        str | None,
+        option(
+            "--output -o",
+            "FILE",
+            "Save the plan for `stateshift apply FILE`, in place of a plan that is there.",
+        ),
     ] = None,
+    overwrite: Overwrite = False,
     job: Jobs = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
@@ -66,7 +74,7 @@ def plan(
     """
     from dataclasses import replace
 
-    from stateshift.api.requests import mistakes_placed, move_of, save
+    from stateshift.api.requests import is_saved_plan, mistakes_placed, move_of, save
     from stateshift.cli.commands.advise import seconds_in
     from stateshift.cli.views import plan_text as render_plan
     from stateshift.documents.plan import plan_document, plan_facts
@@ -83,6 +91,7 @@ def plan(
     terminal.format_as(format, "phases")
     if output is not None:
         _refuse_output(spec, output)  # before the reading, which may take a while
+        refuse_replacing(terminal, "-o", output, overwrite or is_saved_plan(output))
     given, only = move_of(spec), job or []
     if sign is None and expires is not None:
         raise SpecError.of("--expires", "is for --sign")
@@ -152,8 +161,8 @@ def _same(path: str, other: str) -> bool:
     (2, 3, 4, 5, 6, 7, 8, 10, 130),
     e0="the image is at its target; the job runs there if the spec has a `submit`",
     e4=(
-        "refused, stale, or a warm move that cannot catch up: the old job runs on, or its "
-        "halt was undone"
+        "refused (also a damaged source, and a no), stale, or a warm move that cannot catch up: "
+        "the old job runs on, or its halt was undone"
     ),
     e8="another run holds the target or the workdir",
     e130="interrupted: `stateshift resume WORKDIR` continues",

@@ -83,7 +83,9 @@ def rebalance(
     replay: Annotated[
         str | None, option("--replay", "FILE", "Decide again what a file has; look at nothing.")
     ] = None,
-    html: Annotated[str | None, option("--html", "FILE", "Write a page with bars, too.")] = None,
+    html: Annotated[
+        str | None, option("--html", "FILE", "Write a page with bars, too; each run replaces it.")
+    ] = None,
     explain: Annotated[bool, flag("--explain", "Show what each move costs and brings.")] = False,
 ) -> int | None:
     """Move jobs between clusters, where that evens them out.

@@ -307,6 +307,7 @@ def runs(
     from stateshift.documents.run import run_row, workdir_document
 
     terminal.format_as(format)
+    workdirs = os.path.abspath(workdirs)
     entries = [run_at(path) for path in below(workdirs)]
     terminal.answer(
         "runs",

@@ -327,9 +327,17 @@ def with_shared_options(command: Parsed) -> Parsed:
         if "profile" not in declared:
             values.pop("profile", None)  # it is in use already: `in_profile`
         terminal = Terminal.of(context, json, verbose)
+        read = ""
         for name, metavar in located.items():
             values[name] = _meant(values[name], str(metavar), terminal.profile, context)
-        return command(terminal, **values)
+            read = read or _subject(values[name], str(metavar))
+        if not read or not (terminal.verbose or sys.stderr.isatty()):
+            return command(terminal, **values)
+        from stateshift.cli.shell.progress import tell_if_slow
+        from stateshift.storage.locations import redact
+
+        with tell_if_slow(terminal, f"still reading {redact(read)}"):
+            return command(terminal, **values)
 
     # The hash profile of `uid` is another thing, and older.
     of_all = [each for each in _OF_EVERY_COMMAND if each.name not in declared]
@@ -338,6 +346,15 @@ def with_shared_options(command: Parsed) -> Parsed:
     parsed.__doc__ = command.__doc__
     parsed.__signature__ = Signature(by_name)  # type: ignore[attr-defined]
     return parsed
+
+
+def _subject(value: object, metavar: str) -> str:
+    """Return the image, or the spec of images, that an argument names; empty for any other."""
+    first = value[0] if isinstance(value, list) and value else value
+    is_read = metavar in _IMAGES or "LOCATION" in metavar or "SPEC" in metavar
+    if not isinstance(first, str) or not is_read:
+        return ""
+    return f"what {first} names" if "SPEC" in metavar and "://" not in first else first
 
 
 def _meant(value: object, metavar: str, profile: Profile | None, context: typer.Context) -> object:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict, TypeVar, Unp
 
 import typer
 
-from stateshift.errors import SpecError, StorageError
+from stateshift.errors import PlanError, SpecError, StorageError
 
 if TYPE_CHECKING:
+    from stateshift.cli.shell.terminal import Terminal
     from stateshift.specification import Spec
 
 T = TypeVar("T", bound=str)
@@ -121,6 +122,26 @@ def refuse_no_file(flag: str, path: str, noun: str, name: str) -> None:
         raise StorageError(fact, location=path, hint=f"mkdir -p {quote(folder)}")
 
 
+def refuse_replacing(terminal: Terminal, flag: str, file: str, overwrite: bool) -> None:
+    """Refuse a file that is there already, before the work whose result it is to hold."""
+    import os
+
+    from stateshift.storage import locations
+
+    if overwrite:
+        return
+    place = locations.normal(file, os.getcwd())
+    path = locations.local_path(place)
+    # A pipe or a device takes what it is given.
+    is_there = path is not None and os.path.isfile(path)
+    if path is None:
+        folder = terminal.opening()(locations.parent(place))
+        is_there = folder.stat(locations.name(place)) is not None
+    if is_there:
+        fact = f"{flag}: {file} is there, and stays as it is"
+        raise PlanError(fact, hint=terminal.again("--overwrite"))
+
+
 Json = Annotated[bool, flag("--json", "One JSON document on stdout.", envvar="STATESHIFT_JSON")]
 Format = Annotated[
     str,
@@ -151,6 +172,7 @@ OfProfile = Annotated[
         envvar="STATESHIFT_PROFILE",
     ),
 ]
+Overwrite = Annotated[bool, flag("--overwrite", "Replace the file, if it is there.")]
 Yes = Annotated[bool, flag("--yes -y", "Do not ask. Needed where nobody can answer.")]
 Jobs = Annotated[
     list[str] | None, option("--job", "NAME", "Only this job of the spec. Repeatable.")

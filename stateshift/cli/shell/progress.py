@@ -267,12 +267,15 @@ def tell_changes(
 
 @contextmanager
 def tell_if_slow(terminal: Terminal, words: str) -> Iterator[None]:
-    """Say `words`, once, if this lasts for some seconds and somebody watches or asked by -v."""
+    """Say `words`, once, if this lasts for some seconds without a word and somebody watches or
+    asked by -v.
+    """
     if not (terminal.verbose or sys.stderr.isatty()):
         yield
         return
     timer = threading.Timer(SECONDS_BEFORE_WORDS, terminal.say, (words,))
     timer.daemon = True
+    terminal.slow = timer
     timer.start()
     try:
         yield
@@ -288,6 +291,7 @@ def draws_bar(terminal: Terminal) -> bool:
 @contextmanager
 def watching(terminal: Terminal) -> Iterator[Meter]:
     """Yield the meter of a run; close it however the run ends."""
+    terminal.hush()
     watch: Lines | Bar = Lines(terminal.say, verbose=terminal.verbose)
     if draws_bar(terminal):
         watch = Bar(terminal.verbose)

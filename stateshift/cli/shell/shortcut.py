@@ -46,7 +46,8 @@ def shortcut(
         example,
         (2, 3, 4, 5, 6, *clusters, 8, *((10,) if stops_jobs else ()), 130),
         e0=e0,
-        e4="refused before anything changed, or stale after that: roll the run back",
+        e4="refused before anything changed (also a damaged source, and a no); or stale: roll the "
+        "run back",
         e7=e7 or "",
         e8="another run holds the target or the workdir",
         e130="interrupted: `stateshift resume WORKDIR` continues",

@@ -137,6 +137,7 @@ class Terminal:
     profile: Profile | None = None
     is_paged: bool = True  # whether a pager may show the result; nobody may wait for a run's
     signed_by: tuple[str, ...] = ()  # the keys that the command asks for
+    slow: threading.Timer | None = None  # says that a command still reads, until it says anything
 
     @classmethod
     def of(cls, context: typer.Context, json: bool, verbosity: int = 0) -> Terminal:
@@ -241,7 +242,13 @@ class Terminal:
 
     def talk(self, blocks: Iterable[Block]) -> None:
         """Print what is not the result. If nobody can read it, the work continues."""
+        self.hush()
         self._print(blocks, cast("TextIO", Unfailing(sys.stderr)))
+
+    def hush(self) -> None:
+        """Leave it unsaid that the command still reads: it speaks for itself, or asks."""
+        if self.slow is not None:
+            self.slow.cancel()
 
     def say(self, line: str) -> None:
         """Print a line that is not the result."""
@@ -274,6 +281,7 @@ class Terminal:
         """Print the result: its document with --json, else its blocks; only one is made. `rows` are
         a table's, where those of the document hold more than cells; what no row tells is `beside`.
         """
+        self.hush()
         if self.json:
             self.document(name, document())
         elif self.format in TABLES:
@@ -312,6 +320,7 @@ class Terminal:
 
     def write(self, content: bytes) -> None:
         """Write a part of a result that is no document but a stream of bytes."""
+        self.hush()
         raw = getattr(sys.stdout, "buffer", None)
         if raw is None:  # somebody who calls us from Python caught stdout as text
             sys.stdout.write(content.decode("utf-8"))

@@ -30,6 +30,7 @@ from stateshift.errors import (
     FormatError,
     Interrupted,
     LastCopyError,
+    NotConfirmed,
     PlanError,
     SpecError,
     StalePlan,
@@ -189,8 +190,9 @@ def confirm(terminal: Terminal, question: str, yes: bool) -> None:
         raise SpecError.of("--yes", message, hint=terminal.again("--yes"))
     import typer
 
+    terminal.hush()
     if not typer.confirm(question, err=True):
-        raise Interrupted("not confirmed; nothing was done")
+        raise NotConfirmed("not confirmed; nothing was done")
 
 
 class _Speaking(Unwatched):

@@ -59,7 +59,9 @@ def findings(noted: Iterable[Finding], verbose: bool = False) -> Iterator[Block]
             if hint:
                 yield Line(f"hint: {redact(hint)}", "dim", 4)
             if finding.level == "refuse" and finding.waive and finding.waive not in hint:
-                yield Line(f'waive it in the job: "waive": ["{finding.waive}"]', "dim", 4)
+                waiver = finding.waive
+                in_spec = f'waive it in the job: "waive": ["{waiver}"]'
+                yield Line(f"{in_spec} (without a spec: --waive {waiver})", "dim", 4)
         if not are_all_shown:
             more = number(len(group.findings) - 1)
             yield Line(f"and {more} more like this: --verbose shows each", "dim", 4)

@@ -23,6 +23,7 @@ from stateshift.cli.views.units import about, dash, many, number, size, span
 from stateshift.plan import COPYING
 from stateshift.specification.grammars import MANUAL, NEVER, READY, seconds_of
 from stateshift.specification.job_relations import unsynced_places
+from stateshift.step.fences import FenceSource
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from stateshift.survey import Finding
 
 
+FENCED = "its job cannot go on there; rollback lifts that"
 Pair = tuple[str, str | Cell]
 
 
@@ -85,6 +87,8 @@ def brief(facts: PlanFacts) -> Iterator[Block]:
         bytes_ = size(sum(phase.bytes for phase in writing))
         amounts = f" (writes {files}, {bytes_})" if writing else ""
         yield Line(f"{title}: {phases}{amounts}", "strong")
+        if _fences(plan):
+            yield Line(f"fenced: {redact(plan.source)}: {FENCED}", indent=2)
     yield from _together(facts)
     loud = [finding for finding in _findings(facts) if finding.level != "note"]
     yield from findings(loud)
@@ -145,7 +149,8 @@ def one_plan(plan: Plan, spec: Spec, verbose: bool = False) -> Iterator[Block]:
     if plan.source == plan.target:
         yield pairs(("stays at", redact(plan.source)))
     else:
-        yield pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
+        fenced = ("fenced", f"the source: {FENCED}") if _fences(plan) else None
+        yield pairs(("source", redact(plan.source)), ("target", redact(plan.target)), fenced)
     if job is not None and job.rehearses:
         yield _warning("the standby is fed meanwhile: it is planned again if that changes it")
     elif fork:
@@ -173,6 +178,12 @@ def one_plan(plan: Plan, spec: Spec, verbose: bool = False) -> Iterator[Block]:
         yield Line(f"no steps: {why}", indent=2)
         return
     yield from _phases(plan, verbose)
+
+
+def _fences(plan: Plan) -> bool:
+    """Whether it keeps the old job from committing."""
+    steps = chain.from_iterable(phase.steps for phase in plan.phases)
+    return plan.source != plan.target and any(isinstance(step, FenceSource) for step in steps)
 
 
 def _is_fork(plan: Plan, job: JobSpec | None) -> bool:

@@ -364,11 +364,17 @@ def judgement(judged: Judgement, location: str, verbose: bool = False) -> Iterat
         yield without_empty(TextTable(heads, tuple(rows)))
     elif judged.epochs:
         yield pairs(("restart from", ranges(judged.epochs)))
+    if judged.checked is None and judged.images:
+        yield Line(SHALLOW, indent=2)
     yield from section("Findings", *findings(judged.findings, verbose))
     if judged.checked is not None:
         yield from section("Checked", *_checked(judged.checked))
 
 
+SHALLOW = (
+    "checked: logs, metadata, and whether the files that a restart needs are there; not what is "
+    "in the files of the state (--deep)"
+)
 HELD_MAX = 60  # letters of a type: rows of SQL may have hundreds of columns; --json has all
 STAGES = {"state": "what a restart reads", "history": "what came before its snapshots"}
 

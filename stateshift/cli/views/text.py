@@ -172,6 +172,7 @@ _HOLDS_COMMAND = re.compile(rf"^hint: |\b{COMMAND}")
 
 # Longer tables are shown plainly, line by line: laying one out in colours takes seconds.
 ROWS_MAX = 1000
+NAME_MAX = 40
 
 # ---- at a terminal -------------------------------------------------------------------------------
 
@@ -234,13 +235,15 @@ def _rich_table(table: TextTable) -> RenderableType:
     )
     for place, (head, title) in enumerate(zip(table.heads, table.titles, strict=True)):
         is_number = head.startswith(">")
-        is_label = place == 0 and not table.titled
+        # A name is copied: as long as it leaves half of a terminal, it is not broken.
+        longest = max((len(_text(row[place])) for row in table.rows), default=0)
+        is_label = place == 0 and (longest <= NAME_MAX or not table.titled)
         rich_table.add_column(
             title,
             justify="right" if is_number else "left",
             no_wrap=is_number or is_label,
             overflow="fold",
-            style="dim" if is_label else "",
+            style="" if table.titled or place else "dim",
         )
     for row in table.rows:
         cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
@@ -269,7 +272,7 @@ def without_empty(table: TextTable) -> TextTable:
 # ---- Markdown
 
 _MEANT = re.compile(r"[\\`*_\[\]<>#|~&$]|^[-+=]")
-_NUMBERED = re.compile(r"^(\d+)([.)])")
+_NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")  # what begins a list; 0.94 s does not
 _MENTION = re.compile(r"([@#])(?=\w)")
 ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from stateshift.cli.shell.options import Command, epilog
+from stateshift.cli.shell.options import Command, Overwrite, epilog, refuse_replacing
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import GroupOf, argument, option, search_working_directory
 
@@ -87,6 +87,7 @@ def export(
             "MODULE:FUNCTION of a state, which returns what is written; JSON without it.",
         ),
     ] = None,
+    overwrite: Overwrite = False,
 ) -> int | None:
     """Write every key of an operator with its state.
 
@@ -96,6 +97,7 @@ def export(
     from stateshift.live.bins import state_acts
     from stateshift.live.cli import bins_text
 
+    refuse_replacing(terminal, "--to", to, overwrite)
     with search_working_directory():
         keys, size = state_acts.export_state(group, operator, to, show)
     terminal.answer(

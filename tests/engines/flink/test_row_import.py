@@ -69,7 +69,7 @@ def imported(folder: Path, template: Path, *words: object) -> Said:
 def rows_of(folder: Path, template: Path) -> list[Row]:
     """The rows of all keyed state."""
     file = folder / "exported.jsonl"
-    assert said("export", str(template), "--to", str(file)).code == 0
+    assert said("export", str(template), "--to", str(file), "--overwrite").code == 0
     _, survey = engine("flink").survey(str(template), look.open_patiently)
     keyed = set()
     for operator in survey.images[0].operators:
