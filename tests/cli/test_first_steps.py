@@ -48,7 +48,6 @@ def test_verify_says_what_it_has_not_read(folder: Path) -> None:
 WRITING = {
     "export orders --to kept.jsonl": "--to",
     "query orders --to kept.jsonl": "--to",
-    "profile orders --html kept.html": "--html",
     "plan move.json -o kept.plan": "-o",
     "check orders --with job.sql --write-spec kept.json": "--write-spec",
 }
@@ -77,6 +76,11 @@ def test_a_file_is_replaced_if_told(words: str, folder: Path) -> None:
 def test_a_saved_plan_gives_way_to_the_next(folder: Path) -> None:
     for _ in range(2):
         assert said("plan", "move.json", "-o", "kept.plan").code == 0
+
+
+def test_a_page_gives_way_to_the_next(folder: Path) -> None:
+    for _ in range(2):
+        assert said("profile", "orders", "--html", "kept.html").code == 0
 
 
 def _writing_options(name: str) -> Iterator[str]:

@@ -249,8 +249,9 @@ def profile(
         int,
         option("--every", "N", "Read every Nth shard only, and estimate. Spark only.", min=1),
     ] = 1,
-    html: Annotated[str | None, option("--html", "FILE", "Write it as a page, too.")] = None,
-    overwrite: Overwrite = False,
+    html: Annotated[
+        str | None, option("--html", "FILE", "Write it as a page, too; replaces the file.")
+    ] = None,
     parallel: Parallel = None,
     format: Format = "text",
 ) -> int | None:
@@ -268,8 +269,6 @@ def profile(
     from stateshift.storage import locations
     from stateshift.table.profile import profile as profile_of
 
-    if html is not None:
-        refuse_replacing(terminal, "--html", html, overwrite)
     terminal.format_as(format)
     opening, cwd = terminal.opening(), os.getcwd()
     places = [locations.normal(place, cwd) for place in (location, to) if place is not None]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from stateshift.cli.shell.options import Command, Overwrite, epilog, refuse_replacing
+from stateshift.cli.shell.options import Command, epilog
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.live.cli import GroupOf, argument, option
 
@@ -25,10 +25,10 @@ def status(
         str | None,
         option(
             "--html FILE",
-            "Write a page: which version ran when, how fast; where bins were and went.",
+            "Write a page: which version ran when, how fast; where bins "
+            "were and went. It replaces the file.",
         ),
     ] = None,
-    overwrite: Overwrite = False,
     watch: Annotated[bool, option("--watch", "Show it again every second, until Ctrl-C.")] = False,
 ) -> int | None:
     """Show what runs, and what is under way.
@@ -43,8 +43,6 @@ def status(
     from stateshift.live import survey
     from stateshift.live.cli import chains_text
 
-    if html is not None:
-        refuse_replacing(terminal, "--html", html, overwrite)
     if watch:
         with suppress(KeyboardInterrupt):
             _watch(terminal, group)
