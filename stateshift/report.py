@@ -243,6 +243,17 @@ class JobReport:
     drill: DrillReport | None = None
     set_aside: str | None = None
     positions: tuple[PositionChange, ...] = ()
+    stop_begun: float | None = None  # as `downtime_start`: a stop that has no known end
+
+    @property
+    def down(self) -> bool | None:
+        """Whether the run has left the job stopped; None where nobody knows."""
+        return None if self.may_be_down else self.is_down
+
+    @property
+    def may_be_down(self) -> bool:
+        """Whether the run has begun to stop the job, and nobody knows if it did."""
+        return self.stop_begun is not None and not self.is_down and self.drill is None
 
     @property
     def is_down(self) -> bool:
@@ -295,6 +306,18 @@ class Report:
             return ""
         since = self.began + min(job.downtime_start or 0.0 for job in down)
         return f"down since {moment(since)}: {', '.join(job.job for job in down)}"
+
+    @property
+    def may_be_down(self) -> str:
+        """Jobs of which nobody knows whether the run has stopped them; since when. It says nothing
+        of a run at work, whose stop is under way.
+        """
+        unsure = [job for job in self.jobs if job.may_be_down]
+        if not unsure or self.began is None:
+            return ""
+        since = self.began + min(job.stop_begun or 0.0 for job in unsure)
+        names = ", ".join(job.job for job in unsure)
+        return f"may have been stopped or not, at {moment(since)}: {names}"
 
     @property
     def engine(self) -> str:
@@ -449,7 +472,16 @@ def _job(progress: Progress, name: str) -> JobReport:
         drill=_drill(progress, name),
         set_aside=_set_aside(steps),
         positions=next((plan.positions for plan in reversed(plans) if plan.positions), ()),
+        stop_begun=_stop_begun(progress, [*halts, *plans]),
     )
+
+
+def _stop_begun(progress: Progress, plans: Iterable[PlanProgress]) -> float | None:
+    stops = [plan.stop for plan in plans if plan.stop is not None]
+    if not stops or not stops[-1].has_no_known_end:
+        return None
+    begun = stops[-1].at
+    return _between(progress.began, begun)
 
 
 def _drill(progress: Progress, job: str) -> DrillReport | None:

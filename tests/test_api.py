@@ -272,7 +272,9 @@ def test_a_run_that_is_interrupted_names_its_workdir_and_goes_on() -> None:
 
     with pytest.raises(Interrupted) as interrupted:
         api.apply(spec(), workdir="run", progress=watch, stop=stop)
-    assert interrupted.value.hint == f"stateshift resume {Path('run').absolute()}"
+    place = Path("run").absolute()
+    back = f"or, to take it back: stateshift rollback {place}"
+    assert interrupted.value.hint == f"stateshift resume {place}; {back}"
     assert api.status("run").state in ("interrupted", "failed")
     assert api.resume("run").state == "finished"
 

@@ -212,6 +212,7 @@ def rollback(
     *,
     discard_progress: bool = False,
     discard_last_copy: bool = False,
+    runs_again: bool = False,
     progress: Watch | None = None,
     stop: threading.Event | None = None,
     adapters: Adapters | None = None,
@@ -223,6 +224,7 @@ def rollback(
         discard_progress: throw away what the job has committed on the target since.
         discard_last_copy: delete the copy also where the source holds no image any more that could
             take its place.
+        runs_again: somebody has started the job where it was: it is not started.
         progress: called with what is done, from several threads.
         stop: set it to interrupt the rollback after the current write; `resume` goes on with it.
         adapters: how storages and clusters are reached, where a test has its own.
@@ -242,6 +244,9 @@ def rollback(
     place = Workdir(os.fspath(workdir))
     with _hints(place):
         reached = _reached(adapters, progress, stop)
+        if runs_again:
+            migration.check_rollback(place, reached, discard_progress, discard_last_copy)
+            migration.note_running(place, reached)
         report = migration.rollback(
             place, reached, discard_progress, discard_last_copy=discard_last_copy
         )

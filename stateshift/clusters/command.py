@@ -67,7 +67,7 @@ from stateshift.clusters.spark_causes import LOG_LINES, failure_of
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import read_object, write_object
 from stateshift.errors import ClusterError
-from stateshift.specification.options import options_of
+from stateshift.specification.options import TYPED, options_of
 
 _STOPPED = "stopped"
 _STOPPED_BY_ANOTHER = "stopped by another run; whether it runs again nobody looks without `find`"
@@ -133,9 +133,9 @@ class CommandCluster(UnknownAnswers):
         missing = self._shell.missing("submit")
         if missing is None:
             return Trial()
-        of_move = "(of `move`: --start, --restart)"
-        hint = f"correct the option submit of the cluster {self.name} {of_move}"
-        return Trial(f"there is no program {missing} for its command `submit`", hint)
+        key = TYPED.get((self.name, "submit"), "submit")
+        hint = f"correct the option {self._shell.named('submit')}"
+        return Trial(f"there is no program {missing} for its command `{key}`", hint)
 
     @logs_submission
     def submit(self, submission: Submission) -> str:
@@ -158,7 +158,7 @@ class CommandCluster(UnknownAnswers):
             return status
         if not self._shell.has("stop"):
             fact = f"{request.job} is {status.state}, and the cluster has no command to stop it"
-            hint = "stop it by hand, or add the option stop to the cluster"
+            hint = "stop it by hand, or add the option stop to the cluster (`move`: --stop COMMAND)"
             if request.tag is not None and not self._shell.has("find"):  # its record is all we have
                 stem = shlex.quote(str(self._stem(request.tag).absolute()))
                 hint = f"stop it by hand, and say so: touch {stem}.stopped; then do the same again"
@@ -285,6 +285,10 @@ class Shell:
         command = self.options[verb]
         return ["/bin/sh", "-c", command if isinstance(command, str) else shlex.join(command)]
 
+    def named(self, verb: str) -> str:
+        """Return the words for a command: the option of `move` that it was typed by, or its key."""
+        return TYPED.get((self.cluster, verb)) or f"{verb} of the cluster {self.cluster}"
+
     def missing(self, verb: str) -> str | None:
         """Return the program that a command begins with, if the shell would not find it."""
         command = self.options[verb]
@@ -343,7 +347,8 @@ class Shell:
             try:
                 out, err = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired as error:
-                fact = f"the command `{verb}` has not ended in {seconds:g} s"
+                key = TYPED.get((self.cluster, verb), verb)
+                fact = f"the command `{key}` has not ended in {seconds:g} s"
                 hint = f"run it by hand to see why: {self.clean(self.arguments(verb)[-1])}"
                 raise ClusterError(fact, cluster=self.cluster, hint=hint) from error
             finally:
@@ -368,14 +373,15 @@ class Shell:
     def failed(
         self, verb: str, code: int, err: str, secrets: Mapping[str, str] | None = None
     ) -> ClusterError:
-        fact = f"the command `{verb}` ended with exit code {code}"
+        key, named = TYPED.get((self.cluster, verb), verb), self.named(verb)
+        fact = f"the command `{key}` ended with exit code {code}"
         end = last_lines(self.clean(err, secrets), _STDERR_LINES)
         if end:
             fact += f":\n{end}"
-        hint = f"correct the option {verb} of the cluster {self.cluster}, or what it calls"
+        hint = f"correct the option {named}, or what it calls"
         if verb in ("submit", "stop"):
-            hint = f"mend what the command {verb} of the cluster {self.cluster} calls. A run keeps "
-            hint += "its commands: for another one, `stateshift rollback WORKDIR`, and begin again"
+            hint = f"mend what the command {named} calls. A run keeps its commands: for "
+            hint += "another one, `stateshift rollback WORKDIR`, and begin again"
         return ClusterError(fact, cluster=self.cluster, hint=hint)
 
     def clean(self, text: str, secrets: Mapping[str, str] | None = None) -> str:

@@ -48,6 +48,11 @@ from stateshift.specification.options import KindOptions
 
 C = TypeVar("C")
 
+
+class NotKilledError(ClusterError):
+    """A cluster cannot kill a job, and has done nothing to it."""
+
+
 _SETTLE_SECONDS = 60.0
 
 
@@ -165,12 +170,16 @@ class TaggedCluster(UnknownAnswers, ABC):
         return status.state.alive and status.id == killed
 
     def kill_noted(self, request: StopRequest, id: str | None, kill: Callable[[], None]) -> None:
-        """Kill a job, which may take its time to end. A refusal leaves it as it is."""
+        """Kill a job, which may take its time to end. A refusal leaves it as it is: not noted as
+        one that is being stopped, nor as one that we have stopped.
+        """
         self.notes.add(_kill_note(request), begun=time.time(), id=id)
         try:
             kill()
-        except Refused:
+        except (Refused, NotKilledError):
             self.notes.add(_kill_note(request), id=None)
+            if request.tag is not None and self.notes.read(request.tag) is not None:
+                self.notes.add(request.tag, stopped=False)
             raise
 
     def end(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:

@@ -46,6 +46,7 @@ METRICS: Mapping[str, str] = {
     "stateshift_job_last_success_timestamp_seconds": "When a run of the job was last finished.",
     "stateshift_job_failure_exit_code": "The exit code with which the run has failed.",
     "stateshift_job_down": "Whether the run has stopped the job, and nobody saw it go on.",
+    "stateshift_job_may_be_down": "Whether a stop of the job has no known end: it runs, or not.",
     "stateshift_job_down_since_timestamp_seconds": "Since when the job is down.",
     "stateshift_job_downtime_seconds": "How long the run kept the job down, or has so far.",
     "stateshift_job_copied_bytes": "Bytes of the image that the run has copied.",
@@ -288,6 +289,7 @@ def _of_downtime(job: _JobRun) -> Iterator[tuple[str, Sample]]:
         yield "down", job.sample(0)
         return
     yield "down", job.sample(done.is_down)
+    yield "may_be_down", job.sample(done.may_be_down and not job.run.held)
     if done.is_down and done.downtime_start is not None:
         since = job.progress.began + done.downtime_start
         yield "down_since_timestamp_seconds", job.sample(since)

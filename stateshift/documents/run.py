@@ -108,6 +108,11 @@ class RunFacts:
         return tuple(job for job in self.report.jobs if job.is_down)
 
     @property
+    def may_be_down(self) -> str:
+        """Jobs of which nobody knows whether they run. A process at work stops its own."""
+        return "" if self.held else self.report.may_be_down
+
+    @property
     def standbys(self) -> tuple[StandbyLag, ...]:
         """How far each standby is behind its source, while the run keeps one."""
         if self.now is None or self.report.state in ("finished", "rolling-back", "rolled-back"):
@@ -209,6 +214,10 @@ class JobReportDocument(TypedDict):
     files: Annotated[int, "how many files were moved"]
     bytes: Annotated[int, "their size together"]
     downtime_seconds: Annotated[float | None, "null while it is down, or where it never was"]
+    down: Annotated[
+        bool | None,
+        "whether the run has left it stopped; null: a stop was begun, and nobody knows its end",
+    ]
     downtime_from: Annotated[str | None, "what the downtime is counted from"]
     entries: Annotated[int | None, "entries that were compared on both sides"]
     compared: Annotated[Compared, "what was found to be the same on both sides"]
@@ -406,7 +415,7 @@ def run_row(entry: ListedRun) -> dict[str, object]:
         "jobs": ", ".join(job.job for job in done.jobs),
         "took_seconds": done.worked_seconds,
         "downtime_seconds": done.downtime_seconds,
-        "down": done.down,
+        "down": done.down or entry.facts.may_be_down,
         "workdir": entry.workdir,
         "failure": "" if done.failure is None else redact(done.failure.message),
     }

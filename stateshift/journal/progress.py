@@ -26,6 +26,10 @@ State = Literal[
 ]
 
 
+# The beginnings of the names of steps that stop a job.
+STOPS = ("halt/stop", "halt/savepoint", "halt/checkpoint")
+
+
 @dataclass(frozen=True, slots=True)
 class StepProgress:
     """One step so far, by the journal."""
@@ -42,6 +46,13 @@ class StepProgress:
     stopped: bool = False  # we stopped what an earlier one had started
     undone_at: float = 0.0
     earlier: StepProgress | None = None  # an attempt that was undone, but for what is `left` of it
+
+    @property
+    def has_no_known_end(self) -> bool:
+        """Whether nobody knows if it has done anything: it was cut short, or is undone but for what
+        is `left` of it.
+        """
+        return self.evidence is None and (self.state == "started" or bool(self.left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,12 @@ class PlanProgress:
         """Whether a step was begun, and not undone."""
         progress = self.steps.get(step)
         return progress is not None and progress.state != "undone"
+
+    @property
+    def stop(self) -> StepProgress | None:
+        """The last step that was to stop the job."""
+        stops = [step for name, step in self.steps.items() if name.startswith(STOPS)]
+        return stops[-1] if stops else None
 
 
 FORGOTTEN_MAX = 10_000_000
@@ -200,6 +217,8 @@ def advance(progress: Progress, record: Record) -> Progress:
             return _with_step(after, record.plan, record.step, finished)
         case records.StepUndone():
             before = _step(progress, record.plan, record.step, record)
+            if progress.state == "rolled-back":  # somebody has started its job since
+                after = replace(after, idle=rested)
             begun = _with_plan(after, replace(progress.plans[record.plan], finished_at=None))
             undone = replace(before, state="undone", left=record.left, undone_at=record.at)
             return _with_step(begun, record.plan, record.step, undone)

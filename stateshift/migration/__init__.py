@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         apply,
         check_rollback,
         note_command,
+        note_running,
         progress_of,
         resume,
         rollback,
@@ -109,6 +110,7 @@ __all__ = [
     "keep_policies_of_group",
     "no_policies",
     "note_command",
+    "note_running",
     "open_fleet",
     "open_processes",
     "places_of",
@@ -135,7 +137,8 @@ __all__ = [
 _HOMES = {
     "adapters": "Adapters impatient no_policies real_adapters with_second_try world_of",
     "backlog": "reads_out",
-    "calls": "apply check_rollback note_command progress_of resume rollback spec_of status",
+    "calls": "apply check_rollback note_command note_running progress_of resume rollback "
+    "spec_of status",
     "fleet_session": "open_fleet open_processes places_of",
     "gathering": "Inquiry gather",
     "history": "is_stopping",

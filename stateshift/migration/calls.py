@@ -39,7 +39,7 @@ from stateshift.migration.stages import run_wave
 from stateshift.migration.submit_corrections import correct
 from stateshift.migration.target_locks import release_untouched
 from stateshift.migration.wave_order import waves
-from stateshift.migration.way_back import roll_back_run
+from stateshift.migration.way_back import note_running_jobs, roll_back_run
 from stateshift.report import Report, summarize
 from stateshift.specification import Spec, to_plain_spec
 from stateshift.specification.job_relations import unsynced_locations, unsynced_places
@@ -175,7 +175,9 @@ def rollback(
     begun: Callable[[], None] = nobody_waits,
     discard_last_copy: bool = False,
 ) -> Report:
-    """Take a run back: everything it wrote, and nothing else."""
+    """Take a run back: everything it wrote, and nothing else. If it was taken back before and left
+    a job down, ask the cluster whether that job runs again.
+    """
     workdir.require()
     with workdir.hold(), _logged("rollback", workdir, adapters):
         journal = _journal_of(workdir)
@@ -186,6 +188,7 @@ def rollback(
         context = reopen_run(journal, workdir, adapters)
         before = journal.progress
         if before.state == "rolled-back":
+            note_running_jobs(context, is_said=False)
             return context.write_report()
         # Whatever the job of a drill has done is worth nothing.
         discard, last_copy = discard_progress or before.rehearses, discard_last_copy
@@ -198,7 +201,18 @@ def rollback(
             now = adapters.clock.now()
             journal.append(RollbackStarted(now, discard, last_copy=last_copy))
         begun()
+        note_running_jobs(context, is_said=False)
         return with_end_told(context, roll_back_run)
+
+
+def note_running(workdir: Workdir, adapters: Adapters) -> None:
+    """Write down that somebody has started the run's jobs where they were: it does not."""
+    workdir.require()
+    with workdir.hold(), _logged("rollback", workdir, adapters):
+        journal = _journal_of(workdir)
+        if journal.progress.state != "new":
+            note_command("rollback", workdir, adapters)
+            note_running_jobs(reopen_run(journal, workdir, adapters), is_said=True)
 
 
 def note_command(what: CommandName, workdir: Workdir, adapters: Adapters) -> None:

@@ -25,10 +25,10 @@ from stateshift.engines.protocol import Engine
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.specification import ClusterSpec, JobSpec
 from stateshift.specification.grammars import NEVER
+from stateshift.specification.model import JOB_STOPPED
 from stateshift.specification.options import SPARK_KINDS
 from stateshift.survey import ClusterFacts, Finding
 
-STOPPED = "job-stopped"  # the waiver: somebody has seen that the job does not run
 NO_TAG = "stateshift.nobody-has-submitted-this"
 _ROOM_KINDS: Final = ("flink_operator", "spark_operator", "yarn")
 _ROOM_SECONDS: Final = 10.0  # in all, for a plan
@@ -97,14 +97,14 @@ def facts_of_source(
         hint = (
             'say in `stop` which job it is; or make the source a cluster of kind "command" '
             "that finds and stops it "
-            f'(such as `yarn application`); or, where it is stopped, "waive": ["{STOPPED}"]'
+            f'(such as `yarn application`); or, where it is stopped, "waive": ["{JOB_STOPPED}"]'
         )
-        findings.append(Finding("refuse", message, STOPPED, hint))
+        findings.append(Finding("refuse", message, JOB_STOPPED, hint))
     elif (status.state.alive or is_unknown) and not kind.can_stop(spec.options):
         message = f"{spec.name} has no command to stop the job with, and the job is {status.state}"
         hint = 'give the cluster a "stop" command, or stop the job first'
         findings.append(Finding("refuse", message, hint=hint))
-    if is_unseen and STOPPED in job.waive:
+    if is_unseen and JOB_STOPPED in job.waive:
         status = replace(status, state=JobState.ABSENT)
     if status.state.alive or status.state is JobState.UNKNOWN:
         findings += _of_way_back(cluster, job)

@@ -121,7 +121,7 @@ class RunContext:
         """
         hint = self.with_workdir(error.hint)
         if isinstance(error, Interrupted):
-            hint = f"stateshift resume {quote(str(self.workdir.path))}"
+            hint = self._after_interruption()
         if self.progress.state in ("running", "rolling-back"):
             with suppress(StorageError):
                 self.record(
@@ -136,6 +136,22 @@ class RunContext:
                 )
                 self.write_report()
         return error.with_hint(hint)
+
+    def _after_interruption(self) -> str:
+        """Return the ways to go on, and the jobs that may run at their new places."""
+        place = quote(str(self.workdir.path))
+        if self.progress.state == "rolling-back":
+            return f"stateshift resume {place}"
+        started = []
+        for plan in self.progress.known:
+            begun = [step for step in plan.steps.values() if step.state != "undone"]
+            phases = {step.phase for step in begun}
+            if plan.finished_at is None and phases & {"submit", "confirm"}:
+                started.append(plan.job)
+        hint = f"stateshift resume {place}; or, to take it back: stateshift rollback {place}"
+        if started:
+            hint += f"; {' and '.join(started)} was started on the target, and may run there"
+        return hint
 
 
 def open_run(

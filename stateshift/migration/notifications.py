@@ -37,9 +37,11 @@ def with_end_told(context: RunContext, work: Callable[[RunContext], Report]) -> 
         try:
             report = work(context)
         except StateshiftError as error:
-            down = summarize(context.progress).down
-            named = error
-            if down:
+            report = summarize(context.progress)
+            down, unsure, named = report.down, report.may_be_down, error
+            if unsure and not down and isinstance(error, Interrupted):
+                named = error.restated(f"{unsure}: {error.fact}", error.exit_code)
+            elif down:
                 exit_code = error.exit_code if isinstance(error, Interrupted) else JOB_DOWN
                 named = error.restated(f"{down}: {error.fact}", exit_code)
             _tell_failed(context, named)

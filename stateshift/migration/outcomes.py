@@ -69,6 +69,7 @@ class Outcome:
 
 STOPPED = Outcome(WaveFate.LEAVE, RunFate.STOP)
 RESUME = "`stateshift resume WORKDIR`"
+ROLLBACK = "`stateshift rollback WORKDIR`"
 
 
 def outcome(on_failure: OnFailure, failure: Failure, committed_since: CommittedSince) -> Outcome:
@@ -151,7 +152,11 @@ def _wave_hint(after: Aftermath) -> str:
             not_back = f"{names} was not taken back: {reason.fact}; {reason.hint}"
             return not_back + _restart_hint(after.restart)
         case Reached.FAILED:
-            return f"taking {names} back failed, too ({reason.fact}): {RESUME} tries again"
+            failed = f"Taking {names} back failed, too: {reason.fact}"
+            return (
+                f"{RESUME} tries again to take {names} back and to move it; {ROLLBACK} takes the "
+                f"run back for good. {failed}"
+            )
         case _:
             fate = " and was started again where it was" if after.restarted else ""
             if after.unsure:
@@ -168,7 +173,7 @@ def _run_hint(after: Aftermath) -> str:
             not_back = f"the run was not taken back: {reason.fact}; {reason.hint}"
             return not_back + _restart_hint(after.restart)
         case Reached.FAILED:
-            return f"taking the run back failed, too ({reason.fact}): {RESUME} goes on with that"
+            return f"taking the run back failed, too: {reason.fact}; {RESUME} goes on with that"
         case _:
             done = "the run was taken back, as `on_failure` says"
             return f"{done}: mend this, then apply the spec again"
@@ -179,7 +184,7 @@ def _restart_hint(restart: Restart | None) -> str:
         return ""
     names = _names(restart.jobs)
     if restart.trouble is not None:
-        return f"; to start {names} there again failed, too ({restart.trouble})"
+        return f"; to start {names} there again failed, too: {restart.trouble}"
     return f"; started there again: {names}"
 
 

@@ -10,7 +10,7 @@ from shlex import quote
 
 from stateshift.clusters.protocol import JobState, StopRequest
 from stateshift.engines.registry import engine
-from stateshift.errors import ClusterError, PlanError
+from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.journal import PlanProgress
 from stateshift.migration.arrivals import arrivals
 from stateshift.migration.context import RunContext
@@ -237,6 +237,29 @@ def _has_gone_on(context: RunContext, adopted: PlanProgress) -> bool:
         if epoch is not None and (at_target.get(path) or 0) > epoch:
             return True
     return False
+
+
+def discarded_progress(context: RunContext) -> Iterator[str]:
+    """Yield, for each job, the epochs at its target that a rollback throws away, in words."""
+    terms = terms_of(context.spec.engine)
+    for adopted in context.progress.known:
+        plan = context.plans.read(adopted)
+        is_elsewhere = plan.purpose == "move" and plan.target != plan.source
+        if adopted.undone or not is_elsewhere or plan.epoch is None:
+            continue
+        newest = plan.epoch
+        with suppress(StateshiftError):  # a place that cannot be read is not described
+            for epoch in _epochs_at(context, plan.engine, plan.target).values():
+                newest = max(newest, epoch or 0)
+        if newest > plan.epoch:
+            first = plan.epoch + 1
+            epochs = f"{terms.one} {first}"
+            if newest > first:
+                epochs = f"{terms.many} {first} to {newest}"
+            yield (
+                f"{adopted.job}: {epochs} at {plan.target} is discarded; it goes on from "
+                f"{plan.source}, after {terms.one} {plan.epoch}"
+            )
 
 
 def _publishes_standby(context: RunContext, adopted: PlanProgress) -> bool:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 
 from stateshift import executor
-from stateshift.errors import StateshiftError, StorageError
-from stateshift.journal import PlanProgress, RollbackRefused, RunRolledBack
+from stateshift.clusters.protocol import StopRequest
+from stateshift.errors import ClusterError, StateshiftError, StorageError
+from stateshift.journal import PlanProgress, RollbackRefused, RunRolledBack, StepUndone
 from stateshift.migration.context import RunContext
 from stateshift.migration.last_copy import refuse_last_copy
 from stateshift.migration.rollback_checks import (
     FROM_THE_START,
     CommittedSince,
+    discarded_progress,
     is_only_stopped,
     is_whole,
     may_have_started,
@@ -30,7 +33,8 @@ from stateshift.migration.target_locks import give_claim_back, lock_target, rele
 from stateshift.plan import PHASES, PhaseName, Plan
 from stateshift.report import Report
 from stateshift.specification import JobSpec
-from stateshift.step import FenceSource, MoveFiles
+from stateshift.step import FenceSource, MoveFiles, StopJob, TakeCheckpoint, TakeSavepoint
+from stateshift.step.marks import forget_stop
 
 # The phases that fill a target which nobody sees yet.
 FILLING: tuple[PhaseName, ...] = ("copy", "transform", "compare")
@@ -42,6 +46,9 @@ def roll_back_run(context: RunContext) -> Report:
     try:
         # Also when this goes on: a job may have been moved on in between.
         refuse_moved_on(context, context.progress.known)
+        if context.progress.discard and not context.progress.rehearses:
+            for line in discarded_progress(context):
+                context.say(line)
         _undo(context, context.progress.known)
         for name in context.progress.jobs:
             give_claim_back(context, context.job(name))
@@ -59,6 +66,34 @@ def roll_back_run(context: RunContext) -> Report:
     except StateshiftError as error:
         raise context.record_failure(error) from error
     return context.write_report()
+
+
+def note_running_jobs(context: RunContext, is_said: bool) -> None:
+    """Write down which jobs run again where they were. A person may have said so of all; else the
+    clusters are asked of those that were stopped, and not started again.
+    """
+    for adopted in context.progress.known:
+        for step in context.plans.read(adopted):
+            done = adopted.steps.get(step.name)
+            if done is None or not isinstance(step, StopJob | TakeSavepoint | TakeCheckpoint):
+                continue
+            is_told = bool(done.left) and (is_said or _runs_again(context, step))
+            if not is_told and (done.state == "undone" or not is_said):
+                continue
+            if isinstance(step, StopJob):  # else it would stop this one, too
+                forget_stop(context.world.storage(step.location), step.job)
+            context.say(f"{step.job} runs again where it was")
+            context.record(StepUndone(context.now(), adopted.plan, step.name, ()))
+
+
+def _runs_again(context: RunContext, step: StopJob | TakeSavepoint | TakeCheckpoint) -> bool:
+    """Whether a cluster sees a job running that may have been started again under another tag."""
+    request = StopRequest(step.job, "")
+    if isinstance(step, StopJob):
+        request = replace(step.request, tag=None)
+    with suppress(ClusterError):
+        return context.world.cluster(step.cluster).find_source(request).state.alive
+    return False
 
 
 def take_wave_back(context: RunContext, wave: Sequence[JobSpec]) -> None:

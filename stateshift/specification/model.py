@@ -27,6 +27,7 @@ from stateshift.specification.dataflow.operators import Dataflow
 from stateshift.specification.grammars import NEVER, READY
 from stateshift.specification.transform import Change, Repair, find_change
 
+JOB_STOPPED = "job-stopped"  # the waiver: somebody has seen that the job does not run
 # The findings that may be waived, by the names that the findings give, and what the person who
 # waives one takes responsibility for.
 WAIVERS: Mapping[str, str] = {
@@ -47,7 +48,7 @@ WAIVERS: Mapping[str, str] = {
     "space": "There is less free space, or a smaller quota of files, than the move needs.",
     "target-reach": "The cluster shares this local disk, or its Spark has a file system that "
     "Apache's has not.",
-    "job-stopped": "The job is stopped. Its cluster cannot tell (`spark_submit` with a master "
+    JOB_STOPPED: "The job is stopped. Its cluster cannot tell (`spark_submit` with a master "
     "such as YARN), or does not know a warm job whose files are new; or the Flink job that runs "
     "there is another one than the image's.",
     "job-settings": "The Flink program sets by itself what its job's settings are now.",

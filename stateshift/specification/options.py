@@ -24,6 +24,14 @@ CLUSTER_MODULES: Mapping[str, str] = {
     "spark_operator": "stateshift.clusters.kubernetes.spark_operator",
 }
 CLUSTER_KINDS = tuple(CLUSTER_MODULES)
+# The clusters in the spec that `move` writes, and the options by which their commands were typed.
+NEW_COMMANDS, OLD_COMMANDS = "new-commands", "old-commands"
+TYPED: Mapping[tuple[str, str], str] = {
+    (NEW_COMMANDS, "submit"): "--start",
+    (NEW_COMMANDS, "stop"): "--stop",
+    (OLD_COMMANDS, "submit"): "--restart",
+    (OLD_COMMANDS, "stop"): "--stop",
+}
 SPARK_KINDS = ("spark_submit", "livy", "spark_standalone", "yarn", "spark_operator")
 
 _SUBMIT = ("spark_submit",)

@@ -273,27 +273,34 @@ class Restart:
             ways.append(("as it was started", told.options, told.environment))
         is_told = bool(ways) and told is not None and self.options == told.options
         if self.options is not None and not is_told:
-            ways.append(("by source_submit", self.options, self.environment))
+            ways.append(("by `source_submit`", self.options, self.environment))
         if not ways:
-            why = told.why if told is not None and told.why else "no source_submit in the spec"
+            why = (
+                told.why
+                if told is not None and told.why
+                else "no `source_submit` in the spec, or `--restart` of `move`"
+            )
             return [f"{self.job} is stopped: start it again from {self.location} ({why})"]
         refusals: list[str] = []
+        named = len(ways) > 1
         for way, options, environment in ways:
             tag = current_tag(cluster, self.first_tag)
             submission = Submission(tag, self.job, self.location, None, options, environment)
             try:
                 cluster.submit(submission)
-                return self._await_settled(cluster, tag, world)
+                left = self._await_settled(cluster, tag, world)
+                world.meter.say(f"{self.job} was started again from {self.location}")
+                return left
             except Silent:
                 raise
             except ClusterError as error:
-                refusals.append(f"{way}: {error.fact}")
+                refusals.append(f"{way}: {error.fact}" if named else error.fact)
         raise ClusterError(
-            f"{self.job} could not be started again where it was ({'; '.join(refusals)})",
+            f"{self.job} could not be started again where it was: {'; '.join(refusals)}",
             cluster=self.cluster,
             job=self.job,
-            hint=f"start it by hand on {self.cluster} from {self.location}; `stateshift rollback "
-            "WORKDIR` tries it again",
+            hint="`stateshift rollback WORKDIR` tries it again; or start it by hand from "
+            f"{self.location}, then `stateshift rollback WORKDIR --runs-again`",
         )
 
     def _await_settled(self, cluster: Cluster, tag: str, world: World) -> list[str]:

@@ -29,6 +29,7 @@ from stateshift.clusters.protocol import (
 )
 from stateshift.errors import ClusterError, StalePlan
 from stateshift.plain import JsonObject
+from stateshift.specification.options import NEW_COMMANDS
 from stateshift.step.evidence import JobConfirmed, JobStarted, SourceFenced
 from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of, forget_marks, release, tag_of
@@ -44,6 +45,7 @@ SHOWN_LINES = 20
 # Nobody starts a job again more often: a cluster with an answer to every tag knows none of them.
 STARTS_MAX = 64
 SECONDS_BETWEEN_WORDS = 20.0  # that tell of a job which has not gone on yet
+FIRST_WORD_SECONDS = 5.0
 
 OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/]*))?(.*)", re.DOTALL)
@@ -205,7 +207,8 @@ class AwaitProgress(NoFiles):
     def run(self, world: World) -> Evidence:
         began = world.clock.now()
         silence = Silence(world.clock.now)
-        seconds_max, told_at = self._seconds_max(world), 0.0
+        seconds_max = self._seconds_max(world)
+        told_at = FIRST_WORD_SECONDS - SECONDS_BETWEEN_WORDS
         watch = None
         if self.commits:
             watch = QueryWatch(world.storage(self.location), self.commits, seconds_max)
@@ -224,7 +227,8 @@ class AwaitProgress(NoFiles):
             if seconds - told_at >= SECONDS_BETWEEN_WORDS:
                 told_at, limit = seconds, f"{seconds:.0f} s of at most {seconds_max:.0f} s"
                 world.meter.say(
-                    f"{self.job} has {self._terms.none_in} in {limit}: it is waited for"
+                    f"{self.job} was started at {self.location or self.cluster}, and has "
+                    f"{self._terms.none_in} in {limit}: it is waited for"
                 )
             world.clock.sleep(min(2.0, 0.1 + seconds / 20, seconds_max / 10))
 
@@ -396,7 +400,12 @@ class AwaitProgress(NoFiles):
             fact,
             cluster=self.cluster,
             job=self.job,
-            hint=hint_for(failure, self.location, again.format("`stateshift resume WORKDIR`")),
+            hint=hint_for(
+                failure,
+                self.location,
+                again.format("`stateshift resume WORKDIR`"),
+                is_typed=self.cluster == NEW_COMMANDS,
+            ),
         )
 
 
@@ -535,9 +544,16 @@ def ended_query(
     return failure if is_of_job else None
 
 
-def hint_for(failure: JobFailure | None, location: str, otherwise: str) -> str:
-    """Return the commands that lead on; `otherwise` is the effect of a resume of unknown use."""
+def hint_for(
+    failure: JobFailure | None, location: str, otherwise: str, is_typed: bool = False
+) -> str:
+    """Return the commands that lead on; `otherwise` is the effect of a resume of unknown use. The
+    start `is_typed`: an option of `move` has it, which no corrected spec can change.
+    """
     remedy = failure.remedy if failure is not None else Remedy.UNKNOWN
+    if is_typed and remedy is not Remedy.ROLLBACK:
+        back = "`stateshift rollback WORKDIR` takes the run back, and starts the old job again if "
+        return f"{back}`--restart` says how; {otherwise}. Another `--start` needs a new `move`"
     match remedy:
         case Remedy.ROLLBACK:
             return (

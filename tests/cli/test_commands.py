@@ -441,7 +441,8 @@ def test_a_workdir_that_holds_a_run_is_not_used_for_another(tmp_path: Path) -> N
     assert outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w").code == 0
     again = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
     assert again.code == 8 and "w is the workdir of a run that is finished" in again.err
-    assert "hint: give another --workdir" in again.err and "stateshift resume" not in again.err
+    assert "hint: a new run has its own: give another --workdir" in again.err
+    assert "stateshift status " in again.err and "stateshift resume" not in again.err
     assert outside.run("rollback", "w", "--yes").code == 0
     back = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
     assert (

@@ -152,7 +152,8 @@ def test_a_wait_without_a_terminal_says_what_for_and_a_way_back_what_it_does(
 
 def test_a_start_that_nothing_can_stop_is_in_the_plan(ground: Path) -> None:
     start_of(AGAIN, "again")
-    warned = "commands has no command to stop a job: once orders runs there, a rollback needs you"
+    has_none = "new-commands has no command to stop a job"
+    warned = f"{has_none}: once orders runs there, a rollback needs you"
     assert f"warn: {warned}" in move("--start", "./start").err
     assert said("rollback", "run", "--yes", "--discard-progress").code in (0, 7)
 
@@ -164,7 +165,7 @@ def test_a_plan_says_what_becomes_of_the_job_if_its_start_fails(ground: Path) ->
     assert (
         "note: if the move fails (its start, too) or is rolled back, orders is started" in ran.err
     )
-    assert "commands has no command to stop" not in ran.err
+    assert "has no command to stop" not in ran.err
 
 
 @pytest.mark.parametrize(
@@ -309,7 +310,9 @@ def test_a_start_that_fails_is_told_with_the_way_back(ground: Path) -> None:
     ran = move("--start", "echo no such cluster >&2; exit 3", "--json")
     assert ran.code == 7
     assert "no such cluster" in ran.document["message"]
-    assert "submit" in ran.document["hint"]
+    assert "the command `--start` ended with exit code 3" in ran.document["message"]
+    assert "mend what the command --start calls" in ran.document["hint"]
+    assert "submit" not in ran.document["hint"] + ran.document["message"]
     assert said("rollback", "run", "--yes").code == 0
     assert not (ground / "new" / "metadata").exists()
 

@@ -242,6 +242,8 @@ def test_a_driver_in_the_cluster_is_not_killed_by_killing_its_launcher(place: Pl
         cluster.stop(place.request())
     assert f"yarn application -kill {APPLICATION}" in str(raised.value.hint)
     assert cluster.find(TAG).state is JobState.RUNNING
+    again = place.cluster(deploy_mode="cluster")
+    assert not again.is_stopping(place.request()), "nothing was done to it"
 
 
 def test_an_application_that_nobody_sees_is_over_once_a_person_has_said_so(place: Place) -> None:

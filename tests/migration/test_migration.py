@@ -192,7 +192,9 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(ground: Ground) -> None:
     with pytest.raises(Interrupted) as caught:
         migration.apply(proposal, "r", ground.workdir(), adapters)
     assert caught.value.exit_code == 130
-    assert caught.value.hint == f"stateshift resume {ground.workdir().path}"
+    place = ground.workdir().path
+    back = f"or, to take it back: stateshift rollback {place}"
+    assert caught.value.hint == f"stateshift resume {place}; {back}"
     assert migration.status(ground.workdir()).state == "interrupted"
     assert ground.resume().state == "finished"
 

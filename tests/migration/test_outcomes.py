@@ -87,15 +87,16 @@ HINTS = {
     "`stateshift resume WORKDIR` tries it again",
     Aftermath(("a",), Reached.COMMITTED, SINCE): "a was not taken back: a has committed; "
     "to throw it away: --discard-progress",
-    Aftermath(("a",), Reached.FAILED, SINCE): "taking a back failed, too (a has committed): "
-    "`stateshift resume WORKDIR` tries again",
+    Aftermath(("a",), Reached.FAILED, SINCE): "`stateshift resume WORKDIR` tries again to take a "
+    "back and to move it; `stateshift rollback WORKDIR` takes the run back for good. Taking a back "
+    "failed, too: a has committed",
     Aftermath(("b",), Reached.DONE, None, Reached.FORBIDDEN, SINCE): "b was taken back; mend "
     "this, then `stateshift resume WORKDIR` tries it again; the rest was not taken back: "
     "a has committed",
     Aftermath(("a",), run_reached=Reached.DONE): "the run was taken back, as `on_failure` says: "
     "mend this, then apply the spec again",
     Aftermath(("a",), run_reached=Reached.FAILED, run_reason=SINCE): "taking the run back failed, "
-    "too (a has committed): `stateshift resume WORKDIR` goes on with that",
+    "too: a has committed; `stateshift resume WORKDIR` goes on with that",
     Aftermath(("b",), run_reached=Reached.COMMITTED, run_reason=SINCE): "the run was not taken "
     "back: a has committed; to throw it away: --discard-progress",
     Aftermath(
@@ -105,7 +106,7 @@ HINTS = {
     Aftermath(
         ("b",), run_reached=Reached.COMMITTED, run_reason=SINCE, restart=Restart(("a",), "no room")
     ): "the run was not taken back: a has committed; to throw it away: --discard-progress; "
-    "to start a there again failed, too (no room)",
+    "to start a there again failed, too: no room",
 }
 
 

@@ -134,6 +134,7 @@ NEW = (
     ("set_aside", None),
     ("positions", []),
     ("commands", []),
+    ("stop_begun", None),
 )
 
 

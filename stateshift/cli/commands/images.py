@@ -35,8 +35,8 @@ from stateshift.cli.shell.shortcut import (
 )
 from stateshift.cli.shell.terminal import Terminal
 
-# The names of the clusters in the spec that is written.
-COMMANDS, OLD_COMMANDS, PERSON = "commands", "old-commands", "person"
+# The name of a cluster in the spec that is written.
+PERSON = "person"
 
 
 @shortcut(
@@ -96,6 +96,7 @@ def move(
     yourself first; the old image is fenced. The spec is kept in the workdir: edit and `apply` it
     if you need more than these options.
     """
+    from stateshift.specification.options import NEW_COMMANDS, OLD_COMMANDS
     from stateshift.storage.locations import job_name
 
     if stop is not None and start is None:
@@ -107,15 +108,15 @@ def move(
     if warm:
         keys["mode"] = "warm"
     if start is not None:
-        keys |= {"target_cluster": COMMANDS, "submit": {}}
+        keys |= {"target_cluster": NEW_COMMANDS, "submit": {}}
     if restart is not None:
         keys["source_submit"] = {}
     if stop is not None:
-        keys["source_cluster"] = COMMANDS if restart is None else OLD_COMMANDS
+        keys["source_cluster"] = NEW_COMMANDS if restart is None else OLD_COMMANDS
     elif warm:
         keys["source_cluster"] = PERSON
         clusters[PERSON] = {"kind": "manual"}
-    for name, command in ((COMMANDS, start), (OLD_COMMANDS, restart)):
+    for name, command in ((NEW_COMMANDS, start), (OLD_COMMANDS, restart)):
         if command is not None:
             # A resume may be typed elsewhere, and means the same commands.
             clusters[name] = drop_empty(kind="command", submit=command, cwd=os.getcwd(), stop=stop)

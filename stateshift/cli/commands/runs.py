@@ -23,7 +23,8 @@ from stateshift.cli.shell.options import (
     option,
 )
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.errors import PlanError, SpecError, StateshiftError
+from stateshift.errors import NoSuchRun, PlanError, SpecError, StateshiftError
+from stateshift.suggestion import closest, did_you_mean
 
 if TYPE_CHECKING:
     from stateshift.documents.run import ListedRun
@@ -60,6 +61,7 @@ def resume(
         ),
     ] = None,
     fleet: FleetOf = None,
+    yes: Annotated[bool, flag("--yes -y", "Nothing is asked: taken as by the others.")] = False,
 ) -> int | None:
     """Continue a run where it stopped.
 
@@ -106,7 +108,8 @@ def resume(
     e0="rolled back; the report names what could not be",
     e4="there is no such run; or the job has committed batches at the target since, or the copy "
     "may be the last one",
-    e10="rolled back, and a job that the run had stopped is down: the first words say since when",
+    e10="rolled back, and a job that the run had stopped is down, or may be: the first words say "
+    "since when",
     e130="interrupted: `stateshift resume WORKDIR` continues the rollback",
 )
 def rollback(
@@ -123,13 +126,22 @@ def rollback(
             "Delete the copy even if the source holds no image any more to take its place.",
         ),
     ] = False,
+    runs_again: Annotated[
+        bool,
+        flag(
+            "--runs-again",
+            "Somebody has started the job where it was: it is not started, and no longer said to "
+            "be down.",
+        ),
+    ] = False,
 ) -> int | None:
     """Take a run back, and nothing else.
 
     Lifts the fence, restarts the old job as it was started before (or by the spec's
     `source_submit`), deletes what the run wrote at the target, and lists what it could not
     delete. If a process works on the run, and the rollback is not refused, it is asked to stop
-    first.
+    first. If the run was rolled back before and left a job down, the cluster is asked whether
+    that job runs again.
     """
     from stateshift import migration
     from stateshift.cli.shell.work import carry_out, confirm
@@ -149,10 +161,14 @@ def rollback(
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
         nonlocal has_ended
         try:
-            if place.held:
+            at_work = place.held
+            if at_work or runs_again:
                 migration.check_rollback(place, adapters, discard_progress, discard_last_copy)
+            if at_work:
                 has_ended = True
                 _end(terminal, place)
+            if runs_again:
+                migration.note_running(place, adapters)
             return migration.rollback(place, adapters, discard_progress, begun, discard_last_copy)
         except PlanError as error:
             hint = error.hint or ""
@@ -336,6 +352,7 @@ def workdir_named(text: str, workdirs: str) -> str:
 
     Raises:
         SpecError: several runs are called so.
+        NoSuchRun: none is, and it is like the name of one.
     """
     if os.sep in text or os.path.lexists(text):
         return text
@@ -346,6 +363,12 @@ def workdir_named(text: str, workdirs: str) -> str:
             facts = run_at(real).facts
             if facts is not None and facts.report.run == text:
                 named.append(real)
+    if not named and "://" not in text:
+        names = {os.path.basename(path) for path in places.values()}
+        meant = closest(text, names)
+        if meant is not None:
+            fact = f"no run below {workdirs} is called {text}{did_you_mean(text, names)}"
+            raise NoSuchRun(fact, hint="stateshift runs lists the runs and their workdirs")
     if len(named) > 1:
         fact = f"{len(named)} runs are called {text}: {', '.join(named)}"
         raise SpecError.of("WORKDIR", fact, hint=f"name the folder of one: {quote(named[0])}")

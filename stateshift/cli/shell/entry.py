@@ -98,7 +98,7 @@ Settings:
 Exit codes:
   0 done, 1 a bug of ours, 2 the request is not valid, 3 damaged bytes,
   4 refused, 5 a comparison failed, 6 a storage failed, 7 a cluster failed,
-  8 journal or lock, 9 decided and not seen complete (`live`), 10 a job is down,
+  8 journal or lock, 9 decided and not seen complete (`live`), 10 a job is down, or may be,
   130 interrupted: `stateshift resume WORKDIR` continues
 """
 

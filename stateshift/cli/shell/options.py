@@ -286,7 +286,7 @@ EXITS = {
     7: "a cluster failed",
     8: "the journal is damaged or not ours, or another run holds it",
     9: "decided, and not seen to be complete within --wait",
-    10: "a job that the run has stopped is down: the first words say since when",
+    10: "a job that the run has stopped is down, or may be: the first words say since when",
     130: "interrupted",
 }
 

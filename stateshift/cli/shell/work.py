@@ -89,16 +89,18 @@ def carry_out(
             terminal.talk(render_run.resume_commands(path))
         raise
     facts = RunFacts(report, path, page=_left_page(terminal, workdir, report))
-    if report.state == "rolled-back" and report.down:
-        way_out = "start it where it was, at the place that the report names"
-        terminal.talk([Line(redact(report.down), "bad"), Line(f"hint: {way_out}")])
+    down = (report.down or report.may_be_down) if report.state == "rolled-back" else ""
+    if down:
+        way_out = "start it where it was, at the place that the report names, if it does not run; "
+        way_out += f"once it runs: {render_run.command('rollback', path)} --runs-again"
+        terminal.talk([Line(redact(down), "bad"), Line(f"hint: {way_out}")])
     try:
         terminal.answer_value("report", EndedRunDocument, facts, render_run.report(facts))
     except OutputError as error:
         status = render_run.command("status", path)
         way_out = f"the run is {report.state}, and `{status}` shows its report"
         return tell(unwritten(error, way_out), terminal)
-    if report.state == "rolled-back" and report.down:
+    if down:
         return JOB_DOWN
     if report.state == "finished" and not terminal.json:
         terminal.talk(render_run.next_steps(facts, spec or migration.spec_of(workdir)))
@@ -159,7 +161,8 @@ def stoppable_before(stop: threading.Event, resume: str) -> Iterator[None]:
 
     def ask(number: int, frame: object) -> None:
         if stop.is_set():
-            _write(f"\nstopped at once; go on with: {resume}\n")
+            back = resume.replace(" resume ", " rollback ", 1)
+            _write(f"\nstopped at once; go on with: {resume}; or take it back: {back}\n")
             os._exit(Interrupted.exit_code)
         stop.set()
         _write("\nstopping after the current write; once more to stop at once\n")

@@ -206,6 +206,8 @@ def status(facts: RunFacts) -> Iterator[Block]:
     """Show the report, why the run stopped, what it is at, and what can be done now."""
     if facts.report.down and not facts.held:
         yield Line(redact(facts.report.down), "bad")
+    elif facts.may_be_down:
+        yield Line(redact(facts.may_be_down), "bad")
     yield from report(facts)
     for given in facts.report.commands:
         policy = f" (policy: {given.policy})" if given.policy else ""
@@ -261,6 +263,9 @@ def _next(facts: RunFacts) -> Iterator[Block]:
             yield pairs(("does it still hold", verify), ("take back", rollback), indent=0)
         case _ if any(job.left for job in facts.report.jobs):
             yield Line("nothing is left to do but what is `left` above", "warn")
+            if facts.report.down or facts.may_be_down:
+                again = f"{rollback} --runs-again"
+                yield pairs(("once somebody has started the job", again), indent=0)
         case _:
             yield Line("nothing is left to do")
 
@@ -314,6 +319,8 @@ def run_row(entry: ListedRun, root: str) -> Row:
     down: str | Cell = "" if done.downtime_seconds is None else span(done.downtime_seconds)
     if done.down:
         down = Cell("is down", "bad")
+    elif facts.may_be_down:
+        down = Cell("may be down", "bad")
     return (
         entry.name,
         Cell(state, TONES.get(facts.state, "")),

@@ -68,7 +68,7 @@ from stateshift.clusters.spark_submit import deploy as spark_deploy
 from stateshift.clusters.spark_submit import processes
 from stateshift.clusters.spark_submit.deploy import DeployMode, DriverNotes
 from stateshift.clusters.stopping import forget_marker
-from stateshift.clusters.tagged import TaggedCluster
+from stateshift.clusters.tagged import NotKilledError, TaggedCluster
 from stateshift.clusters.waiting import wait_for, wait_until_settled
 from stateshift.errors import ClusterError, Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
@@ -294,11 +294,12 @@ class SparkSubmit(TaggedCluster):
         if tag is not None and driver is not None and self.find(tag).state.alive:
             # Without its launcher, the driver in the cluster would go on.
             kill = driver.to_kill(detached.output_of(self._stem(tag)))
-            raise self.error(
-                request.job,
+            raise NotKilledError(
                 f"{request.job} runs in the cluster ({driver.master}), did not answer the "
                 "request to stop, and cannot be killed from here",
-                f"{kill}; then: stateshift resume WORKDIR",
+                cluster=self.name,
+                job=request.job,
+                hint=f"{kill}; then: stateshift resume WORKDIR",
             )
         self._signal(request, signal.SIGTERM)
         patience = float(self.options.get("kill_seconds", _KILL_SECONDS))

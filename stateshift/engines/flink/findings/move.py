@@ -43,6 +43,7 @@ from stateshift.formats.flink.key_groups import PARALLELISM_MAX
 from stateshift.formats.flink.keyed_state import decode_header
 from stateshift.formats.flink.serializers import Serializer
 from stateshift.specification.job_relations import sharing
+from stateshift.specification.model import JOB_STOPPED
 from stateshift.specification.transform import (
     Convert,
     Drop,
@@ -84,7 +85,7 @@ def of_clusters(move: Move) -> Iterator[Finding]:
         yield refuse(
             f"{ours.name} ({ours.kind}) is not asked to stop {move.job.name}: it would run on, "
             "beside the job that starts from this image",
-            waive="job-stopped",
+            waive=JOB_STOPPED,
             hint="end the job with a savepoint (flink stop --savepointPath DIR JOB), and move that "
             'one without `--stop` ("source_cluster")',
         )

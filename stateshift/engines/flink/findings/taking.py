@@ -20,6 +20,7 @@ from stateshift.formats.flink.stream_handles import AbsoluteFile, FileHandle, Se
 from stateshift.formats.flink.versions import newest_for
 from stateshift.specification import JobSpec
 from stateshift.specification.location import relation
+from stateshift.specification.model import JOB_STOPPED
 from stateshift.storage import locations
 from stateshift.survey import (
     ClusterFacts,
@@ -36,7 +37,6 @@ from stateshift.survey import (
 # The clusters that can be asked for savepoints, and for a job's progress since.
 ASKABLE = ("flink_rest", "flink_operator", "memory")
 FRESH_SECONDS = 60.0
-STOPPED = "job-stopped"
 # Application mode with high availability gives a job no id of its own, but 0 (ZERO_JOB_ID of
 # Flink's ApplicationDispatcherBootstrap) or, later, a signed hash of its cluster's id.
 FIXED_IDS = ("000000", "ffffffff")
@@ -188,11 +188,11 @@ def of_live_jobs(move: Move) -> Iterator[Finding]:
             yield warn(f"{fact}, and {why}: it goes on beside the new job, and both write")
         elif why is not None:
             # A fork starts from the image of another job, and ids and names may be alike.
-            other = f'if that is another job, "waive": ["{STOPPED}"]; if it is this one, '
+            other = f'if that is another job, "waive": ["{JOB_STOPPED}"]; if it is this one, '
             yield refuse(
                 f"{fact}, and {why}: it would run on, beside a job that starts from what it was "
                 "before",
-                waive=STOPPED,
+                waive=JOB_STOPPED,
                 hint=f'{other if tie else ""}{end}; or "mode": "fork", where both are to run',
             )
         elif likeness is not None:

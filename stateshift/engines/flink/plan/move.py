@@ -198,9 +198,10 @@ def _take_savepoints(move: Move) -> Iterator[TakeSavepoint]:
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
     again, cancel = _restarting(job), job.flink.cancel_job
     is_stopped = cancel is None and job.moves
+    kind = "savepoint" if is_stopped or cancel else "copy"  # the latter stops no job
     for number, job_id in enumerate(job.image_writers):
         yield TakeSavepoint(
-            name=f"halt/savepoint-{number}",
+            name=f"halt/{kind}-{number}",
             cluster=job.source_cluster or "",
             job=job.name,
             job_id=job_id,

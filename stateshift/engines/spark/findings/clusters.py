@@ -112,7 +112,7 @@ def of_clusters(move: Move) -> Iterator[Finding]:
             yield from cluster.findings
     if move.job.submit is not None or move.job.target is None:
         return
-    fact = "the spec has no `submit`: start the job on the target yourself"
+    fact = "the spec has no `submit` (`move`: --start): start the job on the target yourself"
     writer = _written_by(facts)
     if facts.target_cluster is None and writer is not None:
         fact += f" (Spark {writer} wrote it)"

@@ -35,6 +35,7 @@ from stateshift.engines.spark.survey.planned_image import SKIPPING
 from stateshift.specification.grammars import NEVER
 from stateshift.specification.job_relations import job_to_stop
 from stateshift.specification.location import relation
+from stateshift.specification.model import JOB_STOPPED
 from stateshift.specification.transform import Import
 from stateshift.storage import locations
 from stateshift.survey import ClusterFacts, Finding, Survey
@@ -104,12 +105,12 @@ def _of_absent(move: Move, cluster: ClusterFacts, age: str | None) -> Iterator[F
     else:
         fact += ": it is moved as one that was stopped before"
     hint = (
-        "if it runs: say in `stop` which job it is, or stop it yourself; it would be "
+        "if it runs: say in `stop` of the spec which job it is, or stop it yourself; it would be "
         "fenced off as it is"
     )
     if move.job.mode == "warm":
         message = f"{fact} It cannot be followed while it runs"
-        yield Finding("warn" if age is None else "refuse", message, waive="job-stopped", hint=hint)
+        yield Finding("warn" if age is None else "refuse", message, JOB_STOPPED, hint)
     elif age is not None:
         yield Finding("warn", fact, hint=hint)
 
