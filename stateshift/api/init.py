@@ -222,8 +222,8 @@ def make_spec(
             if stop:
                 job["source_cluster"] = "commands"
             if stop and answers.get("restart"):
-                clusters["old-commands"] = {**common, "submit": answers["restart"], **stop}
-                job |= {"source_cluster": "old-commands", "source_submit": {}}
+                clusters["commands-here"] = {**common, "submit": answers["restart"], **stop}
+                job |= {"source_cluster": "commands-here", "source_submit": {}}
             plain["clusters"] = clusters
     job = _for_goal(job, goal)
     if "rpo" in answers:

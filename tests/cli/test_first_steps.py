@@ -173,9 +173,9 @@ def test_init_asks_for_the_commands_that_stop_and_restart(folder: Path) -> None:
     common = {"cwd": os.getcwd(), "stop": "./stop"}
     assert options == {
         "commands": {**common, "submit": "./start"},
-        "old-commands": {**common, "submit": "./again"},
+        "commands-here": {**common, "submit": "./again"},
     }
-    assert spec.jobs[0].source_cluster == "old-commands"
+    assert spec.jobs[0].source_cluster == "commands-here"
 
 
 def test_a_restart_without_a_start_is_no_answer(folder: Path) -> None:

@@ -175,4 +175,4 @@ def test_a_program_that_is_not_there_is_told_by_the_option(ground: Path) -> None
 def test_a_job_whose_files_are_new_is_stopped_by_an_option(ground: Path) -> None:
     ran = move(yes=True)
     assert "is the job stopped?" in ran.err
-    assert "`move`: --stop and --start" in ran.err
+    assert "stateshift move --stop" in ran.err
