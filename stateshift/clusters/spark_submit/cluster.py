@@ -386,8 +386,12 @@ class DriversElsewhere(SparkSubmit):
     handed_over: ClassVar[str]  # what the service has done by then
 
     @abstractmethod
+    def id_of(self, tag: str) -> str | None:
+        """Return the id of the job that the service has under a tag."""
+
+    @abstractmethod
     def of_tag(self, tag: str) -> JobStatus | None:
-        """Return the status of the job that the service has under a tag."""
+        """Return that job's status, for which the service may be asked more."""
 
     def hand_over(
         self, submission: Submission, given: Options, noted: Record
@@ -403,10 +407,10 @@ class DriversElsewhere(SparkSubmit):
 
             def accepted() -> str | None:
                 is_over = detached.is_over(self._stem(tag))
-                status = self.of_tag(tag)
-                if status is not None:
-                    self.notes.add(tag, id=status.id)
-                    return status.id
+                id = self.id_of(tag)
+                if id is not None:
+                    self.notes.add(tag, id=id)
+                    return id
                 return pid if is_over else None
 
             seconds_max = float(self.options.get("seconds_max", _HANDING_SECONDS))
@@ -435,7 +439,7 @@ class DriversElsewhere(SparkSubmit):
         if tag is None or record is None or "id" in record:
             return
         stem = self._stem(tag)
-        if detached.trace(stem).held and self.of_tag(tag) is None:
+        if detached.trace(stem).held and self.id_of(tag) is None:
             self.notes.add_stopped(tag)
             self._signal(request, signal.SIGKILL)
             wait_for(lambda: not detached.is_held(stem) or None, _KILL_SECONDS, self.interrupt)

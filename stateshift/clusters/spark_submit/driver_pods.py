@@ -152,6 +152,10 @@ class DriverPods(DriversElsewhere):
             return JobStatus(JobState.FINISHED, status.id, "a person has seen that it is over")
         return status
 
+    def id_of(self, tag: str) -> str | None:
+        pod = self._of_tag(tag)
+        return None if pod is None else _name(pod)
+
     def of_tag(self, tag: str) -> JobStatus | None:
         pod = self._of_tag(tag)
         return None if pod is None else self._status(pod)

@@ -122,6 +122,10 @@ class Yarn(DriversElsewhere):
             return JobStatus(JobState.FINISHED, status.id, "stopped")
         return status
 
+    def id_of(self, tag: str) -> str | None:
+        application = _current(self.calls.tagged(_mark(tag)))
+        return None if application is None else application.id
+
     def of_tag(self, tag: str) -> JobStatus | None:
         application = _current(self.calls.tagged(_mark(tag)))
         return None if application is None else self._status(application)
