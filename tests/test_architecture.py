@@ -538,6 +538,29 @@ def talk_outside_cli(package: Package) -> Iterator[str]:
                 )
 
 
+# These read Parquet. A thread of Arrow may let go of a Python buffer after the rows are returned: where
+# the process ends meanwhile, it is aborted, and its exit code is lost.
+READS_PARQUET = ("iter_batches", "read_row_group", "read_row_groups")
+
+
+def parquet_read_by_threads(package: Package) -> Iterator[str]:
+    for name, tree in package.trees.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            called = ast.unparse(node.func)
+            reads = node.func.attr in READS_PARQUET or (
+                called.endswith(").read") and "ParquetFile(" in called
+            )
+            if called.endswith("parquet.read_table") or called == "pq.read_table":
+                yield f"{name}:{node.lineno}: ParquetFile(…).read(use_threads=False) reads a table"
+            elif reads and not any(
+                word.arg == "use_threads" and ast.unparse(word.value) == "False"
+                for word in node.keywords
+            ):
+                yield f"{name}:{node.lineno}: {node.func.attr} needs use_threads=False"
+
+
 RULES = (
     rows_broken,
     circles,
@@ -552,6 +575,7 @@ RULES = (
     logs_in_pure_rooms,
     meaningless_names,
     talk_outside_cli,
+    parquet_read_by_threads,
 )
 
 
@@ -594,6 +618,21 @@ BROKEN = (
         "live.cli is above live",
     ),
     (rows_broken, {"stateshift": "from stateshift.cli import main"}, "runs first"),
+    (
+        parquet_read_by_threads,
+        {"stateshift.table": "rows = pq.ParquetFile(file).iter_batches(1000)"},
+        "iter_batches needs use_threads=False",
+    ),
+    (
+        parquet_read_by_threads,
+        {"stateshift.table": "rows = pyarrow.parquet.ParquetFile(file).read(use_threads=True)"},
+        "read needs use_threads=False",
+    ),
+    (
+        parquet_read_by_threads,
+        {"stateshift.table": "rows = pyarrow.parquet.read_table(file)"},
+        "reads a table",
+    ),
     (
         rows_broken,
         {"stateshift.plan": "__import__('stateshift.migration')"},

@@ -259,7 +259,7 @@ def parquet_at(storage: Storage, path: str) -> ParquetFile:
 def batches_of(file: ParquetFile, columns: Sequence[str] | None = None) -> Iterator[RecordBatch]:
     """Yield the rows of a file of Parquet, or some columns of them."""
     with _parquet_errors():
-        yield from file.iter_batches(ROWS, columns=columns)
+        yield from file.iter_batches(ROWS, columns=columns, use_threads=False)
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def batches_in(path: str, opening: Opening) -> Iterator[RowBatch]:
             return
         try:
             if suffix == ".parquet":
-                batches = pq.ParquetFile(file).iter_batches(ROWS)
+                batches = pq.ParquetFile(file).iter_batches(ROWS, use_threads=False)
             else:
                 reader = pa.ipc.open_file(file)
                 batches = map(reader.get_batch, range(reader.num_record_batches))

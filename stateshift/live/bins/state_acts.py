@@ -136,7 +136,7 @@ def _read(file: str) -> pyarrow.Table:
     try:
         if file.lower().endswith(".arrow"):
             return pyarrow.ipc.open_file(source).read_all()
-        return pyarrow.parquet.read_table(source)
+        return pyarrow.parquet.ParquetFile(source).read(use_threads=False)
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise FormatError(f"neither Parquet nor Arrow: {error}", place) from None
 
