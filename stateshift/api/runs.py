@@ -395,7 +395,9 @@ def refuse_another(place: Workdir) -> None:
     path, another = str(place.path), "give another --workdir, or none"
     if state in ("finished", "rolled-back"):
         over = "is finished" if state == "finished" else "was rolled back"
-        raise JournalError(f"{path} is the workdir of a run that {over}", hint=another)
+        shown = f"a new run has its own: {another}; of this one: stateshift status "
+        fact = f"{path} is the workdir of a run that {over}"
+        raise JournalError(fact, hint=f"{shown}{shlex.quote(path)}")
     raise JournalError(
         f"{path} is the workdir of a run already",
         hint=f"stateshift resume {shlex.quote(path)}; or {another}",

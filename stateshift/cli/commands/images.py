@@ -12,7 +12,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import (
+    CopyOptions,
     Fork,
+    ForkOptions,
+    ImageOptions,
     LocalRunOptions,
     NoSync,
     RunOptions,
@@ -28,7 +31,6 @@ from stateshift.cli.shell.options import (
 from stateshift.cli.shell.shortcut import (
     Keys,
     drop_empty,
-    fork_keys,
     one_job,
     run_jobs,
     shortcut,
@@ -103,7 +105,7 @@ def move(
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
     if restart is not None and stop is None:
         raise typer.BadParameter("--restart needs --stop: a job that is not stopped runs on")
-    job = one_job(source, to, [], waive)
+    job = one_job(source, to, [], CopyOptions(waive))
     keys, clusters = Keys(), Keys()
     if warm:
         keys["mode"] = "warm"
@@ -132,7 +134,7 @@ def move(
 )
 def split(
     terminal: Terminal,
-    options: RunOptions,
+    options: ForkOptions,
     source: Source,
     to: Annotated[list[str], option("--to", "LOCATION", "Where a part goes; once per part.")],
     column: Annotated[
@@ -146,8 +148,6 @@ def split(
         list[str] | None,
         option("--operators", "UID,…", "Of a savepoint: the operators of a part; once per part."),
     ] = None,
-    waive: Waive = None,
-    no_sync: NoSync = False,
 ) -> int:
     """Divide a job's state into several images.
 
@@ -156,11 +156,10 @@ def split(
     is divided by operators.
     """
     _refuse_mismatch(to, column, values or [], operators or [])
-    mode = fork_keys(True, no_sync)
     jobs: list[Keys] = []
     if operators:
         for number, (target, names) in enumerate(zip(to, operators, strict=True)):
-            job = one_job(source, target, [], waive, mode)
+            job = one_job(source, target, [], options)
             jobs.append({**job, "name": f"part-{number}", "operators": names_in(names)})
         return run_jobs(terminal, options, jobs, "flink")
     if column is not None:
@@ -168,7 +167,7 @@ def split(
     else:
         parts = [{"by": len(to), "part": number} for number in range(len(to))]
     for number, (target, part) in enumerate(zip(to, parts, strict=True)):
-        job = one_job(source, target, [{"kind": "split", **part}], waive, mode)
+        job = one_job(source, target, [{"kind": "split", **part}], options)
         jobs.append({**job, "name": f"{job['name']}-{number}"})
     return run_jobs(terminal, options, jobs)
 
@@ -205,7 +204,7 @@ def _refuse_twice(flag: str, parts: list[str]) -> None:
 @shortcut("stateshift merge /data/eu /data/us --to /data/orders")
 def merge(
     terminal: Terminal,
-    options: RunOptions,
+    options: ImageOptions,
     sources: Annotated[
         list[str], argument("LOCATION…", "The checkpoints; the first one gives the batch number.")
     ],
@@ -218,9 +217,6 @@ def merge(
         str | None,
         option("--union", "ID,…", "Operators of Flink that are in several and become one, by uid."),
     ] = None,
-    waive: Waive = None,
-    fork: Fork = False,
-    no_sync: NoSync = False,
 ) -> int:
     """Merge the state of several images.
 
@@ -235,7 +231,7 @@ def merge(
     changes = [drop_empty(kind="merge", locations=others, sum=sum)]
     if union:
         changes.append({"kind": "union", "operators": names_in(union)})
-    job = one_job(first, to, changes, waive, fork_keys(fork, no_sync))
+    job = one_job(first, to, changes, options)
     return run_jobs(terminal, options, [job], "flink" if union else None)
 
 
@@ -249,7 +245,7 @@ def gather(
     full paths and share them with other checkpoints. The new image uses relative paths only,
     so its folder can be moved.
     """
-    return run_jobs(terminal, options, [one_job(source, to, [], waive)], "flink")
+    return run_jobs(terminal, options, [one_job(source, to, [], CopyOptions(waive))], "flink")
 
 
 @shortcut(
@@ -298,7 +294,7 @@ def repair(
     if files and (was_at or also or fork):
         raise typer.BadParameter("--files is for Flink; --also, --was-at and --fork are for Spark")
     if files:
-        job = one_job(source, to, [{"kind": "repair", "files": files}], waive)
+        job = one_job(source, to, [{"kind": "repair", "files": files}], CopyOptions(waive))
         return run_jobs(terminal, options, [job], "flink")
     changes: list[Keys] = []
     if also or not was_at:
@@ -308,7 +304,7 @@ def repair(
         found = look.find_repair(source, also or (), terminal.opening())
         keys = {key: value for key, value in asdict(found).items() if key != "files"}
         changes = [drop_empty(kind="repair", **keys)]
-    job = one_job(source, to, changes, waive, fork_keys(fork, False))
+    job = one_job(source, to, changes, CopyOptions(waive, fork))
     if was_at:
         from stateshift.storage.locations import job_name
 
@@ -387,7 +383,7 @@ def import_(
             terminal.say(f"operator {its_operator}, store {its_store}: {entries}")
         for warning in state.warnings:
             terminal.say(f"  warn: {warning}")
-        job = one_job(template, to, state.changes, waive, fork_keys(True, no_sync))
+        job = one_job(template, to, state.changes, CopyOptions(waive, True, no_sync))
         return run_jobs(terminal, replace(options, workdir=workdir), [job])
     finally:
         if not Workdir(workdir).exists:  # no run has begun that would need them

@@ -24,7 +24,6 @@ from stateshift.cli.shell.options import (
 )
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.errors import NoSuchRun, PlanError, SpecError, StateshiftError
-from stateshift.suggestion import closest, did_you_mean
 
 if TYPE_CHECKING:
     from stateshift.documents.run import ListedRun
@@ -365,6 +364,8 @@ def workdir_named(text: str, workdirs: str) -> str:
                 named.append(real)
     if not named and "://" not in text:
         names = {os.path.basename(path) for path in places.values()}
+        from stateshift.suggestion import closest, did_you_mean
+
         meant = closest(text, names)
         if meant is not None:
             fact = f"no run below {workdirs} is called {text}{did_you_mean(text, names)}"

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Fork, NoSync, RunOptions, Source, To, Waive, flag, option
+from stateshift.cli.shell.options import ForkOptions, ImageOptions, Source, To, flag, option
 from stateshift.cli.shell.shortcut import (
     Keys,
     drop_empty,
-    fork_keys,
     one_job,
     pairs,
     run_jobs,
@@ -37,14 +36,11 @@ KeepTables = Annotated[
 )
 def compact(
     terminal: Terminal,
-    options: RunOptions,
+    options: ImageOptions,
     source: Source,
     to: ToOrInPlace = None,
     in_place: InPlace = False,
     keep_tables: KeepTables = False,
-    waive: Waive = None,
-    fork: Fork = False,
-    no_sync: NoSync = False,
 ) -> int:
     """Copy a checkpoint with as few files as possible.
 
@@ -59,12 +55,11 @@ def compact(
     """
     if bool(to) == in_place:
         raise typer.BadParameter("compact takes --to LOCATION or --in-place")
-    if fork and in_place:
+    if options.fork and in_place:
         raise typer.BadParameter("--fork needs --to LOCATION")
-    mode = fork_keys(fork, no_sync)
     asked = drop_empty(in_place=in_place or None, keep_tables=keep_tables or None)
     changes = [{"kind": "compact", **asked}]
-    return run_jobs(terminal, options, [one_job(source, to, changes, waive, mode)])
+    return run_jobs(terminal, options, [one_job(source, to, changes, options)])
 
 
 @shortcut(
@@ -73,7 +68,7 @@ def compact(
 )
 def repartition(
     terminal: Terminal,
-    options: RunOptions,
+    options: ImageOptions,
     source: Source,
     to: To,
     partitions: Annotated[
@@ -92,9 +87,6 @@ def repartition(
     flink: Annotated[
         str | None, option("--flink", "PATH", "The Flink in whose JVM it runs: $FLINK_HOME.")
     ] = None,
-    waive: Waive = None,
-    fork: Fork = False,
-    no_sync: NoSync = False,
 ) -> int:
     """Distribute state over another number of partitions.
 
@@ -115,7 +107,7 @@ def repartition(
     change: Keys = {"kind": "repartition", "partitions": partitions}
     if rescaled:
         change = {"kind": "rescale", **rescaled, **drop_empty(classes=classes, flink=flink)}
-    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
+    job = one_job(source, to, [change], options)
     return run_jobs(terminal, options, [job], "flink" if rescaled else None)
 
 
@@ -132,13 +124,10 @@ Renumber = Annotated[
 @shortcut("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
 def rewind(
     terminal: Terminal,
-    options: RunOptions,
+    options: ImageOptions,
     source: Source,
     to: To,
     batch: Annotated[int, option("--batch", "N", "The last batch that counts.", min=0)],
-    waive: Waive = None,
-    fork: Fork = False,
-    no_sync: NoSync = False,
     renumber: Renumber = False,
 ) -> int:
     """Copy a checkpoint as of an earlier batch.
@@ -147,25 +136,22 @@ def rewind(
     after that batch again.
     """
     change = drop_empty(kind="rewind", batch=batch, renumber=renumber or None)
-    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
-    return run_jobs(terminal, options, [job])
+    return run_jobs(terminal, options, [one_job(source, to, [change], options)])
 
 
 @shortcut("stateshift fork /data/orders --to /test/orders")
 def fork(
     terminal: Terminal,
-    options: RunOptions,
+    options: ForkOptions,
     source: Source,
     to: To,
-    waive: Waive = None,
-    no_sync: NoSync = False,
 ) -> int:
     """Copy a checkpoint for another job; its own job runs on.
 
     The copy gets a query id of its own, so that idempotent sinks do not take it for the
     original.
     """
-    return run_jobs(terminal, options, [one_job(source, to, [], waive, fork_keys(True, no_sync))])
+    return run_jobs(terminal, options, [one_job(source, to, [], options)])
 
 
 @shortcut(
@@ -176,7 +162,7 @@ def fork(
 )
 def convert(
     terminal: Terminal,
-    options: RunOptions,
+    options: ImageOptions,
     source: Source,
     to: To,
     provider: Annotated[str | None, option("--provider", "P", "hdfs-backed or rocksdb.")] = None,
@@ -193,9 +179,6 @@ def convert(
         str | None,
         option("--flink", "V", "Of a savepoint: the Flink that will read it, such as 1.20."),
     ] = None,
-    waive: Waive = None,
-    fork: Fork = False,
-    no_sync: NoSync = False,
 ) -> int:
     """Write state for another provider, codec or format.
 
@@ -209,8 +192,7 @@ def convert(
         checkpoint_format=checkpoint_format,
         flink=flink,
     )
-    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
-    return run_jobs(terminal, options, [job])
+    return run_jobs(terminal, options, [one_job(source, to, [change], options)])
 
 
 @shortcut(
@@ -220,7 +202,7 @@ def convert(
 )
 def prune(
     terminal: Terminal,
-    options: RunOptions,
+    options: ImageOptions,
     source: Source,
     to: To,
     where: Annotated[
@@ -232,9 +214,6 @@ def prune(
     store: Annotated[
         str | None, option("--store", "NAME", "Flink: of one state alone; it may ask `value`, too.")
     ] = None,
-    waive: Waive = None,
-    fork: Fork = False,
-    no_sync: NoSync = False,
 ) -> int:
     """Copy an image without the entries that a condition names.
 
@@ -243,8 +222,7 @@ def prune(
     target are compared: what the condition names is gone, and all else is the same.
     """
     change: Keys = drop_empty(kind="prune", where=where, operator=operator, store=store)
-    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync))
-    return run_jobs(terminal, options, [job])
+    return run_jobs(terminal, options, [one_job(source, to, [change], options)])
 
 
 @shortcut(
@@ -253,7 +231,7 @@ def prune(
 )
 def rename(
     terminal: Terminal,
-    options: RunOptions,
+    options: ImageOptions,
     source: Source,
     to: To,
     operator: Annotated[
@@ -268,9 +246,6 @@ def rename(
     drop_source: Annotated[
         list[str] | None, option("--drop-source", "ID", "Leave its offsets behind.")
     ] = None,
-    waive: Waive = None,
-    fork: Fork = False,
-    no_sync: NoSync = False,
 ) -> int:
     """Rename or drop operators and sources.
 
@@ -288,8 +263,7 @@ def rename(
         changes.append({"kind": "rename", **named})
     if dropped:
         changes.append({"kind": "drop", **dropped})
-    job = one_job(source, to, changes, waive, fork_keys(fork, no_sync))
-    return run_jobs(terminal, options, [job])
+    return run_jobs(terminal, options, [one_job(source, to, changes, options)])
 
 
 @shortcut(
@@ -305,7 +279,7 @@ def rename(
 )
 def reposition(
     terminal: Terminal,
-    options: RunOptions,
+    options: ImageOptions,
     source: Source,
     to: To,
     input: Annotated[
@@ -392,9 +366,6 @@ def reposition(
         str | None,
         option("--planned-batch", "keep|drop", "What becomes of a batch that was not committed."),
     ] = None,
-    waive: Waive = None,
-    fork: Fork = False,
-    no_sync: NoSync = False,
 ) -> int:
     """Copy an image for a job that reads on from elsewhere.
 
@@ -445,8 +416,8 @@ def reposition(
         source_bootstrap_servers=from_brokers,
         source_properties=from_properties,
     )
-    more: Keys = drop_empty(kafka=kafka, planned_batch=planned_batch)
-    job = one_job(source, to, [change], waive, fork_keys(fork, no_sync) | more)
+    job = one_job(source, to, [change], options)
+    job |= drop_empty(kafka=kafka, planned_batch=planned_batch)
     return run_jobs(terminal, options, [job])
 
 
@@ -458,7 +429,7 @@ def reposition(
 )
 def evolve(
     terminal: Terminal,
-    options: RunOptions,
+    options: ImageOptions,
     source: Source,
     to: To,
     operator: Annotated[str, option("--operator", "ID", "The stateful operator.")] = "0",
@@ -497,9 +468,6 @@ def evolve(
     order: Annotated[
         str | None, option("--order", "NAMES", "Flink: all fields in their new order, with commas.")
     ] = None,
-    waive: Waive = None,
-    fork: Fork = False,
-    no_sync: NoSync = False,
 ) -> int:
     """Change columns and fields that the engine refuses.
 
@@ -525,8 +493,7 @@ def evolve(
         order=order,
     )
     changes = [{**change, "store": name} for name in store or ["default"]]
-    job = one_job(source, to, changes, waive, fork_keys(fork, no_sync))
-    return run_jobs(terminal, options, [job])
+    return run_jobs(terminal, options, [one_job(source, to, changes, options)])
 
 
 def column_of(text: str) -> Keys:

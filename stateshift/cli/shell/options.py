@@ -275,6 +275,27 @@ class LocalRunOptions(RunOptions):
     fleet: None = field(default=None, init=False)
 
 
+@dataclass(frozen=True)
+class CopyOptions:
+    """How a job's new image is made of its old one."""
+
+    waive: Waive = None
+    fork: Fork = False
+    no_sync: NoSync = False
+
+
+@dataclass(frozen=True)
+class ImageOptions(RunOptions, CopyOptions):
+    """The options of a run that makes one image of another."""
+
+
+@dataclass(frozen=True)
+class ForkOptions(ImageOptions):
+    """The same without --fork, for runs that always fork."""
+
+    fork: bool = field(default=True, init=False)
+
+
 EXITS = {
     0: "done, or nothing to do",
     1: "a bug of ours (a file holds the traceback)",

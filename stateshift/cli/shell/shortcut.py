@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from stateshift.cli.shell.options import Command, RunOptions, command, overridden
+from stateshift.cli.shell.options import Command, CopyOptions, RunOptions, command, overridden
 from stateshift.errors import Complaint, PlanError, SpecError
 
 if TYPE_CHECKING:
@@ -54,38 +54,27 @@ def shortcut(
     )
 
 
-def fork_keys(fork: bool, no_sync: bool) -> Keys:
-    """Return a job's mode, and whether its copy is synced: after a move nothing else is left."""
-    if no_sync and not fork:
-        raise typer.BadParameter(
-            "--no-sync needs --fork: what a job goes on from has to be on disk"
-        )
-    mode: Keys = {"mode": "fork"} if fork else {}
-    if no_sync:
-        mode["sync"] = False
-    return mode
-
-
-def one_job(
-    source: str,
-    target: str | None,
-    changes: Changes,
-    waive: list[str] | None,
-    mode: Keys | None = None,
-) -> Keys:
+def one_job(source: str, target: str | None, changes: Changes, options: CopyOptions) -> Keys:
     """Return a job of a spec, called as its place: the new one, or its own if it has no target.
-    Without a `mode` it moves.
+    Without --fork it moves, and after a move nothing else is left: its copy is synced.
     """
     from stateshift.storage.locations import job_name
 
+    if options.no_sync and not options.fork:
+        raise typer.BadParameter(
+            "--no-sync needs --fork: what a job goes on from has to be on disk"
+        )
     job: Keys = {"name": job_name(target or source), "checkpoint_location": source}
     if target:
         job["remote_location"] = target
-    job |= mode or {}
+    if options.fork:
+        job["mode"] = "fork"
+    if options.no_sync:
+        job["sync"] = False
     if changes:
         job["transform"] = list(changes)
-    if waive:
-        job["waive"] = waive
+    if options.waive:
+        job["waive"] = options.waive
     return job
 
 
