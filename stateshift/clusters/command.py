@@ -38,6 +38,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 import shlex
@@ -45,7 +46,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +75,7 @@ _STOPPED_BY_ANOTHER = "stopped by another run; whether it runs again nobody look
 _UNSEEN = "as recorded here: without a command `find` nobody looks whether it still runs"
 _SECONDS_MAX = 300.0
 _STDERR_LINES = 15
+_FIRST_WORD_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class CommandCluster(UnknownAnswers):
     workdir: str
     options: Options
     interrupt: threading.Event | None = None
+    say: Callable[[str], None] | None = None
 
     @property
     def kind(self) -> str:
@@ -105,14 +108,24 @@ class CommandCluster(UnknownAnswers):
 
     def find(self, tag: str) -> JobStatus:
         stem = self._stem(tag)
+        told_at = time.monotonic() + _FIRST_WORD_SECONDS
 
         def look() -> JobStatus | None:
+            nonlocal told_at
             # The lock first: a job that was in flight while it was held may have arrived before we
             # ask.
             is_quiet = not detached.is_held(stem)
             status = self._ask(tag)
             is_known = status.state not in (JobState.ABSENT, JobState.UNKNOWN)
-            return status if is_quiet or is_known else None
+            if is_quiet or is_known:
+                return status
+            if self.say is not None and time.monotonic() >= told_at:
+                told_at = math.inf
+                pids = " ".join(map(str, detached.holders(stem)))
+                starts = f"{self.name}: {self._shell.named('submit')} still runs"
+                at_most = f"{self._seconds_max:g} s at most"
+                self.say(f"{starts}: waiting for it, {at_most}; to end it: kill {pids}")
+            return None
 
         status = wait_for(look, self._seconds_max, self.interrupt)
         if status is None:
@@ -474,7 +487,12 @@ KIND = ClusterKind(
     "command",
     options_of("command").cluster,
     lambda name, options, around: CommandCluster(
-        name, around.state_dir, str(around.workdir.absolute()), options, around.interrupt
+        name,
+        around.state_dir,
+        str(around.workdir.absolute()),
+        options,
+        around.interrupt,
+        around.say,
     ),
     can_stop=lambda options: bool(options.get("stop")),
     stops_unseen=True,

@@ -191,6 +191,26 @@ def test_a_submit_that_hangs_is_left_alone_and_named_by_its_pid(tmp_path: Path) 
             os.kill(int(pid), 9)
 
 
+def test_whoever_waits_for_a_start_of_another_process_is_told_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stateshift.clusters.command._FIRST_WORD_SECONDS", 0.2)
+    said: list[str] = []
+    options = {"submit": "exec sleep 60", "find": "echo absent", "seconds_max": 2}
+    contacts = Contacts(say=said.append)
+    cluster = open_cluster(ClusterSpec("ops", "command", options), str(tmp_path), contacts)
+    with pytest.raises(ClusterError, match="still under way"):
+        cluster.submit(_submission())
+    with pytest.raises(ClusterError, match="still under way"):
+        cluster.find("run.orders")
+    words, _, pids = said[0].partition("; to end it: kill ")
+    assert words == "ops: submit of the cluster ops still runs: waiting for it, 2 s at most"
+    assert len(said) == 1
+    for pid in pids.split():
+        os.kill(int(pid), 9)
+    assert cluster.find("run.orders").state is JobState.ABSENT
+
+
 def test_a_submit_killed_in_the_middle_is_not_repeated_before_a_person_has_looked(
     tmp_path: Path,
 ) -> None:
