@@ -145,7 +145,7 @@ def test_messages_stay_beside_changed_fields_and_are_not_written(
             value = {"name": value["label"], "order": value["order"]}
         assert after[store, key] == value
     for store, refused in (("order", True), ("count", False)):
-        said("export", place(image), "--to", rows, "--store", store)
+        said("export", place(image), "--to", rows, "--store", store, "--overwrite")
         target = ("--template", place(image), "--to", f"{new}-{store}", "--workdirs", runs, "-y")
         imported = said("import", rows, *target)
         assert (imported.code != 0, "read, and not written" in imported.err) == (refused, refused)

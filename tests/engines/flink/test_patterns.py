@@ -116,7 +116,7 @@ def test_inspect_names_the_type_of_each_state(image: Path) -> None:
 def test_an_export_of_it_is_imported_byte_for_byte(image: Path, tmp_path: Path) -> None:
     rows, new, runs = (str(tmp_path / name) for name in ("rows.jsonl", "new", "runs"))
     for name in PATTERNS:
-        exported = said("export", place(image), "--to", rows, "--store", name)
+        exported = said("export", place(image), "--to", rows, "--store", name, "--overwrite")
         assert exported.code in (0, None) and "bytes" not in exported.err
         words = ("--template", place(image), "--to", f"{new}-{name}", "--workdirs", runs, "-y")
         made = said("import", rows, *words)
