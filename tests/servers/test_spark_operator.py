@@ -1,13 +1,15 @@
 """Kubernetes' own API server admits, refuses and keeps SparkApplications, by the operator's own
 definition; a scripted operator (it is not kubeflow's) runs each as a real Spark of this machine.
 Pods, their logs and events are played by what stands in front of the API server, which has none.
-Jobs move between the namespaces, and what comes out is what an unmoved job would have written.
+Jobs move between the namespaces, and between two API servers, and what comes out is what an unmoved
+job would have written.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import ssl
 import subprocess
@@ -31,16 +33,18 @@ from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.errors import ClusterError
 from tests.acceptance.shop import APPLICATION, OPERATORS, Shop
 from tests.acceptance.support import ROOT, stateshift
+from tests.conftest import SEED
 from tests.support.listening import listening
 from tests.support.moving import killed_at
 from tests.support.scripted_spark_operator import Failed, reconciled
-from tests.support.servers import CATALOG, Place, Servers, group, kubernetes, spark
+from tests.support.servers import Place, Servers, group, kubernetes, spark
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 SHOWN_ON = "Spark, Kubernetes' API server, scripted operator"
 NAMESPACES = ("east", "west")
 API = "/apis/sparkoperator.k8s.io/v1beta2/namespaces"
 SECONDS_MAX = 150.0
+MOVES = 6  # three each way
 RIGHTS = [
     {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
     for (group, resource), verbs in NEEDS.items()
@@ -103,9 +107,9 @@ class Drivers:
         return [pod for pod in self.processes if self.phase_of(pod) == "Running"]
 
     def seen(self, path: list[str]) -> tuple[int, Any]:
-        """A pod, or its log; there are no events."""
-        if path[0] == "events":
-            return 200, {"kind": "EventList", "metadata": {}, "items": []}
+        """A pod, or its log; there are no events, and no quotas."""
+        if len(path) == 1:
+            return 200, {"kind": "List", "metadata": {}, "items": []}
         phase = self.phase_of(path[1])
         if phase is None:
             return 404, {"kind": "Status", "reason": "NotFound", "code": 404, "message": "no pod"}
@@ -121,14 +125,22 @@ def with_children(process: subprocess.Popen[bytes], number: signal.Signals) -> N
 
 @dataclass
 class Ground:
+    """Each namespace has an API server; both have the same unless `second` is named."""
+
     servers: Servers
     folder: Path
-    url: str = ""
+    second: Servers | None = None
+    urls: dict[str, str] = field(default_factory=dict)
     drivers: dict[str, Drivers] = field(default_factory=dict)
 
+    def place(self, namespace: str = "east") -> Place:
+        servers = self.second if namespace == "west" and self.second else self.servers
+        return servers.place("kubernetes")
+
     @property
-    def place(self) -> Place:
-        return Place(CATALOG["kubernetes"].name, self.servers.root / "kubernetes")
+    def requests(self) -> int:
+        places = map(self.place, NAMESPACES)
+        return sum(kubernetes.requests(place, "sparkoperator.k8s.io") for place in places)
 
     @property
     def shop(self) -> Shop:
@@ -136,14 +148,15 @@ class Ground:
 
     def asks(self, namespace: str, name: str, method: str = "GET", body: Any = None) -> Any:
         path = f"{API}/{namespace}/sparkapplications{name and '/' + name}"
-        return kubernetes.ask(self.place, path, method, body)
+        return kubernetes.ask(self.place(namespace), path, method, body)
 
     def options(self, namespace: str) -> dict[str, Any]:
-        plain = kubernetes.kubeconfig(self.place, "us")
-        plain["clusters"][0]["cluster"] = {"server": self.url}
-        (self.folder / "kubeconfig").write_text(json.dumps(plain))
+        plain = kubernetes.kubeconfig(self.place(namespace), "us")
+        plain["clusters"][0]["cluster"] = {"server": self.urls[namespace]}
+        path = self.folder / f"kubeconfig-{namespace}"
+        path.write_text(json.dumps(plain))
         return {
-            "kubeconfig": str(self.folder / "kubeconfig"),
+            "kubeconfig": str(path),
             "namespace": namespace,
             "settle_seconds": 5,
             "state_dir": str(self.folder / "jobs" / namespace),
@@ -187,6 +200,8 @@ class Ground:
                 "verify": "entries",
             }
             like = {"namespace": old, "resource": "demo"}
+            if self.second is not None:
+                like["kubeconfig"] = self.options(old)["kubeconfig"]
             plain["submit"] = {"like": like, "seconds_max": SECONDS_MAX}
         clusters = {name: {"kind": "spark_operator", **self.options(name)} for name in NAMESPACES}
         whole = {"version": 1, "engine": "spark", "clusters": clusters, "jobs": [{**plain, **job}]}
@@ -211,12 +226,12 @@ class Ground:
     def committed(self, name: str) -> bool:
         return len({path.parts[-3] for path in self.folder.glob(f"{name}/*/commits/[0-9]*")}) == 2
 
-    def finished(self) -> None:
+    def finished(self, fed: int = 30) -> None:
         """The rest of the input comes, and all of the output."""
-        self.shop.feed(30, 40)
-        self.shop.finish(40)
-        self.until(lambda: self.shop.complete(40), "the results are not complete")
-        assert self.shop.recognise() == self.shop.expected(40)
+        self.shop.feed(fed, fed + 10)
+        self.shop.finish(fed + 10)
+        self.until(lambda: self.shop.complete(fed + 10), "the results are not complete")
+        assert self.shop.recognise() == self.shop.expected(fed + 10)
 
     def until(self, done: Callable[[], object], otherwise: str) -> None:
         last = time.monotonic() + SECONDS_MAX
@@ -230,13 +245,14 @@ class Ground:
 
 
 @contextmanager
-def fronting(ground: Ground) -> Iterator[None]:
+def fronting(ground: Ground, namespace: str) -> Iterator[None]:
     """Requests go to the API server as they come, but for those of pods and events."""
-    authority = str(ground.place.folder / "conf" / "apiserver.crt")
+    place = ground.place(namespace)
+    authority = str(place.folder / "conf" / "apiserver.crt")
     context = ssl.create_default_context(cafile=authority)
     handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     behind = urllib.request.build_opener(*handlers)
-    server = f"https://{kubernetes.HOST}:{ground.place.ports['api']}"
+    server = f"https://{kubernetes.HOST}:{place.ports['api']}"
 
     class Front(BaseHTTPRequestHandler):
         def handle_any(self) -> None:
@@ -270,14 +286,15 @@ def fronting(ground: Ground) -> Iterator[None]:
         def log_message(self, *_: object) -> None:
             """Quietly."""
 
-    with listening(Front) as place:
-        ground.url = f"http://{place}"
+    with listening(Front) as address:
+        ground.urls[namespace] = f"http://{address}"
         yield
 
 
 @contextmanager
 def operating(ground: Ground) -> Iterator[None]:
-    over, known = threading.Event(), {}
+    over = threading.Event()
+    known: dict[str, Any] = {}
 
     def turn() -> None:
         for namespace, drivers in ground.drivers.items():
@@ -307,12 +324,18 @@ def operating(ground: Ground) -> Iterator[None]:
 
 @pytest.fixture
 def ground(servers: Servers, tmp_path: Path) -> Iterator[Ground]:
-    made = Ground(servers, tmp_path)
+    with grounded(Ground(servers, tmp_path)) as made:
+        yield made
+
+
+@contextmanager
+def grounded(made: Ground) -> Iterator[Ground]:
     for namespace in NAMESPACES:
-        (tmp_path / "logs" / namespace).mkdir(parents=True)
-        made.drivers[namespace] = Drivers(tmp_path / "logs" / namespace)
-    kubernetes.allow(made.place, RIGHTS)
-    with fronting(made), operating(made):
+        logs = made.folder / "logs" / namespace
+        logs.mkdir(parents=True)
+        made.drivers[namespace] = Drivers(logs)
+        kubernetes.allow(made.place(namespace), RIGHTS)
+    with fronting(made, "east"), fronting(made, "west"), operating(made):
         yield made
     for namespace, drivers in made.drivers.items():
         for process in drivers.processes.values():
@@ -387,7 +410,43 @@ def test_the_api_servers_own_refusals_are_told(ground: Ground) -> None:
         restartPolicy={"type": "Often"}
     )
     assert 'unknown field "spec.imagee"' in refusal(imagee="spark:4")
-    kubernetes.allow(ground.place, RIGHTS[:3])
+    kubernetes.allow(ground.place(), RIGHTS[:3])
     assert 'needs "get" of sparkapplications (sparkoperator.k8s.io) in the namespace' in refusal()
     with pytest.raises(ClusterError, match='User "us" cannot list resource "sparkapplications"'):
         west.find_source(StopRequest("demo", "file:///x"))
+
+
+@pytest.mark.slow
+@pytest.mark.row("W-19")
+def test_moves_between_two_api_servers_lose_nothing_and_grow_nowhere(
+    servers: Servers, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance, requests, seconds, sizes = random.Random(SEED), [], [], []
+    steps = ("halt/stop", "copy/", "submit/", "confirm/")
+    with (
+        group(tmp_path_factory.mktemp("second"), "kubernetes") as second,
+        grounded(Ground(servers, tmp_path, second)) as ground,
+    ):
+        ground.started()
+        for number in range(MOVES):
+            old, new = NAMESPACES if number % 2 == 0 else NAMESPACES[::-1]
+            before = f"m{number - 1}" if number else "a"
+            spec = ground.spec(f"move-{number}", f"{old}:{before}", f"{new}:m{number}")
+            workdir = str(tmp_path / "runs" / f"{number}")
+            words = ("apply", spec, "--yes", "--workdir", workdir)
+            asked, began = ground.requests, time.monotonic()
+            if number % 3 == 2:
+                killed_at(chance.choice(steps), words, Path(workdir), {})
+                assert ground.said("resume", workdir)["state"] == "finished"
+            else:
+                assert ground.said(*words)["state"] == "finished"
+                requests.append(ground.requests - asked)
+                seconds.append(round(time.monotonic() - began, 1))
+            assert ground.running == {old: 0, new: 1}, f"after move {number}"
+            assert len(ground.asks(old, "")["items"]) == 1, "nothing else is left"
+            sizes.append(len(json.dumps(ground.asks(new, "demo"))))
+            ground.shop.feed(30 + number, 31 + number)
+        ground.finished(30 + MOVES)
+    print(f"requests {requests}, seconds {seconds}, bytes {sizes}")
+    assert requests[-1] <= 2 * requests[0]
+    assert max(sizes[4:]) <= max(sizes[2:4]) + 200, "a history of moves would be longer"
