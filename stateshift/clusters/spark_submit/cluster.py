@@ -423,7 +423,7 @@ class DriversElsewhere(SparkSubmit):
         """Return the status of a job whose spark-submit was killed: the service may have it yet."""
 
         def look(over: bool) -> JobStatus | None:
-            why = f"spark-submit was killed before {self.handed_over}"
+            why = f"spark-submit ended before {self.handed_over}"
             return self.of_tag(tag) or (JobStatus(JobState.FAILED, id, why) if over else None)
 
         if "died" not in record:
