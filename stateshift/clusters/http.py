@@ -89,6 +89,10 @@ class Unanswered(Silent):
         self.status, self.answer = status, answer
 
 
+class Over(Unanswered):
+    """No answer, from one that is known to have ended: there will be none."""
+
+
 class Refused(ClusterError):
     """An answer that says no. `status` is HTTP's."""
 
@@ -241,7 +245,8 @@ def through_outages(
         try:
             result = look()
         except Unanswered as error:
-            if status not in (None, error.status) or silence.is_too_long():
+            is_other = status not in (None, error.status)
+            if is_other or isinstance(error, Over) or silence.is_too_long():
                 raise
             return None
         silence.end()

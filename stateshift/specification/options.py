@@ -20,6 +20,7 @@ CLUSTER_MODULES: Mapping[str, str] = {
     "spark_standalone": "stateshift.clusters.standalone.cluster",
     "yarn": "stateshift.clusters.yarn.cluster",
     "flink_rest": "stateshift.clusters.flink.cluster",
+    "flink_yarn": "stateshift.clusters.yarn.flink",
     "flink_operator": "stateshift.clusters.kubernetes.flink_operator",
     "spark_operator": "stateshift.clusters.kubernetes.spark_operator",
 }
@@ -36,6 +37,8 @@ SPARK_KINDS = ("spark_submit", "livy", "spark_standalone", "yarn", "spark_operat
 
 _SUBMIT = ("spark_submit",)
 _YARN = ("yarn",)
+_FLINK_YARN = ("flink_yarn",)
+_YARNS = ("yarn", "flink_yarn")
 _LAUNCHED = ("spark_submit", "yarn")
 _LIVY = ("livy",)
 _STANDALONE = ("spark_standalone",)
@@ -43,10 +46,11 @@ _FLINK = ("flink_rest",)
 _OPERATOR = ("flink_operator",)
 _SPARK_OPERATOR = ("spark_operator",)
 _OPERATORS = ("flink_operator", "spark_operator")
-_FLINKS = ("flink_rest", "flink_operator")
+_JARS = ("flink_rest", "flink_yarn")
+_FLINKS = ("flink_rest", "flink_yarn", "flink_operator")
 _SIZED = ("livy", "spark_standalone", "spark_operator")
 _COMMANDS = ("command",)
-_HTTP = ("livy", "spark_standalone", "yarn", "flink_rest")
+_HTTP = ("livy", "spark_standalone", "yarn", *_JARS)
 _FILES = ("spark_submit", "command", "livy", "spark_standalone", "yarn", *_FLINKS, *_SPARK_OPERATOR)
 
 
@@ -189,22 +193,25 @@ CLUSTER_OPTIONS = (
         "url",
         _HTTP,
         NEEDED_TEXT,
-        "The address of the REST API; with yarn, of both of a pair.",
-        {"flink_rest": FLINK_URL, "yarn": YARN_URL},
+        "The address of the REST API; of YARN, of both ResourceManagers of a pair.",
+        {"flink_rest": FLINK_URL, **dict.fromkeys(_YARNS, YARN_URL)},
     ),
     Option("ui_url", _STANDALONE, TEXT, "The master's web page, if it is not at the usual port."),
     Option(
         "auth",
-        ("livy", "yarn", "flink_rest"),
+        ("livy", *_YARNS, "flink_rest"),
         AUTHENTICATION,
         "How requests are authenticated.",
-        {"yarn": YARN_AUTHENTICATION},
+        dict.fromkeys(_YARNS, YARN_AUTHENTICATION),
     ),
     Option(
-        "user", ("livy", "yarn", "flink_rest"), TEXT, "The user of basic or simple authentication."
+        "user",
+        ("livy", *_YARNS, "flink_rest"),
+        TEXT,
+        "The user of basic or simple authentication.",
     ),
     Option(
-        "password_file", ("livy", "yarn", "flink_rest"), TEXT, "A file that holds the password."
+        "password_file", ("livy", *_YARNS, "flink_rest"), TEXT, "A file that holds the password."
     ),
     Option(
         "token_file", ("spark_standalone", "flink_rest"), TEXT, "A file that holds a bearer token."
@@ -242,6 +249,8 @@ CLUSTER_OPTIONS = (
         "How long it may be silent while we wait for it: it may restart or fail over.",
     ),
     Option("flink_configuration", _FLINKS, SETTINGS, "Flink's configuration for every job."),
+    Option("flink", _FLINK_YARN, TEXT, "The executable that starts jobs, if not on the PATH."),
+    Option("session", _FLINK_YARN, TEXT, "The session that takes the jobs: its id, or its name."),
     Option("sql_gateway", _FLINK, TEXT, "The address of the SQL gateway that takes SQL jobs."),
     Option(
         "application",
@@ -253,7 +262,7 @@ CLUSTER_OPTIONS = (
     Option("proxy_user", _LIVY, TEXT, "The user as whom Livy runs the jobs."),
     Option(
         "environment",
-        ("spark_submit", "spark_standalone", "yarn", "spark_operator", "command"),
+        ("spark_submit", "spark_standalone", *_YARNS, "spark_operator", "command"),
         SETTINGS,
         "Variables of every job or command.",
     ),
@@ -266,7 +275,7 @@ CLUSTER_OPTIONS = (
     Option("kill_seconds", _LAUNCHED, SECONDS, "How long a job has to end after SIGTERM."),
     Option(
         "seconds_max",
-        ("spark_submit", "yarn", "command", "manual"),
+        ("spark_submit", *_YARNS, "command", "manual"),
         SECONDS,
         "How long to wait for an answer.",
     ),
@@ -295,14 +304,14 @@ SUBMIT_OPTIONS = (
     Option("cwd", _LAUNCHED, TEXT, "The directory in which spark-submit runs."),
     Option("jars", _LIVY, TEXTS, "Jars for the class path."),
     Option("files", _LIVY, TEXTS, "Files for the working directories of the job."),
-    Option("queue", ("livy", "yarn"), TEXT, "The YARN queue."),
+    Option("queue", ("livy", *_YARNS), TEXT, "The YARN queue."),
     Option("driver_memory", _SIZED, TEXT, "Memory of the driver."),
     Option("driver_cores", _SIZED, COUNT, "Cores of the driver."),
     Option("executor_memory", ("livy", "spark_operator"), TEXT, "Memory of an executor."),
     Option("executor_cores", ("livy", "spark_operator"), COUNT, "Cores of an executor."),
     Option("num_executors", ("livy", "spark_operator"), COUNT, "How many executors."),
-    Option("jar", _FLINK, TEXT, "The jar, on this machine."),
-    Option("jar_id", _FLINK, TEXT, "The id of a jar that the cluster has."),
+    Option("jar", _JARS, TEXT, "The jar, on this machine."),
+    Option("jar_id", _JARS, TEXT, "The id of a jar that the cluster has."),
     Option(
         "sql", _FLINK, TEXT, "A file of SQL on this machine. Its last statement starts the job."
     ),
@@ -321,7 +330,7 @@ SUBMIT_OPTIONS = (
         FLAG,
         "Whether state that no operator of the job claims may stay behind.",
     ),
-    Option("claim_mode", _FLINK, TEXT, "no_claim, or legacy."),
+    Option("claim_mode", _JARS, TEXT, "no_claim, or legacy."),
     Option("flink_configuration", _FLINKS, SETTINGS, "Flink's configuration for this job."),
 )
 

@@ -270,10 +270,10 @@ class FakeFlink(StandIn):
                 return 200, self._completed(self.checkpoints[int(trigger) - 1])
             case ("PATCH", []):
                 if job.state not in ENDED:
-                    job.lingers, job.ends_as = 1, "CANCELED"
+                    job.lingers, job.ends_as = self.lingers, "CANCELED"
                 return 202, {}
             case (_, []):
-                return 200, self._told(job)
+                return 200, self.told(job)
             case (_, ["status"]) if self.tells_state:
                 return 200, {"status": job.state}
             case (_, ["status"]):
@@ -330,7 +330,7 @@ class FakeFlink(StandIn):
             asked["operation"] = {"checkpointId": number}
         return {"status": {"id": "COMPLETED"}, "operation": asked["operation"]}
 
-    def _told(self, job: FakeJob) -> dict[str, Any]:
+    def told(self, job: FakeJob) -> dict[str, Any]:
         if job.ends_as:
             job.lingers -= 1
             if job.lingers < 0:

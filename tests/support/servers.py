@@ -39,7 +39,7 @@ from servers import (
     spark,
 )
 from servers.catalog import CATALOG, named
-from servers.flink import Flink
+from servers.flink import LOG4J, MODULES, Flink
 from servers.place import Place, Role
 from servers.s3 import CREDENTIALS as S3_CREDENTIALS
 from servers.s3 import spark_settings as s3_settings
@@ -50,6 +50,8 @@ SERVERS_D = Path(__file__).resolve().parents[2] / "scripts" / "servers.d"
 
 __all__ = [
     "CATALOG",
+    "LOG4J",
+    "MODULES",
     "NAMES",
     "S3_CREDENTIALS",
     "SERVERS_D",

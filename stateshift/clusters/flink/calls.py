@@ -202,6 +202,10 @@ class FlinkCalls(Asking):
         """Whether the cluster goes when its job has ended."""
         return bool(self.options.get("application"))
 
+    def has_gone(self, silent: Unanswered) -> bool:
+        """Whether an answer that did not come means that the cluster has gone with its job."""
+        return self.of_one_application
+
     @property
     def outage_seconds(self) -> float:
         """How long Flink may be silent: a JobManager takes a while to restart."""

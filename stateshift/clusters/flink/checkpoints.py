@@ -116,7 +116,7 @@ class _Ending(ImageAsked[CheckpointRequest]):
     def _gone(self, silent: Unanswered) -> ClusterError:
         """Return the error for a silent cluster: ended, if Flink accepted that the job ends."""
         noted, id = self.noted, self.request.job_id
-        if not noted.get("accepted"):
+        if not (noted.get("accepted") and self.calls.has_gone(silent)):
             hint = (
                 "`stateshift resume WORKDIR` once it answers again; where it is gone for "
                 "good, the newest chk- folder "

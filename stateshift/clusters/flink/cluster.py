@@ -153,7 +153,7 @@ class FlinkRest(UnknownAnswers):
         try:
             sources = self._sources(request)
         except Unanswered as silent:
-            if not calls.of_one_application:
+            if not calls.has_gone(silent):
                 raise
             return JobStatus(JobState.FINISHED, None, f"its cluster went with it: {silent.fact}")
         if not sources:
@@ -251,8 +251,8 @@ class FlinkRest(UnknownAnswers):
             by_id = calls.job(job) if is_job_id(job) else None
             jobs = jobs_of_name(calls, job) if by_id is None else [by_id]
             return tuple(running_of(calls, each) for each in jobs)
-        except Unanswered:
-            if not calls.of_one_application:
+        except Unanswered as silent:
+            if not calls.has_gone(silent):
                 raise
             return ()
 
@@ -264,8 +264,8 @@ class FlinkRest(UnknownAnswers):
         calls = self._calls(None)
         try:
             return live_jobs(calls)
-        except Unanswered:
-            if not calls.of_one_application:
+        except Unanswered as silent:
+            if not calls.has_gone(silent):
                 raise
             return ()
 
@@ -273,7 +273,7 @@ class FlinkRest(UnknownAnswers):
         return self._calls(None).ended_as(name)
 
     def no_canonical(self, job_id: str) -> str | None:
-        calls = self._calls(None)
+        calls = self._calls(None, job_id)
         job = calls.job(job_id)
         return None if job is None else no_canonical(calls, job, self.interrupt)
 
@@ -293,7 +293,7 @@ class FlinkRest(UnknownAnswers):
         return Slots(every, free, adaptive, on_demand)
 
     def job_settings(self, job_id: str) -> dict[str, str]:
-        return job_settings(self._calls(None), job_id)
+        return job_settings(self._calls(None, job_id), job_id)
 
     def given_settings(self) -> dict[str, str]:
         return given_settings(self._calls(None))
@@ -303,30 +303,32 @@ class FlinkRest(UnknownAnswers):
 
     @logs_image("savepoint")
     def savepoint(self, request: SavepointRequest) -> str:
-        return take_savepoint(self._calls(None), request, self._notes, self.interrupt)
+        calls = self._calls(None, request.job_id)
+        return take_savepoint(calls, request, self._notes, self.interrupt)
 
     def failed_behind(self, request: SavepointRequest) -> str | None:
         return failed_savepoint(request.tag, self._notes)
 
     def is_ending(self, request: SavepointRequest | CheckpointRequest) -> bool:
-        calls = self._calls(None)
+        calls = self._calls(None, request.job_id)
         if isinstance(request, SavepointRequest):
             return is_under_way(calls, request, self._notes)
         return calls.state(request.job_id) == "CANCELLING"
 
     def latest_checkpoint(self, job_id: str) -> str | None:
-        began, calls = time.time(), self._calls(None)
+        began, calls = time.time(), self._calls(None, job_id)
         try:
             return latest_checkpoint(calls, job_id)
         except Unanswered as silent:
-            if not calls.of_one_application:
+            if not calls.has_gone(silent):
                 raise
             hint = 'its job has ended: name its newest chk- folder in "existing_savepoint_paths"'
             raise Gone(silent.fact, began, cluster=self.name, job=job_id, hint=hint) from silent
 
     @logs_image("last checkpoint")
     def checkpoint(self, request: CheckpointRequest) -> str:
-        return end_with_checkpoint(self._calls(None), request, self._notes, self.interrupt)
+        calls = self._calls(None, request.job_id)
+        return end_with_checkpoint(calls, request, self._notes, self.interrupt)
 
     def progress(self, tag: str) -> JobProgress:
         record = self._notes.read(tag) or {}
@@ -338,7 +340,8 @@ class FlinkRest(UnknownAnswers):
         self, job_id: str, parallelism: Mapping[str, int], seconds_max: float = 120.0
     ) -> None:
         """Change the parallelism of vertices in place, and wait for it. Others stay as they are."""
-        rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
+        calls = self._calls(None, job_id)
+        rescale(calls, job_id, parallelism, seconds_max, self.interrupt)
 
     def _sources(self, request: StopRequest) -> list[Job]:
         """Return the jobs of the spec's ids; else those of its name, alive ones alone if any."""
@@ -370,7 +373,8 @@ class FlinkRest(UnknownAnswers):
     def _notes(self) -> Notes:
         return Notes(self.state_dir)
 
-    def _calls(self, record: Record | None) -> FlinkCalls:
+    def _calls(self, record: Record | None, job: str = "") -> FlinkCalls:
+        """Return the calls of where the record's job was submitted, or the job with this id is."""
         url = (record or {}).get("url") or self.options["url"]
         return FlinkCalls(self.name, str(url), self.options)
 
@@ -384,11 +388,15 @@ def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:
         way_out = "a session cluster; or nothing here, and it is started by hand"
         message = one_application(cluster.name)
         raise SpecError((Complaint(submit.pointer, message, None, way_out),))
-    given = read_submit(submit.options, submit.pointer, cluster.options)
+    check_jar(read_submit(submit.options, submit.pointer, cluster.options), submit.pointer)
+
+
+def check_jar(given: Options, pointer: str) -> None:
+    """Refuse a jar that has not the class."""
     jar = given.get("jar")
     if not jar:
         return
-    complaints = tuple(complaints_about(Path(str(jar)), given.get("entry_class"), submit.pointer))
+    complaints = tuple(complaints_about(Path(str(jar)), given.get("entry_class"), pointer))
     if complaints:
         raise SpecError(complaints)
 

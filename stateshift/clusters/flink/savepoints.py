@@ -342,7 +342,7 @@ class _Taking(ImageAsked[SavepointRequest]):
             return self.wait(look, until)
         except Unanswered as silent:
             begun = self.noted.get("begun")
-            if begun is None or not (self.ends and self.calls.of_one_application):
+            if begun is None or not (self.ends and self.calls.has_gone(silent)):
                 raise silent
             if look == self._ended:
                 return True  # a cluster of one application goes when the application has ended

@@ -382,6 +382,7 @@ class SparkSubmit(TaggedCluster):
 class DriversElsewhere(SparkSubmit):
     """Drivers that a service runs, which knows them by our tag: `spark-submit` hands them over."""
 
+    launcher: ClassVar[str] = "spark-submit"
     service: ClassVar[str]
     handed_over: ClassVar[str]  # what the service has done by then
 
@@ -423,7 +424,7 @@ class DriversElsewhere(SparkSubmit):
         """Return the status of a job whose spark-submit was killed: the service may have it yet."""
 
         def look(over: bool) -> JobStatus | None:
-            why = f"spark-submit ended before {self.handed_over}"
+            why = f"{self.launcher} ended before {self.handed_over}"
             return self.of_tag(tag) or (JobStatus(JobState.FAILED, id, why) if over else None)
 
         if "died" not in record:

@@ -16,9 +16,9 @@
 
 An APP is {"id", "name", "user", "applicationType", "queue", "state", "finalStatus", "diagnostics",
 "applicationTags": "a,b", "startedTime": ms, "amHostHttpAddress", "amContainerLogs",
-"logAggregationStatus"}. Tags are kept and compared in lower case. The type is SPARK, or what
-`spark.yarn.applicationType` says, which begins with it. The number of the attempt is in the
-driver's container, which amContainerLogs names:
+"amRPCAddress": "host:port", "logAggregationStatus"}. Tags are kept and compared in lower case. The
+type is SPARK, or what `spark.yarn.applicationType` says, which begins with it; "Apache Flink" of
+Flink. The number of the attempt is in the driver's container, which amContainerLogs names:
 container_<cluster>_<application>_<attempt>_<container>. (apache/hadoop: RMWebServices, AppInfo,
 NMWebServices.)
 
@@ -68,6 +68,7 @@ _STANDBY: Final = 307
 _SAID: Final = "RemoteException"  # the field of a refusal in YARN's own words
 _BEFORE_LOG, _AFTER_LOG = "LogContents:\n", "End of LogType:"  # the frame of a log since 3.0
 _CONTAINER: Final = re.compile(r"/containerlogs/(container_\w+_(\d+)_\d+)/")
+_ADDRESS: Final = re.compile(r"[^/@?#\s]+:[1-9]\d*")
 _WAYS_OUT: Final[Mapping[int, str]] = {
     401: 'give the cluster "auth": "kerberos" (kinit first), or "basic" behind a gateway',
     403: 'the "user" of the cluster may not do that: see the ACLs of the queue and of the job',
@@ -95,6 +96,7 @@ class Application:
     driver: str | None
     node: str | None
     aggregation: str
+    address: str | None = None  # of its master, as that has told it: of Flink, its REST API
 
     @property
     def job_state(self) -> JobState:
@@ -278,6 +280,7 @@ class YarnCalls:
     def _application(self, plain: Json) -> Application:
         try:
             container = _CONTAINER.search(plain.get("amContainerLogs") or "")
+            address = str(plain.get("amRPCAddress") or "")
             return Application(
                 id=str(plain["id"]),
                 name=str(plain["name"]),
@@ -293,6 +296,7 @@ class YarnCalls:
                 driver=container[1] if container else None,
                 node=plain.get("amHostHttpAddress"),
                 aggregation=str(plain.get("logAggregationStatus") or ""),
+                address=address if _ADDRESS.fullmatch(address) else None,
             )
         except OTHER_FIELDS as error:
             raise self._odd("application", plain) from error

@@ -67,7 +67,7 @@ from stateshift.specification.options import KindOptions, options_of
 _MASTER: Final = "yarn"
 _TAGS: Final = "spark.yarn.tags"
 _QUEUE: Final = "spark.yarn.queue"
-_PLACE: Final = "stateshift-place-"
+PLACE: Final = "stateshift-place-"
 _AGAIN_SECONDS: Final = 5.0  # a fail-over of YARN may lose a kill
 _WAITS_SECONDS: Final = 10.0  # an application that YARN starts is not accepted for longer
 _REASON_MAX: Final = 300
@@ -91,6 +91,8 @@ class Yarn(DriversElsewhere):
     takes: ClassVar[KindOptions] = options_of("yarn")
     service: ClassVar[str] = "YARN"
     handed_over: ClassVar[str] = "YARN had accepted the job"
+    queue_key: ClassVar[str] = _QUEUE
+    log_files: ClassVar[tuple[str, ...]] = ("stderr", "stdout")
 
     @property
     def calls(self) -> YarnCalls:
@@ -105,7 +107,7 @@ class Yarn(DriversElsewhere):
     def find(self, tag: str) -> JobStatus:
         # Before YARN is asked: what a spark-submit that is over has submitted, YARN knows by then.
         trace, record = detached.trace(self._stem(tag)), self.notes.read(tag)
-        application = _current(self.calls.tagged(_mark(tag)))
+        application = current(self.calls.tagged(mark(tag)))
         if record is not None and application is not None and "id" not in record:
             self.notes.add(tag, id=application.id)
         if record is not None and trace.started and self._notes.deployed(tag) is None:
@@ -123,11 +125,11 @@ class Yarn(DriversElsewhere):
         return status
 
     def id_of(self, tag: str) -> str | None:
-        application = _current(self.calls.tagged(_mark(tag)))
+        application = current(self.calls.tagged(mark(tag)))
         return None if application is None else application.id
 
     def of_tag(self, tag: str) -> JobStatus | None:
-        application = _current(self.calls.tagged(_mark(tag)))
+        application = current(self.calls.tagged(mark(tag)))
         return None if application is None else self._status(application)
 
     def _of_driver_here(
@@ -157,7 +159,7 @@ class Yarn(DriversElsewhere):
             return JobStatus(JobState.FINISHED if was_ended else JobState.UNKNOWN, id, _FORGOTTEN)
         is_killed = trace.code is None or trace.code > _SIGNALLED
         if not is_killed:
-            return JobStatus(JobState.FAILED, pid, f"spark-submit ended with {trace.code}")
+            return JobStatus(JobState.FAILED, pid, f"{self.launcher} ended with {trace.code}")
 
         return self.settled(tag, record, pid)
 
@@ -170,12 +172,12 @@ class Yarn(DriversElsewhere):
         if options.get("application_id"):
             named = calls.application(str(options["application_id"]))
             return JobStatus(JobState.ABSENT) if named is None else self._status(named)
-        of_place = calls.tagged(_place(request.location))
+        of_place = calls.tagged(place(request.location))
         candidates = [each for each in of_place if each.job_state.alive]
         if not candidates and request.tag is None:
             name = options.get("app_name") or request.job
             for each in calls.alive():
-                is_placed = any(tag.startswith(_PLACE) for tag in each.tags)
+                is_placed = any(tag.startswith(PLACE) for tag in each.tags)
                 if each.name == name and each.type.startswith("SPARK") and not is_placed:
                     candidates.append(each)
         if len(candidates) > 1:
@@ -196,12 +198,18 @@ class Yarn(DriversElsewhere):
         return tuple(f"{each.name} ({each.id})" for each in self.calls.alive())
 
     def try_start(self, submission: Submission) -> Trial:
+        refused = self.refused_here(submission)
+        return refused if refused.refused else super().try_start(submission)
+
+    def refused_here(self, submission: Submission) -> Trial:
+        """Return the refusal of what is not there: the configuration's folder, or the queue."""
         given = read_options(submission.options, self.takes.submit, "/submit")
         try:
             environment = self._environment(submission, given)
             folders = [environment[name] for name in _CONF_FOLDERS if environment.get(name)]
             if not any(map(os.path.isdir, folders)):
-                fact = f"{' and '.join(_CONF_FOLDERS)} name no folder, and spark-submit needs one"
+                names = " and ".join(_CONF_FOLDERS)
+                fact = f"{names} name no folder, and {self.launcher} needs one"
                 hint = 'give the cluster "environment": {"HADOOP_CONF_DIR": …}'
                 return Trial(fact, hint)
             refused = self._refused_queue(submission, given)
@@ -209,7 +217,7 @@ class Yarn(DriversElsewhere):
             return Trial(error.fact, error.hint)
         if refused:
             return Trial(refused, 'correct "queue"')
-        return super().try_start(submission)
+        return Trial()
 
     def origin(self, request: StopRequest, like: Options | None) -> Origin:
         """YARN tells neither file nor arguments: our notes do, or a driver that runs here. That
@@ -238,7 +246,7 @@ class Yarn(DriversElsewhere):
 
     def _settings(self, submission: Submission, given: Options) -> dict[str, str]:
         conf = {**settings(self.options.get("conf")), **settings(given.get("conf"))}
-        tags = (conf.get(_TAGS), _mark(submission.tag), _place(submission.location))
+        tags = (conf.get(_TAGS), mark(submission.tag), place(submission.location))
         conf[_TAGS] = ",".join(filter(None, tags))
         conf["spark.yarn.submit.waitAppCompletion"] = "false"
         if given.get("queue"):
@@ -258,19 +266,19 @@ class Yarn(DriversElsewhere):
 
         def kill(id: str) -> None:
             """End an application with all its attempts; then what runs of it here."""
-            is_over = not id.startswith("application_") or self._kill_applications(id, request)
+            is_over = not id.startswith("application_") or self.kill_applications(id, request)
             if (is_over or runs_here) and self._processes(request):
                 self._kill(request)
 
         return self.end(request, kill, "yarn application -status {id}")
 
-    def _kill_applications(self, id: str, request: StopRequest) -> bool:
+    def kill_applications(self, id: str, request: StopRequest) -> bool:
         """Kill this one and all of the request's tag. Whether YARN says that they are over."""
         asked = -math.inf
 
         def over() -> bool | None:
             nonlocal asked
-            found = [] if request.tag is None else self.calls.tagged(_mark(request.tag))
+            found = [] if request.tag is None else self.calls.tagged(mark(request.tag))
             if all(each.id != id for each in found):
                 found += filter(None, [self.calls.application(id)])
             alive = [each.id for each in found if each.job_state.alive]
@@ -289,16 +297,16 @@ class Yarn(DriversElsewhere):
         """Return the end of what the driver said; of spark-submit, where there was none."""
         if lines_max <= 0:
             return ""
-        application = _current(self.calls.tagged(_mark(tag)))
+        application = current(self.calls.tagged(mark(tag)))
         runs_here = self.notes.read(tag) is not None and self._notes.deployed(tag) is None
         said = []
         if application is not None and application.job_state is JobState.FAILED:
-            said.append(_reason(application))
+            said.append(reason(application))
         if application is None or runs_here:
             said.append(detached.output_of(self._stem(tag), bytes_max=LOG_BYTES))
         else:
             try:
-                for file in ("stderr", "stdout"):
+                for file in self.log_files:
                     said.append(self.calls.said(application, file, LOG_BYTES))
             except ClusterError as error:
                 way = "log aggregation is off, and it may be gone"
@@ -312,14 +320,14 @@ class Yarn(DriversElsewhere):
         failure = failure_of(self.log(tag, LOG_LINES), alive)
         if failure is not None or alive:
             return failure
-        application = _current(self.calls.tagged(_mark(tag)))
+        application = current(self.calls.tagged(mark(tag)))
         if application is None or application.job_state is not JobState.FAILED:
             return None
-        return JobFailure(_reason(application) or application.final)
+        return JobFailure(reason(application) or application.final)
 
     def _refused_queue(self, submission: Submission, given: Options) -> str:
         """Return the reason why a queue that is named takes no job, if the scheduler tells one."""
-        name = fill(self._settings(submission, given).get(_QUEUE, ""), submission)
+        name = fill(self._settings(submission, given).get(self.queue_key, ""), submission)
         if not name:
             return ""  # spark-defaults.conf may name one, or YARN's own rules
         queues = self.calls.queues()
@@ -394,7 +402,7 @@ class Yarn(DriversElsewhere):
         if state is JobState.QUEUED:
             detail = self._waiting(application)
         elif state is JobState.FAILED:
-            detail = _reason(application) or application.final
+            detail = reason(application) or application.final
         elif application.attempt > 1:
             detail = f"attempt {application.attempt}: YARN has started its driver again"
         return JobStatus(state, application.id, detail)
@@ -404,7 +412,7 @@ class Yarn(DriversElsewhere):
         if time.time() - application.started < _WAITS_SECONDS:
             return None
         since = time.strftime("%H:%M:%S UTC", time.gmtime(application.started))
-        words = [f"accepted since {since}", _reason(application)]
+        words = [f"accepted since {since}", reason(application)]
         with suppress(ClusterError):
             room, queue = self.calls.room(), _queue_named(application.queue, self.calls.queues())
             if queue is not None and queue.limits is not None:
@@ -419,7 +427,7 @@ class Yarn(DriversElsewhere):
         return "; ".join(filter(None, words))
 
 
-def _current(applications: list[Application]) -> Application | None:
+def current(applications: list[Application]) -> Application | None:
     """Return the one that is alive, else the newest."""
     alive = [each for each in applications if each.job_state.alive]
     last = alive or applications
@@ -460,23 +468,23 @@ def queue_exceeded(
     return ""
 
 
-def _reason(application: Application) -> str:
+def reason(application: Application) -> str:
     """Return YARN's own sentence on an application, without figures and logs that follow it."""
     sentence = _MORE.split(application.diagnostics, maxsplit=1)[0]
     line = " ".join(redact(sentence, os.environ).split())
     return "".join(each if each.isprintable() else "?" for each in line)[:_REASON_MAX]
 
 
-def _mark(tag: str) -> str:
+def mark(tag: str) -> str:
     """Return a tag of YARN: at most 100 letters of ASCII, without a comma."""
     return f"stateshift-{digest(tag)}"
 
 
-def _place(location: str) -> str:
+def place(location: str) -> str:
     """Return the tag of a location, however it is written: `/a`, `file:///a/`."""
     with suppress(NoLocation):
         location = normal(location, os.getcwd())
-    return f"{_PLACE}{digest(location.rstrip('/'))}"
+    return f"{PLACE}{digest(location.rstrip('/'))}"
 
 
 def check_submit(cluster: ClusterSpec, submit: Submit) -> None:

@@ -35,7 +35,7 @@ from stateshift.survey import (
 )
 
 # The clusters that can be asked for savepoints, and for a job's progress since.
-ASKABLE = ("flink_rest", "flink_operator", "memory")
+ASKABLE = ("flink_rest", "flink_yarn", "flink_operator", "memory")
 FRESH_SECONDS = 60.0
 # Application mode with high availability gives a job no id of its own, but 0 (ZERO_JOB_ID of
 # Flink's ApplicationDispatcherBootstrap) or, later, a signed hash of its cluster's id.
