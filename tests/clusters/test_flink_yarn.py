@@ -102,7 +102,7 @@ def test_a_job_is_handed_over_with_its_savepoint_its_id_and_our_tags(
     assert len(server.submitted) == 1
 
 
-def test_before_1_20_another_word_starts_it(server: FakeFlinkYarn, tmp_path: Path) -> None:
+def test_before_2_0_another_word_starts_it(server: FakeFlinkYarn, tmp_path: Path) -> None:
     home = tmp_path / "flink-1.19.3"
     for folder in ("bin", "lib"):
         (home / folder).mkdir(parents=True)

@@ -6,9 +6,11 @@ ends leaves the old job running. Each number is counted once.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 
 from stateshift.clusters.kind import open_cluster
 from stateshift.clusters.protocol import StopRequest, Submission
-from stateshift.clusters.yarn.flink import FlinkOnYarn
+from stateshift.clusters.yarn.flink import OnYarn
 from stateshift.specification.model import ClusterSpec
 from tests.acceptance.support import ROOT, stateshift
 from tests.servers.flink_ground import KEYS, incremental
@@ -27,6 +29,10 @@ from tests.support.servers import LOG4J, MODULES, Servers, downloads, group, had
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 SHOWN_ON = "YARN"
 VERSIONS = ("2.3.0", "1.20.5")
+PROGRAMS = {
+    "flink": "org.apache.flink.client.cli.CliFrontend",
+    "yarn-session.sh": "org.apache.flink.yarn.cli.FlinkYarnSessionCli",
+}
 MEMORY = {
     "jobmanager.memory.process.size": "700m",
     "jobmanager.memory.jvm-metaspace.size": "160m",
@@ -46,7 +52,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 def distribution(servers: Servers, home: Path, version: str) -> dict[str, Any]:
-    """A home of Flink with a script `flink`, as its archive has one, and what a client of this YARN
+    """A home of Flink with two scripts, as its archive has them, and what a client of this YARN
     is told; both as options of a cluster.
     """
     lib, yarn = downloads.flink(version), downloads.jars("yarn")
@@ -74,17 +80,17 @@ def distribution(servers: Servers, home: Path, version: str) -> dict[str, Any]:
     (conf / "log4j.properties").write_text(LOG4J)
     words = [downloads.java(), "-Xmx256m", *hadoop.SMALL, *MODULES]
     words.append(f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}")
-    script = home / "bin" / "flink"
-    script.write_text(
-        "#!/bin/sh\n"
-        f"export FLINK_CONF_DIR={conf} FLINK_LIB_DIR={lib} FLINK_PLUGINS_DIR={home / 'plugins'}\n"
-        f'exec {" ".join(words)} -cp "$HADOOP_CONF_DIR:{lib}/*:{yarn}/*" '
-        'org.apache.flink.client.cli.CliFrontend "$@"\n'
-    )
-    script.chmod(0o755)
+    for name, program in PROGRAMS.items():
+        script = home / "bin" / name
+        script.write_text(
+            "#!/bin/sh\n"
+            f"export FLINK_CONF_DIR={conf} FLINK_LIB_DIR={lib} FLINK_PLUGINS_DIR={home / 'plugins'}\n"
+            f'exec {" ".join(words)} -cp "$HADOOP_CONF_DIR:{lib}/*:{yarn}/*" {program} "$@"\n'
+        )
+        script.chmod(0o755)
     return {
         "url": servers.exports()["STATESHIFT_YARN"],
-        "flink": str(script),
+        "flink": str(home / "bin" / "flink"),
         "environment": {"HADOOP_CONF_DIR": str(hadoop_conf)},
         "settle_seconds": 10,
         "state_dir": str(home / "jobs"),
@@ -98,16 +104,27 @@ class Ground:
     lib: Path
 
     @property
-    def cluster(self) -> FlinkOnYarn:
+    def cluster(self) -> OnYarn:
         cluster = open_cluster(ClusterSpec("yarn", "flink_yarn", self.options), str(self.folder))
-        assert isinstance(cluster, FlinkOnYarn)
+        assert isinstance(cluster, OnYarn)
         return cluster
 
+    def in_session(self, name: str) -> Ground:
+        """Start a session, which takes the jobs from now on."""
+        script = Path(self.options["flink"]).with_name("yarn-session.sh")
+        environment = {**os.environ, **self.options["environment"]}
+        words = [script, "--detached", "--name", name]
+        subprocess.run(words, env=environment, check=True, timeout=300, capture_output=True)
+        options = {key: self.options[key] for key in ("url", "settle_seconds", "state_dir")}
+        return replace(self, options={**options, "session": name})
+
     def submit(self, **more: Any) -> dict[str, Any]:
-        words = ["--counters", "orders", "--keys", str(KEYS), "--output", str(self.folder / "out")]
-        words += ["--checkpoint-ms", "300", "--name", "orders", *incremental(self.folder)]
         usual = {"jar": str(jar(self.lib)), "entry_class": "jobs.Count", "parallelism": 2}
-        return {**usual, "arguments": words, **more}
+        return {**usual, "arguments": self.words("orders"), **more}
+
+    def words(self, name: str) -> list[str]:
+        words = ["--counters", name, "--keys", str(KEYS), "--output", str(self.folder / "out")]
+        return [*words, "--checkpoint-ms", "300", "--name", name, *incremental(self.folder)]
 
     @property
     def written(self) -> list[Any]:
@@ -153,7 +170,7 @@ class Ground:
         """
         before = len(self.written)
         until(lambda: len(self.written) > before + 100)
-        (job,) = self.cluster.alive()
+        (job,) = self.cluster.running("orders")
         self.cluster.stop(StopRequest("orders", "", None, 60.0, {"job_id": job.id}))
         found = self.written
         found = sorted(set(found), key=lambda line: line.number) if twice else found
@@ -186,6 +203,20 @@ def test_a_job_moves_killed_in_two_steps_and_is_rolled_back(ground: Ground) -> N
     (back,) = ground.cluster.alive()
     assert back.id not in (id, job.id)
     ground.goes_on(twice=True)  # what the moved job wrote since its last checkpoint is done again
+
+
+@pytest.mark.row("W-19")
+def test_a_job_moves_within_a_session_that_others_use(ground: Ground) -> None:
+    session = ground.in_session("shop")
+    beside = session.submit(arguments=[*session.words("payments")])
+    session.cluster.submit(Submission("beside", "payments", "", options=beside))
+    spec, workdir = session.spec(session.started(), submit=session.submit()), session.workdir
+    killed_at("submit/", ("apply", str(spec), "--yes", "--workdir", str(workdir)), workdir, {})
+    assert session.said("resume", workdir)["state"] == "finished"
+    session.said("rollback", workdir, "--yes", "--discard-progress")
+    assert sorted(job.name for job in session.cluster.alive()) == ["orders", "payments"]
+    session.goes_on(twice=True)
+    assert [job.name for job in session.cluster.alive()] == ["payments"]
 
 
 @pytest.mark.row("W-19")

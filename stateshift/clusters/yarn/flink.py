@@ -25,6 +25,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -156,8 +157,8 @@ class FlinkApplications(Yarn):
     def _command(
         self, submission: Submission, given: Options, master: str, conf: dict[str, str]
     ) -> list[str]:
-        # `run` takes this target from 1.20 on, and 2.0 has nothing else.
-        is_old = release_of(self.version() or "2.0") < (1, 20)
+        # `run` takes this target from 2.0 on: before, it finds no executor for it.
+        is_old = release_of(self.version() or "2.0") < (2, 0)
         command = [str(self.executable()), "run-application" if is_old else "run"]
         command += ["-t", "yarn-application"]
         command += [f"-D{key}={fill(value, submission)}" for key, value in conf.items()]
@@ -173,7 +174,9 @@ class FlinkApplications(Yarn):
         return [*command, str(given["jar"]), *fill_arguments({"arguments": arguments}, submission)]
 
 
-class _OnYarn(FlinkRest):
+class OnYarn(FlinkRest):
+    """What applications and sessions have alike: YARN has put their JobManagers anywhere."""
+
     @property
     def kind(self) -> str:
         return _TAKES.kind
@@ -193,7 +196,7 @@ class _OnYarn(FlinkRest):
         return JobManagerCalls(self.name, url, options, yarn=self.yarn, application=application)
 
 
-class SessionOnYarn(_OnYarn):
+class SessionOnYarn(OnYarn):
     """A session: an application that takes jobs by its REST API."""
 
     def _calls(self, record: Record | None, job: str = "") -> FlinkCalls:
@@ -211,7 +214,7 @@ class SessionOnYarn(_OnYarn):
 
 
 @dataclass(frozen=True)
-class FlinkOnYarn(_OnYarn):
+class FlinkOnYarn(OnYarn):
     """Jobs of which each is an application. See the module."""
 
     workdir: str = ""
@@ -433,9 +436,14 @@ class FlinkOnYarn(_OnYarn):
             return status
         calls = self._calls(None, id) if is_job_id(id) else None
         application = id if calls is None else calls.application
-        is_ours = self._is_ours(application)
+        known = self._application(application)
+        is_ours = known is not None and any(tag.startswith(PLACE) for tag in known.tags)
         if calls is not None:
-            self._cancel(calls, id, is_ours, request)
+            patience = min(60.0, request.seconds_max / 2) if is_ours else request.seconds_max
+            ended = through_outages(partial(self._has_ended, calls, id, is_ours), patience)
+            with suppress(Unanswered, Refused):
+                calls.cancel(id)
+                wait_for(ended, patience, self.interrupt)
         if is_ours and not applications.kill_applications(application, request):
             fact = f"{application}, the job {request.job}, still runs {request.seconds_max:g} s "
             hint = f"look at it: yarn application -status {application}"
@@ -452,26 +460,15 @@ class FlinkOnYarn(_OnYarn):
             raise ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
         return status
 
-    def _is_ours(self, application: str) -> bool:
-        now = self._application(application)
-        return now is not None and any(tag.startswith(PLACE) for tag in now.tags)
-
-    def _cancel(self, calls: JobManagerCalls, id: str, is_ours: bool, request: StopRequest) -> None:
-        """Cancel a job, and wait until its application is over; of another's, the job."""
-
-        def is_over() -> bool | None:
-            now = self._application(calls.application)
-            if now is None or not now.job_state.alive:
-                return True
-            if is_ours:
-                return None
-            job = calls.job(id)
-            return None if job is not None and job.state.alive else True
-
-        patience = min(60.0, request.seconds_max / 2) if is_ours else request.seconds_max
-        with suppress(Unanswered, Refused):
-            calls.cancel(id)
-            wait_for(through_outages(is_over, patience), patience, self.interrupt)
+    def _has_ended(self, calls: JobManagerCalls, id: str, is_ours: bool) -> bool | None:
+        """Whether the application of a job is over; of another's application, the job."""
+        now = self._application(calls.application)
+        if now is None or not now.job_state.alive:
+            return True
+        if is_ours:
+            return None
+        job = calls.job(id)
+        return None if job is not None and job.state.alive else True
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         """Return the exceptions of a job while its JobManager answers, else the end of its log."""
