@@ -22,7 +22,7 @@ from stateshift.clusters.protocol import (
     StopRequest,
     Submission,
 )
-from stateshift.clusters.yarn.flink import FlinkOnYarn, SessionOnYarn
+from stateshift.clusters.yarn.flink import FlinkOnYarn, JobManagerCalls, SessionOnYarn
 from stateshift.errors import ClusterError, SpecError
 from stateshift.specification.model import ClusterSpec
 from tests.clusters import fake_flink_yarn
@@ -270,6 +270,34 @@ def test_an_application_that_ended_in_between_is_gone(
         cluster.latest_checkpoint(JOB)
     with pytest.raises(ClusterError, match="is over: FAILED"):
         cluster.savepoint(saved())
+
+
+@pytest.mark.parametrize("question", ["running", "job_settings", "no_canonical", "alive", "live"])
+def test_an_application_may_end_between_any_two_questions(
+    server: FakeFlinkYarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    """Whoever plans after a stop asks an application that is about to end."""
+    place, left = JobManagerCalls.place, iter(())
+
+    def ends(calls: JobManagerCalls, path: str) -> str:
+        now = next(left, "")
+        if now == "silent":  # its JobManager goes first
+            server.applications[THEIRS]["amRPCAddress"] = "127.0.0.1:1"
+        if now == "over":
+            server.applications[THEIRS].update({"state": "FINISHED", "finalStatus": "SUCCEEDED"})
+        return place(calls, path)
+
+    monkeypatch.setattr(JobManagerCalls, "place", ends)
+    for answered in range(8):
+        server.begin(THEIRS, "orders", state="RUNNING", finalStatus="UNDEFINED").begin(
+            JOB, "orders"
+        )
+        cluster = opened(server, tmp_path)
+        cluster.find_source(request(None, job_ids=[JOB]))
+        left = iter([*[""] * answered, "silent", "over"])
+        asks = getattr(cluster, question)
+        answer = asks() if question in ("alive", "live") else asks(JOB)
+        assert answered or not answer
 
 
 def test_two_applications_with_one_job_id_are_told_apart_by_nobody(

@@ -229,18 +229,18 @@ def test_a_warm_move_goes_on_from_the_last_checkpoint(ground: Ground) -> None:
 
 @pytest.mark.row("W-19")
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "words", "code"),
     [
-        ({"env.java.opts.jobmanager": "-XX:NoSuchOption"}, "Unrecognized VM option"),
-        ({"jobmanager.memory.process.size": "9m"}, "flink ended with 1"),
+        ({"env.java.opts.jobmanager": "-XX:NoSuchOption"}, "Unrecognized VM option", 5),
+        ({"jobmanager.memory.process.size": "9m"}, "flink ended with 1", 7),
     ],
 )
 def test_a_start_that_fails_leaves_the_old_job_running(
-    ground: Ground, more: dict[str, str], words: str
+    ground: Ground, more: dict[str, str], words: str, code: int
 ) -> None:
     submit = ground.submit(flink_configuration=more)
     spec = ground.spec(ground.started(), submit=submit)
-    failed = ground.said("apply", spec, "--yes", "--workdir", ground.workdir, code=5)
+    failed = ground.said("apply", spec, "--yes", "--workdir", ground.workdir, code=code)
     assert words in json.dumps(failed)
     ground.goes_on()
 

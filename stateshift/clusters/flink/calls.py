@@ -206,6 +206,15 @@ class FlinkCalls(Asking):
         """Whether an answer that did not come means that the cluster has gone with its job."""
         return self.of_one_application
 
+    def unless_gone(self, ask: Callable[[], T], gone: T) -> T:
+        """Return an answer, or what holds of a cluster that has gone with its job."""
+        try:
+            return ask()
+        except Unanswered as silent:
+            if not self.has_gone(silent):
+                raise
+            return gone
+
     @property
     def outage_seconds(self) -> float:
         """How long Flink may be silent: a JobManager takes a while to restart."""

@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from stateshift.clusters.flink.calls import FlinkCalls
@@ -247,35 +248,35 @@ class FlinkRest(UnknownAnswers):
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
         calls = self._calls(None)
-        try:
+
+        def ask() -> tuple[RunningJob, ...]:
             by_id = calls.job(job) if is_job_id(job) else None
             jobs = jobs_of_name(calls, job) if by_id is None else [by_id]
             return tuple(running_of(calls, each) for each in jobs)
-        except Unanswered as silent:
-            if not calls.has_gone(silent):
-                raise
-            return ()
+
+        return calls.unless_gone(ask, ())
 
     def alive(self) -> tuple[RunningJob, ...]:
-        return self._calls(None).alive()
+        calls = self._calls(None)
+        return calls.unless_gone(calls.alive, ())
 
     def live(self) -> tuple[LiveJob, ...]:
         """Return the jobs that run, with what they have written; none of a cluster that is gone."""
         calls = self._calls(None)
-        try:
-            return live_jobs(calls)
-        except Unanswered as silent:
-            if not calls.has_gone(silent):
-                raise
-            return ()
+        return calls.unless_gone(partial(live_jobs, calls), ())
 
     def ended_as(self, name: str) -> str | None:
-        return self._calls(None).ended_as(name)
+        calls = self._calls(None)
+        return calls.unless_gone(partial(calls.ended_as, name), None)
 
     def no_canonical(self, job_id: str) -> str | None:
         calls = self._calls(None, job_id)
-        job = calls.job(job_id)
-        return None if job is None else no_canonical(calls, job, self.interrupt)
+
+        def ask() -> str | None:
+            job = calls.job(job_id)
+            return None if job is None else no_canonical(calls, job, self.interrupt)
+
+        return calls.unless_gone(ask, None)
 
     def slots(self) -> Slots | None:
         """Return the cluster's slots; None if its configuration cannot be read."""
@@ -293,7 +294,8 @@ class FlinkRest(UnknownAnswers):
         return Slots(every, free, adaptive, on_demand)
 
     def job_settings(self, job_id: str) -> dict[str, str]:
-        return job_settings(self._calls(None, job_id), job_id)
+        calls = self._calls(None, job_id)
+        return calls.unless_gone(partial(job_settings, calls, job_id), {})
 
     def given_settings(self) -> dict[str, str]:
         return given_settings(self._calls(None))

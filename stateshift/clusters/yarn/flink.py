@@ -22,12 +22,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from stateshift.clusters.flink.calls import OUTAGE_SECONDS, FlinkCalls
 from stateshift.clusters.flink.causes import cause_of
@@ -73,6 +73,7 @@ from stateshift.specification.model import ClusterSpec
 from stateshift.specification.options import KindOptions, options_of
 from stateshift.survey import LiveJob
 
+T = TypeVar("T")
 _TAKES: Final = options_of("flink_yarn")
 _TYPE: Final = "Apache Flink"
 _TAGS: Final = "yarn.tags"
@@ -103,6 +104,14 @@ class JobManagerCalls(FlinkCalls):
 
     def has_gone(self, silent: Unanswered) -> bool:
         return self.of_one_application and isinstance(silent, Over)
+
+    def unless_gone(self, ask: Callable[[], T], gone: T) -> T:
+        """Return an answer. One that is silent is waited for, until YARN says that it is over."""
+        assert self.yarn is not None
+        answered = partial(super().unless_gone, ask, gone)
+        look = through_outages(lambda: (answered(),), self.outage_seconds)
+        answer = wait_for(look, self.outage_seconds + 60.0, self.yarn.interrupt)
+        return gone if answer is None else answer[0]
 
 
 class FlinkApplications(Yarn):
@@ -376,22 +385,21 @@ class FlinkOnYarn(OnYarn):
         return replace(status, detail=cause.fact)
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
-        return tuple(running_of(calls, each) for _, calls, each in self._looked_up(job))
+        found = [
+            calls.unless_gone(partial(running_of, calls, each), None)
+            for _, calls, each in self._looked_up(job)
+        ]
+        return tuple(each for each in found if each is not None)
 
     def alive(self) -> tuple[RunningJob, ...]:
-        jobs: list[RunningJob] = []
-        for application in self._running():
-            with suppress(Over):
-                jobs += self._manager(application.id).alive()
-        return tuple(jobs)
+        managers = [self._manager(application.id) for application in self._running()]
+        return tuple(job for calls in managers for job in calls.unless_gone(calls.alive, ()))
 
     def live(self) -> tuple[LiveJob, ...]:
         """Return the jobs that run, with what they have written."""
-        jobs: list[LiveJob] = []
-        for application in self._running():
-            with suppress(Over):
-                jobs += live_jobs(self._manager(application.id))
-        return tuple(jobs)
+        managers = [self._manager(application.id) for application in self._running()]
+        asked = [calls.unless_gone(partial(live_jobs, calls), ()) for calls in managers]
+        return tuple(job for jobs in asked for job in jobs)
 
     def ended_as(self, name: str) -> str | None:
         return None  # YARN does not list the jobs of what is over
