@@ -62,7 +62,9 @@ class FakeYarn(StandIn):
                     return 503, {"RemoteException": {"exception": "WebApplicationException"}}
                 if self.node_is_away:
                     return 404, recorded("not-found")
-                return 200, self.says if path.endswith("stderr") else ""
+                if path.endswith(".log"):  # of a JobManager whose JVM did not start
+                    return 404, recorded("not-found")
+                return 200, self.says if path.endswith(("stderr", ".out")) else ""
             parts = path.removeprefix("/ws/v1/cluster/").split("/")
             if self.standby and parts != ["info"]:
                 return 307, f"This is standby RM. The redirect url is: {path}\n"

@@ -144,6 +144,23 @@ def test_a_start_that_fails_tells_the_words_of_flink(server: FakeFlinkYarn, tmp_
     assert cluster.stop(request()).state is JobState.FAILED
 
 
+def test_a_jobmanager_whose_jvm_does_not_start_has_the_words_of_yarn_and_its_own(
+    server: FakeFlinkYarn, tmp_path: Path
+) -> None:
+    cluster = opened(server, tmp_path)
+    cluster.submit(orders(tmp_path))
+    (id,) = server.managers
+    sentence = "AM Container for appattempt_1 exited with exitCode: 1"
+    told = f"{sentence}\nFailing this attempt.Diagnostics: ExitCodeException: \n. Failing the application."
+    over = {"state": "FAILED", "finalStatus": "FAILED", "diagnostics": told}
+    server.applications[id].update(over)
+    server.says = "Error occurred during initialization of VM"
+    status = cluster.find(TAG)
+    assert status.state is JobState.FAILED and sentence in str(status.detail)
+    log = cluster.log(TAG)
+    assert server.says in log and "404" not in log
+
+
 def test_an_application_that_is_accepted_and_not_started_is_queued_and_can_be_stopped(
     server: FakeFlinkYarn, tmp_path: Path
 ) -> None:

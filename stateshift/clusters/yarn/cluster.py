@@ -305,14 +305,17 @@ class Yarn(DriversElsewhere):
         if application is None or runs_here:
             said.append(detached.output_of(self._stem(tag), bytes_max=LOG_BYTES))
         else:
-            try:
-                for file in self.log_files:
+            lost: list[ClusterError] = []
+            for file in self.log_files:
+                try:
                     said.append(self.calls.said(application, file, LOG_BYTES))
-            except ClusterError as error:
+                except ClusterError as error:  # a JVM that did not start has no jobmanager.log
+                    lost.append(error)
+            if len(lost) == len(self.log_files):
                 way = "log aggregation is off, and it may be gone"
                 if application.aggregation not in ("", "DISABLED"):
                     way = f"it is kept: yarn logs -applicationId {application.id}"
-                said.append(f"(the log of {application.driver}: {error.fact}; {way})")
+                said.append(f"(the log of {application.driver}: {lost[0].fact}; {way})")
                 said.append(application.diagnostics)  # with the end of it, as far as YARN keeps it
         return last_lines(redact("\n".join(filter(None, said)), os.environ), lines_max)
 

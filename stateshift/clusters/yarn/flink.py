@@ -120,7 +120,11 @@ class FlinkApplications(Yarn):
     takes: ClassVar[KindOptions] = _TAKES
     launcher: ClassVar[str] = "flink"
     queue_key: ClassVar[str] = "yarn.application.queue"
-    log_files: ClassVar[tuple[str, ...]] = ("jobmanager.err", "jobmanager.log")
+    log_files: ClassVar[tuple[str, ...]] = (
+        "jobmanager.out",
+        "jobmanager.err",
+        "jobmanager.log",
+    )
 
     def mode(self, given: Options) -> DeployMode:
         return "cluster"
@@ -376,30 +380,39 @@ class FlinkOnYarn(OnYarn):
         return self.yarn.application(id) if id.startswith("application_") else None
 
     def _of_application(self, application: Application, status: JobStatus) -> JobStatus:
-        """Return a status with the cause in the words of the JobManager, which YARN keeps."""
-        if application.state == "FINISHED" and application.final == "KILLED":
-            return replace(status, state=JobState.FINISHED, detail="cancelled")
-        cause = cause_of(application.diagnostics)
-        if status.state is not JobState.FAILED or cause is None:
+        """Return a status with the cause in the words of the JobManager, which YARN keeps where it
+        has said them: where it was not heard of again, the words are YARN's own.
+        """
+        if application.state != "FINISHED":
             return status
-        return replace(status, detail=cause.fact)
+        if application.final == "KILLED":
+            return replace(status, state=JobState.FINISHED, detail="cancelled")
+        cause = cause_of(application.diagnostics) if status.state is JobState.FAILED else None
+        return status if cause is None else replace(status, detail=cause.fact)
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
-        found = [
-            calls.unless_gone(partial(running_of, calls, each), None)
-            for _, calls, each in self._looked_up(job)
-        ]
-        return tuple(each for each in found if each is not None)
+        def ask(calls: JobManagerCalls, job: Job) -> tuple[RunningJob, ...]:
+            return (running_of(calls, job),)
+
+        jobs: list[RunningJob] = []
+        for _, calls, each in self._looked_up(job):
+            jobs += calls.unless_gone(partial(ask, calls, each), ())
+        return tuple(jobs)
 
     def alive(self) -> tuple[RunningJob, ...]:
-        managers = [self._manager(application.id) for application in self._running()]
-        return tuple(job for calls in managers for job in calls.unless_gone(calls.alive, ()))
+        jobs: list[RunningJob] = []
+        for application in self._running():
+            calls = self._manager(application.id)
+            jobs += calls.unless_gone(calls.alive, ())
+        return tuple(jobs)
 
     def live(self) -> tuple[LiveJob, ...]:
         """Return the jobs that run, with what they have written."""
-        managers = [self._manager(application.id) for application in self._running()]
-        asked = [calls.unless_gone(partial(live_jobs, calls), ()) for calls in managers]
-        return tuple(job for jobs in asked for job in jobs)
+        jobs: list[LiveJob] = []
+        for application in self._running():
+            calls = self._manager(application.id)
+            jobs += calls.unless_gone(partial(live_jobs, calls), ())
+        return tuple(jobs)
 
     def ended_as(self, name: str) -> str | None:
         return None  # YARN does not list the jobs of what is over
