@@ -36,7 +36,14 @@ from stateshift.clusters.tagged import TaggedCluster
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
 from stateshift.testing.memory_cluster import MemoryCluster
-from tests.clusters import fake_flink, fake_kubernetes, fake_livy, fake_standalone, fake_yarn
+from tests.clusters import (
+    fake_flink,
+    fake_flink_yarn,
+    fake_kubernetes,
+    fake_livy,
+    fake_standalone,
+    fake_yarn,
+)
 from tests.clusters.faulty_server import Fault, StandIn, hasty
 from tests.support.processes import in_time, killed_while
 
@@ -206,6 +213,46 @@ def _yarn(tmp_path: Path, mode: str = "cluster") -> Iterator[Member]:
         yield member
         for tag in list(server.started):
             member.open().stop(member.request(tag))
+
+
+def _flink_yarn(tmp_path: Path) -> Iterator[Member]:
+    """A ResourceManager and the JobManagers of its applications, played by servers, and `flink
+    run`, played by a script.
+    """
+    with fake_flink_yarn.serving(seconds=0.1) as server:
+        options = {
+            "url": server.url,
+            "flink": str(CLUSTERS / "fake_flink_run.py"),
+            "settle_seconds": 0.5,
+            "environment": {"FAKE_YARN": server.url, "HADOOP_CONF_DIR": str(tmp_path)},
+            "state_dir": str(tmp_path / "state"),
+        }
+        (tmp_path / "orders.jar").write_bytes(b"classes")
+        submission = _submission(tmp_path, jar=str(tmp_path / "orders.jar"), arguments=["{tag}"])
+        yield Member(
+            lambda: open_cluster(ClusterSpec("emr", "flink_yarn", options), str(tmp_path)),
+            submission,
+            lambda: server.started,
+            {"flink run dies": server.dies},
+            forget=server.forget,
+            stopping={},
+        )
+
+
+def _flink_session(tmp_path: Path) -> Iterator[Member]:
+    """An application that takes jobs by its REST API, wherever YARN says that it is."""
+    with fake_flink_yarn.serving() as server:
+        flink = server.begin("application_1796022664147_0900", "shop")
+        flink.begin("f" * 32, "beside")  # the fake ends an application with its last job
+        flink.seconds = 0.1
+        (tmp_path / "orders.jar").write_bytes(b"classes")
+        options = {"url": server.url, "session": "shop", "settle_seconds": 2, "request_seconds": 60}
+        spec = ClusterSpec("emr", "flink_yarn", {**options, "state_dir": str(tmp_path / "state")})
+        submission = _submission(tmp_path, jar=str(tmp_path / "orders.jar"), arguments=["{tag}"])
+        member = Member(
+            lambda: _opened(flink, spec, tmp_path), submission, lambda: flink.started, stopping={}
+        )
+        yield _over_http(member, flink)
 
 
 def _driver_pods(tmp_path: Path) -> Iterator[Member]:
@@ -379,6 +426,8 @@ MEMBERS = {
     "spark_submit, pods": _driver_pods,
     "yarn": _yarn,
     "yarn, client mode": _yarn_client,
+    "flink_yarn": _flink_yarn,
+    "flink_yarn, session": _flink_session,
     "flink_rest": _flink_rest,
     "flink_rest with SQL": _flink_sql,
     "flink_operator": _flink_operator,
