@@ -14,6 +14,8 @@
     status    where a run stands                        -> RunStatus
     export    state as Arrow tables, batches or files   -> StateExport, ExportedFile
     query     what the state answers to a SELECT        -> an Arrow table
+    use_descriptors
+              from then on, messages of protobuf have the names of their fields
     diff      two images compared by their entries      -> ImageDiff
     check     will this code start from that state      -> CodeCheck
     advise    whether running jobs fit, or should scale -> JobAdvice, one a job
@@ -36,7 +38,15 @@ if TYPE_CHECKING:
     from stateshift.api.advice import advise
     from stateshift.api.drills import drill
     from stateshift.api.failovers import failback, failover
-    from stateshift.api.images import check, diff, export, inspect, query, verify
+    from stateshift.api.images import (
+        check,
+        diff,
+        export,
+        inspect,
+        query,
+        use_descriptors,
+        verify,
+    )
     from stateshift.api.runs import Progress, apply, plan, resume, rollback, sign, status
     from stateshift.api.values import (
         CodeCheck,
@@ -84,6 +94,7 @@ __all__ = [
     "rollback",
     "sign",
     "status",
+    "use_descriptors",
     "verify",
 ]
 
@@ -105,6 +116,7 @@ _HOMES = {
     "sign": "stateshift.api.runs",
     "StateshiftError": "stateshift.errors",
     "status": "stateshift.api.runs",
+    "use_descriptors": "stateshift.api.images",
     "verify": "stateshift.api.images",
 }
 

@@ -17,7 +17,7 @@ from stateshift.api.values import (
     RunVerdict,
     StateExport,
 )
-from stateshift.errors import PlanError
+from stateshift.errors import FormatError, PlanError, StorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -206,6 +206,33 @@ def query(sql: str, *locations: Place, adapters: Adapters | None = None) -> pa.T
     tables = tables_of([place_of(location) for location in locations], opening)
     with answer(sql, tables, opening) as given:
         return pa.Table.from_batches(given.batches, given.schema)
+
+
+def use_descriptors(*paths: str | os.PathLike[str]) -> None:
+    """Have this process show the messages of protobuf in Flink state by their fields' names.
+
+    Args:
+        paths: files of protoc --include_imports --descriptor_set_out=FILE. They replace those of
+            an earlier call; without any, fields are shown by number.
+
+    Raises:
+        StorageError: a file cannot be read.
+        FormatError: a file is no such file, or does not have all that its messages are made of.
+    """
+    from stateshift.formats import bounds
+    from stateshift.formats.flink import protobuf
+
+    contents = []
+    try:
+        for path in paths:
+            with open(path, "rb") as file:
+                contents.append(bounds.gather(iter(lambda: file.read(1 << 20), b""), str(path)))
+        protobuf.use_descriptors(contents)
+    except OSError as error:
+        fact = f"{error.filename} cannot be read: {error.strerror}"
+        raise StorageError(fact, location=str(error.filename)) from error
+    except FormatError as error:
+        raise error.at(", ".join(map(str, paths))) from error
 
 
 def diff(a: Place, b: Place, *, show: int = 0, adapters: Adapters | None = None) -> ImageDiff:

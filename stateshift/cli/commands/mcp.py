@@ -8,14 +8,14 @@ import os
 import signal
 from typing import Annotated
 
-from stateshift.cli.shell.options import command, flag, option
+from stateshift.cli.shell.options import Descriptors, command, flag, option
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.errors import PlanError
 
 
 @command(
     "stateshift mcp\nstateshift mcp --entries --specs specs",
-    (4, 130),
+    (3, 4, 6, 130),
     e0="the client has closed the connection",
     e4="the extra `mcp` is not installed",
 )
@@ -40,6 +40,7 @@ def mcp(
             "Repeatable.",
         ),
     ] = None,
+    descriptor: Descriptors = None,
 ) -> None:
     """Let agents look, by the Model Context Protocol.
 

@@ -60,25 +60,11 @@ def _rate(text: str | None) -> str | None:
 
 
 def use_descriptors(paths: list[str] | None) -> list[str] | None:
-    """Let the command read messages of protobuf by the files of an option."""
-    if not paths:
-        return paths
-    from stateshift.errors import FormatError
-    from stateshift.formats import bounds
-    from stateshift.formats.flink import protobuf
+    """Have messages of protobuf named by the files of an option."""
+    if paths:
+        from stateshift import api
 
-    contents = []
-    try:
-        for path in paths:
-            with open(path, "rb") as file:
-                chunks = iter(lambda: file.read(1 << 20), b"")
-                contents.append(bounds.gather(chunks, path))
-        protobuf.use_descriptors(contents)
-    except OSError as error:
-        fact = f"--descriptor {error.filename}: {error.strerror}"
-        raise StorageError(fact, location=str(error.filename)) from error
-    except FormatError as error:
-        raise error.at(", ".join(paths)) from error
+        api.use_descriptors(*paths)
     return paths
 
 

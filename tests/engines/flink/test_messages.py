@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stateshift import look
+from stateshift import api, look
 from stateshift.engines.views import Wanted
 from stateshift.errors import FormatError, StorageError
 from stateshift.formats.flink.protobuf import use_descriptors
@@ -160,3 +160,17 @@ def test_a_file_that_is_no_descriptor_is_refused(tmp_path: Path) -> None:
     assert endless.code == FormatError.exit_code and "/dev/zero" in endless.err
     missing = said("inspect", ".", "--descriptor", "/nowhere")
     assert missing.code == StorageError.exit_code and "/nowhere" in missing.err
+
+
+@pytest.mark.parametrize("image", CANONICAL, ids=lambda image: image.name)
+def test_a_program_sees_names_after_a_descriptor_was_given(image: Path) -> None:
+    def values() -> list[Any]:
+        lines = b"".join(api.export(place(image), store="order").lines()).splitlines()
+        return [json.loads(line)["value"] for line in lines]
+
+    assert all("1" in value for value in values())
+    api.use_descriptors(DESCRIPTORS)
+    assert all("id" in value for value in values())
+    with pytest.raises(StorageError, match="/nowhere cannot be read"):
+        api.use_descriptors("/nowhere")
+    assert all("id" in value for value in values()), "those that were given stay"
