@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -192,6 +193,21 @@ def test_requests_name_the_user_where_yarn_believes_it(server: FakeYarn, tmp_pat
     server.users.clear()
     opened(server, tmp_path, environment={"HADOOP_USER_NAME": "shop"}).find("x")
     assert server.users == {"shop"}
+
+
+def test_the_user_of_a_ticket_is_whom_yarn_says(
+    server: FakeYarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ticket's name need not be that of the account here."""
+    tickets = ModuleType("requests_kerberos")
+    vars(tickets).update(OPTIONAL=2, HTTPKerberosAuth=lambda **_: lambda request: request)
+    monkeypatch.setitem(sys.modules, "requests_kerberos", tickets)
+    app = server.applications[opened(server, tmp_path).submit(ORDERS)]
+    app |= {"applicationTags": "", "user": "us"}
+    cluster = opened(server, tmp_path, auth="kerberos", state_dir=str(tmp_path / "other"))
+    assert cluster.find_source(request()).state is JobState.RUNNING
+    app["user"] = "root"
+    assert cluster.find_source(request()).state is JobState.UNKNOWN
 
 
 def test_who_may_not_kill_a_job_is_told_so(server: FakeYarn, tmp_path: Path) -> None:

@@ -39,7 +39,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield servers
 
 
-def cluster_options(servers: Servers, folder: Path) -> dict[str, Any]:
+def cluster_options(
+    servers: Servers, folder: Path, name: str = "STATESHIFT_YARN_HA"
+) -> dict[str, Any]:
     """A small driver and one executor, and nothing of Spark's that has to be uploaded."""
     python = spark.python_of(spark.installed_home())
     everywhere = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": python, "PYTHONPATH": str(ROOT)}
@@ -57,8 +59,8 @@ def cluster_options(servers: Servers, folder: Path) -> dict[str, Any]:
         conf |= {f"spark.yarn.appMasterEnv.{name}": value, f"spark.executorEnv.{name}": value}
     exports = servers.exports()
     return {
-        "url": exports["STATESHIFT_YARN_HA"],
-        "environment": {"HADOOP_CONF_DIR": exports["STATESHIFT_YARN_HA_CONF"], **everywhere},
+        "url": exports[name],
+        "environment": {"HADOOP_CONF_DIR": exports[f"{name}_CONF"], **everywhere},
         "conf": conf,
         "settle_seconds": 10,
         "state_dir": str(folder / "jobs"),
@@ -69,6 +71,10 @@ def cluster_options(servers: Servers, folder: Path) -> dict[str, Any]:
 class Ground:
     servers: Servers
     folder: Path
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return cluster_options(self.servers, self.folder)
 
     @property
     def shop(self) -> Shop:
@@ -92,7 +98,7 @@ class Ground:
         if source is not None:
             plain |= {"remote_location": str(self.folder / target), "source_cluster": "yarn"}
             plain |= {"stop": {"seconds_max": 60}, "source_submit": submit, "verify": "entries"}
-        options = {"kind": "yarn", **cluster_options(self.servers, self.folder)}
+        options = {"kind": "yarn", **self.options}
         whole = {"version": 1, "engine": "spark", "clusters": {"yarn": options}}
         more = {"restart": False} if source is None else {}
         path = self.folder / f"{name}.json"

@@ -8,6 +8,7 @@
                                        it is ready
     server      what a server is, to whoever starts it
     hadoop      Hadoop's programs, and the configuration of its clients
+    kerberos    a realm with a KDC, keytabs and tickets
     asking      what a server says when it is asked whether it is there
     place       one server's folder: its ports, its processes, their logs
     processes   a process that outlives us and is told from any other by pid and start time

@@ -1,7 +1,8 @@
 """Which servers there are. A name without its last part means all of a kind: `hdfs` is hdfs-a and
 hdfs-b. What stands apart has to be named in full: `flink` is flink-a and flink-b, flink-1.20 is a
 Flink of another version, flink-sql takes SQL for any of its version, and yarn-ha is a YARN of two
-ResourceManagers. `UNNAMED` are those that no name at all means: what is built here is left out.
+ResourceManagers, yarn-kerberos one with a KDC. `UNNAMED` are those that no name at all means: what
+is built here is left out.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ CATALOG: dict[str, Server] = {
         FlinkSql("flink-sql-1.20", "1.20.5", "1.20.3"),
         Yarn("yarn", ("rm1",)),
         Yarn("yarn-ha", ("rm1", "rm2"), apart=True),
+        Yarn("yarn-kerberos", ("rm1",), apart=True, secure=True, built=True),
         Kubernetes(),
     )
 }

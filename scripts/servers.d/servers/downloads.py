@@ -150,6 +150,16 @@ def python() -> Path:
     return _once(f"python-{sign}", fetch, moves=False) / "bin" / "python"
 
 
+def packages(*names: str) -> Path:
+    """A folder of Python packages, without what they need that everybody has."""
+
+    def fetch(place: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--progress-bar=off", "--no-deps"]
+        _run([*pip, "--disable-pip-version-check", "--target", str(place), *names], place, names[0])
+
+    return _once(f"{names[0]}-{_sign(repr((sys.version, names)).encode())}", fetch)
+
+
 def _pinned(name: str, packages: Sequence[str]) -> list[str]:
     """Return pip's words for packages: the files that scripts/pins wrote down, where it did."""
     listed = PINS / f"{name}.txt"

@@ -32,7 +32,7 @@ class Stage:
 class Server(ABC):
     name: str
     apart: bool = False  # not meant by the name of its kind
-    built: bool = False  # here, for minutes: started only where it is named
+    built: bool = False  # from sources, or of Debian's packages: started only where it is named
 
     @property
     @abstractmethod

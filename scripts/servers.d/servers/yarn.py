@@ -4,16 +4,19 @@ own configuration.
 
 A NodeManager that is stopped ends its containers: what they ran is gone after `down`. Fail-over is
 by hand: `fail_over(place)` makes the other ResourceManager the active one.
+
+`secure`: in a Kerberos realm of its own (`kerberos`), which has a user "us".
 """
 
 from __future__ import annotations
 
 import time
+import urllib.error
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers import asking, downloads, hadoop
+from servers import asking, downloads, hadoop, kerberos
 from servers.faults import Failed
 from servers.place import NO, Place, Role
 from servers.ports import HOST
@@ -24,6 +27,8 @@ MEMORY_MIB, CORES = 3072, 6
 SETTLED_SECONDS_MAX = 120.0
 MANAGED = ("rpc", "scheduler", "tracker", "admin", "http")
 PREFIX = "yarn.resourcemanager"
+WEB = f"HTTP/{HOST}"
+PRINCIPALS = ("rm/localhost", "nm/localhost", WEB, "us")
 # Two queues for jobs, and one that takes none.
 QUEUES = {"default": (80, "RUNNING"), "small": (10, "RUNNING"), "closed": (10, "STOPPED")}
 
@@ -33,15 +38,20 @@ class Yarn(Server):
     name: str
     managers: tuple[str, ...]
     apart: bool = False
+    secure: bool = False
+    built: bool = False
 
     @property
     def ports(self) -> tuple[str, ...]:
         own = [f"{manager}-{kind}" for manager in self.managers for kind in MANAGED]
+        own += ["kdc"] if self.secure else []
         return (*own, "node", "node-http", "localizer", "collector")
 
     def fetch(self) -> None:
         downloads.java()
         downloads.jars("yarn")
+        if self.secure:
+            kerberos.fetch()
 
     def configure(self, place: Place) -> None:
         """The configuration of servers and clients. Each server says on its command line who it
@@ -56,13 +66,18 @@ class Yarn(Server):
             queues |= {f"{of_queue}.capacity": str(share), f"{of_queue}.state": state}
             queues[f"{of_queue}.maximum-am-resource-percent"] = "1.0"
         queues["yarn.scheduler.capacity.root.small.maximum-capacity"] = "10"
+        if self.secure:
+            kerberos.make(place, PRINCIPALS)
+            core |= _secure_core(place)
+            site |= _secure_site(place)
         hadoop.write_site(conf, core, {})
         hadoop.write_properties(conf / "yarn-site.xml", site)
         hadoop.write_properties(conf / "capacity-scheduler.xml", queues)
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
         managers = tuple(self._manager(place, manager) for manager in self.managers)
-        return Stage(managers), Stage((self._nodemanager(place),))
+        own = Stage(managers), Stage((self._nodemanager(place),))
+        return (Stage((kerberos.role(place),)), *own) if self.secure else own
 
     def settle(self, place: Place) -> None:
         """One ResourceManager is active, and has a node. A single one answers before it is active,
@@ -113,6 +128,8 @@ class Yarn(Server):
         hadoop.finish(command, place.log("rmadmin"))
 
     def _has_node(self, place: Place) -> bool:
+        if self.secure:  # it answers nobody without a ticket
+            return "Registered with ResourceManager" in place.text_of_log("nodemanager")
         active = self.active(place)
         if active is None:
             return False
@@ -186,15 +203,21 @@ class Yarn(Server):
             place,
             manager,
             "resourcemanager",
-            lambda: "clusterInfo" in asking.get_json(url),
+            lambda: self._answers(url, "clusterInfo"),
             one_of_two,
         )
 
     def _nodemanager(self, place: Place) -> Role:
         url = f"http://{HOST}:{place.ports['node-http']}/ws/v1/node/info"
         return self._role(
-            place, "nodemanager", "nodemanager", lambda: "nodeInfo" in asking.get_json(url), ()
+            place, "nodemanager", "nodemanager", lambda: self._answers(url, "nodeInfo"), ()
         )
+
+    def _answers(self, url: str, field: str) -> bool:
+        try:
+            return field in asking.get_json(url)
+        except urllib.error.HTTPError as error:
+            return self.secure and error.code == 401
 
     def _role(
         self,
@@ -207,4 +230,35 @@ class Yarn(Server):
         command = hadoop.command(kind, place, HEAPS_MIB[kind], *words, jars="yarn")
         home = Path(downloads.java()).resolve().parents[1]
         environment = {"HADOOP_CONF_DIR": str(place.folder / "conf"), "JAVA_HOME": str(home)}
+        if self.secure:
+            environment |= kerberos.client(place, kind)
         return Role(name, command, answers, environment)
+
+
+def _secure_core(place: Place) -> dict[str, str]:
+    secret = place.folder / "conf" / "http-secret"
+    secret.write_text("shared by the web pages of all servers")
+    web = "hadoop.http.authentication"
+    return {
+        "hadoop.security.authentication": "kerberos",
+        "hadoop.http.filter.initializers": (
+            "org.apache.hadoop.security.AuthenticationFilterInitializer"
+        ),
+        f"{web}.type": "kerberos",
+        f"{web}.kerberos.principal": f"{WEB}@{kerberos.REALM}",
+        f"{web}.kerberos.keytab": str(kerberos.keytab(place, WEB)),
+        f"{web}.signature.secret.file": str(secret),
+        f"{web}.simple.anonymous.allowed": "false",
+    }
+
+
+def _secure_site(place: Place) -> dict[str, str]:
+    site = {}
+    for kind, name in ((PREFIX, "rm/localhost"), ("yarn.nodemanager", "nm/localhost")):
+        site |= {
+            f"{kind}.principal": f"{name}@{kerberos.REALM}",
+            f"{kind}.keytab": str(kerberos.keytab(place, name)),
+            f"{kind}.webapp.spnego-principal": f"{WEB}@{kerberos.REALM}",
+            f"{kind}.webapp.spnego-keytab-file": str(kerberos.keytab(place, WEB)),
+        }
+    return site

@@ -9,6 +9,7 @@
                                                      "availableMB", "totalVirtualCores", ...}}
     GET <url>/ws/v1/cluster/nodes?states=RUNNING     {"nodes": {"node": [{"id", "usedMemoryMB",
                                                      "availMemoryMB", "nodeLabels"}]}}
+    GET <url>/ws/v1/cluster/userinfo                 {"requestedUser"}: who asks; of later ones
     GET <url>/conf?name=KEY                          {"property": {"key", "value"}}
     GET <url>/ws/v1/cluster/scheduler                {"scheduler": {"schedulerInfo": a tree of
                                                      queues}}, another for each scheduler
@@ -35,6 +36,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -69,6 +71,7 @@ _SAID: Final = "RemoteException"  # the field of a refusal in YARN's own words
 _BEFORE_LOG, _AFTER_LOG = "LogContents:\n", "End of LogType:"  # the frame of a log since 3.0
 _CONTAINER: Final = re.compile(r"/containerlogs/(container_\w+_(\d+)_\d+)/")
 _ADDRESS: Final = re.compile(r"[^/@?#\s]+:[1-9]\d*")
+_NO_TICKET: Final = "klist shows the tickets of this account, and kinit gets one"
 _WAYS_OUT: Final[Mapping[int, str]] = {
     401: 'give the cluster "auth": "kerberos" (kinit first), or "basic" behind a gateway',
     403: 'the "user" of the cluster may not do that: see the ACLs of the queue and of the job',
@@ -261,7 +264,7 @@ class YarnCalls:
         scheme = urlsplit(self.urls[0]).scheme
         place = f"{scheme}://{application.node}/ws/v1/node/containerlogs/{application.driver}"
         # A password is for those that the spec names: no node is given it.
-        known = self._authentication if self.options.get("auth") == "kerberos" else None
+        known = self._authentication if self._has_ticket else None
         # A NodeManager answers 503 to whoever takes JSON alone.
         query: Query = {"headers": {"Accept": "*/*"}, "params": {"size": -bytes_max, **self._user}}
         text = self._service(known).text(f"{place}/{file}", **query)
@@ -339,12 +342,19 @@ class YarnCalls:
         assert answer is not None
         return answer
 
-    @property
+    @cached_property
     def user(self) -> str:
-        """Return the user as whom we ask and, unless a ticket says another, start jobs."""
+        """Return the user as whom we ask and start jobs, who of a ticket is whom YARN says."""
+        user = self.options.get("user")
+        if user is None and self._has_ticket:
+            with suppress(Refused):  # an older YARN does not say it
+                user = self._call("GET", "/userinfo").get("requestedUser")
         environment = {**os.environ, **settings(self.options.get("environment"))}
-        user = self.options.get("user") or environment.get("HADOOP_USER_NAME")
-        return str(user or getpass.getuser())
+        return str(user or environment.get("HADOOP_USER_NAME") or getpass.getuser())
+
+    @property
+    def _has_ticket(self) -> bool:
+        return self.options.get("auth") == "kerberos"
 
     @property
     def _user(self) -> dict[str, str]:
@@ -362,7 +372,7 @@ class YarnCalls:
             words="a ResourceManager",
             example="http://host:8088, or both of a pair, by comma",
             said=_SAID,
-            ways_out=_WAYS_OUT,
+            ways_out={**_WAYS_OUT, 401: _NO_TICKET} if self._has_ticket else _WAYS_OUT,
             options=self.options,
             headers={"Accept": "application/json"},
             authentication=known,
