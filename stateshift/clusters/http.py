@@ -143,7 +143,8 @@ class Service:
             raise self.odd(url, fact, status)
         fact = f"{redact(url)}: HTTP {status} for {method}"
         if of_service:
-            said = redact(str(answer.get(self.said, answer))[:500], os.environ)
+            said = answer.get(self.said, answer.get("message", answer))  # the latter is Jetty's
+            said = redact(str(said)[:500], os.environ)
             fact += f": {said}" if said else ""
         raise self._failed(status, fact, answer)
 

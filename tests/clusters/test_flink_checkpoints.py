@@ -88,8 +88,8 @@ def test_a_flink_that_does_not_tell_the_state_alone_is_believed_what_it_tells_of
 def test_a_job_that_is_over_is_over_whatever_is_told_of_its_parts(
     server: FakeFlink, job: FakeJob, tmp_path: Path
 ) -> None:
-    tell = server._told
-    server._told = lambda told: {**tell(told), "state": "RUNNING"}  # type: ignore[method-assign]
+    tell = server.told
+    server.told = lambda told: {**tell(told), "state": "RUNNING"}  # type: ignore[method-assign]
     flink = cluster(server, tmp_path)
     assert flink.checkpoint(END) == f"file:/ck/{ID}/chk-2"
     assert [one.state for one in flink.running(ID)] == [JobState.FAILED]
@@ -109,7 +109,7 @@ def test_twice_with_one_tag_tells_of_the_same(
 def test_one_that_was_completed_in_its_own_time_since_is_as_good(
     server: FakeFlink, job: FakeJob, tmp_path: Path
 ) -> None:
-    server.takes_checkpoints, tell = False, server._told
+    server.takes_checkpoints, tell = False, server.told
 
     def goes_on(told: FakeJob) -> dict[str, Any]:
         if len(job.made) < 4:
@@ -120,7 +120,7 @@ def test_one_that_was_completed_in_its_own_time_since_is_as_good(
             )
         return tell(told)
 
-    server._told = goes_on  # type: ignore[method-assign]
+    server.told = goes_on  # type: ignore[method-assign]
     assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-4", (
         "the last, not the first that would do"
     )

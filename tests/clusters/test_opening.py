@@ -16,7 +16,7 @@ from stateshift.specification.options import CLUSTER_KINDS
 def test_every_kind_opens_and_knows_its_name(kind: str, tmp_path: Path) -> None:
     reached = {
         over_http: {"url": "http://h:1"}
-        for over_http in ("livy", "spark_standalone", "yarn", "flink_rest")
+        for over_http in ("livy", "spark_standalone", "yarn", "flink_yarn", "flink_rest")
     }
     options = {"command": {"submit": "true"}, **reached}.get(kind, {})
     cluster = open_cluster(ClusterSpec("a", kind, options), str(tmp_path))
