@@ -77,7 +77,9 @@ def react(context: RunContext, wave: Sequence[JobSpec], error: StateshiftError) 
             )
             raise error.with_hint(outcomes.hint_after(error.hint, after)) from since
         except StateshiftError as worse:
-            after = Aftermath(names, run_reached=Reached.FAILED, run_reason=Reason(worse.fact))
+            after = Aftermath(
+                names, run_reached=Reached.FAILED, run_reason=Reason(worse.fact, worse.hint)
+            )
             raise error.with_hint(outcomes.hint_after(error.hint, after)) from worse
         after = Aftermath(names, run_reached=Reached.DONE)
         return Reaction(error.with_hint(outcomes.hint_after(error.hint, after)), goes_on=False)
@@ -139,7 +141,7 @@ def _give_wave_up(
         restart = _start_again(context, [wave])
         after = Aftermath(names, Reached.COMMITTED, reason, restart=restart)
     except StateshiftError as worse:
-        after = Aftermath(names, Reached.FAILED, Reason(worse.fact))
+        after = Aftermath(names, Reached.FAILED, Reason(worse.fact, worse.hint))
     else:
         if not has_stopped:
             return after

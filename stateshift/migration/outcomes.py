@@ -107,6 +107,10 @@ class Reason:
     fact: str
     hint: str | None = None
 
+    @property
+    def told(self) -> str:
+        return f"{self.fact} ({self.hint})" if self.hint else self.fact
+
 
 @dataclass(frozen=True, slots=True)
 class Restart:
@@ -133,17 +137,18 @@ class Aftermath:
 
 def hint_after(own: str | None, after: Aftermath) -> str | None:
     """Return the hint of a failure: the fate of the jobs, and a command. `own` is the failure's."""
+    mend = "mend this" if own is None or RESUME[1:-1] in own else f"mend this ({own})"
     if after.run_reached not in (Reached.NOTHING, Reached.FORBIDDEN):
-        return _run_hint(after)
+        return _run_hint(after, mend)
     if after.wave_reached is Reached.NOTHING:
         return own
-    hint = _wave_hint(after)
+    hint = _wave_hint(after, mend)
     if after.run_reached is Reached.FORBIDDEN and after.run_reason is not None:
         hint += f"; the rest was not taken back: {after.run_reason.fact}"
     return hint
 
 
-def _wave_hint(after: Aftermath) -> str:
+def _wave_hint(after: Aftermath, mend: str) -> str:
     names, reason = _names(after.wave), after.wave_reason or Reason("")
     match after.wave_reached:
         case Reached.FORBIDDEN:
@@ -152,7 +157,7 @@ def _wave_hint(after: Aftermath) -> str:
             not_back = f"{names} was not taken back: {reason.fact}; {reason.hint}"
             return not_back + _restart_hint(after.restart)
         case Reached.FAILED:
-            failed = f"Taking {names} back failed, too: {reason.fact}"
+            failed = f"Taking {names} back failed, too: {reason.told}"
             return (
                 f"{RESUME} tries again to take {names} back and to move it; {ROLLBACK} takes the "
                 f"run back for good. {failed}"
@@ -163,20 +168,20 @@ def _wave_hint(after: Aftermath) -> str:
                 fate = f", and {'; '.join(after.unsure)}"
             if after.down:
                 fate = f", and IS DOWN: {'; '.join(after.down)}"
-            return f"{names} was taken back{fate}; mend this, then {RESUME} tries it again"
+            return f"{names} was taken back{fate}; {mend}, then {RESUME} tries it again"
 
 
-def _run_hint(after: Aftermath) -> str:
+def _run_hint(after: Aftermath, mend: str) -> str:
     reason = after.run_reason or Reason("")
     match after.run_reached:
         case Reached.COMMITTED:
             not_back = f"the run was not taken back: {reason.fact}; {reason.hint}"
             return not_back + _restart_hint(after.restart)
         case Reached.FAILED:
-            return f"taking the run back failed, too: {reason.fact}; {RESUME} goes on with that"
+            return f"taking the run back failed, too: {reason.told}; {RESUME} goes on with that"
         case _:
             done = "the run was taken back, as `on_failure` says"
-            return f"{done}: mend this, then apply the spec again"
+            return f"{done}: {mend}, then apply the spec again"
 
 
 def _restart_hint(restart: Restart | None) -> str:

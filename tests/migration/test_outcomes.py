@@ -77,26 +77,27 @@ def test_only_an_interrupt_is_one() -> None:
 SINCE = Reason("a has committed", "to throw it away: --discard-progress")
 HINTS = {
     Aftermath(("a",)): "its own",
-    Aftermath(("a", "b"), Reached.DONE): "a and b was taken back; mend this, then "
+    Aftermath(("a", "b"), Reached.DONE): "a and b was taken back; mend this (its own), then "
     "`stateshift resume WORKDIR` tries it again",
     Aftermath(
         ("a",), Reached.DONE, restarted=True
     ): "a was taken back and was started again where it "
-    "was; mend this, then `stateshift resume WORKDIR` tries it again",
+    "was; mend this (its own), then `stateshift resume WORKDIR` tries it again",
     Aftermath(("a",), Reached.FORBIDDEN, SINCE): "a was not taken back: a has committed; "
     "`stateshift resume WORKDIR` tries it again",
     Aftermath(("a",), Reached.COMMITTED, SINCE): "a was not taken back: a has committed; "
     "to throw it away: --discard-progress",
     Aftermath(("a",), Reached.FAILED, SINCE): "`stateshift resume WORKDIR` tries again to take a "
     "back and to move it; `stateshift rollback WORKDIR` takes the run back for good. Taking a back "
-    "failed, too: a has committed",
+    "failed, too: a has committed (to throw it away: --discard-progress)",
     Aftermath(("b",), Reached.DONE, None, Reached.FORBIDDEN, SINCE): "b was taken back; mend "
-    "this, then `stateshift resume WORKDIR` tries it again; the rest was not taken back: "
+    "this (its own), then `stateshift resume WORKDIR` tries it again; the rest was not taken back: "
     "a has committed",
     Aftermath(("a",), run_reached=Reached.DONE): "the run was taken back, as `on_failure` says: "
-    "mend this, then apply the spec again",
+    "mend this (its own), then apply the spec again",
     Aftermath(("a",), run_reached=Reached.FAILED, run_reason=SINCE): "taking the run back failed, "
-    "too: a has committed; `stateshift resume WORKDIR` goes on with that",
+    "too: a has committed (to throw it away: --discard-progress); `stateshift resume WORKDIR` goes on "
+    "with that",
     Aftermath(("b",), run_reached=Reached.COMMITTED, run_reason=SINCE): "the run was not taken "
     "back: a has committed; to throw it away: --discard-progress",
     Aftermath(
@@ -115,3 +116,10 @@ def test_a_hint_says_what_became_of_the_jobs_and_the_command_that_leads_on(
     after: Aftermath,
 ) -> None:
     assert hint_after("its own", after) == HINTS[after]
+
+
+def test_a_hint_that_names_the_command_is_not_said_twice() -> None:
+    own = "try again in a moment: stateshift resume WORKDIR"
+    hint = hint_after(own, Aftermath(("a",), Reached.DONE))
+    assert hint == "a was taken back; mend this, then `stateshift resume WORKDIR` tries it again"
+    assert hint_after(None, Aftermath(("a",), Reached.DONE)) == hint

@@ -40,7 +40,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 def cluster_options(
-    servers: Servers, folder: Path, name: str = "STATESHIFT_YARN_HA"
+    servers: Servers, folder: Path, which: str = "STATESHIFT_YARN_HA"
 ) -> dict[str, Any]:
     """A small driver and one executor, and nothing of Spark's that has to be uploaded."""
     python = spark.python_of(spark.installed_home())
@@ -59,8 +59,8 @@ def cluster_options(
         conf |= {f"spark.yarn.appMasterEnv.{name}": value, f"spark.executorEnv.{name}": value}
     exports = servers.exports()
     return {
-        "url": exports[name],
-        "environment": {"HADOOP_CONF_DIR": exports[f"{name}_CONF"], **everywhere},
+        "url": exports[which],
+        "environment": {"HADOOP_CONF_DIR": exports[f"{which}_CONF"], **everywhere},
         "conf": conf,
         "settle_seconds": 10,
         "state_dir": str(folder / "jobs"),

@@ -157,7 +157,8 @@ def packages(*names: str) -> Path:
         pip = [sys.executable, "-m", "pip", "install", "--progress-bar=off", "--no-deps"]
         _run([*pip, "--disable-pip-version-check", "--target", str(place), *names], place, names[0])
 
-    return _once(f"{names[0]}-{_sign(repr((sys.version, names)).encode())}", fetch)
+    name = names[0].partition("==")[0]
+    return _once(f"{name}-{_sign(repr((sys.version, names)).encode())}", fetch)
 
 
 def _pinned(name: str, packages: Sequence[str]) -> list[str]:

@@ -28,7 +28,7 @@ SETTLED_SECONDS_MAX = 120.0
 MANAGED = ("rpc", "scheduler", "tracker", "admin", "http")
 PREFIX = "yarn.resourcemanager"
 WEB = f"HTTP/{HOST}"
-PRINCIPALS = ("rm/localhost", "nm/localhost", WEB, "us")
+PRINCIPALS = ("rm/localhost", "nm/localhost", WEB, "HTTP/localhost", "us")
 # Two queues for jobs, and one that takes none.
 QUEUES = {"default": (80, "RUNNING"), "small": (10, "RUNNING"), "closed": (10, "STOPPED")}
 
@@ -245,7 +245,7 @@ def _secure_core(place: Place) -> dict[str, str]:
             "org.apache.hadoop.security.AuthenticationFilterInitializer"
         ),
         f"{web}.type": "kerberos",
-        f"{web}.kerberos.principal": f"{WEB}@{kerberos.REALM}",
+        f"{web}.kerberos.principal": "*",  # each that is in the keytab
         f"{web}.kerberos.keytab": str(kerberos.keytab(place, WEB)),
         f"{web}.signature.secret.file": str(secret),
         f"{web}.simple.anonymous.allowed": "false",
@@ -258,7 +258,7 @@ def _secure_site(place: Place) -> dict[str, str]:
         site |= {
             f"{kind}.principal": f"{name}@{kerberos.REALM}",
             f"{kind}.keytab": str(kerberos.keytab(place, name)),
-            f"{kind}.webapp.spnego-principal": f"{WEB}@{kerberos.REALM}",
+            f"{kind}.webapp.spnego-principal": "*",
             f"{kind}.webapp.spnego-keytab-file": str(kerberos.keytab(place, WEB)),
         }
     return site
