@@ -106,7 +106,9 @@ def test_a_start_that_fails_leaves_the_old_job_running(ground: Secured) -> None:
     submit = {"application": str(bad), "conf": {"spark.yarn.maxAppAttempts": 1}}
     failing, workdir = ground.spec("bad", "a", "b", submit=submit), ground.folder / "runs" / "bad"
     told = ground.said("apply", failing, "--yes", "--workdir", workdir, code=7)
-    assert "demo failed" in told["message"] and "User application exited with 1" in told["message"], told
+    assert (
+        "demo failed" in told["message"] and "User application exited with 1" in told["message"]
+    ), told
     assert [job["state"] for job in told["report"]["jobs"]] == ["rolled-back"]
     (app,) = ground.cluster.calls.alive()
     assert app.user == "us" and app.job_state is JobState.RUNNING
