@@ -17,12 +17,13 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeAlias, cast
 
 from stateshift.advise.evaluate.inputs import RESTART_SECONDS
 from stateshift.advise.evaluate.verdicts import Verdict, hides_its_backlog
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.cluster import FlinkRest
-from stateshift.clusters.kind import check_cluster
+from stateshift.clusters.kind import check_cluster, open_cluster
 from stateshift.clusters.standalone.calls import StandaloneCalls
 from stateshift.clusters.yarn.calls import YarnCalls
 from stateshift.errors import StateshiftError
@@ -177,11 +178,23 @@ def _falls_behind(verdict: Verdict) -> bool:
     return any(decision.is_below for decision in up)
 
 
-def size_on_flink(cluster: ClusterSpec, job_id: str) -> int:
+Where: TypeAlias = Callable[[str], tuple[FlinkCalls, str]]
+
+
+class _TellsWhere(Protocol):
+    def where(self, job: str) -> tuple[FlinkCalls, str]: ...
+
+
+def where_on(cluster: ClusterSpec) -> Where:
+    """Return the way from the id or name of a job to its JobManager, and its id there."""
+    return cast(_TellsWhere, open_cluster(cluster, "")).where
+
+
+def size_on_flink(cluster: ClusterSpec, job: str) -> int:
     """Return the bytes of a job's last checkpoint; 0 where Flink does not tell."""
-    url = str(cluster.options.get("url"))
     try:
-        return FlinkCalls(cluster.name, url, check_cluster(cluster)).state_size(job_id) or 0
+        calls, id = where_on(cluster)(job)
+        return calls.state_size(id) or 0
     except StateshiftError:
         return 0
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from stateshift.advise.advising import JobFacts, Subject
 from stateshift.advise.evaluate.inputs import FreeSlots, RestartCost
 from stateshift.advise.evaluate.settings import Settings
+from stateshift.advise.measuring import Where, where_on
 from stateshift.advise.metrics.driver import Driver
 from stateshift.advise.metrics.flink import FlinkJob, restart_of
 from stateshift.advise.metrics.spark import (
@@ -33,11 +33,9 @@ from stateshift.advise.metrics.spark import (
     queries_below,
 )
 from stateshift.clusters.flink.calls import FlinkCalls
-from stateshift.clusters.flink.cluster import FlinkRest
-from stateshift.clusters.flink.jobs import jobs_of_name
+from stateshift.clusters.flink.jobs import slots_of
 from stateshift.clusters.http import Unanswered
 from stateshift.clusters.kind import check_cluster
-from stateshift.clusters.protocol import JobState
 from stateshift.engines.spark.layout import number_of_log
 from stateshift.errors import ClusterError, SpecError, StateshiftError
 from stateshift.formats.marks import fence_owner
@@ -48,6 +46,7 @@ from stateshift.survey import FileInfo
 from stateshift.world import Clock
 
 FLINK_REST: Final = "flink_rest"
+_TELL_LOAD: Final = (FLINK_REST, "flink_yarn", "flink_operator")
 # Ways out where a job is found at neither end.
 ASK_FLINK = "name the Flink where it runs, stateshift advise URL, or start it"
 ASK_CHECKPOINT = "name the checkpoint that it writes to now: stateshift advise LOCATION"
@@ -105,15 +104,18 @@ def of_flink(url: str, only: Collection[str], outside: Outside) -> list[Subject]
         running = tuple((id, name) for id, name, state in calls.jobs() if state == "RUNNING")
     except ClusterError as error:
         return [Subject(url, "flink", trouble=str(error))]
+
+    def subject(name: str, id: str) -> Subject:
+        return _flink_subject(name, _FlinkPlace(url, lambda _: (calls, id), (id,)), outside)
+
     if not only:
-        return [_flink_subject(name, _FlinkPlace(calls, (id,)), outside) for id, name in running]
+        return [subject(name, id) for id, name in running]
     by_name = {name: (name, id) for id, name in running}
     by_word = by_name | {id: (name, id) for id, name in running}
     subjects = []
     for word in only:
         if word in by_word:
-            name, id = by_word[word]
-            subjects.append(_flink_subject(name, _FlinkPlace(calls, (id,)), outside))
+            subjects.append(subject(*by_word[word]))
         else:
             trouble = f"no job of this name or id runs at {calls.url}"
             subjects.append(Subject(word, "flink", trouble=trouble))
@@ -131,15 +133,16 @@ def of_checkpoint(location: str, outside: Outside) -> list[Subject]:
 
 @dataclass(frozen=True)
 class _FlinkPlace:
-    """A Flink where a job may run, and its ids there."""
+    """A cluster where a job may run, the way to it, and its ids there."""
 
-    calls: FlinkCalls
+    cluster: str
+    where: Where
     ids: tuple[str, ...] = ()
 
     def find(self, name: str, outside: Outside) -> FlinkJob:
         """Return the job of this name, or of the last id."""
-        id = self.ids[-1] if self.ids else _running_id(self.calls, name)
-        return FlinkJob(self.calls, id, outside.clock)
+        calls, id = self.where(self.ids[-1] if self.ids else name)
+        return FlinkJob(calls, id, outside.clock)
 
     def find_alive(self, name: str, outside: Outside) -> FlinkJob:
         """Return the same, and ask for one of an id whether it is over.
@@ -157,8 +160,9 @@ class _FlinkPlace:
         if not self.ids:
             return name
         try:
-            page = self.calls.page(self.ids[-1])
-            with self.calls.read(f"/jobs/{self.ids[-1]}"):
+            calls, id = self.where(self.ids[-1])
+            page = calls.page(id)
+            with calls.read(f"/jobs/{id}"):
                 return name if page is None else str(page["name"])
         except ClusterError:
             return name
@@ -170,24 +174,27 @@ def _flink_job(spec: Spec, job: JobSpec, outside: Outside) -> Subject:
         trouble = 'the spec does not say where it runs: give it a "source_cluster"'
         return Subject(job.name, "flink", trouble=trouble)
     cluster = spec.cluster(job.source_cluster)
-    if cluster.kind != FLINK_REST:
-        trouble = f"{cluster.name} is of kind {cluster.kind}: only {FLINK_REST} tells of load"
+    if cluster.kind not in _TELL_LOAD:
+        which = ", ".join(_TELL_LOAD)
+        trouble = f"{cluster.name} is of kind {cluster.kind}: only {which} tell of load"
         return Subject(job.name, "flink", trouble=trouble)
     ids = [*job.ids_on_cluster, *job.stop.get("job_ids", ())]
     if "job_id" in job.stop:
         ids.append(job.stop["job_id"])
-    name = str(job.stop.get("job_name", job.name))
-    source = _FlinkPlace(_calls_of(cluster), tuple(map(str, ids)))
+    name = str(job.stop.get("job_name") or job.stop.get("resource") or job.name)
+    source = _place_of(cluster, tuple(map(str, ids)))
     target, elsewhere = None, job.target_cluster
     if elsewhere is not None and job.moves and elsewhere != job.source_cluster:
         to = spec.cluster(elsewhere)
-        target = _FlinkPlace(_calls_of(to)) if to.kind == FLINK_REST else None
+        there = () if job.submit is None else (job.submit.options.get("resource"),)
+        named = tuple(str(resource) for resource in there if resource is not None)
+        target = _place_of(to, named) if to.kind in _TELL_LOAD else None
     subject = _flink_subject(name, source, outside, target)
     return replace(subject, job=job.name, location=job.source)
 
 
-def _calls_of(cluster: ClusterSpec) -> FlinkCalls:
-    return FlinkCalls(cluster.name, str(cluster.options.get("url")), check_cluster(cluster))
+def _place_of(cluster: ClusterSpec, ids: tuple[str, ...] = ()) -> _FlinkPlace:
+    return _FlinkPlace(cluster.name, where_on(cluster), ids)
 
 
 def _flink_subject(
@@ -209,35 +216,23 @@ def _flink_subject(
                 raise ClusterError(fact, job=name) from not_there
 
     def ask() -> JobFacts:
-        calls = find().calls
-        note = ""
-        if target is not None and calls is target.calls:
+        job = find()
+        calls, note = job.calls, ""
+        if target is not None and calls.cluster == target.cluster:
             note = f"it was looked at on {calls.cluster}, its target: it runs there, and no more "
-            note += f"on {source.calls.cluster}, its source"
+            note += f"on {source.cluster}, its source"
         if name in outside.restarts:
             restart = RestartCost(outside.restarts[name], "runs")
         else:
             try:
-                restart = restart_of(calls, find().id) or RestartCost()
+                restart = restart_of(calls, job.id) or RestartCost()
             except Unanswered:
                 restart = RestartCost()
-        slots = FlinkRest(calls.cluster, Path(), calls.options).slots()
+        slots = slots_of(calls)
         free = None if slots is None else FreeSlots(slots.all, slots.free, slots.on_demand)
         return JobFacts(restart, free, note)
 
     return Subject(name, "flink", find, ask)
-
-
-def _running_id(calls: FlinkCalls, name: str) -> str:
-    """Return the id of the job of this name that runs."""
-    alive = [job for job in jobs_of_name(calls, name) if job.state is JobState.RUNNING]
-    if len(alive) == 1:
-        return alive[0].id
-    if not alive:
-        raise ClusterError(f"no job called {name!r} runs there", cluster=calls.cluster, job=name)
-    ids = ", ".join(job.id for job in alive)
-    fact = f"{len(alive)} jobs called {name!r} run there: {ids}"
-    raise ClusterError(fact, cluster=calls.cluster, job=name)
 
 
 # ---- Spark

@@ -24,6 +24,7 @@ from stateshift.api.rebalancing.past import restart_times
 from tests.advise.making import sample, vertex
 from tests.advise.measured_flink import BEGAN, Measured, MeasuredFlink, Part
 from tests.cli.support import Outside, Said
+from tests.clusters import fake_flink_yarn, fake_kubernetes
 from tests.clusters.faulty_server import serving
 
 pytestmark = pytest.mark.row("IF-19", "W-11", on="Flink")
@@ -62,12 +63,12 @@ class FlinkGround(Outside):
         (told,) = self.document(*argv)
         return told
 
-    def spec(self, **job: Any) -> str:
+    def spec(self, clusters: Any = None, **job: Any) -> str:
         path = self.folder / "spec.json"
         plain = {
             "version": 1,
             "engine": "flink",
-            "clusters": {"a": {"kind": "flink_rest", "url": self.flink.url}},
+            "clusters": clusters or {"a": {"kind": "flink_rest", "url": self.flink.url}},
             "jobs": [
                 {
                     "name": "orders",
@@ -140,6 +141,36 @@ def test_a_file_without_inputs_is_refused(ground: FlinkGround, text: str) -> Non
     ran = ground.advise("--replay", str(file), given=None)
     assert ran.code == 2
     assert "no verdict with its inputs" in ran.err
+
+
+def test_a_job_on_yarn_is_measured_at_its_own_jobmanager(ground: FlinkGround) -> None:
+    with fake_flink_yarn.serving() as server:
+        server.begin("application_1796022664147_0900", "other")
+        server.begin("application_1796022664147_0901", "Flink Application Cluster")
+        app = server.applications["application_1796022664147_0901"]
+        app["amRPCAddress"] = ground.flink.url.partition("://")[2]
+        clusters = {"a": {"kind": "flink_yarn", "url": server.url, "outage_seconds": 0.3}}
+        (told,) = ground.advise("--json", given=ground.spec(clusters=clusters)).document
+        assert (told["job"], told["verdict"], told["wanted"]) == ("orders", "scale", 8)
+        app.update({"state": "FINISHED", "finalStatus": "SUCCEEDED"})
+        (told,) = ground.advise("--json", given=ground.spec(clusters=clusters)).document
+        assert told["verdict"] == "unknown" and "0 jobs of the id or name" in str(told["reasons"])
+    assert not (ground.folder / "clusters").exists(), "it only looks"
+
+
+def test_a_job_of_the_operator_is_measured_at_its_own_jobmanager(ground: FlinkGround) -> None:
+    with fake_kubernetes.serving() as server:
+        resource = server.deploy("shop-orders")
+        ground.flink.jobs[0].id = resource["status"]["jobStatus"]["jobId"]
+        options = {"kubeconfig": server.kubeconfig(ground.folder), "rest_url": ground.flink.url}
+        clusters = {"a": {"kind": "flink_operator", **options}}
+        stop = {"resource": "shop-orders"}
+        spec = ground.spec(clusters=clusters, stop=stop)
+        (told,) = ground.advise("--json", given=spec).document
+        assert (told["job"], told["verdict"], told["wanted"]) == ("orders", "scale", 8)
+        missing = ground.spec(clusters=clusters, stop={"resource": "payments"})
+        (told,) = ground.advise("--json", given=missing).document
+        assert told["verdict"] == "unknown" and "payments is not there" in str(told["reasons"])
 
 
 def test_one_job_is_named_by_its_name_or_its_id(ground: FlinkGround) -> None:

@@ -261,7 +261,7 @@ def test_other_clusters_do_not_tell_their_capacity() -> None:
     ],
 )
 def test_the_size_of_a_state_is_that_of_its_last_checkpoint(page: Any, size: int) -> None:
-    flink = MeasuredFlink()
-    flink.odd["/jobs/1/checkpoints"] = (200, page)
+    flink, id = MeasuredFlink(), "1" * 32
+    flink.odd[f"/jobs/{id}/checkpoints"] = (200, page)
     with serving(flink):
-        assert size_on_flink(measured(flink), "1") == size
+        assert size_on_flink(measured(flink), id) == size

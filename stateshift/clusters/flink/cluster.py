@@ -40,7 +40,9 @@ from stateshift.clusters.flink.jobs import (
     log_of,
     progress_of,
     rescale,
+    running_id,
     running_of,
+    slots_of,
     status_of,
     stillborn_of,
 )
@@ -88,8 +90,6 @@ from stateshift.specification.model import ClusterSpec
 from stateshift.survey import LiveJob
 
 _SETTLE_SECONDS = 60.0
-# These settings belong to a cluster that makes slots when they are needed.
-_ON_DEMAND = {"kubernetes.cluster-id", "yarn.application.name", "high-availability.cluster-id.yarn"}
 _FORGOTTEN = (
     "Flink does not know it any more: it ended a while ago, or its JobManager was restarted"
 )
@@ -279,19 +279,12 @@ class FlinkRest(UnknownAnswers):
         return calls.unless_gone(ask, None)
 
     def slots(self) -> Slots | None:
-        """Return the cluster's slots; None if its configuration cannot be read."""
+        return slots_of(self._calls(None))
+
+    def where(self, job: str) -> tuple[FlinkCalls, str]:
+        """Return the JobManager that runs the job of this id or name, and the job's id."""
         calls = self._calls(None)
-        try:
-            configured = calls.configuration()
-        except Refused:
-            return None
-        every, free = calls.slots()
-        adaptive = configured.get("jobmanager.scheduler", "").lower() == "adaptive"
-        target = configured.get("execution.target", "")
-        on_demand = target.startswith(("kubernetes", "yarn")) or bool(
-            _ON_DEMAND & configured.keys()
-        )
-        return Slots(every, free, adaptive, on_demand)
+        return calls, running_id(calls, job)
 
     def job_settings(self, job_id: str) -> dict[str, str]:
         calls = self._calls(None, job_id)

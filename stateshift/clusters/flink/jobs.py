@@ -23,7 +23,15 @@ from typing import Final
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import Cause, cause_of, hopeless, without_frames
-from stateshift.clusters.flink.values import ENDED, Checkpoints, Job, job_of, lasting_of, release_of
+from stateshift.clusters.flink.values import (
+    ENDED,
+    Checkpoints,
+    Job,
+    is_job_id,
+    job_of,
+    lasting_of,
+    release_of,
+)
 from stateshift.clusters.http import Json, Refused, Unanswered, through_outages
 from stateshift.clusters.noted import Notes
 from stateshift.clusters.options import Options, settings
@@ -33,6 +41,7 @@ from stateshift.clusters.protocol import (
     JobState,
     JobStatus,
     RunningJob,
+    Slots,
     StopRequest,
 )
 from stateshift.clusters.redaction import redact
@@ -61,6 +70,12 @@ _GIVEN: Final = (
     "parallelism.default",
     "pipeline.object-reuse",
 )
+# These settings belong to a cluster that makes slots when they are needed.
+_ON_DEMAND: Final = {
+    "kubernetes.cluster-id",
+    "yarn.application.name",
+    "high-availability.cluster-id.yarn",
+}
 _NEVER: Final = 1 << 62
 _BY_CLUSTER: Final = "cluster level default"
 
@@ -98,6 +113,33 @@ def jobs_of_name(calls: FlinkCalls, name: str) -> list[Job]:
             if job is not None and not job.stillborn:
                 found.append(job)
     return found[::-1]
+
+
+def running_id(calls: FlinkCalls, job: str) -> str:
+    """Return the id of the job of this id, or of this name, of which one has to run."""
+    if is_job_id(job):
+        return job
+    alive = [each for each in jobs_of_name(calls, job) if each.state is JobState.RUNNING]
+    if len(alive) == 1:
+        return alive[0].id
+    if not alive:
+        raise ClusterError(f"no job called {job!r} runs there", cluster=calls.cluster, job=job)
+    ids = ", ".join(each.id for each in alive)
+    fact = f"{len(alive)} jobs called {job!r} run there: {ids}"
+    raise ClusterError(fact, cluster=calls.cluster, job=job)
+
+
+def slots_of(calls: FlinkCalls) -> Slots | None:
+    """Return the slots of a JobManager; None if its configuration cannot be read."""
+    try:
+        configured = calls.configuration()
+    except Refused:
+        return None
+    every, free = calls.slots()
+    adaptive = configured.get("jobmanager.scheduler", "").lower() == "adaptive"
+    target = configured.get("execution.target", "")
+    is_made = target.startswith(("kubernetes", "yarn")) or bool(_ON_DEMAND & configured.keys())
+    return Slots(every, free, adaptive, is_made)
 
 
 def running_of(calls: FlinkCalls, job: Job) -> RunningJob:

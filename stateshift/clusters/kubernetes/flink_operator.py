@@ -190,6 +190,14 @@ class FlinkOperator(OperatedJobs[FlinkResource]):
             jobs.append(replace(job, images=(*job.images, *named), restored=job.restored or began))
         return tuple(jobs)
 
+    def where(self, job: str) -> tuple[FlinkCalls, str]:
+        """Return the JobManager of a job's resource, and the job's id there."""
+        resource = self.known(job)
+        if resource.flink_id is None:
+            fact = f"{resource.id} has no job yet: {resource.job_status.detail or 'it never ran'}"
+            raise self.error(job, fact, "wait until it runs")
+        return self._jobs(resource), resource.flink_id
+
     def keeper(self, job_id: str) -> str | None:
         """Return the tool that writes a job's resource back as its repository has it, if any."""
         resource = self.named(job_id)

@@ -399,6 +399,14 @@ class FlinkOnYarn(OnYarn):
             jobs += calls.unless_gone(partial(ask, calls, each), ())
         return tuple(jobs)
 
+    def where(self, job: str) -> tuple[FlinkCalls, str]:
+        found = [(calls, each) for _, calls, each in self._looked_up(job) if each.state.alive]
+        if len(found) != 1:
+            listed = "".join(f"; {each.id} in {calls.application}" for calls, each in found)
+            fact = f"{len(found)} jobs of the id or name {job} run in YARN{listed}"
+            raise ClusterError(fact, cluster=self.name, job=job)
+        return found[0][0], found[0][1].id
+
     def alive(self) -> tuple[RunningJob, ...]:
         jobs: list[RunningJob] = []
         for application in self._running():
