@@ -178,11 +178,11 @@ def _falls_behind(verdict: Verdict) -> bool:
     return any(decision.is_below for decision in up)
 
 
-Where: TypeAlias = Callable[[str], tuple[FlinkCalls, str]]
+Where: TypeAlias = Callable[[str, bool], tuple[FlinkCalls, str]]
 
 
 class _TellsWhere(Protocol):
-    def where(self, job: str) -> tuple[FlinkCalls, str]: ...
+    def where(self, job: str, is_id: bool) -> tuple[FlinkCalls, str]: ...
 
 
 def where_on(cluster: ClusterSpec) -> Where:
@@ -193,7 +193,7 @@ def where_on(cluster: ClusterSpec) -> Where:
 def size_on_flink(cluster: ClusterSpec, job: str) -> int:
     """Return the bytes of a job's last checkpoint; 0 where Flink does not tell."""
     try:
-        calls, id = where_on(cluster)(job)
+        calls, id = where_on(cluster)(job, True)
         return calls.state_size(id) or 0
     except StateshiftError:
         return 0

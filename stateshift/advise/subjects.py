@@ -106,7 +106,7 @@ def of_flink(url: str, only: Collection[str], outside: Outside) -> list[Subject]
         return [Subject(url, "flink", trouble=str(error))]
 
     def subject(name: str, id: str) -> Subject:
-        return _flink_subject(name, _FlinkPlace(url, lambda _: (calls, id), (id,)), outside)
+        return _flink_subject(name, _FlinkPlace(url, lambda *_: (calls, id), (id,)), outside)
 
     if not only:
         return [subject(name, id) for id, name in running]
@@ -141,7 +141,7 @@ class _FlinkPlace:
 
     def find(self, name: str, outside: Outside) -> FlinkJob:
         """Return the job of this name, or of the last id."""
-        calls, id = self.where(self.ids[-1] if self.ids else name)
+        calls, id = self.where(self.ids[-1], True) if self.ids else self.where(name, False)
         return FlinkJob(calls, id, outside.clock)
 
     def find_alive(self, name: str, outside: Outside) -> FlinkJob:
@@ -160,7 +160,7 @@ class _FlinkPlace:
         if not self.ids:
             return name
         try:
-            calls, id = self.where(self.ids[-1])
+            calls, id = self.where(self.ids[-1], True)
             page = calls.page(id)
             with calls.read(f"/jobs/{id}"):
                 return name if page is None else str(page["name"])

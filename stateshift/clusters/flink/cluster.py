@@ -281,10 +281,10 @@ class FlinkRest(UnknownAnswers):
     def slots(self) -> Slots | None:
         return slots_of(self._calls(None))
 
-    def where(self, job: str) -> tuple[FlinkCalls, str]:
-        """Return the JobManager that runs the job of this id or name, and the job's id."""
+    def where(self, job: str, is_id: bool) -> tuple[FlinkCalls, str]:
+        """Return the JobManager that runs the job of this id, or name, and the job's id there."""
         calls = self._calls(None)
-        return calls, running_id(calls, job)
+        return calls, job if is_id else running_id(calls, job)
 
     def job_settings(self, job_id: str) -> dict[str, str]:
         calls = self._calls(None, job_id)

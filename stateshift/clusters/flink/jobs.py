@@ -27,7 +27,6 @@ from stateshift.clusters.flink.values import (
     ENDED,
     Checkpoints,
     Job,
-    is_job_id,
     job_of,
     lasting_of,
     release_of,
@@ -115,18 +114,16 @@ def jobs_of_name(calls: FlinkCalls, name: str) -> list[Job]:
     return found[::-1]
 
 
-def running_id(calls: FlinkCalls, job: str) -> str:
-    """Return the id of the job of this id, or of this name, of which one has to run."""
-    if is_job_id(job):
-        return job
-    alive = [each for each in jobs_of_name(calls, job) if each.state is JobState.RUNNING]
+def running_id(calls: FlinkCalls, name: str) -> str:
+    """Return the id of the job of this name that runs."""
+    alive = [each for each in jobs_of_name(calls, name) if each.state is JobState.RUNNING]
     if len(alive) == 1:
         return alive[0].id
     if not alive:
-        raise ClusterError(f"no job called {job!r} runs there", cluster=calls.cluster, job=job)
+        raise ClusterError(f"no job called {name!r} runs there", cluster=calls.cluster, job=name)
     ids = ", ".join(each.id for each in alive)
-    fact = f"{len(alive)} jobs called {job!r} run there: {ids}"
-    raise ClusterError(fact, cluster=calls.cluster, job=job)
+    fact = f"{len(alive)} jobs called {name!r} run there: {ids}"
+    raise ClusterError(fact, cluster=calls.cluster, job=name)
 
 
 def slots_of(calls: FlinkCalls) -> Slots | None:

@@ -190,7 +190,7 @@ class FlinkOperator(OperatedJobs[FlinkResource]):
             jobs.append(replace(job, images=(*job.images, *named), restored=job.restored or began))
         return tuple(jobs)
 
-    def where(self, job: str) -> tuple[FlinkCalls, str]:
+    def where(self, job: str, is_id: bool) -> tuple[FlinkCalls, str]:
         """Return the JobManager of a job's resource, and the job's id there."""
         resource = self.known(job)
         if resource.flink_id is None:

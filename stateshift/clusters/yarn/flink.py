@@ -399,7 +399,7 @@ class FlinkOnYarn(OnYarn):
             jobs += calls.unless_gone(partial(ask, calls, each), ())
         return tuple(jobs)
 
-    def where(self, job: str) -> tuple[FlinkCalls, str]:
+    def where(self, job: str, is_id: bool) -> tuple[FlinkCalls, str]:
         found = [(calls, each) for _, calls, each in self._looked_up(job) if each.state.alive]
         if len(found) != 1:
             listed = "".join(f"; {each.id} in {calls.application}" for calls, each in found)
