@@ -29,8 +29,8 @@ class FakeFlinkYarn(FakeYarn):
         self, method: str, path: str, query: dict[str, list[str]], body: Any
     ) -> tuple[int, Any]:
         with self.lock:
-            for id, app in self.applications.items():
-                self._follow(app, self.managers[id])
+            for id, flink in self.managers.items():  # one that was just accepted has none yet
+                self._follow(self.applications.get(id, {"state": "forgotten"}), flink)
         status, told = super().answer(method, path, query, body)
         if path == "/submit" and status == 200:
             words, id = body["words"], told["id"]
